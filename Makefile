@@ -1,0 +1,40 @@
+# Two commands for a newcomer: `make compare` (the main job) and `make test` (the whole suite).
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+EXTRAS := neural,serve,plots,data,dev
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export OMP_WAIT_POLICY := passive
+
+.PHONY: compare test check format clean
+
+compare: $(READY)
+	$(PY) -m chainrule compare --out runs/compare
+
+test: $(READY)
+	./tests/install_system.sh
+	$(MAKE) --no-print-directory lint
+	$(PY) -m pytest -n 2
+
+check: lint
+	$(PY) -m pytest -n 2 -m "not slow and not data"
+
+.PHONY: lint
+lint: $(READY)
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror cpp/*.cpp cpp/*.hpp
+
+format: $(READY)
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp
+
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
+	python3 -m venv $(VENV)
+	$(PY) -m pip install --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build

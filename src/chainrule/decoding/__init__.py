@@ -1,0 +1,1 @@
+"""From a distribution to text: filters, sampling, beam search."""

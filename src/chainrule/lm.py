@@ -1,0 +1,64 @@
+"""The contract: log p(w_1 … w_T) = Σ_t log p(w_t | w_<t).
+
+Lives here: what every language model offers and the arrays that cross its border. No behaviour.
+Letters used throughout: B batch, T time, V vocabulary, K hypotheses, n order.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.integer[Any]]
+Floats = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
+
+Context = Literal["line", "stream"]
+"""`line`: every line starts from `<s>`. `stream`: a line goes on from the one before, `</s>` an ordinary token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is read and what is to be predicted; `targets` is `inputs` one step later."""
+
+    inputs: Ids  # (B, T)  begins with <s>, or goes on where a state left off
+    targets: Ids  # (B, T)
+    mask: Mask  # (B, T)  False where a row has ended and only padding follows
+
+
+class State(Protocol):
+    """What a model remembers of the prefix. A value: never changed in place. Axis 0 is the hypothesis."""
+
+    def select(self, rows: Ids) -> Self:
+        """The states of these rows, in this order, repeats allowed."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class LanguageModel(Protocol[S]):
+    """Two views of one distribution, `score` in parallel and `step` one token at a time; they agree."""
+
+    vocab_size: int
+    context: Context
+    is_normalized: bool  # False: scores that do not sum to one (stupid backoff)
+
+    def start(self, rows: int) -> S:
+        """Nothing read yet, not even `<s>`."""
+        ...
+
+    def step(self, state: S, ids: Ids) -> tuple[Floats, S]:
+        """Read one token a row: (K,) -> (K, V) log p(next | all read so far), and the state after it."""
+        ...
+
+    def score(self, batch: Batch, state: S) -> tuple[Floats, S]:
+        """Read T tokens a row: (B, T) log p(target_t | all read up to input_t), and the state after the last.
+
+        What stands where `mask` is False is of no meaning, nor is the state of a row that ends so.
+        """
+        ...
+
+
+AnyModel = LanguageModel[Any]

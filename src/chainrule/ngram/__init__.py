@@ -1,0 +1,1 @@
+"""n-gram models of any order, with every classic smoothing."""

@@ -1,0 +1,1 @@
+"""str -> str: restartable readers of any text, and seeded splits."""

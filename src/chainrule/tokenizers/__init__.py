@@ -1,0 +1,1 @@
+"""str <-> ids, over the `tokenizers` library."""
