@@ -1,3 +1,31 @@
 """chainrule: language models of your own text, every family behind one contract, compared on one scale."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chainrule.api import load, mix, train
+    from chainrule.comparison import compare
+    from chainrule.errors import ChainruleError, ChainruleWarning
+    from chainrule.model import Model
+
 __version__ = "0.1.0"
+
+__all__ = ["ChainruleError", "ChainruleWarning", "Model", "compare", "load", "mix", "train"]
+
+_HOMES = {
+    "ChainruleError": "chainrule.errors",
+    "ChainruleWarning": "chainrule.errors",
+    "Model": "chainrule.model",
+    "compare": "chainrule.comparison",
+    "load": "chainrule.api",
+    "mix": "chainrule.api",
+    "train": "chainrule.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are resolved on first use, so that importing chainrule loads nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'chainrule' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -27,6 +27,26 @@ class Batch:
     mask: Mask  # (B, T)  False where a row has ended and only padding follows
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Which ids there are and which of them mean something to a model."""
+
+    size: int  # V, all ids
+    bos: int  # <s>: context, never predicted
+    eos: int  # </s>: predicted and counted
+    unk: int | None  # <unk>; None where every text can be written without it
+    closed: bool = False  # True: <unk> has no probability
+
+    @property
+    def predictable(self) -> Mask:
+        """(V,) which ids may come next: not `<s>`, and not `<unk>` where the vocabulary is closed."""
+        mask = np.ones(self.size, dtype=bool)
+        mask[self.bos] = False
+        if self.closed and self.unk is not None:
+            mask[self.unk] = False
+        return mask
+
+
 class State(Protocol):
     """What a model remembers of the prefix. A value: never changed in place. Axis 0 is the hypothesis."""
 
@@ -41,7 +61,7 @@ S = TypeVar("S", bound=State)
 class LanguageModel(Protocol[S]):
     """Two views of one distribution, `score` in parallel and `step` one token at a time; they agree."""
 
-    vocab_size: int
+    vocabulary: Vocabulary
     context: Context
     is_normalized: bool  # False: scores that do not sum to one (stupid backoff)
 

@@ -1,0 +1,171 @@
+"""What `import chainrule` offers: train, load, mix, compare. Each is thin over the parts."""
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chainrule import artifact, families, mixture
+from chainrule import config as settings
+from chainrule.data.training import TrainingData
+from chainrule.errors import ConfigError, InputError, VocabularyError
+from chainrule.lm import Context
+from chainrule.model import Model, Origin
+from chainrule.preparation import Prepared, prepare
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import Sources
+from chainrule.tokenizers.config import KINDS, TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.versions import versions
+
+
+def load(folder: str | Path) -> Model:
+    """The model of a folder, every file of it verified."""
+    return artifact.load(folder)
+
+
+def train(
+    family: str,
+    text: Sources | Corpus,
+    *,
+    valid: Sources | Corpus | None = None,
+    tokenizer: str | Path = "word",
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = silent,
+    command: str = "",
+    **chosen: Any,
+) -> Model:
+    """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`)."""
+    corpus = _corpus(text)
+    wanted, own = split_settings(family, chosen)
+    config = settings.make(families.get(family).Config, own, "model")
+    prepared = prepare(
+        corpus,
+        tokenizer_choice(tokenizer, wanted),
+        None if valid is None else _corpus(valid),
+        progress,
+    )
+    origin = Origin(
+        text=_names(text),
+        fingerprint=prepared.fingerprint,
+        command=command or f"chainrule.train({family!r}, …)",
+        seed=seed,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    return train_prepared(family, config, prepared, origin, context=context, seed=seed, progress=progress)
+
+
+def train_prepared(
+    family: str,
+    config: Any,
+    prepared: Prepared,
+    origin: Origin,
+    *,
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = silent,
+    max_seconds: float | None = None,
+) -> Model:
+    """Train one model on a text that is ready; its validation figures become its metrics."""
+    data = TrainingData(
+        train=prepared.train,
+        valid=prepared.valid,
+        vocabulary=prepared.tokenizer.vocabulary,
+        context=context,
+        seed=seed,
+        progress=progress,
+        max_seconds=max_seconds,
+    )
+    start = time.perf_counter()
+    lm = families.get(family).train(data, config)
+    seconds = time.perf_counter() - start
+    model = Model(
+        lm=lm,
+        tokenizer=prepared.tokenizer,
+        family=family,
+        config=config,
+        speller=prepared.speller,
+        origin=origin,
+        metrics={"train_tokens": prepared.train.tokens, "train_seconds": round(seconds, 3)},
+    )
+    if prepared.valid is None or not prepared.valid.tokens:
+        return model
+    figures = model.evaluate_encoded(prepared.valid)
+    metrics = {"valid_perplexity": figures.perplexity, "valid_bits_per_byte": figures.bits_per_byte}
+    finite = {name: value for name, value in metrics.items() if value < float("inf")}
+    return dataclasses.replace(model, metrics=model.metrics | finite)
+
+
+def mix(
+    models: Sequence[Model],
+    *,
+    held_out: Sources | Corpus,
+    progress: Progress = silent,
+    command: str = "",
+) -> Model:
+    """Interpolate models that share a tokenizer, with the weights best for `held_out`."""
+    if len(models) < 2:
+        raise ConfigError(f"a mixture needs two models or more, not {len(models)}")
+    first = models[0]
+    for other in models[1:]:
+        if other.tokenizer.to_json() != first.tokenizer.to_json():
+            raise VocabularyError(
+                f"'{other.name}' and '{first.name}' have different tokenizers; "
+                "train one with --tokenizer FOLDER_OF_THE_OTHER"
+            )
+    text = encode(_corpus(held_out), first.tokenizer, progress)
+    if not text.tokens:
+        raise InputError("the held-out text is empty; give one with at least one line")
+    components = [mixture.Component(m.family, m.config, m.lm) for m in models]
+    lm = mixture.fit(components, text, first.tokenizer.vocabulary, progress)
+    origin = dataclasses.replace(
+        first.origin,
+        command=command or "chainrule.mix(…)",
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    made = Model(
+        lm=lm,
+        tokenizer=first.tokenizer,
+        family="mixture",
+        config=mixture.config_of(lm),
+        speller=first.speller,
+        origin=origin,
+    )
+    figures = made.evaluate_encoded(text)
+    metrics = {"held_out_perplexity": figures.perplexity, "held_out_bits_per_byte": figures.bits_per_byte}
+    return dataclasses.replace(made, metrics={k: v for k, v in metrics.items() if v < float("inf")})
+
+
+def split_settings(family: str, chosen: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Settings of the tokenizer, and those left for the family."""
+    names = {field.name for field in dataclasses.fields(TokenizerConfig)} - {"kind"}
+    wanted = {name: value for name, value in chosen.items() if name in names}
+    return wanted, {name: value for name, value in chosen.items() if name not in names}
+
+
+def tokenizer_choice(tokenizer: str | Path, wanted: Mapping[str, object]) -> TokenizerConfig | Path:
+    """A kind with its settings, or the folder of one that exists."""
+    if tokenizer in KINDS:
+        return settings.make(TokenizerConfig, {"kind": tokenizer, **wanted}, "tokenizer")
+    folder = Path(tokenizer)
+    if not folder.exists():
+        raise ConfigError(f"tokenizer is '{tokenizer}'; choose one of {', '.join(KINDS)}, or a folder")
+    if wanted:
+        raise ConfigError(f"{folder} is a finished tokenizer; {', '.join(wanted)} cannot be set any more")
+    return folder
+
+
+def _corpus(text: Sources | Corpus) -> Corpus:
+    return text if isinstance(text, Corpus) else Corpus.of(text)
+
+
+def _names(text: Sources | Corpus) -> str:
+    if isinstance(text, Corpus):
+        return ", ".join(str(file.path) for file in text.files) or "lines in memory"
+    return str(text) if isinstance(text, str | Path) else ", ".join(map(str, text))

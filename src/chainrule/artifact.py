@@ -1,0 +1,146 @@
+"""The model folder: `config.json`, `tokenizer.json`, the tables or weights, speller, metrics, card, manifest.
+
+Lives here: which files there are and what they mean. Not here: sealing and verifying a folder (folder.py).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule import config as settings
+from chainrule import families, folder
+from chainrule.card import model_card
+from chainrule.errors import ConfigError, ModelFileError, VocabularyError
+from chainrule.folder import Sealed
+from chainrule.model import Model, Origin
+from chainrule.ngram.spelling import Speller
+from chainrule.text.fingerprint import Fingerprint
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+CONFIG, TOKENIZER, METRICS, CARD = "config.json", "tokenizer.json", "metrics.json", "README.md"
+SPELLER, SKETCH = "speller.safetensors", "training_lines.sketch"
+
+
+def save(model: Model, path: Path) -> None:
+    """Write a model folder at `path`, in place of a model that is there."""
+    family = families.get(model.family)
+    files = family.files(model.lm) | _tokenizer_files(model.tokenizer)
+    config = {
+        "family": model.family,
+        "context": model.lm.context,
+        "model": settings.to_json(model.config),
+        "tokenizer": settings.to_json(model.tokenizer.config),
+    }
+    files[CONFIG] = _json(config)
+    files[METRICS] = _json(model.metrics)
+    files[CARD] = model_card(model).encode()
+    if model.speller is not None:
+        files[SPELLER] = model.speller.to_bytes()
+    if model.origin.fingerprint is not None:
+        files[SKETCH] = model.origin.fingerprint.to_bytes()
+    _write(path, files, _facts("model", model.origin))
+
+
+def load(path: str | Path) -> Model:
+    """The model of a folder, every file verified first."""
+    sealed = folder.read(Path(path))
+    config = _read_json(sealed, CONFIG)
+    if "family" not in config:
+        raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
+    family = families.get(str(config["family"]))
+    tokenizer = _read_tokenizer(sealed, config)
+    try:
+        own = settings.make(family.Config, config["model"], "model")
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {error}") from error
+    lm = family.load(sealed, own, tokenizer.vocabulary, config["context"])
+    if lm.vocabulary.size != tokenizer.vocab_size:
+        raise VocabularyError(
+            f"the model was built for {lm.vocabulary.size} ids but {TOKENIZER} makes {tokenizer.vocab_size}"
+        )
+    return Model(
+        lm=lm,
+        tokenizer=tokenizer,
+        family=config["family"],
+        config=own,
+        speller=Speller.from_bytes(sealed.bytes(SPELLER), SPELLER) if SPELLER in sealed.files else None,
+        origin=_origin(sealed),
+        metrics=_read_json(sealed, METRICS),
+        name=str(path),
+    )
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin) -> None:
+    """Write a folder that holds a tokenizer alone."""
+    files = _tokenizer_files(tokenizer)
+    files[CONFIG] = _json({"tokenizer": settings.to_json(tokenizer.config)})
+    _write(path, files, _facts("tokenizer", origin))
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer of a tokenizer folder or of a model folder."""
+    sealed = folder.read(Path(path))
+    return _read_tokenizer(sealed, _read_json(sealed, CONFIG))
+
+
+def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    return {TOKENIZER: tokenizer.to_json().encode()}
+
+
+def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
+    own = settings.make(TokenizerConfig, config.get("tokenizer", {}), "tokenizer")
+    return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
+
+
+def _write(path: Path, files: dict[str, bytes], facts: dict[str, Any]) -> None:
+    def fill(temporary: Path) -> None:
+        for name, content in files.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).write_bytes(content)
+
+    folder.write(path, fill, facts)
+
+
+def _facts(kind: str, origin: Origin) -> dict[str, Any]:
+    sha256 = origin.fingerprint.sha256 if origin.fingerprint else None
+    return {
+        "kind": kind,
+        "created": origin.created,
+        "command": origin.command,
+        "seed": origin.seed,
+        "training_text": {"names": origin.text, "sha256": sha256},
+        "versions": origin.versions,
+    }
+
+
+def _origin(sealed: Sealed) -> Origin:
+    facts: dict[str, Any] = dict(sealed.facts)
+    text = facts["training_text"]
+    found = None
+    if SKETCH in sealed.files:
+        found = Fingerprint(text["sha256"], np.frombuffer(sealed.bytes(SKETCH), dtype="<u8"))
+    return Origin(
+        text=text["names"],
+        fingerprint=found,
+        command=facts["command"],
+        seed=facts["seed"],
+        created=facts["created"],
+        versions=facts["versions"],
+    )
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _read_json(sealed: Sealed, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(sealed.bytes(name))
+    except ValueError as error:
+        raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{sealed.path / name} is not a JSON object")
+    return value

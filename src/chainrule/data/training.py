@@ -1,0 +1,20 @@
+"""What any family is trained on: ids and what they mean, nothing of how they are modelled."""
+
+from dataclasses import dataclass
+
+from chainrule.data.encoded import Encoded
+from chainrule.lm import Context, Vocabulary
+from chainrule.progress import Progress, silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """One text to learn from, perhaps another to watch, and the rules of both."""
+
+    train: Encoded
+    valid: Encoded | None
+    vocabulary: Vocabulary
+    context: Context = "line"
+    seed: int = 0
+    progress: Progress = silent
+    max_seconds: float | None = None  # a budget that families which learn step by step keep to

@@ -1,0 +1,133 @@
+"""What may be chosen next: pure functions on the rows of a distribution.
+
+Lives here: functions of log-probabilities, (K, V) in and (K, V) out; what they remove becomes -inf, and the
+rest keeps its value unless a function says that it renormalises. Not here: their order (shaping.py), drawing
+from what is left (sample.py).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from chainrule.decoding.ranges import check
+from chainrule.errors import ConfigError
+from chainrule.lm import Floats, Ids
+
+ROUNDING: Final = 1e-9  # a mass or a ratio below its bound by no more than this share of it has reached it
+
+
+def normalize(log_p: Floats) -> Floats:
+    """Make each row sum to one, in float64; a row with NaN, or with nothing possible, is refused.
+
+    >>> np.exp(normalize(np.log([[1.0, 3.0]])))
+    array([[0.25, 0.75]])
+    """
+    shifted = _from_highest(log_p)
+    normalized: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return normalized
+
+
+def temperature(log_p: Floats, T: float) -> Floats:
+    """p^{1/T}, renormalised; T = 0 puts all on the argmax, the lowest id among equals."""
+    check("temperature", T)
+    if T == 0:
+        return normalize(top_k(log_p, 1))
+    with np.errstate(over="ignore"):  # a tiny T sends all but the highest to -inf, as it should
+        return normalize(_from_highest(log_p) / T)
+
+
+def top_k(log_p: Floats, k: int) -> Floats:
+    """Keep the k most probable tokens of each row, the lowest ids among equals."""
+    check("top_k", k)
+    V = log_p.shape[-1]
+    if k >= V:
+        return log_p
+    kth = np.partition(log_p, V - k, axis=-1)[:, V - k, None]
+    return _keep(log_p, kth, np.full_like(kth, k, dtype=np.intp))
+
+
+def top_p(log_p: Floats, p: float) -> Floats:
+    """Keep the smallest set whose share of the row's mass reaches p, the lowest ids among equals.
+
+    Nucleus sampling (Holtzman et al. 2020).
+
+    >>> np.exp(top_p(np.log([[0.5, 0.3, 0.2]]), 0.7)).round(3)
+    array([[0.5, 0.3, 0. ]])
+    """
+    check("top_p", p)
+    if p == 1:
+        return log_p
+    falling = -np.sort(-log_p, axis=-1)
+    mass = np.cumsum(np.exp(normalize(falling)), axis=-1)
+    too_few = np.sum(mass < p * (1 - ROUNDING), axis=-1, keepdims=True)
+    k = np.minimum(too_few + 1, log_p.shape[-1])
+    return _keep(log_p, np.take_along_axis(falling, k - 1, axis=-1), k)
+
+
+def min_p(log_p: Floats, fraction: float) -> Floats:
+    """Keep the tokens at least `fraction` times as probable as the most probable one (Nguyen et al. 2024)."""
+    check("min_p", fraction)
+    ratio = np.exp(_from_highest(log_p))
+    return np.where(ratio >= fraction * (1 - ROUNDING), log_p, -np.inf)
+
+
+def repetition_penalty(log_p: Floats, seen: Sequence[Sequence[int]], penalty: float) -> Floats:
+    """Multiply log p of the tokens already in the row's text by `penalty`, then renormalise.
+
+    A penalty above 1 discourages. Keskar et al. 2019 (section 4.1) divide logits, whose sign is arbitrary;
+    log-probabilities are never positive, so that here one rule does for all: p becomes p^penalty. A row left
+    with nothing stays as it was.
+    """
+    check("repetition_penalty", penalty)
+    out = normalize(log_p)
+    with np.errstate(over="ignore"):
+        for row, ids in zip(out, seen, strict=True):
+            row[np.unique(np.asarray(ids, dtype=np.intp))] *= penalty
+    return normalize(_unless_impossible(out, log_p))
+
+
+def no_repeat_ngram(log_p: Floats, history: Sequence[Sequence[int]], n: int) -> Floats:
+    """Make impossible each token that would complete an n-gram already in the row's history.
+
+    A row left with nothing stays as it was.
+    """
+    check("no_repeat_ngram", n)
+    out = np.array(log_p, dtype=np.float64)
+    for row, ids in zip(out, history, strict=True):
+        row[_completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
+    return _unless_impossible(out, log_p)
+
+
+def _completions(ids: Ids, n: int) -> Ids:
+    """The tokens that followed each earlier occurrence of the last n-1 ids."""
+    if len(ids) < n:
+        return ids[:0]
+    ngrams = np.lib.stride_tricks.sliding_window_view(ids, n)  # (len - n + 1, n)
+    is_repeat = (ngrams[:, :-1] == ids[len(ids) - n + 1 :]).all(axis=-1)
+    completions: Ids = ngrams[is_repeat, -1]
+    return completions
+
+
+def _keep(log_p: Floats, kth: Floats, k: Ids) -> Floats:
+    """Keep k tokens a row, given its k-th largest value: all above it, then of its equals the lowest ids."""
+    above, level = log_p > kth, log_p == kth
+    room = k - above.sum(axis=-1, keepdims=True)
+    return np.where(above | (level & (level.cumsum(axis=-1) <= room)), log_p, -np.inf)
+
+
+def _from_highest(log_p: Floats) -> Floats:
+    """Log of p / max p, exactly 0 at the maximum."""
+    highest = np.max(log_p, axis=-1, keepdims=True)
+    if not np.isfinite(highest).all():
+        raise ConfigError(
+            "the model leaves no token possible here, or its probabilities are not numbers; "
+            "choose a smoothed model that was trained without divergence"
+        )
+    shifted: Floats = np.asarray(log_p, dtype=np.float64) - highest
+    return shifted
+
+
+def _unless_impossible(filtered: Floats, log_p: Floats) -> Floats:
+    """The filtered rows, save those in which nothing is left."""
+    return np.where(np.isneginf(filtered).all(axis=-1, keepdims=True), log_p, filtered)

@@ -1,0 +1,124 @@
+"""Text in, text out, for any LanguageModel and its tokenizer.
+
+Lives here: generating whole or in pieces, and the distribution of the next token. Not here: the strategies
+(sample.py, beam.py) and how ids become text (continuation.py).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from chainrule.decoding import beam, filters
+from chainrule.decoding.codec import Codec
+from chainrule.decoding.continuation import Continuation
+from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.ranges import check
+from chainrule.decoding.sample import sample
+from chainrule.decoding.settings import Decoding
+from chainrule.decoding.shaping import shape
+from chainrule.errors import VocabularyError
+from chainrule.lm import AnyModel
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One continuation; printed, it stands behind its prompt."""
+
+    prompt: str
+    text: str  # the continuation alone, cut before a stop string
+    tokens: list[str]  # all that was generated: `</s>` and the tokens of a stop string too
+    ids: list[int]
+    log_probs: list[float]  # nats, each token under the model itself, before any filter
+    finish_reason: Literal["stop", "length"]  # "stop": `</s>` or a stop string
+
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of all that was generated, in nats."""
+        return math.fsum(self.log_probs)
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+def generate(
+    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1
+) -> list[Generation]:
+    """`num` continuations of the prompt: samples in their order, or the best of a beam first.
+
+    The i-th sample of a seed is the same text whatever `num` is. A beam gives fewer where it finds fewer.
+    """
+    check("num", num)
+    start, continuation = _start(lm, tokenizer, prompt, settings)
+    if settings.strategy == "beam":
+        found = [(h.ids, h.log_probs) for h in beam.search(lm, start, settings, num=num)]
+    else:
+        found = _samples(lm, start, settings, num)
+    return [
+        Generation(
+            prompt=continuation.prompt,
+            text=continuation.text(ids),
+            tokens=tokenizer.tokens(ids),
+            ids=list(ids),
+            log_probs=list(log_probs),
+            finish_reason="stop" if start.is_ended_by(ids) else "length",
+        )
+        for ids, log_probs in found
+    ]
+
+
+def stream(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> Iterator[str]:
+    """The text of one continuation in pieces, each as soon as it is settled; a beam comes in one piece."""
+    start, continuation = _start(lm, tokenizer, prompt, settings)
+    if settings.strategy == "beam":
+        return (generation.text for generation in generate(lm, tokenizer, prompt, settings))
+    return _pieces(lm, start, continuation, settings)
+
+
+def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[tuple[str, float]]:
+    """The `top` most probable next tokens and their probabilities, the lowest id first among equals."""
+    check("top", top)
+    start, _ = _start(lm, tokenizer, context, Decoding())
+    log_p = shape(read(lm, start)[0], [start.words], Decoding(), lm.vocabulary)
+    kept = np.flatnonzero(filters.top_k(log_p, top)[0] > -np.inf)
+    ids = kept[np.argsort(-log_p[0, kept], kind="stable")]
+    return list(zip(tokenizer.tokens(ids.tolist()), np.exp(log_p[0, ids]).tolist(), strict=True))
+
+
+def _start(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> tuple[Prompt, Continuation]:
+    has = lm.vocabulary
+    if (has.size, has.bos, has.eos) != (tokenizer.vocab_size, tokenizer.bos, tokenizer.eos):
+        raise VocabularyError(
+            f"the model was built for {has.size} ids, <s> {has.bos} and </s> {has.eos}, but this tokenizer "
+            f"makes {tokenizer.vocab_size}, <s> {tokenizer.bos} and </s> {tokenizer.eos}; "
+            "use the tokenizer saved with the model"
+        )
+    continuation = Continuation(tokenizer, prompt, settings.stop)
+    return Prompt(continuation.prompt_ids, has, continuation.is_stopped), continuation
+
+
+def _samples(
+    lm: AnyModel, start: Prompt, settings: Decoding, num: int
+) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    ids: list[list[int]] = [[] for _ in range(num)]
+    log_probs: list[list[float]] = [[] for _ in range(num)]
+    for draw in sample(lm, start, settings, num=num):
+        ids[draw.sample].append(draw.id)
+        log_probs[draw.sample].append(draw.log_prob)
+    return [(tuple(i), tuple(log_p)) for i, log_p in zip(ids, log_probs, strict=True)]
+
+
+def _pieces(lm: AnyModel, start: Prompt, continuation: Continuation, settings: Decoding) -> Iterator[str]:
+    ids: list[int] = []
+    sent = 0
+    for draw in sample(lm, start, settings):
+        ids.append(draw.id)
+        settled = continuation.settled(ids)
+        if len(settled) > sent:
+            yield settled[sent:]
+            sent = len(settled)
+    rest = continuation.text(ids)[sent:]
+    if rest:
+        yield rest

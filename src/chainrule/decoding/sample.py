@@ -1,0 +1,62 @@
+"""Drawing continuations of a prompt from any LanguageModel, several side by side; greedy is temperature 0.
+
+Lives here: the draw and the loop around it. Not here: what may be drawn (shaping.py), text (generate.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.settings import Decoding
+from chainrule.decoding.shaping import shape
+from chainrule.lm import Floats, Ids, LanguageModel, S
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One token of one sample."""
+
+    sample: int
+    id: int
+    log_prob: float  # nats, what the model itself says, before any filter
+
+
+def generators(seed: int | None, num: int) -> list[np.random.Generator]:
+    """One generator a sample; the i-th depends on the seed and on i, not on how many there are."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(num)]
+
+
+def draw(log_p: Floats, rngs: Sequence[np.random.Generator]) -> Ids:
+    """(K, V) -> (K,), one token a row by inverting its cumulative distribution, each with its generator."""
+    cdf = np.cumsum(np.exp(log_p), axis=-1)  # (K, V)
+    total = cdf[:, -1]
+    u = np.array([rng.random() for rng in rngs]) * total
+    u = np.minimum(u, np.nextafter(total, 0))  # rounding must not lead past the last possible token
+    drawn: Ids = np.argmax(cdf > u[:, None], axis=-1)
+    return drawn
+
+
+def sample(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1) -> Iterator[Draw]:
+    """Draw `num` continuations, all by one token at a time; a sample that has ended is stepped no further."""
+    rngs = generators(settings.seed, num)
+    words = prompt.words
+    generated: list[list[int]] = [[] for _ in range(num)]
+    running = list(range(num))
+    log_p, state = read(lm, prompt)
+    log_p, state = np.repeat(log_p, num, axis=0), state.select(np.zeros(num, dtype=np.intp))
+    for length in range(1, settings.max_tokens + 1):
+        allowed = shape(log_p, [words + generated[i] for i in running], settings, prompt.vocabulary)
+        ids = draw(allowed, [rngs[i] for i in running])
+        for row, i in enumerate(running):
+            generated[i].append(int(ids[row]))
+            yield Draw(i, int(ids[row]), float(log_p[row, ids[row]]))
+        if length == settings.max_tokens:
+            return
+        going = [row for row, i in enumerate(running) if not prompt.is_ended_by(generated[i])]
+        if not going:
+            return
+        if len(going) < len(running):  # a state may be large: copy it only where rows go
+            running, ids, state = [running[row] for row in going], ids[going], state.select(np.array(going))
+        log_p, state = lm.step(state, ids)

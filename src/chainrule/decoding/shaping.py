@@ -1,0 +1,37 @@
+"""From the model's distribution to the one a strategy chooses from.
+
+Lives here: which filters apply, and in which order. Not here: the filters (filters.py).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chainrule.decoding import filters
+from chainrule.decoding.settings import Decoding
+from chainrule.lm import Floats, Vocabulary
+
+
+def shape(
+    log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, vocabulary: Vocabulary
+) -> Floats:
+    """(K, V) -> (K, V), what a strategy chooses from: penalties first, then temperature, then truncation.
+
+    `texts` holds the ids of each row so far, those of the prompt included. The result sums to one, also where
+    the model's scores do not; what is not predictable, `<s>` above all, is impossible in it.
+    """
+    allowed = filters.normalize(np.where(vocabulary.predictable, log_p, -np.inf))
+    if settings.repetition_penalty != 1:
+        allowed = filters.repetition_penalty(allowed, texts, settings.repetition_penalty)
+    if settings.no_repeat_ngram is not None:
+        allowed = filters.no_repeat_ngram(allowed, texts, settings.no_repeat_ngram)
+    T = 0.0 if settings.strategy == "greedy" else settings.temperature
+    if T != 1:
+        allowed = filters.temperature(allowed, T)
+    if settings.top_k is not None:
+        allowed = filters.top_k(allowed, settings.top_k)
+    if settings.top_p is not None:
+        allowed = filters.top_p(allowed, settings.top_p)
+    if settings.min_p is not None:
+        allowed = filters.min_p(allowed, settings.min_p)
+    return filters.normalize(allowed)

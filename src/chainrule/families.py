@@ -1,0 +1,61 @@
+"""The table of families: the one place to add one.
+
+Each module named here offers what `Family` lists; it is imported when it is first asked for.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from chainrule.data.training import TrainingData
+from chainrule.errors import ConfigError
+from chainrule.folder import Sealed
+from chainrule.lm import AnyModel, Context, Vocabulary
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "ngram": "chainrule.ngram.family",
+    "mixture": "chainrule.mixture",
+}
+
+
+class Family(Protocol):
+    """What a family's module offers."""
+
+    Config: type[Any]
+    """A frozen dataclass: what can be chosen; its defaults make a good model."""
+
+    def train(self, data: TrainingData, config: Any) -> AnyModel:
+        """Learn."""
+        ...
+
+    def files(self, lm: Any) -> dict[str, bytes]:
+        """What a saved model holds beside its config: file name -> content."""
+        ...
+
+    def load(self, files: Sealed, config: Any, vocabulary: Vocabulary, context: Context) -> AnyModel:
+        """The model of saved files."""
+        ...
+
+    def parameters(self, lm: Any) -> int:
+        """How many numbers were estimated."""
+        ...
+
+    def candidates(self) -> list[Any]:
+        """The configs that `compare` trains: the family at its most instructive."""
+        ...
+
+    def facets(self, config: Any) -> dict[str, str | int]:
+        """What to tell candidates apart by: order, smoothing, width."""
+        ...
+
+
+def get(name: str) -> Family:
+    """A family by name."""
+    if name not in FAMILIES:
+        raise ConfigError(f"there is no family '{name}'; choose one of {', '.join(trainable())}")
+    return cast(Family, import_module(FAMILIES[name]))
+
+
+def trainable() -> list[str]:
+    """The families that learn from text; a mixture is made of models instead."""
+    return [name for name in FAMILIES if name != "mixture"]

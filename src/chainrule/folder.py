@@ -1,0 +1,139 @@
+"""A sealed folder: files and a `manifest.json`, written whole or not at all, verified before it is used.
+
+Lives here: sealing a folder and reading it back. It knows nothing of models.
+Not here: the text of the manifest (manifest.py), putting a folder in place of another (replacement.py).
+"""
+
+import builtins
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainrule import manifest
+from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError
+from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
+from chainrule.replacement import flush, replacing
+
+__all__ = ["FORMAT_VERSION", "JSON", "Sealed", "check_target", "read", "write"]
+
+PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A folder all of whose listed files were found to be what its manifest says."""
+
+    path: Path
+    facts: dict[str, JSON]
+    files: Mapping[str, Entry]
+
+    def open(self, name: str) -> Path:
+        """The path of a listed file."""
+        if name not in self.files:
+            raise ModelFileError(f"{self.path / name} is not in the manifest; {manifest.REMEDY}")
+        return manifest.locate(self.path, name)
+
+    def subfolder(self, prefix: str) -> "Sealed":
+        """The files under `prefix` as a folder of their own; the facts stay those of the whole."""
+        start = f"{prefix.rstrip('/')}/"
+        files = {name.removeprefix(start): e for name, e in self.files.items() if name.startswith(start)}
+        if not files:
+            raise ModelFileError(f"{self.path / prefix} is not in the manifest; {manifest.REMEDY}")
+        return Sealed(self.path / prefix, self.facts, files)
+
+    def bytes(self, name: str) -> builtins.bytes:
+        """The content of a listed file; the very bytes returned are the ones verified."""
+        path = self.open(name)
+        with manifest.refusing(path), path.open("rb") as file:
+            content = file.read(self.files[name].size + 1)
+        manifest.check(path, self.files[name], content)
+        return content
+
+
+def read(path: Path) -> Sealed:
+    """Verify every listed file of the folder at `path`; refuse it by name at the first that differs."""
+    _check_folder(path)
+    found = _read_manifest(path)
+    for name, entry in found.files.items():
+        manifest.check(manifest.locate(path, name), entry)
+    return Sealed(path, found.facts, found.files)
+
+
+def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -> None:
+    """Let `fill` write files into a new folder, seal it with `facts`, and put it at `path` in one step.
+
+    A sealed folder at `path` is replaced, with all it holds; after any failure it is as it was.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        check_target(target)
+        with replacing(target) as temporary:
+            fill(temporary)
+            _seal(temporary, facts)
+            check_target(target)  # once more: filling may take hours
+    except OSError as error:
+        raise ChainruleError(
+            f"cannot write {path}: {error.strerror or error}; what was there is unchanged: "
+            "make room and check permissions, or choose another --out"
+        ) from error
+
+
+def check_target(path: Path) -> None:
+    """Refuse now what `write` would refuse later: a place with anything but a sealed or an empty folder."""
+    if not os.path.lexists(path):
+        return
+    try:
+        if not path.is_dir() or any(path.iterdir()):
+            _read_manifest(path)
+    except (ModelFileError, OSError) as error:
+        raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
+
+
+def _check_folder(path: Path) -> None:
+    with manifest.refusing(path):
+        if not path.exists():
+            raise NotFoundError(f"{path} does not exist; give the folder of a model")
+        if path.is_dir():
+            return
+    if path.suffix.lower() in PICKLES:
+        raise ModelFileError(
+            f"{path} looks like a pickle, and chainrule never unpickles: give a model folder"
+        )
+    if ".arpa" in path.suffixes:
+        raise ModelFileError(
+            f"{path} is an ARPA file: chainrule convert {path} --out DIR makes a model of it"
+        )
+    raise ModelFileError(
+        f"{path} is a file, and a model is a folder: give the folder with its {manifest.NAME}"
+    )
+
+
+def _read_manifest(path: Path) -> Manifest:
+    if path.is_dir() and not os.path.lexists(path / manifest.NAME):
+        raise ModelFileError(
+            f"{path} has no {manifest.NAME}, so it is not a model folder or an incomplete copy of one: "
+            "give the folder that was written with --out"
+        )
+    source = manifest.locate(path, manifest.NAME)
+    with manifest.refusing(source):
+        if source.stat().st_size > manifest.LARGEST:
+            raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes; {manifest.REMEDY}")
+        return manifest.parse(source.read_bytes(), source)
+
+
+def _seal(folder: Path, facts: Mapping[str, JSON]) -> None:
+    """Record every file in the manifest, and have all of it on the disk before returning."""
+    source = folder / manifest.NAME
+    assert not source.exists(), "the manifest is written here"
+    files = {}
+    for root, _, names in os.walk(folder):
+        for path in (Path(root, name) for name in names):
+            name = path.relative_to(folder).as_posix()
+            manifest.check_name(name, source)
+            size = manifest.locate(folder, name).stat().st_size
+            files[name] = Entry(manifest.sha256(path), size)
+    source.write_bytes(manifest.serialize(Manifest(dict(facts), files)))
+    for root, _, names in os.walk(folder, topdown=False):
+        for name in (*names, "."):
+            flush(Path(root, name))

@@ -1,0 +1,284 @@
+"""Figures of a comparison as SVG: plain numbers in, one `<svg>` element out, legible on light and dark pages.
+
+Lives here: the drawing, and the only use of matplotlib, inside functions. Not here: which models are drawn
+and what the caption says (report/figures.py), where labels go (labels.py), how an SVG joins a page (svg.py).
+
+All numbers are finite. Series come best first: the first is drawn strongest, and colours follow the order.
+"""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
+from typing import Any, Final, NamedTuple
+
+from chainrule.errors import MissingExtra
+from chainrule.inspection import labels, svg
+
+Axes = Any
+Series = Mapping[str, Sequence[tuple[float, float]]]
+
+WIDTH: Final = 460  # pixels; narrow enough that text stays legible on a phone
+HEIGHT: Final = 350
+LABEL_GAP: Final = 15.0
+MOST_LABELS: Final = 16
+FONT_SIZE: Final = 11.0
+
+PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#b8629b", "#a87b00", "#3a8fc4", "#8a6fd1", "#7f7f7f")
+"""After Okabe & Ito (2008), the light ones darkened: contrast above 3 on white and on near-black alike."""
+
+DASHES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
+
+
+class Dot(NamedTuple):
+    """One model in a scatter plot."""
+
+    name: str
+    group: str
+    x: float
+    y: float
+
+
+class Margins(NamedTuple):
+    """Pixels around the axes."""
+
+    left: float = 46
+    right: float = 16
+    top: float = 34
+    bottom: float = 44
+
+
+def quality_by_facet(
+    series: Series, *, title: str, facet: str, quantity: str, is_log_y: bool = False, description: str = ""
+) -> str:
+    """A quality by a whole-number facet such as the order, one line a series."""
+
+    def paint(axes: Axes) -> None:
+        axes.set_xticks(sorted({x for points in series.values() for x, _ in points}))
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        _draw_lines(axes, series, facet, quantity, is_log_y)
+
+    return _render(paint, title, description, _room_for(series))
+
+
+def learning_curves(series: Series, *, title: str, quantity: str, description: str = "") -> str:
+    """A quality by the amount of training text, tokens on a log scale."""
+
+    def paint(axes: Axes) -> None:
+        axes.set_xscale("log")
+        _draw_lines(axes, series, "tokens of training text", quantity)
+        _tick_decades(axes.xaxis, _ticker("EngFormatter"))
+
+    return _render(paint, title, description, _room_for(series))
+
+
+def bars(values: Mapping[str, float], *, title: str, quantity: str, description: str = "") -> str:
+    """One bar a name from zero, the first at the top and strongest, its value written at its end."""
+
+    def paint(axes: Axes) -> None:
+        places = range(len(values))
+        strengths = [0.95 if place == 0 else 0.45 for place in places]
+        drawn = axes.barh(places, list(values.values()), height=0.66, color=PALETTE[0])
+        for bar, strength in zip(drawn, strengths, strict=True):
+            bar.set(alpha=strength, clip_on=False)
+        axes.bar_label(drawn, fmt="{:.3f}", padding=4, fontsize=FONT_SIZE)
+        axes.set_yticks(places, [_shorten(name) for name in values])
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(values.values()) * 1.02)
+        axes.set_xlabel(quantity)
+        axes.grid(visible=False)
+        axes.xaxis.set_major_locator(_ticker("MaxNLocator", nbins=5))
+
+    left = 16 + max(map(_text_width, values))
+    height = 58 + 26 * len(values)
+    return _render(paint, title, description, Margins(left=left, right=52, top=8), height)
+
+
+def size_against_quality(
+    dots: Sequence[Dot], *, title: str, quantity: str, most_labels: int = 6, description: str = ""
+) -> str:
+    """A quality by size in bytes on a log scale; what nothing smaller beats stands out, some by name."""
+    front = pareto_front(dots)
+
+    def paint(axes: Axes) -> None:
+        axes.set_xscale("log")
+        for colour, group in zip(cycle(PALETTE), dict.fromkeys(dot.group for dot in dots), strict=False):
+            members = [dot for dot in dots if dot.group == group]
+            look = {"mew": 0, "color": colour, "clip_on": False}
+            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=5.5, alpha=0.5, **look)
+            best = [dot for dot in members if dot in front]
+            axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **look)
+        axes.margins(x=0.12, y=0.12)
+        axes.autoscale_view()
+        _tick_decades(axes.xaxis, _ticker("EngFormatter", unit="B"))
+        _label_axes(axes, "size of the model", quantity)
+        _name_dots(axes, front[::-1], dots, most_labels)
+        if len({dot.group for dot in dots}) > 1:
+            axes.legend(frameon=False, loc="upper right", handletextpad=0.1)
+
+    return _render(paint, title, description, Margins())
+
+
+def pareto_front(dots: Sequence[Dot]) -> list[Dot]:
+    """The dots that none equals or beats in both x and y, by ascending x."""
+    front: list[Dot] = []
+    for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
+        if not front or dot.y < front[-1].y:
+            front.append(dot)
+    return front
+
+
+def _render(
+    paint: Callable[[Axes], None], title: str, description: str, margins: Margins, height: float = HEIGHT
+) -> str:
+    """Paint axes of these margins and adapt them for a page; the same numbers give the same bytes."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("drawing needs matplotlib: pip install 'chainrule[plots]'") from error
+
+    with mpl.rc_context(_settings(title)):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+        wide, high = WIDTH - margins.left - margins.right, height - margins.top - margins.bottom
+        box = (margins.left / WIDTH, margins.bottom / height, wide / WIDTH, high / height)
+        paint(figure.add_axes(box))
+        drawn = io.StringIO()
+        figure.savefig(
+            drawn,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
+    return svg.adapt(drawn.getvalue(), title, description)
+
+
+def _settings(title: str) -> dict[str, Any]:
+    """What is drawn alike in every figure; two titles give two sets of ids."""
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.labelcolor", "ytick.labelcolor")
+    return dict.fromkeys(inked, svg.INK) | {
+        "svg.fonttype": "none",
+        "svg.hashsalt": title,
+        "text.parse_math": False,
+        "font.size": FONT_SIZE,
+        "axes.labelsize": FONT_SIZE,
+        "xtick.labelsize": FONT_SIZE - 1,
+        "ytick.labelsize": FONT_SIZE - 1,
+        "legend.fontsize": FONT_SIZE,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.spines.left": False,
+        "axes.linewidth": 0.6,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": svg.INK,
+        "grid.alpha": 0.14,
+        "grid.linewidth": 0.7,
+        "xtick.minor.size": 0,
+        "ytick.minor.size": 0,
+        "xtick.major.size": 0,
+        "ytick.major.size": 0,
+    }
+
+
+def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y: bool = False) -> None:
+    if is_log_y:
+        axes.set_yscale("log")
+    for place, (colour, points) in enumerate(zip(cycle(PALETTE), series.values(), strict=False)):
+        xs, ys = zip(*points, strict=True)
+        dash = DASHES[place // len(PALETTE) % len(DASHES)]
+        weight = 2.4 if place == 0 else 1.3
+        over = {"zorder": 3 if place == 0 else 2, "clip_on": False}
+        axes.plot(xs, ys, "o", ls=dash, lw=weight, ms=weight + 3, mew=0, color=colour, **over)
+    _label_axes(axes, x_label, y_label)
+    axes.margins(x=0.03, y=0.06)
+    axes.autoscale_view()
+    if is_log_y:
+        _tick_decades(axes.yaxis, "{x:,.12g}")
+    _name_lines(axes, series)
+
+
+def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    """The name of y stands level above its numbers, where it is read first."""
+    axes.set_xlabel(x_label)
+    axes.annotate(
+        y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False
+    )
+
+
+def _name_lines(axes: Axes, series: Series) -> None:
+    """Each name to the right of its line's last point, moved up or down where names would touch."""
+    ends = {name: points[-1] for name, points in list(series.items())[:MOST_LABELS]}
+    box = axes.get_window_extent()
+    wanted = [float(axes.transData.transform(end)[1]) for end in ends.values()]
+    heights = labels.spread(wanted, LABEL_GAP, box.y0, box.y1 + LABEL_GAP / 2)
+    for place, (colour, name, height) in enumerate(zip(cycle(PALETTE), ends, heights, strict=False)):
+        axes.annotate(
+            _shorten(name),
+            ends[name],
+            xytext=(box.x1 + 22, height),
+            textcoords="figure pixels",
+            va="center",
+            weight="bold" if place == 0 else "normal",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.9,
+                "shrinkA": 0,
+                "shrinkB": 5,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int) -> None:
+    """The names of as many dots as have room, the first served first; of dots that nearly touch, only one."""
+    box = axes.get_window_extent()
+    frame = labels.Box(box.x0, box.y0, WIDTH, box.y1)
+    centres = {dot: labels.Point(*axes.transData.transform((dot.x, dot.y))) for dot in dots}
+    taken = [labels.Box(x - 3, y - 3, x + 3, y + 3) for x, y in centres.values()]
+    apart: list[Dot] = []
+    for dot in named:
+        if all(math.dist(centres[dot], centres[other]) > 1.5 * LABEL_GAP for other in apart):
+            apart.append(dot)
+    widths = [_text_width(dot.name) for dot in apart]
+    places = labels.place([centres[dot] for dot in apart], widths, FONT_SIZE + 2, taken, frame)
+    found = [(dot, place) for dot, place in zip(apart, places, strict=True) if place]
+    for dot, place in found[:most]:
+        is_left = place.right < centres[dot].x
+        at = (place.right if is_left else place.left, (place.bottom + place.top) / 2)
+        look = {"ha": "right" if is_left else "left", "va": "center"}
+        axes.annotate(_shorten(dot.name), at, xycoords="figure pixels", annotation_clip=False, **look)
+
+
+def _tick_decades(axis: Axes, formatter: Any) -> None:
+    """Readable numbers on a log axis, whether it spans decades or less than one."""
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low)
+    if decades < 1:  # too short for powers of ten
+        axis.set_major_locator(_ticker("MaxNLocator", nbins=4))
+    else:
+        axis.set_major_locator(_ticker("LogLocator", subs=(1.0, 3.0) if decades < 3 else (1.0,)))
+    axis.set_minor_locator(_ticker("NullLocator"))
+    axis.set_major_formatter(formatter)
+
+
+def _ticker(kind: str, **settings: object) -> Any:
+    """A locator or formatter of matplotlib."""
+    from matplotlib import ticker
+
+    return getattr(ticker, kind)(**settings)
+
+
+def _room_for(series: Series) -> Margins:
+    return Margins(right=42 + max(map(_text_width, series)))
+
+
+def _shorten(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _text_width(name: str) -> float:
+    """Pixels, on the generous side: the font is the reader's."""
+    return 0.56 * FONT_SIZE * len(_shorten(name))

@@ -1,0 +1,159 @@
+"""A language model with its tokenizer and speller: what a person loads, asks and saves.
+
+Lives here: the verbs of INTERFACE §3, each thin over the part that does the work. Not here: files (artifact.py).
+"""
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule import families
+from chainrule.data.encoded import Encoded
+from chainrule.decoding.generate import Generation, generate, next_tokens, stream
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleWarning, InputError
+from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
+from chainrule.evaluation.scores import token_log_probs
+from chainrule.lm import AnyModel, Floats
+from chainrule.ngram.spelling import Speller
+from chainrule.progress import Progress, silent
+from chainrule.score import Score
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import Sources
+from chainrule.text.fingerprint import Fingerprint, fingerprint
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+OVERLAP_WORTH_A_WORD = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a model comes from."""
+
+    text: str = ""  # names of the training files
+    fingerprint: Fingerprint | None = None
+    command: str = ""
+    seed: int | None = None
+    created: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One contract, whatever the family."""
+
+    lm: AnyModel
+    tokenizer: Tokenizer
+    family: str
+    config: Any
+    speller: Speller | None = None
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were estimated."""
+        return families.get(self.family).parameters(self.lm)
+
+    def score(self, text: str) -> Score:
+        """The probability of a line, or of several, token by token."""
+        return next(iter(self.scores([text])))
+
+    def scores(self, texts: Sequence[str], progress: Progress = silent) -> Iterator[Score]:
+        """One score a text; a `stream` model reads them one after another as one stream."""
+        encoded = encode(Corpus.from_lines(texts), self.tokenizer)
+        log_probs = token_log_probs(self.lm, encoded, progress)
+        spellings = iter(self._spelling_log_probs(encoded))
+        lines = [sum(1 for _ in Corpus.from_lines([text])) for text in texts]
+        ends = np.flatnonzero(encoded.ids == encoded.eos) + 1
+        first = 0
+        for text, last in zip(texts, ends[np.cumsum(lines, dtype=int) - 1], strict=True):
+            ids = encoded.ids[first:last]
+            oov = int(np.count_nonzero(ids == encoded.unk)) if encoded.unk is not None else 0
+            yield Score(
+                text=text,
+                tokens=tuple(self.tokenizer.tokens(ids.tolist())),
+                log_probs=tuple(log_probs[first:last].tolist()),
+                oov=oov,
+                log_prob_of_spellings=float(sum(next(spellings) for _ in range(oov))),
+            )
+            first = last
+
+    def evaluate(self, text: Sources | Corpus, progress: Progress = silent) -> Evaluation:
+        """Perplexity, bits per byte and the rest, of files or of a corpus."""
+        corpus = text if isinstance(text, Corpus) else Corpus.of(text)
+        self._warn_of_overlap(corpus)
+        return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)
+
+    def evaluate_encoded(self, text: Encoded, progress: Progress = silent) -> Evaluation:
+        """The same, of a text that is encoded already."""
+        if not text.tokens:
+            raise InputError("the text is empty; give one with at least one line")
+        start = time.perf_counter()
+        log_probs = token_log_probs(self.lm, text, progress)
+        spellings = self._spelling_log_probs(text)
+        return summarize(
+            text,
+            log_probs,
+            spellings,
+            seconds=time.perf_counter() - start,
+            cause=self._cause(text, log_probs),
+            is_upper_bound=self.tokenizer.config.is_ambiguous,
+        )
+
+    def generate(
+        self, prompt: str = "", *, num: int | None = None, **settings: Any
+    ) -> Generation | list[Generation]:
+        """Continue a prompt; a list where `num` is given. Settings as in `Decoding`."""
+        found = generate(self.lm, self.tokenizer, prompt, Decoding(**settings), num=num or 1)
+        return found if num is not None else found[0]
+
+    def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
+        """Continue a prompt piece by piece."""
+        return stream(self.lm, self.tokenizer, prompt, Decoding(**settings))
+
+    def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
+        """The most probable next tokens and their probabilities."""
+        return next_tokens(self.lm, self.tokenizer, context, top)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder, whole or not at all."""
+        from chainrule.artifact import save
+
+        save(self, Path(folder))
+
+    def _spelling_log_probs(self, text: Encoded) -> Floats:
+        """log p(spelling) of each unknown word; a closed vocabulary has none to give."""
+        if self.speller is None:
+            return np.zeros(0) if not text.oov else np.full(text.oov, -np.inf)
+        return self.speller.log_probs(text.spellings)
+
+    def _cause(self, text: Encoded, log_probs: Floats) -> str | None:
+        found = first_impossible(text, log_probs)
+        if found is None:
+            return None
+        id_, line, place = found
+        token = self.tokenizer.tokens([id_])[0]
+        if id_ == text.unk:
+            at = int(np.flatnonzero(np.isneginf(log_probs))[0])
+            token = text.spellings[int(np.count_nonzero(text.ids[:at] == text.unk))]
+        return f"'{token}' on line {line}, token {place}"
+
+    def _warn_of_overlap(self, corpus: Corpus) -> None:
+        if self.origin.fingerprint is None:
+            return
+        part = self.origin.fingerprint.overlap(fingerprint(corpus))
+        if part >= OVERLAP_WORTH_A_WORD:
+            warnings.warn(
+                f"about {part:.0%} of the lines of this text were in the training text: "
+                "the figures say how well it is remembered, not how well new text is predicted",
+                ChainruleWarning,
+                stacklevel=3,
+            )

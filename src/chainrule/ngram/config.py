@@ -1,0 +1,62 @@
+"""What can be chosen about an n-gram model; each default is written here and nowhere else."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from chainrule.errors import ConfigError
+
+Smoothing = Literal[
+    "modified-kneser-ney",
+    "kneser-ney",
+    "absolute",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
+    "add-k",
+    "laplace",
+    "mle",
+    "stupid-backoff",
+]
+SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)
+MAX_ORDER: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Order, smoothing, and what the smoothing needs to know."""
+
+    order: int = 5  # n: a word is predicted from the n−1 before it
+    smoothing: Smoothing = "modified-kneser-ney"
+    prune: tuple[int, ...] = ()  # per order, the last for all above: drop n-grams counted this often or less
+    k: float = 0.1  # add-k: added to every count
+    discount: float | None = None  # absolute, kneser-ney: D; from the counts of counts where None
+    backoff: float = 0.4  # stupid-backoff: weight of the shorter context
+    buckets: bool = True  # jelinek-mercer: one λ for each size of c(h) rather than one for each order
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.order <= MAX_ORDER:
+            raise ConfigError(f"order is {self.order}; choose a whole number from 1 to {MAX_ORDER}")
+        if self.smoothing not in SMOOTHINGS:
+            raise ConfigError(f"smoothing is '{self.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
+        if self.prune and (self.prune[0] != 0 or list(self.prune) != sorted(self.prune)):
+            raise ConfigError(
+                f"prune is {','.join(map(str, self.prune))}; it must start with 0 and never fall, as in 0,0,1"
+            )
+        if len(self.prune) > self.order:
+            raise ConfigError(f"prune names {len(self.prune)} orders but the model has {self.order}")
+        if not 0 < self.k < float("inf"):
+            raise ConfigError(f"k is {self.k}; choose a number above 0")
+        if self.discount is not None and not 0 <= self.discount <= 1:
+            raise ConfigError(f"discount is {self.discount}; choose a value in [0, 1]")
+        if not 0 < self.backoff <= 1:
+            raise ConfigError(f"backoff is {self.backoff}; choose a value in (0, 1]")
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether the estimates are probabilities; stupid backoff gives scores."""
+        return self.smoothing != "stupid-backoff"
+
+    def cut_offs(self) -> tuple[int, ...]:
+        """One cut-off for each order."""
+        given = self.prune or (0,)
+        return given + (given[-1],) * (self.order - len(given))

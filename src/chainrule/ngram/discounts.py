@@ -1,0 +1,81 @@
+"""Discounts from counts of counts n_r, the number of n-grams that were counted r times."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.errors import ChainruleWarning
+from chainrule.lm import Floats, Ids
+
+FALLBACK = (0.5, 1.0, 1.5)
+"""D1, D2, D3+ where a text is too small or too odd for its counts of counts to say."""
+
+
+def counts_of_counts(count: Ids, most: int) -> Ids:
+    """n_0 … n_most; n_0 is of no use.
+
+    >>> counts_of_counts(np.array([1, 1, 2, 5, 0]), 3).tolist()
+    [1, 2, 1, 0]
+    """
+    return np.bincount(count[count <= most], minlength=most + 1)
+
+
+def absolute_discount(count: Ids, order: int) -> float:
+    """D = n_1 / (n_1 + 2 n_2) (Ney, Essen & Kneser 1994)."""
+    _, n1, n2 = (int(n) for n in counts_of_counts(count, 2))
+    if n1 == 0 or n2 == 0:
+        _warn(order, f"n1={n1}, n2={n2}", f"D={FALLBACK[0]}")
+        return FALLBACK[0]
+    return n1 / (n1 + 2 * n2)
+
+
+@dataclass(frozen=True, slots=True)
+class Discounts:
+    """What modified Kneser–Ney takes off a count of 1, of 2, and of 3 or more."""
+
+    one: float
+    two: float
+    three: float
+
+    def of(self, count: Ids) -> Floats:
+        """D(c) for each count; nothing is taken from a count of 0."""
+        return np.array([0.0, self.one, self.two, self.three])[np.minimum(count, 3)]
+
+
+def modified_discounts(count: Ids, order: int) -> Discounts:
+    """D1, D2, D3+ (Chen & Goodman 1999, eq. 26): Y = n_1/(n_1+2n_2), D_r = r − (r+1) Y n_{r+1}/n_r."""
+    n = [int(x) for x in counts_of_counts(count, 4)]
+    if min(n[1:]) == 0:
+        _warn(order, ", ".join(f"n{r}={n[r]}" for r in range(1, 5)), f"D1, D2, D3+ = {FALLBACK}")
+        return Discounts(*FALLBACK)
+    Y = n[1] / (n[1] + 2 * n[2])
+    D = [r - (r + 1) * Y * n[r + 1] / n[r] for r in (1, 2, 3)]
+    if not all(0 <= d <= r for r, d in enumerate(D, start=1)):
+        _warn(order, f"D1, D2, D3+ come out as {D[0]:.3g}, {D[1]:.3g}, {D[2]:.3g}", f"{FALLBACK}")
+        return Discounts(*FALLBACK)
+    return Discounts(*D)
+
+
+def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
+    """d_0 … d_{most+1}: what remains of a count c after discounting, c ≤ most; 1 above (Katz 1987).
+
+    c* = (c+1) n_{c+1}/n_c, A = (k+1) n_{k+1}/n_1, d_c = (c*/c − A)/(1 − A); 1 where c* ≥ c or it makes no sense.
+    """
+    n = counts_of_counts(count, most + 1).astype(np.float64)
+    d = np.ones(most + 2)
+    if n[1] == 0 or (most + 1) * n[most + 1] >= n[1]:
+        _warn(order, f"n1={int(n[1])}, n{most + 1}={int(n[most + 1])}", "no discount")
+        return d
+    A = (most + 1) * n[most + 1] / n[1]
+    for c in range(1, most + 1):
+        expected = (c + 1) * n[c + 1] / n[c] if n[c] else 0.0
+        ratio = (expected / c - A) / (1 - A)
+        if expected < c and 0 < ratio < 1:
+            d[c] = ratio
+    return d
+
+
+def _warn(order: int, why: str, used: str) -> None:
+    message = f"order {order}: the counts give no usable discount ({why}); {used} taken instead"
+    warnings.warn(message, ChainruleWarning, stacklevel=2)

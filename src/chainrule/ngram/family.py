@@ -1,0 +1,80 @@
+"""The n-gram family as the table of families knows it: train, save, load, and what `compare` tries."""
+
+import warnings
+
+import numpy as np
+
+from chainrule.data.training import TrainingData
+from chainrule.errors import ChainruleWarning
+from chainrule.folder import Sealed
+from chainrule.lm import Context, Floats, Ids, Vocabulary
+from chainrule.ngram import jelinek_mercer, storage
+from chainrule.ngram.config import SMOOTHINGS, Config
+from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.estimate import estimate
+from chainrule.ngram.model import NgramModel
+
+FILE = "model.ngram"
+HELD_OUT_PART = 10
+
+__all__ = ["Config", "candidates", "facets", "files", "load", "parameters", "train"]
+
+
+def train(data: TrainingData, config: Config) -> NgramModel:
+    """Count and smooth."""
+    counts = count(data.train.ids, config.order, data.vocabulary, data.context, data.progress)
+    weights = _weights(counts, data, config) if config.smoothing == "jelinek-mercer" else None
+    data.progress(f"smoothing: {config.smoothing}", 0, None)
+    tables = estimate(counts, config, weights)
+    return NgramModel(tables, data.vocabulary, data.context, config.is_normalized)
+
+
+def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]:
+    """Jelinek–Mercer's λ from the validation text, or from every tenth line of the text where there is none."""
+    if data.valid is not None:
+        learnt_on, held_out = counts, data.valid.ids
+    else:
+        warnings.warn(
+            "Jelinek-Mercer weights are learnt on every tenth line of the training text; "
+            "give a held-out text with --valid",
+            ChainruleWarning,
+            stacklevel=2,
+        )
+        rest, held_out = _tenth(data.train.ids, data.vocabulary.eos)
+        learnt_on = count(rest, config.order, data.vocabulary, data.context)
+    weights = jelinek_mercer.learn(learnt_on, held_out, data.context, config.buckets, progress=data.progress)
+    return jelinek_mercer.spread(counts, weights, config.buckets)
+
+
+def _tenth(ids: Ids, eos: int) -> tuple[Ids, Ids]:
+    """All lines but every tenth, and every tenth; a text of fewer than ten lines is its own held-out text."""
+    line = np.cumsum(ids == eos) - (ids == eos)
+    is_held_out = line % HELD_OUT_PART == HELD_OUT_PART - 1
+    return (ids[~is_held_out], ids[is_held_out]) if is_held_out.any() else (ids, ids)
+
+
+def files(lm: NgramModel) -> dict[str, bytes]:
+    """The tables."""
+    return {FILE: storage.pack(storage.to_arrays(lm.tables))}
+
+
+def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context) -> NgramModel:
+    """The model of saved tables."""
+    arrays = storage.unpack(files.bytes(FILE), FILE)
+    tables = storage.from_arrays(arrays, config.order, vocabulary.size)
+    return NgramModel(tables, vocabulary, context, config.is_normalized)
+
+
+def parameters(lm: NgramModel) -> int:
+    """Stored probabilities and back-off weights."""
+    return lm.parameters
+
+
+def candidates() -> list[Config]:
+    """Orders 1 to 5 by every smoothing."""
+    return [Config(order=n, smoothing=smoothing) for smoothing in SMOOTHINGS for n in range(1, 6)]
+
+
+def facets(config: Config) -> dict[str, str | int]:
+    """Order and smoothing."""
+    return {"order": config.order, "smoothing": config.smoothing}

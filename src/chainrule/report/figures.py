@@ -1,0 +1,180 @@
+"""Which numbers go into which figure of the report, and the caption that says what to see there.
+
+Lives here: rows and curves -> `<figure>` elements; a figure that would show nothing is left out. Not here:
+drawing (inspection/plots.py).
+"""
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+
+from chainrule.inspection import plots
+from chainrule.report.quantities import bits, listing, perplexity, share, size
+from chainrule.report.results import Curve, Row, contenders, is_contender
+
+Points = dict[str, list[tuple[float, float]]]
+
+BITS = "bits per byte"
+ORDER = "n-gram order (tokens seen at once)"
+
+
+def by_order(rows: Iterable[Row]) -> list[str]:
+    """Bits per byte and perplexity by n-gram order, one line a smoothing; needs two orders to compare."""
+    faceted = [row for row in rows if has_order(row)]
+    best = contenders(faceted)
+    if len({row.facets["order"] for row in best}) < 2:
+        return []
+    return [
+        _figure(
+            plots.quality_by_facet(
+                _lines(best, "bits_per_byte"),
+                title="Bits per byte by order and smoothing",
+                quantity=BITS,
+                description=f"Lowest: {best[0].name} with {bits(best[0].bits_per_byte)}.",
+                facet=ORDER,
+            ),
+            _order_caption(best) + _left_out(faceted),
+        ),
+        _figure(
+            plots.quality_by_facet(
+                _lines(best, "perplexity"),
+                title="Perplexity by order and smoothing",
+                quantity="perplexity per token (log scale)",
+                is_log_y=True,
+                description=f"Lowest: {best[0].name} with {perplexity(best[0].perplexity)}.",
+                facet=ORDER,
+            ),
+            "The same models by perplexity: among how many equally likely tokens each one might as well have "
+            f"chosen, {perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
+        ),
+    ]
+
+
+def smoothing_bars(rows: Iterable[Row]) -> list[str]:
+    """The smoothings side by side at the order of the best model; needs two of them."""
+    faceted = [row for row in rows if has_order(row)]
+    best = contenders(faceted)
+    order = best[0].facets["order"] if best else None
+    values = {
+        str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order
+    }
+    values = dict(sorted(values.items(), key=lambda item: item[1]))
+    if len(values) < 2:
+        return []
+    (first, low), *_, (last, high) = values.items()
+    drawing = plots.bars(
+        values,
+        title=f"Smoothings at order {order}",
+        quantity=BITS,
+        description=f"From {first}, {bits(low)}, to {last}, {bits(high)}.",
+    )
+    caption = (
+        f"Smoothings at order {order}, that of the best model. All start from the same counts and differ "
+        f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
+        f"{share(1 - low / high)} fewer bits than {html.escape(last)}."
+    )
+    at_order = [row for row in faceted if row.facets["order"] == order]
+    return [_figure(drawing, caption + _left_out(at_order))]
+
+
+def size_and_quality(rows: Sequence[Row]) -> list[str]:
+    """Size on disk against bits per byte, every family; needs two models."""
+    best = contenders(rows)
+    if len(best) < 2:
+        return []
+    dots = [plots.Dot(row.name, row.family, max(row.size_bytes, 1), row.bits_per_byte) for row in best]
+    front = plots.pareto_front(dots)
+    drawing = plots.size_against_quality(
+        dots,
+        title="Size against quality",
+        quantity=BITS,
+        description=f"{len(dots)} models; {len(front)} of them are beaten by none of their size or smaller.",
+    )
+    smallest = min(best, key=lambda row: row.size_bytes)
+    caption = (
+        "Lower and further left is better. The strong dots are the models that no smaller one beats; for "
+        "each pale one, another is no larger and no worse. The best takes "
+        f"{size(best[0].size_bytes)}, the smallest {size(smallest.size_bytes)}."
+    )
+    return [_figure(drawing, caption + _left_out(rows))]
+
+
+def learning_curves(curves: Sequence[Curve]) -> list[str]:
+    """Bits per byte by training tokens; a curve needs two finite points."""
+    finite = {curve.name: _finite_points(curve) for curve in curves}
+    drawn = {name: points for name, points in finite.items() if len(points) > 1}
+    if not drawn:
+        return []
+    drawn = dict(sorted(drawn.items(), key=lambda item: item[1][-1][1]))
+    name, points = next(iter(drawn.items()))
+    (before, was), (after, now) = points[-2:]
+    step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
+    title = "Bits per byte by amount of training text"
+    ending = f"{name} ends lowest, at {bits(now)}."
+    caption = (
+        "Each line is one model, trained on growing parts of the same text; one that still falls at its "
+        f"right end would gain from more. The last {step} "
+        f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {share(abs(1 - now / was))} in bits."
+    )
+    missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
+    if missing:
+        caption += f" Not drawn, for want of two finite points: {listing(missing)}."
+    drawing = plots.learning_curves(drawn, title=title, quantity=BITS, description=ending)
+    return [_figure(drawing, caption)]
+
+
+def has_order(row: Row) -> bool:
+    """Whether the row belongs in the figures by order and smoothing."""
+    return isinstance(row.facets.get("order"), int) and "smoothing" in row.facets
+
+
+def _lines(best: Sequence[Row], quantity: str) -> Points:
+    """One line a smoothing, the best model's first; of rows with the same smoothing and order, the best."""
+    cells: dict[tuple[str, float], float] = {}
+    for row in best:
+        cells.setdefault((str(row.facets["smoothing"]), float(row.facets["order"])), getattr(row, quantity))
+    lines: Points = {}
+    for (smoothing, order), value in cells.items():
+        lines.setdefault(smoothing, []).append((order, value))
+    return {smoothing: sorted(points) for smoothing, points in lines.items()}
+
+
+def _order_caption(best: Sequence[Row]) -> str:
+    lines = _lines(best, "bits_per_byte")
+    first, points = next(iter(lines.items()))
+    (low, start), (high, end) = points[0], points[-1]
+    rises = {name: line[-1][1] - min(value for _, value in line) for name, line in lines.items()}
+    turned = [name for name, rise in rises.items() if rise > 0]
+    caption = (
+        f"Lower is better. <b>{html.escape(first)}</b> goes from {bits(start)} at order {low:.0f} "
+        f"to {bits(end)} at order {high:.0f}."
+    )
+    if turned:
+        caption += (
+            f" More context is not always better: {len(turned)} of {len(lines)} smoothings get worse "
+            f"before their last order, {html.escape(max(turned, key=rises.__getitem__))} most of all."
+        )
+    return caption
+
+
+def _left_out(rows: Sequence[Row]) -> str:
+    """The last sentence of a caption: what is not drawn; n-grams by smoothing, with orders if only some."""
+    drawn = {str(row.facets["smoothing"]) for row in rows if is_contender(row) and has_order(row)}
+    orders: dict[str, list[str]] = {}
+    for row in rows:
+        if not is_contender(row):
+            name = str(row.facets["smoothing"]) if has_order(row) else row.name
+            orders.setdefault(name, []).extend([str(row.facets["order"])] if name in drawn else [])
+    names = [
+        html.escape(name) + (f" (order {listing(found)})" if found else "") for name, found in orders.items()
+    ]
+    return f" Not drawn, being infinite or no probability: {listing(names)}." if names else ""
+
+
+def _finite_points(curve: Curve) -> list[tuple[float, float]]:
+    pairs = zip(curve.tokens, curve.bits_per_byte, strict=True)
+    return [(tokens, value) for tokens, value in pairs if tokens > 0 and math.isfinite(value)]
+
+
+def _figure(drawing: str, caption: str) -> str:
+    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"

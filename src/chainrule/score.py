@@ -1,0 +1,46 @@
+"""The score of a piece of text, token by token; in a notebook it shows itself coloured."""
+
+import html
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.inspection.surprisal import surprisal_html
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """log p of a text's tokens in nats, `</s>` of each line among them."""
+
+    text: str
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    oov: int
+    log_prob_of_spellings: float  # of its unknown words; add it for the probability of the text itself
+
+    @property
+    def log_prob(self) -> float:
+        """log p(tokens), nats."""
+        return math.fsum(self.log_probs) if not self.infinite else -math.inf
+
+    @property
+    def bits(self) -> float:
+        """−log₂ p(tokens)."""
+        return -self.log_prob / math.log(2)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean of −log p."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(-self.log_prob / len(self.tokens)))
+
+    @property
+    def infinite(self) -> bool:
+        """Whether some token has no probability."""
+        return -math.inf in self.log_probs
+
+    def _repr_html_(self) -> str:
+        bits = [-log_prob / math.log(2) for log_prob in self.log_probs]
+        figures = f"{self.bits:.1f} bits, perplexity {self.perplexity:.1f}"
+        return f"<div>{surprisal_html(self.tokens, bits)}<small>{html.escape(figures)}</small></div>"

@@ -1,0 +1,112 @@
+"""A file -> blocks of the bytes it holds, unpacked if need be, in bounded memory.
+
+Lives here: gzip, xz and zstd, told apart by their first bytes. Not here: what the bytes mean (utf8.py).
+"""
+
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Protocol
+
+from chainrule.errors import InputError, MissingExtra
+from chainrule.text.files import TextFile
+
+BLOCK: Final = 1 << 16
+
+
+class _Stream(Protocol):
+    """One compressed stream being unpacked; a file may hold several, end to end."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+_Opener = tuple[Callable[[], _Stream], type[Exception]]  # starts a stream; what it raises when damaged
+
+
+def _gzip() -> _Opener:
+    return lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), zlib.error
+
+
+def _xz() -> _Opener:
+    return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError
+
+
+def _zstd() -> _Opener:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtra("reading zstd needs zstandard: pip install 'chainrule[data]'") from None
+    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    name: str
+    suffix: str
+    magic: bytes
+    bite: int  # bytes that unpack to at most about 1 MiB, however well the file is packed
+    opener: Callable[[], _Opener]
+
+
+_PACKINGS: Final = (
+    _Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
+    _Packing("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
+    _Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
+)
+SUFFIXES: Final = tuple(packing.suffix for packing in _PACKINGS)
+
+
+def read_blocks(file: TextFile) -> Iterator[bytes]:
+    """The unpacked bytes of the file in blocks of `BLOCK`, the last one shorter, none of them empty."""
+    try:
+        with file.path.open("rb") as raw:
+            head = raw.read(8)
+            raw.seek(0)
+            packing = _recognise(head, file.name)
+            if packing:
+                yield from _regroup(_unpack(raw, packing, file.name))
+            else:
+                yield from iter(lambda: raw.read(BLOCK), b"")
+    except OSError as error:
+        raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
+
+
+def _recognise(head: bytes, name: str) -> _Packing | None:
+    """By the first bytes; failing those by the suffix, so that a damaged head is not read as text."""
+    by_magic = (packing for packing in _PACKINGS if head.startswith(packing.magic))
+    by_suffix = (packing for packing in _PACKINGS if name.lower().endswith(packing.suffix))
+    return next(by_magic, None) or next(by_suffix, None)
+
+
+def _unpack(raw: BinaryIO, packing: _Packing, name: str) -> Iterator[bytes]:
+    start, damage = packing.opener()
+    stream = start()
+    try:
+        while data := raw.read(packing.bite):
+            # Streams may be followed by others, and padded with zeros before these.
+            while data := data.lstrip(b"\0") if stream.eof else data:
+                stream = start() if stream.eof else stream
+                yield stream.decompress(data)
+                data = stream.unused_data
+    except damage as error:
+        raise InputError(
+            f"{name} is damaged {packing.name} data ({error}); fetch or pack it again"
+        ) from error
+    if not stream.eof:
+        raise InputError(f"{name} is {packing.name} data cut short; fetch or pack it again")
+
+
+def _regroup(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        while len(held) >= BLOCK:
+            yield bytes(held[:BLOCK])
+            del held[:BLOCK]
+    if held:
+        yield bytes(held)

@@ -1,0 +1,101 @@
+"""Any text as lines, as often as wanted: the one door through which text comes in.
+
+Lives here: the corpus and the passes over it. Not here: finding files (files.py), unpacking (compression.py),
+decoding (utf8.py), records (documents.py), line breaks (lines.py).
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self, get_args
+
+from chainrule.errors import UsageError
+from chainrule.text.documents import Document, read_documents
+from chainrule.text.files import Sources, TextFile, find_files
+from chainrule.text.lines import Fragment, cut_lines, drop_blanks, join_lines
+from chainrule.text.utf8 import Decoder, Errors
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Lines of text that can be read again and again, the same each time.
+
+    >>> list(Corpus.from_lines(["one", "two"]))
+    ['one', 'two']
+    """
+
+    files: tuple[TextFile, ...] = ()
+    texts: tuple[str, ...] = ()  # in memory; each is at least one line
+    column: str = "text"  # of JSON Lines and Parquet
+    errors: Errors = "strict"
+    drop_blank_lines: bool = False
+
+    def __post_init__(self) -> None:
+        if self.errors not in get_args(Errors):
+            raise UsageError(f"errors is {self.errors!r}; choose one of {', '.join(get_args(Errors))}")
+
+    @classmethod
+    def of(
+        cls,
+        sources: Sources,
+        *,
+        column: str = "text",
+        errors: Errors = "strict",
+        drop_blank_lines: bool = False,
+    ) -> Self:
+        """The text of files, folders, globs and standard input (`-`), which is read here and now.
+
+        Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
+        xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
+        """
+        files = find_files(sources)
+        return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
+
+    @classmethod
+    def from_lines(cls, lines: Sequence[str]) -> Self:
+        """The text of lines in memory; one that holds line breaks is several."""
+        if isinstance(lines, str):
+            raise UsageError("from_lines was given one text; give a list of lines, such as [text]")
+        return cls(texts=tuple(lines))
+
+    def __iter__(self) -> Iterator[str]:
+        """Whole lines, without their breaks."""
+        return join_lines(self.fragments())
+
+    def fragments(self) -> "Fragments":
+        """The same lines in pieces of bounded size."""
+        return Fragments(self)
+
+    def digest(self) -> str:
+        """SHA-256 of the text as read, in UTF-8 with LF after each line, however it was stored."""
+        sha256 = hashlib.sha256()
+        for text, ends_line in self.fragments():
+            sha256.update(text.encode() + b"\n" * ends_line)
+        return sha256.hexdigest()
+
+    def size_hint(self) -> int | None:
+        """Bytes of the files as stored; None for text in memory."""
+        return None if self.texts else sum(file.size for file in self.files)
+
+
+class Fragments(Iterator[Fragment]):
+    """One pass over a corpus, in pieces of lines."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._decoder = Decoder(corpus.errors)
+        fragments = (piece for document in self._documents(corpus) for piece in cut_lines(document))
+        self._fragments = drop_blanks(fragments) if corpus.drop_blank_lines else fragments
+
+    def __next__(self) -> Fragment:
+        return next(self._fragments)
+
+    @property
+    def replaced(self) -> int:
+        """Sequences met so far that were not UTF-8 and were read as U+FFFD."""
+        return self._decoder.replaced
+
+    def _documents(self, corpus: Corpus) -> Iterator[Document]:
+        for number, text in enumerate(corpus.texts, start=1):
+            yield [self._decoder.check(text or "\n", f"given line {number}")]
+        for file in corpus.files:
+            yield from read_documents(file, corpus.column, self._decoder)

@@ -1,0 +1,105 @@
+"""A file -> its documents: the whole of a plain text, each record's text of JSON Lines and Parquet.
+
+Lives here: what kind of file it is, and finding the text column. Not here: lines (lines.py), bytes (utf8.py).
+A plain text is streamed; a record is held whole, and with Parquet `ROWS` of them.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from chainrule.errors import InputError, MissingExtra
+from chainrule.text.compression import SUFFIXES, read_blocks
+from chainrule.text.files import TextFile
+from chainrule.text.lines import cut_lines, join_lines
+from chainrule.text.utf8 import Decoder
+
+ROWS: Final = 64
+
+Document = Iterable[str]  # its text in chunks
+
+
+def read_documents(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    """The documents of a file in order; `column` names the text of a record."""
+    name = file.path.name.lower()
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name.endswith((".jsonl", ".ndjson")):
+        yield from _read_json_lines(file, column, decoder)
+    elif name.endswith(".parquet"):
+        yield from _read_parquet(file, column, decoder)
+    else:
+        yield decoder.decode_blocks(read_blocks(file), file.name)
+
+
+def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    lines = join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{file.name}, line {number}"
+            yield [decoder.check(_find_text(line, column, where), where)]
+
+
+def _find_text(line: str, column: str, where: str) -> str:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where} is not a JSON object; each line must be one, with its text as {column!r}")
+    if column not in record:
+        raise InputError(_missing(where, column, list(record)))
+    if not isinstance(text := record[column], str):
+        raise InputError(
+            f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record"
+        )
+    return text
+
+
+def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("reading Parquet needs pyarrow: pip install 'chainrule[data]'") from None
+    # With a buffer and no pre-buffering, pages are read one by one and not a row group at once.
+    options = {"pre_buffer": False, "buffer_size": 1 << 16, "page_checksum_verification": True}
+    try:
+        with parquet.ParquetFile(file.path, **options) as table:
+            _check_column(table.schema_arrow, column, file.name)
+            batches = table.iter_batches(ROWS, columns=[column])
+            values = (value for batch in batches for value in _as_bytes(batch.column(0)))
+            for number, value in enumerate(values, start=1):
+                where = f"{file.name}, row {number}"
+                if value is None:
+                    raise InputError(f"{where}: {column!r} is null, not a text; mend or drop the row")
+                yield [decoder.decode_document(value, where)]
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(
+            f"{file.name} cannot be read as Parquet ({error}); fetch or write it again"
+        ) from error
+
+
+def _as_bytes(texts: Any) -> list[bytes | None]:
+    """What an Arrow array of any kind of text stores, which need not be UTF-8."""
+    import pyarrow
+
+    stored: list[bytes | None] = texts.cast(pyarrow.large_string()).cast(pyarrow.large_binary()).to_pylist()
+    return stored
+
+
+def _check_column(schema: Any, column: str, name: str) -> None:
+    from pyarrow import types
+
+    if column not in schema.names:
+        raise InputError(_missing(name, column, schema.names))
+    kind = schema.field(column).type
+    values = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(values) or types.is_large_string(values) or types.is_string_view(values)):
+        raise InputError(f"{name}: the column {column!r} holds {kind}, not text; name another with --column")
+
+
+def _missing(where: str, column: str, columns: list[str]) -> str:
+    return (
+        f"{where} has no column {column!r}; name one of these with --column: {', '.join(columns) or '(none)'}"
+    )

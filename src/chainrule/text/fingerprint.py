@@ -1,0 +1,63 @@
+"""What can be kept of a training text without keeping the text: its digest, and a sketch of its lines.
+
+The sketch holds the smallest hashes of the text's longer lines (bottom-k, Broder 1997); how many of another
+text's hashes below the same bound are in it estimates how many of its lines were in this one.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.text.corpus import Corpus
+
+SKETCH_SIZE: Final = 4096
+SHORT: Final = 20
+"""Lines of fewer characters recur in any text and prove nothing."""
+ENOUGH: Final = 20
+"""Lines to judge by; fewer say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Digest and sketch of one text."""
+
+    sha256: str
+    sketch: NDArray[np.uint64]  # ascending, at most SKETCH_SIZE
+
+    def overlap(self, other: "Fingerprint") -> float:
+        """About which part of the other text's lines stand in this one; 0 where too few can be judged."""
+        if not len(self.sketch):
+            return 0.0
+        bound = self.sketch[-1] if len(self.sketch) == SKETCH_SIZE else np.iinfo(np.uint64).max
+        judged = other.sketch[other.sketch <= bound]
+        return float(np.isin(judged, self.sketch).mean()) if len(judged) >= ENOUGH else 0.0
+
+    def to_bytes(self) -> bytes:
+        """The sketch as a file's content, little-endian."""
+        return self.sketch.astype("<u8").tobytes()
+
+
+def fingerprint(corpus: Corpus) -> Fingerprint:
+    """One pass over the text."""
+    sha256 = hashlib.sha256()
+    hashes: set[int] = set()
+    bound = 1 << 64
+    line = hashlib.blake2b(digest_size=8)
+    length = 0
+    for text, ends_line in corpus.fragments():
+        content = text.encode()
+        sha256.update(content + b"\n" * ends_line)
+        line.update(content)
+        length += len(text)
+        if ends_line:
+            value = int.from_bytes(line.digest(), "little")
+            if length >= SHORT and value < bound:
+                hashes.add(value)
+                if len(hashes) >= 2 * SKETCH_SIZE:
+                    hashes = set(sorted(hashes)[:SKETCH_SIZE])
+                    bound = max(hashes)
+            line, length = hashlib.blake2b(digest_size=8), 0
+    return Fingerprint(sha256.hexdigest(), np.array(sorted(hashes)[:SKETCH_SIZE], dtype=np.uint64))

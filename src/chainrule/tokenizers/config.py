@@ -1,0 +1,57 @@
+"""What can be chosen about a tokenizer."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from chainrule.errors import ConfigError
+
+Kind = Literal["word", "char", "byte", "bpe", "wordpiece", "unigram"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+BOS: Final = "<s>"
+EOS: Final = "</s>"
+SUBWORD_SIZE: Final = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerConfig:
+    """Kind of token and which types make it into the vocabulary; three cut-offs, which may be combined."""
+
+    kind: Kind = "word"
+    vocab_size: int | None = None  # word, char: keep at most this many types; sub-words: symbols in all
+    min_count: int = 1  # τ: word, char: keep types seen this often
+    top_percent: float | None = None  # α: word, char: keep this share of the types, the most frequent
+    unk: str = "<unk>"  # the word of the corpus that stands for unknown words
+    closed: bool = False  # no probability for unknown words
+    lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"tokenizer is '{self.kind}'; choose one of {', '.join(KINDS)}, or a folder")
+        if self.vocab_size is not None and not 1 <= self.vocab_size <= 1 << 30:
+            raise ConfigError(f"vocab-size is {self.vocab_size}; choose a whole number from 1 to {1 << 30}")
+        if self.min_count < 1:
+            raise ConfigError(f"min-count is {self.min_count}; choose 1 or more")
+        if self.top_percent is not None and not 0 < self.top_percent <= 100:
+            raise ConfigError(f"top-percent is {self.top_percent}; choose a number in (0, 100]")
+        if not self.unk or any(blank in self.unk for blank in " \t\r\n") or self.unk in (BOS, EOS):
+            raise ConfigError(f"unk is '{self.unk}'; it must be one word, and not {BOS} or {EOS}")
+        is_cut = self.vocab_size is not None or self.min_count > 1 or self.top_percent is not None
+        if self.closed and is_cut and self.kind in ("word", "char"):
+            raise ConfigError(
+                "--closed leaves no room for words cut from the vocabulary; drop it or the cut-off"
+            )
+
+    @property
+    def collapses_blanks(self) -> bool:
+        """Whether runs of blanks count as one and blanks at the ends as none."""
+        return self.kind in ("word", "wordpiece")
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether decoding gives back every character (but for lower-casing) without a speller's help."""
+        return self.kind in ("byte", "bpe", "unigram")
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a text can be cut in several ways, one of which is scored: its bits are an upper bound."""
+        return self.kind in ("bpe", "wordpiece", "unigram")

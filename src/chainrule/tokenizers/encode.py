@@ -1,0 +1,87 @@
+"""A corpus -> ids, in batches on all cores and in bounded memory, with what the one scale needs to know."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import tokenizers
+
+from chainrule.data.encoded import Encoded
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus, Fragment
+from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+
+CHARACTERS_PER_BATCH = 1 << 20
+
+
+def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) -> Encoded:
+    """Encode every line, `</s>` after each."""
+    ids = [np.zeros(0, dtype=np.int32)]
+    spellings: list[str] = []
+    tally = Tally()
+    fragments = corpus.fragments()
+    for batch in _batches(fragments):
+        texts = [fragment.text for fragment in batch]
+        encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
+        rows: list[list[int]] = []
+        for fragment, encoding in zip(batch, encodings, strict=True):
+            row = encoding.ids
+            spellings.extend(_unknown(tokenizer, fragment.text, row, encoding))
+            rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
+            tally.add(tokenizer, fragment)
+        ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
+        progress("encoding", tally.bytes, corpus.size_hint())
+    return Encoded(
+        ids=np.concatenate(ids),
+        eos=tokenizer.eos,
+        unk=tokenizer.unk,
+        words=tally.words,
+        characters=tally.characters,
+        bytes=tally.bytes,
+        spellings=spellings,
+        replaced=fragments.replaced,
+    )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Words, characters and UTF-8 bytes of a text as the tokenizer sees it, one for each line break."""
+
+    words: int = 0
+    characters: int = 0
+    bytes: int = 0
+    words_in_line: int = 0
+
+    def add(self, tokenizer: Tokenizer, fragment: Fragment) -> None:
+        """Count one piece of a line."""
+        seen = tokenizer.see(fragment.text)
+        words = len(split_words(seen))
+        breaks = int(fragment.ends_line)
+        if tokenizer.config.collapses_blanks and words and self.words_in_line:
+            breaks += 1  # the blank between this piece of the line and the last
+        self.words += words
+        self.words_in_line = 0 if fragment.ends_line else self.words_in_line + words
+        self.characters += len(seen) + breaks
+        self.bytes += len(seen.encode()) + breaks
+
+
+def _batches(fragments: Iterable[Fragment]) -> Iterator[list[Fragment]]:
+    batch: list[Fragment] = []
+    characters = 0
+    for fragment in fragments:
+        batch.append(fragment)
+        characters += len(fragment.text) + 1
+        if characters >= CHARACTERS_PER_BATCH:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _unknown(tokenizer: Tokenizer, text: str, ids: list[int], encoding: tokenizers.Encoding) -> list[str]:
+    """The spellings behind `<unk>`, as the tokenizer sees them."""
+    if tokenizer.unk is None or tokenizer.unk not in ids:
+        return []
+    spans = encoding.offsets
+    return [tokenizer.see(text[slice(*spans[i])]) for i, id_ in enumerate(ids) if id_ == tokenizer.unk]

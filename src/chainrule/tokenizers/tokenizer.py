@@ -1,0 +1,137 @@
+"""str <-> ids: one class over the `tokenizers` library, whatever the kind of token.
+
+Control symbols are added tokens outside the model's vocabulary, so that `<s>` in a user's text is ordinary
+text. Not here: how a vocabulary is made (train.py), how a corpus is read (encode.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import tokenizers
+from tokenizers import AddedToken, pre_tokenizers
+
+from chainrule.errors import ModelFileError
+from chainrule.lm import Ids, Vocabulary
+from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
+
+BLANKS = " \t"
+"""Words end at these and at nothing else (not at U+00A0, U+0085, U+2028 or a form feed)."""
+
+
+def split_words(text: str) -> list[str]:
+    """Cut at ASCII blanks.
+
+    >>> split_words(" a\\u00a0b \\tc")
+    ['a\\xa0b', 'c']
+    """
+    return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A trained tokenizer; ids run from 0 to `vocab_size` − 1, `<s>` and `</s>` among them."""
+
+    backend: tokenizers.Tokenizer
+    config: TokenizerConfig
+
+    @classmethod
+    def sealed(cls, backend: tokenizers.Tokenizer, config: TokenizerConfig) -> "Tokenizer":
+        """Add the control symbols to a backend that has none yet."""
+        symbols = [AddedToken(name, special=True, normalized=False) for name in (BOS, EOS)]
+        backend.add_special_tokens(symbols)
+        backend.encode_special_tokens = True
+        return cls(backend, config)
+
+    @classmethod
+    def from_json(cls, text: str, config: TokenizerConfig) -> "Tokenizer":
+        """Read `tokenizer.json`."""
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises a bare Exception
+            raise ModelFileError(f"tokenizer.json is not a tokenizer: {error}") from error
+        backend.encode_special_tokens = True  # the file does not keep it
+        if backend.token_to_id(BOS) is None or backend.token_to_id(EOS) is None:
+            raise ModelFileError(f"tokenizer.json has no {BOS} or no {EOS}")
+        return cls(backend, config)
+
+    def to_json(self) -> str:
+        """What `tokenizer.json` holds."""
+        return self.backend.to_str(pretty=True)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """V, control symbols counted."""
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @cached_property
+    def bos(self) -> int:
+        """The id of `<s>`."""
+        return self._id(BOS)
+
+    @cached_property
+    def eos(self) -> int:
+        """The id of `</s>`."""
+        return self._id(EOS)
+
+    @cached_property
+    def unk(self) -> int | None:
+        """The id of the unknown word; None where every text can be written without it."""
+        return None if self.config.is_lossless else self._id(self.config.unk)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What a model needs to know of it."""
+        return Vocabulary(self.vocab_size, self.bos, self.eos, self.unk, self.config.closed)
+
+    def see(self, text: str) -> str:
+        """The text as the tokenizer sees it: lower-cased, blanks collapsed, where it does so."""
+        normalizer = self.backend.normalizer
+        seen = text if normalizer is None else normalizer.normalize_str(text)
+        return " ".join(split_words(seen)) if self.config.collapses_blanks else seen
+
+    def encode(self, text: str) -> Ids:
+        """Ids of a piece of one line, control symbols neither added nor recognised."""
+        return np.array(self.backend.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, control symbols left out."""
+        keep = [int(i) for i in ids if i not in (self.bos, self.eos)]
+        return self.backend.decode(keep, skip_special_tokens=False)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """What each id stands for, readable: bytes that are no character by themselves as \\\\xNN."""
+        return [self._readable[int(i)] for i in ids]
+
+    @cached_property
+    def _readable(self) -> list[str]:
+        names = [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+        if self.config.kind in ("word", "char"):
+            return names
+        return [
+            name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)
+        ]
+
+    def _id(self, name: str) -> int:
+        number = self.backend.token_to_id(name)
+        if number is None:
+            raise ModelFileError(f"tokenizer.json has no '{name}'")
+        return number
+
+
+@cache
+def byte_alphabet() -> dict[str, int]:
+    """The character the library writes for each byte: itself where printable, else the next one from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in set(printable)]
+    alphabet = {chr(byte): byte for byte in printable}
+    alphabet |= {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
+    assert set(alphabet) == set(pre_tokenizers.ByteLevel.alphabet())
+    return alphabet
+
+
+def readable(name: str) -> str:
+    """A symbol written in the byte alphabet, as text."""
+    alphabet = byte_alphabet()
+    return bytes(alphabet[c] for c in name).decode("utf-8", errors="backslashreplace")

@@ -1,0 +1,135 @@
+"""Make a tokenizer from the training text alone.
+
+Words and characters get a vocabulary by counting; sub-words are trained by the `tokenizers` library over the
+text's bytes, so that no text is unknown to them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from chainrule.errors import ConfigError, InputError
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, split_words
+
+LONGEST_PIECED_WORD = 200
+"""Bytes; WordPiece's time grows with the cube of a word's length, longer words are unknown."""
+
+
+def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
+    """Train the configured kind of tokenizer."""
+    progress(f"training the {config.kind} tokenizer", 0, None)
+    match config.kind:
+        case "word" | "char":
+            backend = _counted(corpus, config)
+        case "byte":
+            backend = _byte_level(models.BPE(vocab=_byte_vocabulary(), merges=[]), use_regex=False)
+        case "bpe":
+            backend = _byte_level(models.BPE())
+            _train(backend, corpus, config, trainers.BpeTrainer)
+        case "unigram":
+            backend = _byte_level(models.Unigram())
+            _train(backend, corpus, config, trainers.UnigramTrainer)
+        case "wordpiece":
+            backend = _wordpiece(corpus, config)
+    if config.lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    return Tokenizer.sealed(backend, config)
+
+
+def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
+    """A word tokenizer of exactly these words, in this order after the unknown word."""
+    return Tokenizer.sealed(_word_level(words, config), config)
+
+
+def _counted(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """Word or character vocabulary: the most frequent types first, in code point order among equals."""
+    counts: Counter[str] = Counter()
+    for piece in _pieces(corpus, config):
+        counts.update(split_words(piece) if config.kind == "word" else piece)
+    if config.closed and config.unk in counts:
+        raise ConfigError(
+            f"the text contains '{config.unk}', the unknown word; drop --closed or name another with --unk"
+        )
+    if not counts:
+        raise InputError("the training text holds no words; give a text with at least one")
+    for name in (config.unk, BOS, EOS):
+        counts.pop(name, None)
+    types = sorted((t for t in counts if counts[t] >= config.min_count), key=lambda t: (-counts[t], t))
+    if config.top_percent is not None:
+        types = types[: round(len(counts) * config.top_percent / 100)]
+    return _word_level(types[: config.vocab_size], config)
+
+
+def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    vocabulary = {config.unk: 0} | {t: i for i, t in enumerate(types, start=1)}
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=config.unk))
+    if config.kind == "word":
+        backend.pre_tokenizer = _at_blanks()
+    else:
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _at_blanks() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex("[ \t]+"), "removed")
+
+
+def _byte_vocabulary() -> dict[str, int]:
+    return dict(byte_alphabet())
+
+
+def _byte_level(model: models.Model, use_regex: bool = True) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """WordPiece over the bytes of each word; every byte is a piece, alone and inside a word."""
+    backend = tokenizers.Tokenizer(models.WordPiece(unk_token=config.unk))
+    bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([_at_blanks(), bytes_of_words])
+    _train(backend, corpus, config, trainers.WordPieceTrainer)
+    pieces = sorted(backend.get_vocab().items(), key=lambda item: item[1])
+    alphabet = [prefix + byte for prefix in ("", "##") for byte in sorted(byte_alphabet())]
+    names = dict.fromkeys([config.unk, *alphabet, *(name for name, _ in pieces if name not in (BOS, EOS))])
+    backend.model = models.WordPiece(
+        {name: i for i, name in enumerate(names)},
+        unk_token=config.unk,
+        max_input_chars_per_word=LONGEST_PIECED_WORD,
+    )
+    # The decoder of the pieces writes a blank before each word; as the blank's byte it survives the last step.
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix="##", cleanup=False),
+            decoders.Replace(" ", "Ġ"),
+            decoders.Fuse(),
+            decoders.ByteLevel(),
+        ]
+    )
+    return backend
+
+
+def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> None:
+    size = config.vocab_size or SUBWORD_SIZE
+    if size < 256:
+        raise ConfigError(
+            f"vocab-size is {size}; a {config.kind} tokenizer needs 256 symbols for the bytes alone"
+        )
+    settings = {"special_tokens": []} | ({"unk_token": None} if config.kind == "unigram" else {})
+    made = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
+    backend.train_from_iterator(_pieces(corpus, config), made)
+
+
+def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:
+    normalizer = normalizers.Lowercase() if config.lowercase else None
+    for fragment in corpus.fragments():
+        yield fragment.text if normalizer is None else normalizer.normalize_str(fragment.text)

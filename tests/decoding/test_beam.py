@@ -1,0 +1,140 @@
+"""Beam search against exhaustive search, and by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from chainrule.decoding.beam import search
+from chainrule.decoding.prompt import Prompt
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ConfigError
+from decoding.toy import Markov, log, random_markov
+
+L = 4  # the greatest length searched exhaustively: 3 words, so at most 3 + 9 + 27 + 81 unfinished texts
+
+
+def beam(**settings: float) -> Decoding:
+    """Settings of a beam search over texts of at most L tokens."""
+    return Decoding(**{"strategy": "beam", "max_tokens": L, **settings})  # type: ignore[arg-type]
+
+
+def exhaustive(lm: Markov, p: float) -> list[tuple[tuple[int, ...], float]]:
+    """All finished texts of at most L tokens and their scores, by rank, then by ids."""
+    found = []
+    for length in range(L):
+        for words in itertools.product((2, 3, 4), repeat=length):
+            ids = (*words, 1)
+            score = sum(lm.table[a, b] for a, b in zip((0, *ids), ids, strict=False))
+            found.append((ids, float(score)))
+    return sorted(found, key=lambda item: (-item[1] / len(item[0]) ** p, item[0]))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_wide_beam_is_exhaustive_search(seed: int, p: float) -> None:
+    lm = random_markov(seed)
+    found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=400, length_penalty=p), num=5)
+    expected = exhaustive(lm, p)[:5]
+    assert [h.ids for h in found] == [ids for ids, _ in expected]
+    assert [h.score for h in found] == pytest.approx([score for _, score in expected])
+    assert [sum(h.log_probs) for h in found] == pytest.approx([h.score for h in found])
+    assert all(h.is_finished for h in found)
+
+
+def test_the_search_stops_when_nothing_can_win() -> None:
+    # </s> at once: .6; all else begins at .4 or less, so that no second step is taken
+    lm = Markov(log([(0, 0.6, 0.4), (0, 1, 0), (0, 0.5, 0.5)]))
+    assert search(lm, Prompt((), lm.vocabulary), beam())[0].ids == (1,)
+    assert lm.calls == [1]
+    # under p = 1: log .4 / 4 = -.23 and log .2 / 4 = -.40 might still beat log .6 = -.51, log .1 / 4 = -.58 cannot
+    search(lm, Prompt((), lm.vocabulary), beam(length_penalty=1))
+    assert lm.calls[1:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_beam_of_one_is_greedy(seed: int) -> None:
+    lm = random_markov(seed)
+    expected, last = list[int](), 0
+    while len(expected) < L and last != 1:
+        last = int(np.argmax(lm.table[last]))
+        expected.append(last)
+    found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=1))[0]
+    assert list(found.ids) == expected
+    assert found.is_finished == (last == 1)
+
+
+def test_a_beam_finds_what_greedy_misses() -> None:
+    # greedy: 2 (.6) then its best, </s> at .3 or 2/3 at .35: 2 3 ... ; beam: 3 (.4) then </s> (.9) = .36
+    lm = Markov(log([(0, 0, 0.6, 0.4), (0, 1, 0, 0), (0, 0.3, 0.35, 0.35), (0, 0.9, 0.05, 0.05)]))
+    found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=2))[0]
+    assert found.ids == (3, 1)
+    assert found.score == pytest.approx(np.log(0.36))
+
+
+def test_the_length_rule_prefers_longer_texts() -> None:
+    # </s> at once: p = .3; 2 then </s>: .7 · .4 = .28. log .3 = -1.204; log .28 / 2 = -.636
+    lm = Markov(log([(0, 0.3, 0.7), (0, 1, 0), (0, 0.4, 0.6)]))
+    start = Prompt((), lm.vocabulary)
+    assert search(lm, start, beam(beam_size=9))[0].ids == (1,)
+    best = search(lm, start, beam(beam_size=9, length_penalty=1))[0]
+    assert best.rank(1) == pytest.approx(best.score / len(best.ids))
+    # longer still: 2 2 2 </s>: log(.7 · .36 · .4) / 4 = -.574
+    assert best.ids == (2, 2, 2, 1)
+
+
+def test_unfinished_only_where_too_few_finished() -> None:
+    lm = Markov(log([(0, 0, 0.6, 0.4), (0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0)]))
+    found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=3), num=3)
+    # 3 </s> (.4) is finished and comes first, though 2 2 2 2 (.6) is more probable
+    assert [(h.ids, h.is_finished) for h in found] == [((3, 1), True), ((2, 2, 2, 2), False)]
+
+
+def test_none_finished() -> None:
+    lm = Markov(log([(0, 0, 0.6, 0.4)] * 4))
+    found = search(lm, Prompt((), lm.vocabulary), beam())[0]
+    assert (found.ids, found.is_finished) == ((2, 2, 2, 2), False)
+    assert search(lm, Prompt((), lm.vocabulary), beam(max_tokens=0, length_penalty=1))[0].ids == ()
+
+
+def test_ties_go_to_the_lowest_ids() -> None:
+    lm = Markov(
+        log([(0, 0, 0.25, 0.25, 0.5), (0, 1, 0, 0, 0), (0, 1, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0.5, 0.5, 0)])
+    )
+    # 2 </s>, 3 </s>, 4 2 </s>, 4 3 </s> are all worth 1/4, exactly
+    found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=4), num=4)
+    assert [h.ids for h in found] == [(2, 1), (3, 1), (4, 2, 1), (4, 3, 1)]
+    assert [h.ids for h in search(lm, Prompt((), lm.vocabulary), beam(beam_size=2), num=2)] == [
+        (2, 1),
+        (4, 2, 1),
+    ]
+
+
+def test_filters_apply_to_the_search() -> None:
+    lm = Markov(log([(0, 0.1, 0.6, 0.3)] * 4))
+    start = Prompt((2,), lm.vocabulary)
+    assert search(lm, start, beam(beam_size=1, no_repeat_ngram=1))[0].ids == (3, 1)
+    assert search(lm, start, beam(top_k=1))[0].ids == (2, 2, 2, 2)
+    # 2 is in the prompt: .6^5 = .078 falls below .3
+    assert search(lm, start, beam(beam_size=1, repetition_penalty=5.0, max_tokens=1))[0].ids == (3,)
+
+
+def test_a_halting_rule_finishes_a_text() -> None:
+    lm = Markov(log([(0, 0.1, 0.6, 0.3)] * 4))
+    start = Prompt((), lm.vocabulary, halts=lambda ids: list(ids[-2:]) == [2, 2])
+    found = search(lm, start, beam())[0]
+    assert (found.ids, found.is_finished) == ((2, 2), True)
+
+
+def test_unnormalised_scores_are_searched_by_their_shares() -> None:
+    # rows sum to 2: the shares of </s> are .25 at first and .5 after 2, so 2 </s> is worth .75 · .5 = .375
+    lm = Markov(log([(0, 0.5, 1.5), (0, 2, 0), (0, 1, 1)]), is_normalized=False)
+    found = search(lm, Prompt((), lm.vocabulary), beam())[0]
+    assert found.ids == (2, 1)
+    assert found.score == pytest.approx(np.log(0.375))
+
+
+def test_more_texts_than_hypotheses_are_refused() -> None:
+    lm = random_markov(0)
+    with pytest.raises(ConfigError, match="beam_size is 2; choose at least 3"):
+        search(lm, Prompt((), lm.vocabulary), beam(beam_size=2), num=3)

@@ -1,0 +1,153 @@
+"""Sampling follows the model, and a sample does not depend on its neighbours."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.sample import draw, generators, sample
+from chainrule.decoding.settings import Decoding
+from chainrule.lm import Batch, Vocabulary
+from decoding.toy import Markov, Script, log, random_markov
+
+
+def texts(lm: Markov, settings: Decoding, num: int = 1, ids: tuple[int, ...] = ()) -> list[list[int]]:
+    """The ids of each sample."""
+    out: list[list[int]] = [[] for _ in range(num)]
+    for drawn in sample(lm, Prompt(ids, lm.vocabulary), settings, num=num):
+        out[drawn.sample].append(drawn.id)
+    return out
+
+
+def test_draw_inverts_the_cumulative_distribution() -> None:
+    # cumulated (0, .5, .5, .8, 1): u < .5 gives 1, u < .8 gives 3, else 4; 0 and 2 never
+    log_p = log((0, 0.5, 0, 0.3, 0.2))
+    for seed in range(50):
+        u = np.random.default_rng(seed).random()
+        expected = 1 if u < 0.5 else 3 if u < 0.8 else 4
+        assert draw(log_p, [np.random.default_rng(seed)]).tolist() == [expected]
+
+
+def test_the_greatest_u_still_draws_a_possible_token() -> None:
+    class Greatest(np.random.Generator):
+        def random(self, *args: object, **kwargs: object) -> float:  # type: ignore[override]
+            return 1 - 2**-53
+
+    rng = Greatest(np.random.PCG64(0))
+    assert draw(log((0.1,) * 10 + (0,)), [rng]).tolist() == [9]
+
+
+def test_frequencies_match_the_model() -> None:
+    # 3000 samples of one token: chi-square with V - 2 = 3 degrees of freedom exceeds 16.3 once in a thousand
+    lm = random_markov(3)
+    ids = [text[0] for text in texts(lm, Decoding(max_tokens=1, seed=0), num=3000)]
+    observed = np.bincount(ids, minlength=5)
+    expected = 3000 * np.exp(lm.table[lm.vocabulary.bos])
+    assert observed[0] == 0
+    assert np.sum((observed[1:] - expected[1:]) ** 2 / expected[1:]) < 16.3
+
+
+def test_transitions_match_the_model() -> None:
+    lm = random_markov(4)
+    pairs = np.zeros((5, 5))
+    for text in texts(lm, Decoding(max_tokens=20, seed=1), num=2000):
+        for first, second in itertools.pairwise(text):
+            pairs[first, second] += 1
+    assert pairs[lm.vocabulary.eos].sum() == 0  # nothing follows </s>
+    for row in (2, 3, 4):
+        expected = pairs[row].sum() * np.exp(lm.table[row, 1:])
+        assert np.sum((pairs[row, 1:] - expected) ** 2 / expected) < 16.3
+
+
+def test_a_sample_is_the_same_whatever_the_others() -> None:
+    lm, settings = random_markov(5), Decoding(max_tokens=30, seed=7)
+    many = texts(lm, settings, num=16)
+    assert texts(lm, settings, num=3) == many[:3]
+    assert texts(lm, settings) == many[:1]
+    assert len({tuple(text) for text in many}) > 8  # and yet they differ
+    assert texts(lm, Decoding(max_tokens=30, seed=8), num=16) != many
+
+
+def test_without_a_seed_each_time_differs() -> None:
+    lm, settings = random_markov(5), Decoding(max_tokens=30)
+    assert texts(lm, settings, num=16) != texts(lm, settings, num=16)
+
+
+def test_ended_samples_are_stepped_no_further() -> None:
+    lm = random_markov(6)
+    lengths = [len(text) for text in texts(lm, Decoding(max_tokens=50, seed=0), num=10)]
+    # the first call reads <s>; the call after t tokens steps the samples longer than t
+    assert lm.calls == [1] + [sum(n > t for n in lengths) for t in range(1, max(lengths))]
+
+
+@pytest.mark.parametrize("same", [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-300}])
+@pytest.mark.parametrize("seed", range(5))
+def test_limits_of_sampling_are_greedy(same: dict[str, float], seed: int) -> None:
+    lm = random_markov(seed)
+    greedy = texts(lm, Decoding(strategy="greedy", max_tokens=20), num=2)
+    expected, last = list[int](), 0
+    while len(expected) < 20 and last != 1:
+        last = int(np.argmax(lm.table[last]))
+        expected.append(last)
+    assert greedy == [expected, expected]
+    assert texts(lm, Decoding(max_tokens=20, **same), num=2) == greedy  # type: ignore[arg-type]
+
+
+def test_greedy_takes_the_lowest_id_among_equals() -> None:
+    lm = Markov(log([(0, 0.2, 0.4, 0.4)] * 4))
+    assert texts(lm, Decoding(strategy="greedy", temperature=1e300, max_tokens=2)) == [[2, 2]]
+
+
+def test_no_temperature_breaks_a_sample() -> None:
+    lm = Markov(log([(0, 0.1, 0.9, 0)] * 4))
+    hot = texts(lm, Decoding(temperature=1e300, max_tokens=1, seed=0), num=400)
+    assert 150 < sum(text == [1] for text in hot) < 250  # two possible tokens, one in two
+    assert texts(lm, Decoding(temperature=1e-300, max_tokens=1, seed=0), num=9) == [[2]] * 9
+
+
+def test_bos_and_a_closed_unk_are_never_drawn() -> None:
+    lm = Markov(log([(0.9, 0.01, 0.08, 0.01)] * 4))
+    lm.vocabulary = Vocabulary(4, 0, 1, 2, closed=True)
+    drawn = {i for text in texts(lm, Decoding(max_tokens=1, seed=0), num=200) for i in text}
+    assert drawn == {1, 3}
+
+
+def test_unnormalised_scores_are_drawn_by_their_shares() -> None:
+    # (.8, .8) of a row that sums to 1.6: one in two
+    lm = Markov(log([(0, 0.8, 0.8)] * 3), is_normalized=False)
+    drawn = list(sample(lm, Prompt((), lm.vocabulary), Decoding(max_tokens=1, seed=0), num=400))
+    assert 150 < sum(d.id == 1 for d in drawn) < 250
+    assert [d.log_prob for d in drawn] == pytest.approx([np.log(0.8)] * 400)  # as `score` has it
+
+
+def test_penalties_apply_to_the_prompt_too() -> None:
+    lm = Markov(log([(0, 0.1, 0.2, 0.3, 0.4)] * 5))
+    settings = Decoding(strategy="greedy", no_repeat_ngram=1, max_tokens=9)
+    assert texts(lm, settings, ids=(4,)) == [[3, 2, 1]]
+    assert texts(lm, settings, ids=(4, 1, 3)) == [[2, 1]]  # </s> ends a line of the prompt: no word to avoid
+
+
+def test_no_tokens_at_all() -> None:
+    assert texts(random_markov(0), Decoding(max_tokens=0), num=2) == [[], []]
+
+
+def test_reading_a_prompt_at_once_is_reading_it_step_by_step() -> None:
+    lm = random_markov(1)
+    log_p, state = read(lm, Prompt((2, 3, 4), lm.vocabulary))
+    assert state.ids.tolist() == [[0, 2, 3, 4]]
+    assert np.array_equal(log_p, lm.table[[4]])
+
+
+def test_generators_differ_by_sample_alone() -> None:
+    assert [g.random() for g in generators(3, 2)] == [g.random() for g in generators(3, 5)][:2]
+    assert generators(3, 1)[0].random() != generators(4, 1)[0].random()
+
+
+def test_toy_views_agree() -> None:
+    lm = random_markov(2)
+    batch = Batch(np.array([[0, 2, 3]]), np.array([[2, 3, 1]]), np.ones((1, 3), dtype=bool))
+    assert lm.score(batch, lm.start(1))[0][0] == pytest.approx(
+        [lm.table[0, 2], lm.table[2, 3], lm.table[3, 1]]
+    )
+    assert texts(Script([3, 2, 1], 4), Decoding()) == [[3, 2, 1]]

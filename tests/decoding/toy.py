@@ -1,0 +1,120 @@
+"""Models and tokenizers small enough to work out by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
+
+
+def log(p: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
+    """(K, V) log p, impossible where p is 0; one row may be given bare."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.atleast_2d(np.array(p, dtype=np.float64)))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """All ids read so far."""
+
+    ids: Ids  # (K, T)
+
+    def select(self, rows: Ids) -> Self:
+        return type(self)(self.ids[rows])
+
+
+class Markov:
+    """p(next | last) from a table; `calls` counts the rows of each step."""
+
+    def __init__(
+        self,
+        table: Floats,
+        *,
+        bos: int = 0,
+        eos: int = 1,
+        context: Context = "line",
+        is_normalized: bool = True,
+    ) -> None:
+        self.table = table  # (V, V) log p
+        self.vocabulary = Vocabulary(len(table), bos, eos, None)
+        self.context: Context = context
+        self.is_normalized = is_normalized
+        self.calls: list[int] = []
+
+    def start(self, rows: int) -> Read:
+        return Read(np.zeros((rows, 0), dtype=np.int64))
+
+    def step(self, state: Read, ids: Ids) -> tuple[Floats, Read]:
+        self.calls.append(len(ids))
+        read = Read(np.concatenate([state.ids, ids[:, None]], axis=1))
+        return self.next(read), read
+
+    def score(self, batch: Batch, state: Read) -> tuple[Floats, Read]:
+        columns = []
+        for t in range(batch.inputs.shape[1]):
+            state = Read(np.concatenate([state.ids, batch.inputs[:, t, None]], axis=1))
+            columns.append(np.take_along_axis(self.next(state), batch.targets[:, t, None], axis=1))
+        return np.concatenate(columns, axis=1), state
+
+    def next(self, state: Read) -> Floats:
+        """(K, V) log p after what was read."""
+        return self.table[state.ids[:, -1]]
+
+
+class Script(Markov):
+    """Says these ids one after another, whatever it reads, with certainty."""
+
+    def __init__(self, ids: Sequence[int], vocab_size: int, prompt_length: int = 0) -> None:
+        super().__init__(np.zeros((vocab_size, vocab_size)))
+        self.ids = ids
+        self.prompt_length = prompt_length
+
+    def next(self, state: Read) -> Floats:
+        spoken = state.ids.shape[1] - 1 - self.prompt_length
+        p = np.zeros((len(state.ids), self.vocabulary.size))
+        p[:, self.ids[min(max(spoken, 0), len(self.ids) - 1)]] = 1
+        return log(p.tolist())
+
+
+def random_markov(seed: int, V: int = 5) -> Markov:
+    """A dense random table in which `<s>` (0) is never predicted."""
+    p = np.random.default_rng(seed).dirichlet(np.ones(V - 1), size=V)
+    return Markov(log(np.concatenate([np.zeros((V, 1)), p], axis=1).tolist()))
+
+
+class Words:
+    """A vocabulary of words parted by single blanks; ids 0 and 1 are `<s>` and `</s>`, 2 is `<unk>`."""
+
+    bos, eos = 0, 1
+
+    def __init__(self, *words: str) -> None:
+        self.names = ["<s>", "</s>", "<unk>", *words]
+        self.vocab_size = len(self.names)
+
+    def encode(self, text: str) -> Ids:
+        return np.array(
+            [self.names.index(w) if w in self.names[3:] else 2 for w in text.split()], dtype=np.int32
+        )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self.names[i] for i in ids if i > 1)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self.names[i] for i in ids]
+
+
+class Bytes:
+    """Ids 0 and 1 are `<s>` and `</s>`, byte b is b + 2."""
+
+    bos, eos, vocab_size = 0, 1, 258
+
+    def encode(self, text: str) -> Ids:
+        return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32) + 2
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(i - 2 for i in ids if i > 1).decode(errors="replace")
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return [("<s>", "</s>")[i] if i < 2 else f"\\x{i - 2:02x}" for i in ids]

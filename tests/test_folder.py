@@ -1,0 +1,274 @@
+"""A sealed folder gives back what was put in, and refuses every damage by the name of the file."""
+
+import errno
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule import folder, manifest
+from chainrule.errors import ModelFileError, NotFoundError, UsageError
+
+FILES = {
+    "config.json": b'{"order": 5}\n',
+    "model.ngram": bytes(range(256)) * 4,
+    "components/0/config.json": b"{}",
+    "empty": b"",
+}
+
+
+def fill_with(files: dict[str, bytes]) -> Callable[[Path], None]:
+    def fill(root: Path) -> None:
+        for name, content in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+
+    return fill
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model"
+    folder.write(path, fill_with(FILES), {"seed": 7})
+    return path
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def names_beside(path: Path) -> set[str]:
+    return {p.name for p in path.parent.iterdir()} - {path.name}
+
+
+def test_what_is_written_is_read_back(model: Path) -> None:
+    sealed = folder.read(model)
+    assert sealed.facts == {"seed": 7}
+    assert {name: sealed.bytes(name) for name in sealed.files} == FILES
+    assert sealed.open("model.ngram") == model / "model.ngram"
+    assert names_beside(model) == set()
+
+
+def test_the_manifest_is_what_the_format_says(model: Path) -> None:
+    content = json.loads((model / "manifest.json").read_bytes())
+    size, sha256 = len(FILES["model.ngram"]), hashlib.sha256(FILES["model.ngram"]).hexdigest()
+    assert content["format_version"] == folder.FORMAT_VERSION == 1
+    assert content["seed"] == 7
+    assert content["files"].keys() == FILES.keys()
+    assert content["files"]["model.ngram"] == {"sha256": sha256, "size": size}
+
+
+def test_a_subfolder_is_a_view(model: Path) -> None:
+    component = folder.read(model).subfolder("components/0")
+    assert set(component.files) == {"config.json"}
+    assert component.bytes("config.json") == b"{}"
+    with pytest.raises(ModelFileError, match="components/1"):
+        folder.read(model).subfolder("components/1")
+
+
+def test_only_listed_files_are_opened(model: Path) -> None:
+    (model / "notes.txt").write_text("mine")
+    sealed = folder.read(model)
+    with pytest.raises(ModelFileError, match=r"notes\.txt is not in the manifest"):
+        sealed.open("notes.txt")
+
+
+@pytest.mark.parametrize("content", [b'{"order": 6}\n', b"", b'{"order": 5}\n' * 2])
+def test_bytes_changed_after_the_check_are_refused(model: Path, content: bytes) -> None:
+    sealed = folder.read(model)
+    (model / "config.json").write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"config\.json"):
+        sealed.bytes("config.json")
+
+
+def test_any_flipped_bit_is_refused(model: Path) -> None:
+    rng = random.Random(1)
+    whole = contents(model)
+    for name in 50 * sorted(whole.keys() - {"empty"}):  # four files: 200 flips
+        changed = bytearray(whole[name])
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        (model / name).write_bytes(changed)
+        with pytest.raises(ModelFileError, match=f"model/{name} "):
+            folder.read(model)
+        (model / name).write_bytes(whole[name])
+    folder.read(model)
+
+
+def test_a_file_cut_short_or_grown_is_refused(model: Path) -> None:
+    for name, content in contents(model).items():
+        lengths = {len(content) * k // 20 for k in range(20)} | {len(content) - 1} if content else set()
+        for changed in [content[:length] for length in lengths] + [content + b"\n"]:
+            (model / name).write_bytes(changed)
+            with pytest.raises(ModelFileError, match=f"model/{name} "):
+                folder.read(model)
+        (model / name).write_bytes(content)
+    folder.read(model)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.ngram"])
+def test_a_file_of_another_model_is_refused(model: Path, tmp_path: Path, name: str) -> None:
+    folder.write(tmp_path / "other", fill_with(FILES | {"model.ngram": bytes(1024)}), {"seed": 7})
+    shutil.copy(tmp_path / "other" / name, model / name)
+    with pytest.raises(ModelFileError, match=r"model\.ngram is damaged"):
+        folder.read(model)
+
+
+def test_a_wrong_size_is_told_with_both_numbers(model: Path) -> None:
+    os.truncate(model / "model.ngram", 1000)
+    with pytest.raises(ModelFileError, match=r"model\.ngram has 1000 bytes, the manifest says 1024"):
+        folder.read(model)
+
+
+def test_a_missing_file_is_refused(model: Path) -> None:
+    (model / "empty").unlink()
+    with pytest.raises(ModelFileError, match="empty is missing"):
+        folder.read(model)
+
+
+def put_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_link(path: Path) -> None:
+    path.with_name("elsewhere").write_bytes(FILES["model.ngram"])
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize("name", ["model.ngram", "manifest.json"])
+@pytest.mark.parametrize(
+    ("put", "reason"),
+    [(put_fifo, "not a regular file"), (Path.mkdir, "not a regular file"), (put_link, "symbolic link")],
+)
+def test_what_is_no_file_is_refused_unopened(
+    model: Path, name: str, put: Callable[[Path], None], reason: str
+) -> None:
+    (model / name).unlink()
+    put(model / name)
+    with alarm(5), pytest.raises(ModelFileError, match=f"{name} .*{reason}"):
+        folder.read(model)
+
+
+@contextmanager
+def alarm(seconds: int) -> Iterator[None]:
+    def ring(*_: object) -> None:
+        pytest.fail("the call hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_linked_subfolder_is_refused(model: Path, tmp_path: Path) -> None:
+    shutil.move(model / "components", tmp_path / "moved")
+    (model / "components").symlink_to(tmp_path / "moved")
+    with pytest.raises(ModelFileError, match="symbolic link"):
+        folder.read(model)
+
+
+@pytest.mark.parametrize("name", ["model.ngram", "manifest.json"])
+def test_an_unreadable_file_is_refused(model: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = Path.open
+
+    def denied(path: Path, *args: Any, **kwargs: Any) -> Any:  # a mode of 000 would not stop root
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return really(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(ModelFileError, match=f"{name} cannot be read .Permission denied"):
+        folder.read(model)
+
+
+def test_a_huge_manifest_is_refused_unread(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.truncate(model / "manifest.json", manifest.LARGEST + 1)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("was read"))
+    with pytest.raises(ModelFileError, match="larger than 16777216 bytes"):
+        folder.read(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("m.pkl", "never unpickles"),
+        ("m.PT", "never unpickles"),
+        ("m.joblib", "never unpickles"),
+        ("m.arpa", r"chainrule convert \S*m.arpa --out DIR"),
+        ("m.arpa.gz", r"chainrule convert \S*m.arpa.gz --out DIR"),
+        ("m.bin", "a model is a folder"),
+    ],
+)
+def test_a_file_is_refused_with_advice(tmp_path: Path, name: str, advice: str) -> None:
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    with pytest.raises(ModelFileError, match=advice):
+        folder.read(tmp_path / name)
+
+
+def test_an_absent_path_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="nowhere does not exist"):
+        folder.read(tmp_path / "nowhere")
+
+
+def test_a_folder_without_manifest_is_refused(model: Path) -> None:
+    (model / "manifest.json").unlink()
+    with pytest.raises(ModelFileError, match=r"has no manifest\.json"):
+        folder.read(model)
+
+
+def test_an_empty_folder_and_a_new_path_are_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "new" / "deep"):
+        folder.write(path, fill_with(FILES), {})
+        assert set(folder.read(path).files) == set(FILES)
+
+
+def test_a_link_to_a_folder_is_written_through(model: Path) -> None:
+    link = model.with_name("latest")
+    link.symlink_to(model)
+    folder.write(link, fill_with({"other": b"2"}), {})
+    assert link.is_symlink()
+    assert set(folder.read(model).files) == {"other"}
+
+
+@pytest.mark.parametrize(
+    "files", [{"thesis.txt": b"years"}, {"manifest.json": b'{"name": "a browser extension"}'}]
+)
+def test_a_foreign_folder_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
+    target = tmp_path / "work"
+    target.mkdir()
+    fill_with(files)(target)
+    with pytest.raises(UsageError, match="exists and is not a model folder; choose another --out"):
+        folder.write(target, lambda _: pytest.fail("was filled"), {})
+    assert contents(target) == files
+    assert names_beside(target) == set()
+
+
+def test_a_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("years")
+    with pytest.raises(UsageError, match="choose another --out"):
+        folder.write(tmp_path / "work", fill_with(FILES), {})
+    assert (tmp_path / "work").read_text() == "years"
+
+
+def test_a_folder_that_turns_foreign_meanwhile_is_not_touched(tmp_path: Path) -> None:
+    target = tmp_path / "work"
+
+    def fill(root: Path) -> None:
+        fill_with(FILES)(root)
+        fill_with({"thesis.txt": b"years"})(tmp_path / "work")
+
+    with pytest.raises(UsageError, match="choose another --out"):
+        folder.write(target, fill, {})
+    assert contents(target) == {"thesis.txt": b"years"}
+    assert names_beside(target) == set()

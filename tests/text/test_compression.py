@@ -1,0 +1,104 @@
+import gzip
+import lzma
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from chainrule.errors import InputError, MissingExtra
+from chainrule.text.compression import BLOCK, read_blocks
+from chainrule.text.files import find_files
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+TEXT = b"".join(b"%d bottles\n" % random.Random(0).randrange(i + 1) for i in range(20_000))
+
+
+def unpack(file: Path) -> bytes:
+    blocks = list(read_blocks(*find_files(file)))
+    assert all(len(block) == BLOCK for block in blocks[:-1])
+    assert all(blocks)
+    return b"".join(blocks)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+@pytest.mark.parametrize("name", ["text.txt", "text", "text.gz"])
+def test_the_first_bytes_tell_and_not_the_name(tmp_path: Path, suffix: str, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(PACKINGS[suffix](TEXT))
+    assert unpack(file) == TEXT
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+def test_streams_end_to_end_are_one_text(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"text{suffix}"
+    pack = PACKINGS[suffix]
+    file.write_bytes(pack(b"one\n") + pack(b"") + pack(TEXT) + bytes(64) + pack(b"two\n") + bytes(4096))
+    assert unpack(file) == b"one\n" + TEXT + b"two\n"
+
+
+def test_a_skippable_zstd_frame_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "text.zst"
+    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
+    file.write_bytes(skippable + zstandard.compress(TEXT) + skippable)
+    assert unpack(file) == TEXT
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+@pytest.mark.parametrize("part", [0.0, 0.0001, 0.1, 0.5, 0.9, 0.99999])
+def test_a_file_cut_short_is_refused(tmp_path: Path, suffix: str, part: float) -> None:
+    packed = PACKINGS[suffix](TEXT)
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(packed[: int(len(packed) * part)])
+    with pytest.raises(InputError, match=rf"text{suffix} .*(cut short|damaged).*again"):
+        unpack(file)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+def test_a_flipped_bit_is_refused(tmp_path: Path, suffix: str) -> None:
+    packed = bytearray(PACKINGS[suffix](TEXT))
+    packed[len(packed) // 2] ^= 4
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(packed)
+    with pytest.raises(InputError, match=rf"text{suffix} is damaged"):
+        unpack(file)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+@pytest.mark.parametrize("stored", [b"plain text\n", b""])
+def test_a_suffix_that_promises_too_much_is_refused(tmp_path: Path, suffix: str, stored: bytes) -> None:
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(stored)
+    with pytest.raises(InputError, match=rf"text{suffix} is"):
+        unpack(file)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+def test_trailing_rubbish_is_refused(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(PACKINGS[suffix](TEXT) + b"more of it, unpacked")
+    with pytest.raises(InputError, match=rf"text{suffix} is damaged"):
+        unpack(file)
+
+
+def test_zstd_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "text.zst"
+    file.write_bytes(zstandard.compress(TEXT))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'chainrule\[data\]'"):
+        unpack(file)
+
+
+def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(TEXT)
+    (found,) = find_files(file)
+    file.unlink()
+    with pytest.raises(InputError, match=r"text cannot be read: No such file"):
+        list(read_blocks(found))

@@ -1,0 +1,215 @@
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from chainrule.errors import InputError, UsageError
+from chainrule.text.corpus import Corpus
+
+
+def as_json_lines(text: str) -> bytes:
+    return (json.dumps({"id": 1, "text": text}) + "\n").encode()
+
+
+def as_parquet(text: str) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table({"id": [1], "text": [text]}), buffer)
+    return buffer.getvalue()
+
+
+CONTAINERS: dict[str, Callable[[str], bytes]] = {
+    "plain.txt": str.encode,
+    "marked.txt": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "text.gz": lambda text: gzip.compress(text.encode()),
+    "text.xz": lambda text: lzma.compress(text.encode()),
+    "text.zst": lambda text: zstandard.compress(text.encode()),
+    "records.jsonl": as_json_lines,
+    "records.ndjson.gz": lambda text: gzip.compress(as_json_lines(text)),
+    "records.parquet": as_parquet,
+}
+
+NOT_BREAKS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"
+
+# A line that begins with U+FEFF would be a marked file; that case has its own test.
+lines_of_text = st.lists(
+    st.text(
+        st.sampled_from("ab \té€😀" + NOT_BREAKS)
+        | st.characters(codec="utf-8", exclude_characters="\r\n\ufeff")
+    )
+)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@given(lines=lines_of_text, line_break=st.sampled_from(["\n", "\r\n", "\r"]), is_ended=st.booleans())
+def test_every_container_gives_the_same_lines(
+    container: str, lines: list[str], line_break: str, is_ended: bool
+) -> None:
+    text = "".join(line + line_break for line in lines)
+    if not is_ended and lines and lines[-1]:
+        text = text.removesuffix(line_break)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, container)
+        file.write_bytes(CONTAINERS[container](text))
+        corpus = Corpus.of(file)
+        assert list(corpus) == lines
+        assert list(corpus) == lines, "a corpus can be read again"
+        clean = "".join(line + "\n" for line in lines).encode()
+        assert corpus.digest() == hashlib.sha256(clean).hexdigest() == Corpus.from_lines(lines).digest()
+
+
+@given(lines=lines_of_text)
+def test_lines_in_memory_come_back(lines: list[str]) -> None:
+    assert list(Corpus.from_lines(lines)) == lines
+
+
+@pytest.mark.parametrize(
+    ("given_lines", "lines"),
+    [
+        ([], []),
+        ([""], [""]),
+        (["a\n"], ["a"]),
+        (["\n"], [""]),
+        (["a\r\nb\rc\n\nd"], ["a", "b", "c", "", "d"]),
+        (["a\r", "\nb"], ["a", "", "b"]),  # two texts: no CRLF between them
+    ],
+)
+def test_lines_in_memory_obey_the_same_breaks(given_lines: list[str], lines: list[str]) -> None:
+    assert list(Corpus.from_lines(given_lines)) == lines
+
+
+def test_one_text_is_no_list_of_lines() -> None:
+    with pytest.raises(UsageError, match="list of lines"):
+        Corpus.from_lines("abc")
+
+
+def test_a_surrogate_in_memory_is_no_text() -> None:
+    with pytest.raises(InputError, match=r"given line 2 .*U\+DCFF"):
+        list(Corpus.from_lines(["fine", "\udcff"]))
+
+
+@pytest.mark.parametrize(
+    ("stored", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\n\n \n", ["", "", " "]),
+        (b"word", ["word"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbf\xef\xbb\xbfa\n\xef\xbb\xbfb", ["\ufeffa", "\ufeffb"]),  # one mark, at the start
+        (b"<s> a </s> <unk>\n", ["<s> a </s> <unk>"]),
+        (b"a\x00b", ["a\x00b"]),
+    ],
+)
+def test_odd_small_files(tmp_path: Path, stored: bytes, lines: list[str]) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(stored)
+    assert list(Corpus.of(file)) == lines
+
+
+def test_files_are_not_joined_into_one_line(tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(b"a\nb\r")
+    (tmp_path / "2").write_bytes(b"\nc")
+    (tmp_path / "3").write_bytes(b"\xef\xbb\xbfd")
+    assert list(Corpus.of([tmp_path / name for name in "123"])) == ["a", "b", "", "c", "d"]
+
+
+def test_blank_lines_are_dropped_on_request(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("\n a \n \t \n\u00a0\n\x0c\n\nb\t\n" + " " * 200_000 + "\n" + " " * 200_000 + "c")
+    corpus = Corpus.of(file, drop_blank_lines=True)
+    # No-break space and form feed are not blanks.
+    assert list(corpus) == [" a ", "\u00a0", "\x0c", "b\t", " " * 200_000 + "c"]
+    assert "".join(piece.text for piece in corpus.fragments()) == "".join(corpus)
+
+
+def test_invalid_utf8_is_refused_with_its_offset(tmp_path: Path) -> None:
+    file = tmp_path / "text.gz"
+    file.write_bytes(gzip.compress(b"x" * 100_000 + b"\n\xff"))
+    with pytest.raises(InputError, match=r"text\.gz .*byte 100001 .*--errors replace"):
+        list(Corpus.of(file))
+
+
+def test_invalid_utf8_is_replaced_and_counted(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(b"a\xffb\n\xef\xbf\xbd\nc\xe2\x82")  # the middle line spells U+FFFD itself
+    corpus = Corpus.of(file, errors="replace")
+    fragments = corpus.fragments()
+    assert [piece.text for piece in fragments] == ["a\ufffdb", "\ufffd", "c\ufffd"]
+    assert fragments.replaced == 2
+    assert corpus.fragments().replaced == 0, "each pass counts for itself"
+
+
+def test_another_way_to_handle_errors_is_refused() -> None:
+    with pytest.raises(UsageError, match="strict, replace"):
+        Corpus(errors="ignore")  # type: ignore[arg-type]
+
+
+def test_size_hint_is_what_the_files_take(tmp_path: Path) -> None:
+    packed = gzip.compress(b"a" * 1000)
+    (tmp_path / "a.gz").write_bytes(packed)
+    (tmp_path / "b").write_bytes(b"12345")
+    assert Corpus.of(tmp_path).size_hint() == len(packed) + 5
+    assert Corpus.from_lines(["a"]).size_hint() is None
+
+
+@pytest.mark.parametrize("pack", [lambda data: data, gzip.compress], ids=["plain", "gzip"])
+def test_standard_input_can_be_read_again(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    program = (
+        "from chainrule.text.corpus import Corpus\n"
+        "corpus = Corpus.of('-')\n"
+        "print([list(corpus), list(corpus), corpus.size_hint()])"
+    )
+    stdin = pack(b"one\r\ntwo")
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        input=stdin,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert run.stdout.decode().strip() == str([["one", "two"], ["one", "two"], len(stdin)])
+    assert run.stderr == b""
+    assert list(tmp_path.iterdir()) == [], "the copy is removed"
+
+
+def write_long_line(file: Path) -> int:
+    words = b"some words of a line that does not end " * 1024
+    with gzip.open(file, "wb", compresslevel=1) as packed:
+        for _ in range(512):
+            packed.write(words)
+    return 512 * len(words)
+
+
+def test_a_long_line_takes_bounded_memory(tmp_path: Path) -> None:
+    size = write_long_line(tmp_path / "long.gz")
+    assert size > 20_000_000
+    corpus = Corpus.of(tmp_path / "long.gz")
+    tracemalloc.start()
+    try:
+        lengths = [len(text) for text, _ in corpus.fragments()]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(lengths) == size
+    assert peak < 4_000_000
+
+
+def test_a_corpus_of_an_unfinished_pass_leaves_nothing_open(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("a\nb\n")
+    assert next(iter(Corpus.of(file))) == "a"  # an open file would warn, and warnings are errors

@@ -1,0 +1,123 @@
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from chainrule.errors import InputError, NotFoundError, UsageError
+from chainrule.text.files import Sources, find_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [
+        "b.txt",
+        "a.txt",
+        "sub/c.txt",
+        "sub/deep/a.txt",
+        "sub.txt",
+        ".hidden",
+        ".git/a.txt",
+        "[1].txt",
+    ]:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(sources: Sources) -> list[str]:
+    return [file.path.as_posix() for file in find_files(sources)]
+
+
+ALL = ["[1].txt", "a.txt", "b.txt", "sub/c.txt", "sub/deep/a.txt", "sub.txt"]  # "sub" < "sub.txt"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [
+        ("b.txt", ["b.txt"]),
+        (Path("b.txt"), ["b.txt"]),
+        (["b.txt", Path("a.txt"), "b.txt"], ["b.txt", "a.txt", "b.txt"]),
+        ("sub", ["sub/c.txt", "sub/deep/a.txt"]),
+        (".", ALL),
+        ("?.txt", ["a.txt", "b.txt"]),
+        ("**", ALL),
+        (Path("s*"), ["sub/c.txt", "sub/deep/a.txt", "sub.txt"]),
+        (".hidden", [".hidden"]),
+        ("[1].txt", ["[1].txt"]),  # a file of that very name comes before the pattern
+        (["[b].txt", "sub"], ["b.txt", "sub/c.txt", "sub/deep/a.txt"]),
+    ],
+)
+def test_sources_are_found_in_order(sources: Sources, found: list[str]) -> None:
+    assert names(sources) == found
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("source", ["missing.txt", "a.txt/b.txt", "*.csv", "", "missing/*", "nul\0.txt"])
+def test_what_is_not_there_is_named(source: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        find_files(source)
+    assert (source if source.isprintable() else repr(source)) in str(caught.value)
+    assert os.getcwd() in str(caught.value)
+
+
+def test_an_empty_folder_is_not_a_text(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".hidden").write_text("hidden")
+    with pytest.raises(NotFoundError, match=f"{tmp_path} holds no files"):
+        find_files(tmp_path)
+
+
+def test_a_broken_link_in_a_folder_is_named(folder: Path) -> None:
+    (folder / "link").symlink_to("nowhere")
+    with pytest.raises(NotFoundError, match="link"):
+        find_files(folder)
+
+
+def test_a_link_that_runs_in_a_circle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(InputError, match="link cannot be read"):
+        find_files(tmp_path / "link")
+
+
+def test_links_to_folders_are_not_followed(folder: Path) -> None:
+    (folder / "sub" / "up").symlink_to("..")
+    assert names(".") == ALL
+
+
+def test_no_source_at_all_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="no text was given"):
+        find_files([])
+
+
+def test_a_pipe_is_refused_at_once(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(InputError, match="pipe is a pipe, socket or device"):
+        find_files("pipe")
+    with pytest.raises(InputError, match="pipe is a pipe, socket or device"):
+        find_files(".")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_socket_and_a_device_are_refused() -> None:
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind("door")
+        with pytest.raises(InputError, match="door is a pipe, socket or device"):
+            find_files("door")
+    with pytest.raises(InputError, match=f"{os.devnull} is a pipe, socket or device"):
+        find_files(os.devnull)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_refused(folder: Path) -> None:
+    (folder / "a.txt").chmod(0)
+    with pytest.raises(InputError, match=r"a\.txt may not be read"):
+        find_files(folder)
+    (folder / "a.txt").chmod(0o600)
+    (folder / "sub").chmod(0)
+    with pytest.raises(InputError, match="sub cannot be read"):
+        find_files(folder)
+    (folder / "sub").chmod(0o700)

@@ -1,0 +1,58 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, join_lines
+
+texts = st.text(st.sampled_from("ab  \t\r\né\u2028"), max_size=60)
+
+
+def lines_by_definition(text: str) -> list[str]:
+    pieces = re.split("\r\n|\r|\n", text)
+    return pieces if pieces[-1] else pieces[:-1]
+
+
+@given(chunks=st.lists(texts), limit=st.integers(1, 9))
+def test_pieces_put_together_are_the_lines(chunks: list[str], limit: int) -> None:
+    fragments = list(cut_lines(chunks, limit))
+    assert list(join_lines(fragments)) == lines_by_definition("".join(chunks))
+    assert all(len(text) <= limit for text, _ in fragments)
+    assert fragments == list(cut_lines(["".join(chunks)], limit)), "chunks make no difference"
+
+
+@given(line=st.text(st.sampled_from("ab \t"), min_size=1), limit=st.integers(2, 9))
+def test_a_line_is_cut_before_a_single_space_if_it_can_be(line: str, limit: int) -> None:
+    pieces = [text for text, _ in cut_lines([line], limit)]
+    at = 0
+    for piece in pieces[:-1]:
+        places = [
+            i
+            for i in range(at + 1, at + limit)
+            if re.fullmatch(r"[^ \t] [^ \t]", line[i - 1 : i + 2]) is not None
+        ]
+        at += len(piece)
+        assert at == (places[-1] if places else at - len(piece) + limit)
+
+
+def test_the_space_goes_with_the_piece_after_it() -> None:
+    pieces = list(cut_lines(["ab cd  ef\n"], 7))
+    # The double space is no place to cut, the single one is.
+    assert pieces == [Fragment("ab", False), Fragment(" cd  ef", True)]
+
+
+@pytest.mark.parametrize("char", "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e")
+def test_other_separators_do_not_end_a_line(char: str) -> None:
+    assert list(join_lines(cut_lines([f"a{char}b\nc"]))) == [f"a{char}b", "c"]
+
+
+def test_the_default_limit_cuts_long_lines_alone() -> None:
+    assert [len(text) for text, _ in cut_lines(["x" * FRAGMENT])] == [FRAGMENT]
+    assert [len(text) for text, _ in cut_lines(["x" * (FRAGMENT + 1)])] == [FRAGMENT, 1]
+
+
+@given(text=texts, limit=st.integers(1, 9))
+def test_dropping_blanks_drops_blank_lines_alone(text: str, limit: int) -> None:
+    kept = list(join_lines(drop_blanks(cut_lines([text], limit))))
+    assert kept == [line for line in lines_by_definition(text) if line.strip(" \t")]
