@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule import manifest
@@ -36,6 +36,7 @@ def canonical(content: object) -> bytes:
     return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.dictionaries(TEXTS.map("fact {}".format), FACTS, max_size=4),
     st.dictionaries(NAMES, ENTRIES, max_size=4),

@@ -1,5 +1,6 @@
 """Settings in (TOML, `key=value`), frozen dataclass out; a name that does not exist is answered with a near one."""
 
+import contextlib
 import dataclasses
 import difflib
 import tomllib
@@ -18,6 +19,7 @@ def make(kind: type[C], settings: Mapping[str, object], section: str) -> C:
 
     Raises:
         ConfigError: a name or a value that the config does not have.
+
     """
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
@@ -49,9 +51,7 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ConfigError(
-                f"{path}: '{name}' stands outside a table; write it under [model] or [tokenizer]"
-            )
+            raise ConfigError(f"{path}: '{name}' stands outside a table; write it under [model] or [tokenizer]")
     return tables
 
 
@@ -98,10 +98,8 @@ def _scalar(value: object, kind: Any, name: str) -> object:
     if kind is bool:
         value = switches.get(value.lower(), value) if isinstance(value, str) else value
     elif kind in (int, float) and isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             value = kind(value)
-        except ValueError:
-            pass
     elif kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:

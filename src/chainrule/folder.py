@@ -97,16 +97,10 @@ def _check_folder(path: Path) -> None:
         if path.is_dir():
             return
     if path.suffix.lower() in PICKLES:
-        raise ModelFileError(
-            f"{path} looks like a pickle, and chainrule never unpickles: give a model folder"
-        )
+        raise ModelFileError(f"{path} looks like a pickle, and chainrule never unpickles: give a model folder")
     if ".arpa" in path.suffixes:
-        raise ModelFileError(
-            f"{path} is an ARPA file: chainrule convert {path} --out DIR makes a model of it"
-        )
-    raise ModelFileError(
-        f"{path} is a file, and a model is a folder: give the folder with its {manifest.NAME}"
-    )
+        raise ModelFileError(f"{path} is an ARPA file: chainrule convert {path} --out DIR makes a model of it")
+    raise ModelFileError(f"{path} is a file, and a model is a folder: give the folder with its {manifest.NAME}")
 
 
 def _read_manifest(path: Path) -> Manifest:

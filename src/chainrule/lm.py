@@ -61,9 +61,20 @@ S = TypeVar("S", bound=State)
 class LanguageModel(Protocol[S]):
     """Two views of one distribution, `score` in parallel and `step` one token at a time; they agree."""
 
-    vocabulary: Vocabulary
-    context: Context
-    is_normalized: bool  # False: scores that do not sum to one (stupid backoff)
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The ids it reads and predicts."""
+        ...
+
+    @property
+    def context(self) -> Context:
+        """Whether a line starts anew or goes on from the one before."""
+        ...
+
+    @property
+    def is_normalized(self) -> bool:
+        """False: scores that do not sum to one (stupid backoff)."""
+        ...
 
     def start(self, rows: int) -> S:
         """Nothing read yet, not even `<s>`."""

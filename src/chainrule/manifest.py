@@ -72,9 +72,7 @@ def locate(folder: Path, name: str) -> Path:
     path = folder / name
     with refusing(path):
         if any(step.is_symlink() for step in (path, *path.parents[: name.count("/")])):
-            raise ModelFileError(
-                f"{path} is, or lies behind, a symbolic link; put the file itself in its place"
-            )
+            raise ModelFileError(f"{path} is, or lies behind, a symbolic link; put the file itself in its place")
         if not stat.S_ISREG(path.lstat().st_mode):
             raise ModelFileError(f"{path} is not a regular file; {REMEDY}")
     return path

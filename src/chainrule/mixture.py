@@ -85,7 +85,7 @@ class Mixture:
     def _mix(self, log_probs: Sequence[Floats]) -> Floats:
         with np.errstate(divide="ignore"):
             weighted = np.stack([np.log(w) + p for w, p in zip(self.weights, log_probs, strict=True)])
-        return np.logaddexp.reduce(weighted, axis=0)
+        return np.asarray(np.logaddexp.reduce(weighted, axis=0))
 
 
 def fit(

@@ -130,7 +130,7 @@ class Model:
         save(self, Path(folder))
 
     def _spelling_log_probs(self, text: Encoded) -> Floats:
-        """log p(spelling) of each unknown word; a closed vocabulary has none to give."""
+        """Log p(spelling) of each unknown word; a closed vocabulary has none to give."""
         if self.speller is None:
             return np.zeros(0) if not text.oov else np.full(text.oov, -np.inf)
         return self.speller.log_probs(text.spellings)

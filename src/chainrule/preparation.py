@@ -42,13 +42,9 @@ def prepare(
         made = tokenizer_training.train(corpus, tokenizer, progress)
     train = encode(corpus, made, progress)
     if not train.words:
-        raise InputError(
-            "the training text holds no words, only blank lines or nothing; give a text with words"
-        )
+        raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
     if made.config.closed and train.oov:
-        raise ConfigError(
-            f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text"
-        )
+        raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
     return Prepared(
         tokenizer=made,
         train=train,

@@ -4,9 +4,11 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called often with what is being done, how much of it is done, and of how much (None: unknown)."""
+    """Anything that can be told how far work has come."""
 
-    def __call__(self, what: str, done: int, total: int | None) -> None: ...
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """What is being done, how much of it is done, and of how much; None where that is unknown."""
+        ...
 
 
 def silent(what: str, done: int, total: int | None) -> None:

@@ -21,7 +21,7 @@ class Score:
 
     @property
     def log_prob(self) -> float:
-        """log p(tokens), nats."""
+        """Log p(tokens), nats."""
         return math.fsum(self.log_probs) if not self.infinite else -math.inf
 
     @property
@@ -31,7 +31,7 @@ class Score:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean of −log p."""
+        """Exp of the mean of −log p."""
         with np.errstate(over="ignore"):
             return float(np.exp(-self.log_prob / len(self.tokens)))
 

@@ -47,7 +47,7 @@ def test_the_search_stops_when_nothing_can_win() -> None:
     lm = Markov(log([(0, 0.6, 0.4), (0, 1, 0), (0, 0.5, 0.5)]))
     assert search(lm, Prompt((), lm.vocabulary), beam())[0].ids == (1,)
     assert lm.calls == [1]
-    # under p = 1: log .4 / 4 = -.23 and log .2 / 4 = -.40 might still beat log .6 = -.51, log .1 / 4 = -.58 cannot
+    # p = 1: log .4 / 4 = -.23 and log .2 / 4 = -.40 might still beat log .6 = -.51, log .1 / 4 = -.58 cannot
     search(lm, Prompt((), lm.vocabulary), beam(length_penalty=1))
     assert lm.calls[1:] == [1, 1, 1]
 

@@ -159,7 +159,7 @@ def test_repetition_penalty_normalises_first() -> None:
 
 
 def test_penalties_beyond_all_measure() -> None:
-    # log .5 · 1e308 is a number and the greatest; log(1/8) · 1e308 is none, and a row of those stays as it was
+    # log .5 · 1e308 is a number and the greatest; log(1/8) · 1e308 is none, a row of those stays as it was
     assert np.exp(filters.repetition_penalty(log(P), [[0, 1, 2]], 1e308)).tolist() == [[1, 0, 0]]
     assert_allclose(np.exp(filters.repetition_penalty(log([1 / 8] * 8), [range(8)], 1e308)), [[1 / 8] * 8])
 

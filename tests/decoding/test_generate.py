@@ -53,6 +53,7 @@ def test_figures_are_those_of_the_unfiltered_model() -> None:
         ("I adore", " cats", "I adore cats"),  # unknown words stay as they were typed
         ("i love mice\ni love", " cats", "i love mice\ni love cats"),
         ("i love mice\n", "cats", "i love mice\ncats"),
+        ("i love mice\r\ni", " cats", "i love mice\r\ni cats"),
     ],
 )
 def test_blanks_between_prompt_and_continuation(prompt: str, text: str, whole: str) -> None:

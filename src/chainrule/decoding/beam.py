@@ -79,9 +79,7 @@ def _best(hypotheses: Sequence[Hypothesis], p: float) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda h: (-h.rank(p), h.ids))
 
 
-def _is_decided(
-    running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int
-) -> bool:
+def _is_decided(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int) -> bool:
     """Whether no running hypothesis can still be among the `num` best.
 
     A score only falls, and ranks highest at the greatest length: score / L^p bounds all that may come.

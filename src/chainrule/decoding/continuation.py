@@ -4,14 +4,13 @@ Lives here: the blank between prompt and continuation, stop strings, characters 
 Not here: how the ids are chosen (sample.py, beam.py).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from chainrule.decoding.codec import Codec
 
-REPLACEMENT: Final = (
-    "\N{REPLACEMENT CHARACTER}"  # how a decoder shows bytes that are no character, or not yet
-)
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"  # how a decoder shows bytes that are no character, or not yet
 
 
 class Continuation:
@@ -24,12 +23,12 @@ class Continuation:
     """
 
     def __init__(self, codec: Codec, prompt: str, stops: Sequence[str] = ()) -> None:
-        *lines, last = prompt.split("\n")
+        *lines, last = re.split(r"\r\n|\r|\n", prompt)
         self._codec = codec
         self._stops = tuple(stops)
         self._line: list[int] = codec.encode(last).tolist()
         self._before = codec.decode(self._line)
-        blanks = last[len(last.rstrip()) :]
+        blanks = last[len(last.rstrip(" \t")) :]
         self.prompt = prompt if self._before.endswith(blanks) else prompt.removesuffix(blanks)
         ended = (i for line in lines for i in (*codec.encode(line).tolist(), codec.eos))
         self.prompt_ids: tuple[int, ...] = (*ended, *self._line)

@@ -43,9 +43,7 @@ class Generation:
         return self.prompt + self.text
 
 
-def generate(
-    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1
-) -> list[Generation]:
+def generate(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1) -> list[Generation]:
     """`num` continuations of the prompt: samples in their order, or the best of a beam first.
 
     The i-th sample of a seed is the same text whatever `num` is. A beam gives fewer where it finds fewer.

@@ -12,9 +12,7 @@ from chainrule.decoding.settings import Decoding
 from chainrule.lm import Floats, Vocabulary
 
 
-def shape(
-    log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, vocabulary: Vocabulary
-) -> Floats:
+def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, vocabulary: Vocabulary) -> Floats:
     """(K, V) -> (K, V), what a strategy chooses from: penalties first, then temperature, then truncation.
 
     `texts` holds the ids of each row so far, those of the prompt included. The result sums to one, also where

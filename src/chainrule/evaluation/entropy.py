@@ -45,7 +45,5 @@ def perplexity(bits_per_token: float) -> float:
 def _distribution(p: ArrayLike, name: str) -> Floats:
     array = np.asarray(p, dtype=np.float64)
     if array.ndim != 1 or not np.all(array >= 0) or abs(array.sum() - 1) > 1e-6:
-        raise InputError(
-            f"{name} is no distribution: its values must be ≥ 0 and sum to 1, not to {array.sum()}"
-        )
+        raise InputError(f"{name} is no distribution: its values must be ≥ 0 and sum to 1, not to {array.sum()}")
     return array

@@ -11,7 +11,7 @@ from chainrule.progress import Progress, silent
 def token_log_probs(
     lm: AnyModel, text: Encoded, progress: Progress = silent, tokens_per_batch: int = TOKENS_PER_BATCH
 ) -> Floats:
-    """log p(w_t | w_<t) in nats, (N,), by the model's own context rule; the same whatever the batch size."""
+    """Log p(w_t | w_<t) in nats, (N,), by the model's own context rule; the same whatever the batch size."""
     log_probs = np.empty(len(text.ids))
     bos = lm.vocabulary.bos
     done = 0

@@ -74,9 +74,7 @@ def place(
     for anchor, width in zip(anchors, widths, strict=True):
         corners = (_corner(anchor, x * width, y * height) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1)))
         free = (
-            box
-            for box in corners
-            if frame.contains(box) and not any(box.overlaps(other) for other in occupied)
+            box for box in corners if frame.contains(box) and not any(box.overlaps(other) for other in occupied)
         )
         boxes.append(chosen := next(free, None))
         if chosen:

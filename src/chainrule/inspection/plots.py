@@ -105,7 +105,7 @@ def size_against_quality(
         for colour, group in zip(cycle(PALETTE), dict.fromkeys(dot.group for dot in dots), strict=False):
             members = [dot for dot in dots if dot.group == group]
             look = {"mew": 0, "color": colour, "clip_on": False}
-            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=5.5, alpha=0.5, **look)
+            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=4.5, alpha=0.65, **look)
             best = [dot for dot in members if dot in front]
             axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **look)
         axes.margins(x=0.12, y=0.12)
@@ -202,9 +202,7 @@ def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y
 def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
     """The name of y stands level above its numbers, where it is read first."""
     axes.set_xlabel(x_label)
-    axes.annotate(
-        y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False
-    )
+    axes.annotate(y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False)
 
 
 def _name_lines(axes: Axes, series: Series) -> None:

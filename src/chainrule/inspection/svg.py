@@ -21,8 +21,8 @@ _ID: Final = re.compile(r' id="([^"]*)"')
 def adapt(drawn: str, title: str, description: str) -> str:
     """One `<svg>` element that inherits colour and font, scales with the page and says what it shows.
 
-    Ids that nothing refers to are dropped, since several figures share one page; so is clipping, as nothing is
-    drawn outside the axes that should not be seen.
+    Ids that nothing refers to are dropped, since several figures share one page; so are clip paths, which
+    refer by url() and would cut nothing: all that is drawn is meant to be seen.
     """
     root = _ROOT.search(drawn)
     assert root is not None

@@ -35,7 +35,7 @@ class Counts:
 
     @property
     def order(self) -> int:
-        """n."""
+        """N."""
         return len(self.levels)
 
     def up_to(self, order: int) -> "Counts":

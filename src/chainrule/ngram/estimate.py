@@ -59,7 +59,7 @@ def _interpolate(counts: Counts, shares: list[Floats], kept: list[Mask]) -> tupl
     backoff: list[Floats] = []
     for level, share, keep in zip(counts.levels, shares, kept, strict=True):
         contexts = len(backoff[-1]) if backoff else 1
-        gamma = 1 - np.bincount(level.context, share * keep, contexts)
+        gamma = 1.0 - np.bincount(level.context, share * keep, contexts)
         gamma[np.abs(gamma) < 1e-15 * counts.vocabulary.size] = 0  # a sum that is 1 but for rounding
         below = prob[-1][level.suffix] if prob else p_shorter
         prob.append(share * keep + gamma[level.context] * below)

@@ -40,4 +40,4 @@ def _unigrams(seen: Seen, vocabulary: Vocabulary) -> Floats:
     p = _discounted(seen)
     unseen = vocabulary.predictable & (seen.count == 0)
     heirs = unseen if unseen.any() else vocabulary.predictable
-    return p + heirs * ((1 - p.sum()) / heirs.sum())
+    return np.asarray(p + heirs * ((1 - p.sum()) / heirs.sum()))

@@ -34,7 +34,7 @@ class NgramModel:
 
     @property
     def order(self) -> int:
-        """n."""
+        """N."""
         return self.tables.order
 
     @property
@@ -105,6 +105,5 @@ def _ranges(first: Ids, last: Ids) -> Ids:
     [3, 4, 7]
     """
     lengths = last - first
-    return np.arange(lengths.sum()) + np.repeat(
-        first - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths
-    )
+    before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    return np.asarray(np.arange(lengths.sum()) + np.repeat(first - before, lengths))

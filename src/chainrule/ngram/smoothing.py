@@ -32,7 +32,7 @@ class Seen:
     @property
     def context_totals(self) -> Floats:
         """(C,) c(h) of every context."""
-        return np.bincount(self.context, self.count, self.contexts)
+        return np.bincount(self.context, self.count.astype(np.float64), self.contexts)
 
     @property
     def types(self) -> Floats:
@@ -57,7 +57,7 @@ def _seen(counts: Counts, k: int, count: Ids) -> Seen:
 
 
 def maximum_likelihood(seen: Seen) -> Floats:
-    """c / c(h)."""
+    """C / c(h)."""
     return np.asarray(seen.count / seen.total)
 
 

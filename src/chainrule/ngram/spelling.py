@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.lm import Batch, Floats, Ids, Vocabulary
+from chainrule.data.batches import stream_batches
+from chainrule.data.encoded import Encoded
+from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.ngram import storage
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
@@ -23,7 +25,6 @@ SCALARS: Final = 0x110000 - 0x800
 """Unicode scalar values: all code points but the surrogates."""
 BREAKS: Final = "\r\n"
 BLANKS: Final = " \t"
-LINES_AT_ONCE: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +37,21 @@ class Speller:
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v))
 
     def log_probs(self, spellings: Sequence[str]) -> Floats:
-        """log p(spelling | unknown), one each."""
-        parts = [self._raw(spellings[i : i + LINES_AT_ONCE]) for i in range(0, len(spellings), LINES_AT_ONCE)]
-        return np.concatenate([np.zeros(0), *parts]) - self.log_outside
-
-    def _raw(self, spellings: Sequence[str]) -> Floats:
-        """Character model and the uniform share of strange characters, before renormalisation."""
-        v = self.lm.vocabulary
-        width = max(map(len, spellings)) + 1
-        lengths = np.array([len(spelling) for spelling in spellings])[:, None]
-        columns = np.arange(width)[None, :]
-        targets = np.full((len(spellings), width), v.eos, dtype=np.int64)
-        targets[columns < lengths] = _ids("".join(spellings), self.alphabet)
-        mask = columns < lengths + (not self.is_single)  # one character needs no end
-        inputs = np.concatenate([np.full((len(spellings), 1), v.bos), targets[:, :-1]], axis=1)
-        log_p, _ = self.lm.score(Batch(inputs, targets, mask), self.lm.start(len(spellings)))
-        strangers = ((targets == v.unk) & mask).sum(axis=1)
-        return np.where(mask, log_p, 0).sum(axis=1) - strangers * np.log(
-            _others(self.alphabet, self.is_single)
-        )
+        """Log p(spelling | unknown), one each."""
+        if not spellings:
+            return np.zeros(0)
+        ids, ends = _ids(spellings, self.alphabet)
+        text = Encoded(ids=ids, eos=self.lm.vocabulary.eos, unk=None, words=0, characters=0, bytes=0)
+        state, parts = self.lm.start(1), []
+        for batch, _ in stream_batches(text, self.lm.vocabulary.bos):
+            scores, state = self.lm.score(batch, state)
+            parts.append(scores[0])
+        log_p = np.concatenate(parts)
+        log_p[ids == self.lm.vocabulary.unk] -= np.log(_others(self.alphabet, self.is_single))
+        if self.is_single:
+            log_p[ends] = 0  # one character needs no end
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        return np.asarray(np.add.reduceat(log_p, starts) - self.log_outside)
 
     def to_bytes(self) -> bytes:
         """What the speller's file holds."""
@@ -79,9 +76,7 @@ def train_speller(unknown: Sequence[str], known: Sequence[str], is_single: bool 
     """Learn from the spellings of unknown words, never giving what it says to the `known` ones."""
     alphabet = "".join(sorted({c for spelling in unknown for c in spelling}))
     vocabulary = _vocabulary(alphabet)
-    ids = _ids("\n".join([*unknown, ""]), alphabet)  # a line break is in no alphabet
-    breaks = np.cumsum([len(spelling) + 1 for spelling in unknown], dtype=np.int64) - 1
-    ids[breaks] = vocabulary.eos
+    ids, _ = _ids(unknown, alphabet)
     order = 1 if is_single else ORDER
     counts = count(ids[ids != vocabulary.eos] if is_single else ids, order, vocabulary)
     tables = estimate(counts, Config(order=order, smoothing="witten-bell"))
@@ -97,12 +92,18 @@ def _vocabulary(alphabet: str) -> Vocabulary:
     return Vocabulary(size=A + 3, bos=A + 1, eos=A + 2, unk=A)  # A: any other character
 
 
-def _ids(text: str, alphabet: str) -> Ids:
-    """Place of each character in the sorted alphabet; one past its end for all others."""
+def _ids(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
+    """All spellings end to end, `</s>` after each, and where those stand.
+
+    A character is its place in the sorted alphabet; any other is one past the alphabet's end.
+    """
     known = np.array([ord(c) for c in alphabet] or [-1])
-    codes = np.array([ord(c) for c in text], dtype=np.int64)
+    codes = np.frombuffer("\n".join([*spellings, ""]).encode("utf-32-le"), dtype="<u4").astype(np.int64)
     place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    return np.where(known[place] == codes, place, len(alphabet))
+    ids = np.where(known[place] == codes, place, len(alphabet))
+    ends = np.cumsum([len(spelling) + 1 for spelling in spellings], dtype=np.int64) - 1
+    ids[ends] = _vocabulary(alphabet).eos
+    return ids, ends
 
 
 def _others(alphabet: str, is_single: bool) -> int:

@@ -1,8 +1,10 @@
 """Back-off tables <-> named arrays, the content of `model.ngram` (a safetensors container)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
@@ -11,7 +13,7 @@ from chainrule.errors import ModelFileError
 from chainrule.lm import Floats, Ids
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 
-Arrays = dict[str, Ids | Floats]
+Arrays = dict[str, NDArray[Any]]
 
 
 def to_arrays(tables: BackoffTables) -> Arrays:
@@ -26,7 +28,7 @@ def to_arrays(tables: BackoffTables) -> Arrays:
     return arrays
 
 
-def from_arrays(arrays: Mapping[str, Ids | Floats], order: int, size: int) -> BackoffTables:
+def from_arrays(arrays: Mapping[str, NDArray[Any]], order: int, size: int) -> BackoffTables:
     """The tables of `order` over `size` ids; refuses arrays that cannot be such tables."""
     levels: list[BackoffLevel] = []
     try:
@@ -47,7 +49,7 @@ def _check(n: int, key: Ids, log_prob: Floats, log_backoff: Floats, limit: int) 
     is_whole = key.dtype == np.int64 and log_prob.dtype == log_backoff.dtype == np.float32
     is_whole = is_whole and key.shape == log_prob.shape == log_backoff.shape and key.ndim == 1
     is_whole = is_whole and bool(np.all(key[1:] > key[:-1]))
-    is_whole = is_whole and (len(key) == 0 or (0 <= int(key[0]) and int(key[-1]) < limit))
+    is_whole = is_whole and (len(key) == 0 or (int(key[0]) >= 0 and int(key[-1]) < limit))
     if not is_whole or np.isnan(log_prob).any() or np.isnan(log_backoff).any():
         raise ModelFileError(f"the n-gram table of order {n} is not sound; train or copy the model anew")
 
@@ -57,7 +59,7 @@ def pack(arrays: Arrays) -> bytes:
     return write_tensors({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def unpack(content: bytes, name: str) -> dict[str, Ids | Floats]:
+def unpack(content: bytes, name: str) -> Arrays:
     """Arrays of one file's content."""
     try:
         return dict(read_tensors(content))

@@ -53,7 +53,7 @@ class BackoffTables:
 
     @property
     def order(self) -> int:
-        """n."""
+        """N."""
         return len(self.levels)
 
     @property

@@ -55,9 +55,7 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
     faceted = [row for row in rows if has_order(row)]
     best = contenders(faceted)
     order = best[0].facets["order"] if best else None
-    values = {
-        str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order
-    }
+    values = {str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order}
     values = dict(sorted(values.items(), key=lambda item: item[1]))
     if len(values) < 2:
         return []
@@ -165,9 +163,7 @@ def _left_out(rows: Sequence[Row]) -> str:
         if not is_contender(row):
             name = str(row.facets["smoothing"]) if has_order(row) else row.name
             orders.setdefault(name, []).extend([str(row.facets["order"])] if name in drawn else [])
-    names = [
-        html.escape(name) + (f" (order {listing(found)})" if found else "") for name, found in orders.items()
-    ]
+    names = [html.escape(name) + (f" (order {listing(found)})" if found else "") for name, found in orders.items()]
     return f" Not drawn, being infinite or no probability: {listing(names)}." if names else ""
 
 

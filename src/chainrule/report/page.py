@@ -9,6 +9,7 @@ Every text that is not ours passes `html.escape` and stands in an element that i
 import base64
 import hashlib
 import html
+import math
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,10 @@ from chainrule.report import figures, quantities
 from chainrule.report.results import Results, Row, Sentence, Surprisal, contenders
 from chainrule.report.table import models_table
 
+_TABLE_INTRODUCTION: Final = (
+    "Best first by bits per byte, which does not depend on how the text was cut into tokens. "
+    "A sample opens with a click."
+)
 _ALLOWED: Final = {ord("\n"), ord("\t")}
 _UNPRINTABLE: Final = {code: picture for code, picture in CONTROL_PICTURES.items() if code not in _ALLOWED}
 
@@ -42,7 +47,10 @@ def verdict(rows: tuple[Row, ...]) -> str:
     """The outcome in words, as HTML: the best model, its lead over the next and over the unigram."""
     first = contenders(rows)
     if not first:
-        return "None of these models gives the test text a finite probability, so none is ranked."
+        return (
+            "None of these models can be ranked: each finds the test text impossible, or gives it a score that is "
+            "not a probability."
+        )
     best, *others = first
     figure = f"<b>{quantities.bits(best.bits_per_byte)} bits per byte</b>"
     if not others:
@@ -53,12 +61,6 @@ def verdict(rows: tuple[Row, ...]) -> str:
         return f"{words}, {_named(others[0])}."
     over = f"{_lead(best, unigram)} {_named(unigram)}, the best model that looks at no context"
     return f"{words} ({_named(others[0])}) and {over}."
-
-
-_TABLE_INTRODUCTION: Final = (
-    "Best first by bits per byte, the one measure that does not depend on how the text was cut into tokens. "
-    "A sample opens with a click."
-)
 
 
 def _head(results: Results) -> str:
@@ -122,14 +124,12 @@ def _sentences(sentences: tuple[Sentence, ...]) -> str:
         f"{''.join(map(_reading, sentence.by_model))}</article>\n"
         for sentence in sentences
     )
-    return _section(
-        "Where the surprise is", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}'
-    )
+    return _section("Where the surprise is", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}')
 
 
 def _reading(surprisal: Surprisal) -> str:
     total = sum(surprisal.bits)
-    cost = f"{total:.1f} bits" if total < float("inf") else "∞ bits"
+    cost = f"{total:.1f} bits" if math.isfinite(total) else "∞ bits"
     return (
         f'<div class="reading"><p class="reader"><bdi>{html.escape(surprisal.name)}</bdi> '
         f'<span class="aside">{cost}</span></p>{surprisal_html(surprisal.tokens, surprisal.bits)}</div>'
@@ -142,7 +142,7 @@ def _reproduction(results: Results) -> str:
     )
     return _section(
         "How to repeat this",
-        "The same text, command and versions give the same figures, times aside.",
+        "Run this on the same text, with these versions.",
         f"<pre><code>{html.escape(results.command)}</code></pre>\n<p>{versions}</p>\n",
     )
 

@@ -94,9 +94,7 @@ def _unpack(raw: BinaryIO, packing: _Packing, name: str) -> Iterator[bytes]:
                 yield stream.decompress(data)
                 data = stream.unused_data
     except damage as error:
-        raise InputError(
-            f"{name} is damaged {packing.name} data ({error}); fetch or pack it again"
-        ) from error
+        raise InputError(f"{name} is damaged {packing.name} data ({error}); fetch or pack it again") from error
     if not stream.eof:
         raise InputError(f"{name} is {packing.name} data cut short; fetch or pack it again")
 

@@ -12,9 +12,7 @@ def default_text() -> list[str]:
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        raise NotFoundError(
-            "this Python comes without its language reference; name a text of your own"
-        ) from None
+        raise NotFoundError("this Python comes without its language reference; name a text of your own") from None
     texts: dict[str, str] = topics
     fragments = (piece for topic in sorted(texts) for piece in cut_lines([texts[topic]]))
     return [line.rstrip(BLANKS) for line in join_lines(drop_blanks(fragments))]

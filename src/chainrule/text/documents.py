@@ -50,9 +50,7 @@ def _find_text(line: str, column: str, where: str) -> str:
     if column not in record:
         raise InputError(_missing(where, column, list(record)))
     if not isinstance(text := record[column], str):
-        raise InputError(
-            f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record"
-        )
+        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record")
     return text
 
 
@@ -75,9 +73,7 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
                     raise InputError(f"{where}: {column!r} is null, not a text; mend or drop the row")
                 yield [decoder.decode_document(value, where)]
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(
-            f"{file.name} cannot be read as Parquet ({error}); fetch or write it again"
-        ) from error
+        raise InputError(f"{file.name} cannot be read as Parquet ({error}); fetch or write it again") from error
 
 
 def _as_bytes(texts: Any) -> list[bytes | None]:
@@ -100,6 +96,4 @@ def _check_column(schema: Any, column: str, name: str) -> None:
 
 
 def _missing(where: str, column: str, columns: list[str]) -> str:
-    return (
-        f"{where} has no column {column!r}; name one of these with --column: {', '.join(columns) or '(none)'}"
-    )
+    return f"{where} has no column {column!r}; name one of these with --column: {', '.join(columns) or '(none)'}"

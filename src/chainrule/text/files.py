@@ -78,9 +78,7 @@ def _check(path: str) -> TextFile:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(
-            f"{path} is a pipe, socket or device, not a file; pipe its text in and name - instead"
-        )
+        raise InputError(f"{path} is a pipe, socket or device, not a file; pipe its text in and name - instead")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path} may not be read by this user; check its permissions")
     return TextFile(Path(path), path, status.st_size)

@@ -54,9 +54,7 @@ class Decoder:
             text, used = codecs.utf_8_decode(data, self.errors, is_last)
         except UnicodeDecodeError as error:
             at = error.start
-            raise InputError(
-                f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {_REMEDY}"
-            ) from None
+            raise InputError(f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {_REMEDY}") from None
         if self.errors == "replace":
             # A U+FFFD that was spelled out in the file is ordinary text.
             self.replaced += text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())

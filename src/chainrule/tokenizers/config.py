@@ -37,9 +37,7 @@ class TokenizerConfig:
             raise ConfigError(f"unk is '{self.unk}'; it must be one word, and not {BOS} or {EOS}")
         is_cut = self.vocab_size is not None or self.min_count > 1 or self.top_percent is not None
         if self.closed and is_cut and self.kind in ("word", "char"):
-            raise ConfigError(
-                "--closed leaves no room for words cut from the vocabulary; drop it or the cut-off"
-            )
+            raise ConfigError("--closed leaves no room for words cut from the vocabulary; drop it or the cut-off")
 
     @property
     def collapses_blanks(self) -> bool:

@@ -9,7 +9,8 @@ import tokenizers
 
 from chainrule.data.encoded import Encoded
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus, Fragment
+from chainrule.text.corpus import Corpus
+from chainrule.text.lines import Fragment
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 CHARACTERS_PER_BATCH = 1 << 20

@@ -21,10 +21,10 @@ BLANKS = " \t"
 
 
 def split_words(text: str) -> list[str]:
-    """Cut at ASCII blanks.
+    r"""Cut at ASCII blanks.
 
-    >>> split_words(" a\\u00a0b \\tc")
-    ['a\\xa0b', 'c']
+    >>> split_words(" a\u00a0b \tc")
+    ['a\xa0b', 'c']
     """
     return [word for word in text.replace("\t", " ").split(" ") if word]
 
@@ -101,7 +101,7 @@ class Tokenizer:
         return self.backend.decode(keep, skip_special_tokens=False)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """What each id stands for, readable: bytes that are no character by themselves as \\\\xNN."""
+        r"""What each id stands for, readable: bytes that are no character by themselves as \xNN."""
         return [self._readable[int(i)] for i in ids]
 
     @cached_property
@@ -109,9 +109,7 @@ class Tokenizer:
         names = [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
         if self.config.kind in ("word", "char"):
             return names
-        return [
-            name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)
-        ]
+        return [name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)]
 
     def _id(self, name: str) -> int:
         number = self.backend.token_to_id(name)

@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from chainrule.errors import ConfigError
 from chainrule.text.corpus import Corpus
@@ -25,13 +26,11 @@ class Merge:
 def trace(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[Merge]:
     """Replay a BPE tokenizer's merges over the text it was trained on."""
     if tokenizer.config.kind != "bpe":
-        raise ConfigError(
-            f"--trace follows the merges of a bpe tokenizer; this one is {tokenizer.config.kind}"
-        )
+        raise ConfigError(f"--trace follows the merges of a bpe tokenizer; this one is {tokenizer.config.kind}")
     words, counts = _words(corpus, tokenizer)
     where: dict[Pair, set[int]] = defaultdict(set)
     for i, word in enumerate(words):
-        for pair in zip(word, word[1:], strict=False):
+        for pair in pairwise(word):
             where[pair].add(i)
     size = 256
     for left, right in _merges(tokenizer):
@@ -39,7 +38,7 @@ def trace(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[Merge]:
         for i in sorted(where.pop((left, right), ())):
             words[i], found = _merge(words[i], left, right)
             count += found * counts[i]
-            for pair in zip(words[i], words[i][1:], strict=False):
+            for pair in pairwise(words[i]):
                 where[pair].add(i)
         size += 1
         yield Merge((readable(left), readable(right)), count, readable(left + right), size)

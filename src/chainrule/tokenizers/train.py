@@ -106,7 +106,7 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
         unk_token=config.unk,
         max_input_chars_per_word=LONGEST_PIECED_WORD,
     )
-    # The decoder of the pieces writes a blank before each word; as the blank's byte it survives the last step.
+    # The pieces' decoder writes a blank before each word; as the blank's byte it survives the last step.
     backend.decoder = decoders.Sequence(
         [
             decoders.WordPiece(prefix="##", cleanup=False),
@@ -121,10 +121,8 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
 def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> None:
     size = config.vocab_size or SUBWORD_SIZE
     if size < 256:
-        raise ConfigError(
-            f"vocab-size is {size}; a {config.kind} tokenizer needs 256 symbols for the bytes alone"
-        )
-    settings = {"special_tokens": []} | ({"unk_token": None} if config.kind == "unigram" else {})
+        raise ConfigError(f"vocab-size is {size}; a {config.kind} tokenizer needs 256 symbols for the bytes alone")
+    settings: dict[str, Any] = {"special_tokens": []} | ({"unk_token": None} if config.kind == "unigram" else {})
     made = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
     backend.train_from_iterator(_pieces(corpus, config), made)
 
