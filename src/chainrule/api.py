@@ -70,6 +70,7 @@ def train_prepared(
     seed: int = 0,
     progress: Progress = silent,
     max_seconds: float | None = None,
+    device: str = "auto",
 ) -> Model:
     """Train one model on a text that is ready; its validation figures become its metrics."""
     data = TrainingData(
@@ -80,6 +81,7 @@ def train_prepared(
         seed=seed,
         progress=progress,
         max_seconds=max_seconds,
+        device=device,
     )
     start = time.perf_counter()
     lm = families.get(family).train(data, config)

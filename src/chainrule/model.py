@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from chainrule import families
+from chainrule.config import make
 from chainrule.data.encoded import Encoded
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
@@ -108,16 +109,17 @@ class Model:
             is_upper_bound=self.tokenizer.config.is_ambiguous,
         )
 
-    def generate(
-        self, prompt: str = "", *, num: int | None = None, **settings: Any
-    ) -> Generation | list[Generation]:
-        """Continue a prompt; a list where `num` is given. Settings as in `Decoding`."""
-        found = generate(self.lm, self.tokenizer, prompt, Decoding(**settings), num=num or 1)
-        return found if num is not None else found[0]
+    def generate(self, prompt: str = "", **settings: Any) -> Generation:
+        """Continue a prompt; settings as in `Decoding`."""
+        return self.generate_several(prompt, 1, **settings)[0]
+
+    def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:
+        """Several continuations: samples in their order, or the best of a beam first."""
+        return generate(self.lm, self.tokenizer, prompt, make(Decoding, settings, "generate"), num=num)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """Continue a prompt piece by piece."""
-        return stream(self.lm, self.tokenizer, prompt, Decoding(**settings))
+        return stream(self.lm, self.tokenizer, prompt, make(Decoding, settings, "generate"))
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
         """The most probable next tokens and their probabilities."""

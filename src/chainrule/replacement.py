@@ -1,4 +1,4 @@
-"""Putting a new folder where an old one stands, in one step: whoever looks sees one or the other, whole.
+"""Putting a new folder or file where an old one stands, in one step: whoever looks sees one or the other.
 
 Lives here: the temporary folder, the swap, the removal of what dead processes left behind.
 Not here: what the folder holds (folder.py).
@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 AT_FDCWD = -100  # linux/fcntl.h
 RENAME_EXCHANGE = 2  # linux/fs.h
@@ -31,6 +32,22 @@ def replacing(target: Path) -> Iterator[Path]:
         _place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # by now the old folder, or what a failure left
+
+
+@contextmanager
+def replacing_file(target: Path) -> Iterator[BinaryIO]:
+    """A new file to write, put in place of `target` where the block succeeds and removed where it fails."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target)
+    temporary = _sibling(target, "partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        flush(temporary)
+        os.replace(temporary, target)
+        flush(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:
@@ -96,8 +113,10 @@ def _sweep(target: Path) -> None:
             continue
         if left[2] == "aside" and not target.exists():
             os.rename(path, target)
-        else:
+        elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _is_alive(pid: int) -> bool:

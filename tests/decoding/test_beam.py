@@ -9,7 +9,7 @@ from chainrule.decoding.beam import search
 from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ConfigError
-from decoding.toy import Markov, log, random_markov
+from decoding.toy import Markov, Trigram, log, random_markov
 
 L = 4  # the greatest length searched exhaustively: 3 words, so at most 3 + 9 + 27 + 81 unfinished texts
 
@@ -19,13 +19,13 @@ def beam(**settings: float) -> Decoding:
     return Decoding(**{"strategy": "beam", "max_tokens": L, **settings})  # type: ignore[arg-type]
 
 
-def exhaustive(lm: Markov, p: float) -> list[tuple[tuple[int, ...], float]]:
+def exhaustive(lm: Trigram, p: float) -> list[tuple[tuple[int, ...], float]]:
     """All finished texts of at most L tokens and their scores, by rank, then by ids."""
     found = []
     for length in range(L):
         for words in itertools.product((2, 3, 4), repeat=length):
             ids = (*words, 1)
-            score = sum(lm.table[a, b] for a, b in zip((0, *ids), ids, strict=False))
+            score = sum(lm.cube[a, b, c] for a, b, c in zip((0, 0, *ids), (0, *ids), ids, strict=False))
             found.append((ids, float(score)))
     return sorted(found, key=lambda item: (-item[1] / len(item[0]) ** p, item[0]))
 
@@ -33,7 +33,7 @@ def exhaustive(lm: Markov, p: float) -> list[tuple[tuple[int, ...], float]]:
 @pytest.mark.parametrize("p", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_wide_beam_is_exhaustive_search(seed: int, p: float) -> None:
-    lm = random_markov(seed)
+    lm = Trigram(seed, eos=0.1 + 0.05 * seed)
     found = search(lm, Prompt((), lm.vocabulary), beam(beam_size=400, length_penalty=p), num=5)
     expected = exhaustive(lm, p)[:5]
     assert [h.ids for h in found] == [ids for ids, _ in expected]
@@ -108,6 +108,13 @@ def test_ties_go_to_the_lowest_ids() -> None:
         (2, 1),
         (4, 2, 1),
     ]
+
+
+def test_a_running_text_may_still_win_by_its_ids() -> None:
+    # 3 </s> is finished at 1/2 while 2 4, also 1/2, runs on to </s> for certain: a tie, and 2 is below 3
+    rows = [(0, 0, 0.5, 0.5, 0), (0, 1, 0, 0, 0), (0, 0, 0, 0, 1), (0, 1, 0, 0, 0), (0, 1, 0, 0, 0)]
+    lm = Markov(log(rows))
+    assert search(lm, Prompt((), lm.vocabulary), beam())[0].ids == (2, 4, 1)
 
 
 def test_filters_apply_to_the_search() -> None:

@@ -78,9 +78,7 @@ def test_truncating_twice_is_truncating_once(name: str, log_p: Floats) -> None:
 @given(log_p=distributions(), k=st.integers(1, 9))
 def test_top_k_is_the_stable_sort(log_p: Floats, k: int) -> None:
     order = np.argsort(-log_p, axis=-1, kind="stable")[:, :k]
-    expected = [
-        sorted(i for i in row if p[i] > -np.inf) for row, p in zip(order.tolist(), log_p, strict=True)
-    ]
+    expected = [sorted(i for i in row if p[i] > -np.inf) for row, p in zip(order.tolist(), log_p, strict=True)]
     assert kept(filters.top_k(log_p, k)) == expected
 
 
@@ -139,9 +137,7 @@ def test_truncation_does_not_renormalise() -> None:
     assert_allclose(np.exp(filters.min_p(log(P), 0.5)), [[0.5, 0.3, 0]])
 
 
-@pytest.mark.parametrize(
-    ("fraction", "expected"), [(0, [0, 1, 2]), (0.4, [0, 1, 2]), (0.5, [0, 1]), (1, [0])]
-)
+@pytest.mark.parametrize(("fraction", "expected"), [(0, [0, 1, 2]), (0.4, [0, 1, 2]), (0.5, [0, 1]), (1, [0])])
 def test_min_p_is_relative_to_the_best(fraction: float, expected: list[int]) -> None:
     assert kept(filters.min_p(log(P), fraction)) == [expected]  # .4 · .5 = .2 is reached exactly
 
@@ -174,9 +170,7 @@ def test_no_repeat_of_other_orders() -> None:
     assert kept(filters.no_repeat_ngram(log(P), [[0, 2]], 1)) == [[1]]
     assert kept(filters.no_repeat_ngram(log(P), [[0, 1, 2, 0, 1]], 3)) == [[0, 1]]  # 0 1 -> 2 is known
     assert kept(filters.no_repeat_ngram(log(P), [[0, 1]], 3)) == [[0, 1, 2]]  # too short to repeat
-    assert kept(filters.no_repeat_ngram(log(P), [[0, 1, 2]], 1)) == [
-        [0, 1, 2]
-    ]  # waived: nothing would be left
+    assert kept(filters.no_repeat_ngram(log(P), [[0, 1, 2]], 1)) == [[0, 1, 2]]  # waived: nothing would be left
 
 
 def test_impossible_and_undefined_rows_are_refused() -> None:

@@ -35,9 +35,7 @@ def test_a_continuation_and_its_figures() -> None:
 
 def test_figures_are_those_of_the_unfiltered_model() -> None:
     lm = Markov(log([(0, 0.1, 0.2, 0.3, 0.4)] * 5))
-    settings = Decoding(
-        strategy="greedy", no_repeat_ngram=1, repetition_penalty=3.0, temperature=0.1, top_k=2
-    )
+    settings = Decoding(strategy="greedy", no_repeat_ngram=1, repetition_penalty=3.0, temperature=0.1, top_k=2)
     (made,) = generate(lm, Words("a", "b"), "", settings)
     assert made.text == "b a <unk>"
     assert made.log_probs == pytest.approx(np.log([0.4, 0.3, 0.2, 0.1]))

@@ -9,7 +9,7 @@ from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.sample import draw, generators, sample
 from chainrule.decoding.settings import Decoding
 from chainrule.lm import Batch, Vocabulary
-from decoding.toy import Markov, Script, log, random_markov
+from decoding.toy import Markov, Script, Trigram, log, random_markov
 
 
 def texts(lm: Markov, settings: Decoding, num: int = 1, ids: tuple[int, ...] = ()) -> list[list[int]]:
@@ -29,13 +29,23 @@ def test_draw_inverts_the_cumulative_distribution() -> None:
         assert draw(log_p, [np.random.default_rng(seed)]).tolist() == [expected]
 
 
-def test_the_greatest_u_still_draws_a_possible_token() -> None:
-    class Greatest(np.random.Generator):
-        def random(self, *args: object, **kwargs: object) -> float:  # type: ignore[override]
-            return 1 - 2**-53
+class Constant(np.random.Generator):
+    """A generator that always gives one number."""
 
-    rng = Greatest(np.random.PCG64(0))
-    assert draw(log((0.1,) * 10 + (0,)), [rng]).tolist() == [9]
+    def __init__(self, u: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.u = u
+
+    def random(self, *args: object, **kwargs: object) -> float:  # type: ignore[override]
+        return self.u
+
+
+def test_the_least_and_the_greatest_u_draw_possible_tokens() -> None:
+    # a row that sums to one half is drawn from by its shares
+    log_p = log((0, 0.25, 0.25, 0))
+    assert draw(log_p, [Constant(0.0)]).tolist() == [1]
+    assert draw(log_p, [Constant(0.49)]).tolist() == [1]
+    assert draw(log_p, [Constant(1 - 2**-53)]).tolist() == [2]
 
 
 def test_frequencies_match_the_model() -> None:
@@ -61,11 +71,16 @@ def test_transitions_match_the_model() -> None:
 
 
 def test_a_sample_is_the_same_whatever_the_others() -> None:
-    lm, settings = random_markov(5), Decoding(max_tokens=30, seed=7)
+    # one token in five is </s>: samples end one by one while their neighbours go on
+    lm, settings = Trigram(0, eos=0.2), Decoding(max_tokens=30, seed=7)
     many = texts(lm, settings, num=16)
-    assert texts(lm, settings, num=3) == many[:3]
-    assert texts(lm, settings) == many[:1]
-    assert len({tuple(text) for text in many}) > 8  # and yet they differ
+    assert [texts(lm, settings, num=num) for num in (1, 3, 9)] == [many[:1], many[:3], many[:9]]
+    assert len({len(text) for text in many}) > 4
+    for text, rng in zip(many, generators(7, 16), strict=True):  # each drawn alone, with its own generator
+        alone = [0, 0]
+        while alone[-1] != 1 and len(alone) < 32:
+            alone.append(int(draw(lm.cube[None, alone[-2], alone[-1]], [rng])[0]))
+        assert text == alone[2:]
     assert texts(lm, Decoding(max_tokens=30, seed=8), num=16) != many
 
 
@@ -147,7 +162,5 @@ def test_generators_differ_by_sample_alone() -> None:
 def test_toy_views_agree() -> None:
     lm = random_markov(2)
     batch = Batch(np.array([[0, 2, 3]]), np.array([[2, 3, 1]]), np.ones((1, 3), dtype=bool))
-    assert lm.score(batch, lm.start(1))[0][0] == pytest.approx(
-        [lm.table[0, 2], lm.table[2, 3], lm.table[3, 1]]
-    )
+    assert lm.score(batch, lm.start(1))[0][0] == pytest.approx([lm.table[0, 2], lm.table[2, 3], lm.table[3, 1]])
     assert texts(Script([3, 2, 1], 4), Decoding()) == [[3, 2, 1]]

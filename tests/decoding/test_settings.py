@@ -24,9 +24,7 @@ BAD: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
-)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_bad_values_are_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         Decoding(**{name: value})  # type: ignore[arg-type]

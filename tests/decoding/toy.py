@@ -84,6 +84,23 @@ def random_markov(seed: int, V: int = 5) -> Markov:
     return Markov(log(np.concatenate([np.zeros((V, 1)), p], axis=1).tolist()))
 
 
+class Trigram(Markov):
+    """p(next | last two), so that a state of the wrong row shows."""
+
+    def __init__(self, seed: int, eos: float) -> None:
+        """Five ids, `<s>` never predicted, `</s>` always with this probability."""
+        super().__init__(np.zeros((5, 5)))
+        words = np.random.default_rng(seed).dirichlet(np.ones(3), size=(5, 5)) * (1 - eos)
+        with np.errstate(divide="ignore"):
+            self.cube = np.log(np.pad(words, ((0, 0), (0, 0), (2, 0))))  # (V, V, V)
+        self.cube[:, :, 1] = np.log(eos)
+
+    def next(self, state: Read) -> Floats:
+        before = state.ids[:, -2] if state.ids.shape[1] > 1 else 0
+        log_p: Floats = self.cube[before, state.ids[:, -1]]
+        return log_p
+
+
 class Words:
     """A vocabulary of words parted by single blanks; ids 0 and 1 are `<s>` and `</s>`, 2 is `<unk>`."""
 
@@ -94,9 +111,7 @@ class Words:
         self.vocab_size = len(self.names)
 
     def encode(self, text: str) -> Ids:
-        return np.array(
-            [self.names.index(w) if w in self.names[3:] else 2 for w in text.split()], dtype=np.int32
-        )
+        return np.array([self.names.index(w) if w in self.names[3:] else 2 for w in text.split()], dtype=np.int32)
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self.names[i] for i in ids if i > 1)

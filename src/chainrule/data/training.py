@@ -17,4 +17,5 @@ class TrainingData:
     context: Context = "line"
     seed: int = 0
     progress: Progress = silent
+    device: str = "auto"  # for families that can compute elsewhere than on the processor
     max_seconds: float | None = None  # a budget that families which learn step by step keep to

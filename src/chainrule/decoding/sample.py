@@ -31,9 +31,7 @@ def generators(seed: int | None, num: int) -> list[np.random.Generator]:
 def draw(log_p: Floats, rngs: Sequence[np.random.Generator]) -> Ids:
     """(K, V) -> (K,), one token a row by inverting its cumulative distribution, each with its generator."""
     cdf = np.cumsum(np.exp(log_p), axis=-1)  # (K, V)
-    total = cdf[:, -1]
-    u = np.array([rng.random() for rng in rngs]) * total
-    u = np.minimum(u, np.nextafter(total, 0))  # rounding must not lead past the last possible token
+    u = np.array([rng.random() for rng in rngs]) * cdf[:, -1]  # below the total, be that 1 or nearly so
     drawn: Ids = np.argmax(cdf > u[:, None], axis=-1)
     return drawn
 

@@ -105,7 +105,7 @@ def size_against_quality(
         for colour, group in zip(cycle(PALETTE), dict.fromkeys(dot.group for dot in dots), strict=False):
             members = [dot for dot in dots if dot.group == group]
             look = {"mew": 0, "color": colour, "clip_on": False}
-            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=4.5, alpha=0.65, **look)
+            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=5, alpha=0.65, **look)
             best = [dot for dot in members if dot in front]
             axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **look)
         axes.margins(x=0.12, y=0.12)

@@ -32,7 +32,7 @@ class Seen:
     @property
     def context_totals(self) -> Floats:
         """(C,) c(h) of every context."""
-        return np.bincount(self.context, self.count.astype(np.float64), self.contexts)
+        return np.bincount(self.context, self.count, self.contexts).astype(np.float64)
 
     @property
     def types(self) -> Floats:

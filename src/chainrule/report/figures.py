@@ -51,7 +51,7 @@ def by_order(rows: Iterable[Row]) -> list[str]:
 
 
 def smoothing_bars(rows: Iterable[Row]) -> list[str]:
-    """The smoothings side by side at the order of the best model; needs two of them."""
+    """The smoothings side by side at the order of the best n-gram; needs two of them."""
     faceted = [row for row in rows if has_order(row)]
     best = contenders(faceted)
     order = best[0].facets["order"] if best else None
@@ -67,7 +67,7 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
         description=f"From {first}, {bits(low)}, to {last}, {bits(high)}.",
     )
     caption = (
-        f"Smoothings at order {order}, that of the best model. All start from the same counts and differ "
+        f"Smoothings at order {order}, that of the best n-gram. All start from the same counts and differ "
         f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
         f"{share(1 - low / high)} fewer bits than {html.escape(last)}."
     )

@@ -48,8 +48,8 @@ def verdict(rows: tuple[Row, ...]) -> str:
     first = contenders(rows)
     if not first:
         return (
-            "None of these models can be ranked: each finds the test text impossible, or gives it a score that is "
-            "not a probability."
+            "None of these models can be ranked: each finds the test text impossible, or gives it "
+            "a score that is not a probability."
         )
     best, *others = first
     figure = f"<b>{quantities.bits(best.bits_per_byte)} bits per byte</b>"

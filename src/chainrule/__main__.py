@@ -1,0 +1,5 @@
+"""`python -m chainrule`."""
+
+from chainrule.cli.main import run
+
+run()

@@ -1,0 +1,81 @@
+"""`chainrule compare`: the main job."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chainrule.cli import options
+from chainrule.cli.console import dumps, emit, progress, say
+from chainrule.cli.table import print_table
+
+
+def compare(
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT...]", help="Files, folders, globs, or - for stdin.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where report, results and models go.")] = Path("runs/compare"),
+    families: Annotated[str, typer.Option(help="Which to train, parted by commas.  [default: all]")] = "",
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Test text; else a part of TEXT.")] = None,
+    tokenizer: options.Tokenizer = "word",
+    vocab_size: options.VocabSize = None,
+    min_count: Annotated[
+        int, typer.Option(help="Keep words seen this often; at 2 every family meets unknown words while it learns.")
+    ] = 2,
+    lowercase: options.Lowercase = False,
+    context: options.ContextRule = "line",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")] = "auto",
+    max_seconds: Annotated[float | None, typer.Option(help="Time for each family.")] = None,
+    seed: options.Seed = 0,
+    column: options.Column = "text",
+    errors: options.Errors = "strict",
+    drop_blank_lines: options.DropBlankLines = False,
+    json: options.Json = False,
+) -> None:
+    """Train every family on the same text and compare them on one scale, bits per byte.
+
+    Without TEXT: on the embedded text, the Python language reference.
+
+    Example: chainrule compare corpus.txt --out runs/compare
+    """
+    from chainrule import comparison
+    from chainrule.replacement import replacing_file
+    from chainrule.report.page import render
+    from chainrule.text.corpus import Corpus
+
+    rules = options.text_rules(column, errors, drop_blank_lines)
+
+    def corpus(sources: list[str] | None) -> Corpus | None:
+        return Corpus.of(sources, **rules) if sources else None
+
+    wanted = options.chosen(vocab_size=vocab_size, lowercase=lowercase)
+    if tokenizer in ("word", "char"):
+        wanted["min_count"] = min_count
+    with progress() as bar:
+        results = comparison.compare(
+            corpus(text),
+            valid=corpus(valid),
+            test=corpus(test),
+            progress=bar,
+            families=tuple(name for name in families.split(",") if name),
+            tokenizer=tokenizer,
+            tokenizer_settings=wanted,
+            context=options.context(context),
+            max_seconds=max_seconds,
+            device=device,
+            seed=seed,
+            out=out,
+            command=options.command_line(),
+        )
+    with replacing_file(out / "results.json") as file:
+        file.write(dumps(results.to_json()).encode() + b"\n")
+    with replacing_file(out / "report.html") as file:
+        file.write(render(results).encode())
+    if json:
+        emit(results.to_json())
+    else:
+        print_table(results)
+    say(
+        f"wrote {out / 'report.html'}, {out / 'results.json'} and {len(results.rows)} models under {out / 'models'}"
+    )

@@ -1,0 +1,91 @@
+"""What the commands share in speaking to a person: data to stdout, all else to stderr, bars on a terminal only."""
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from chainrule.progress import Progress, silent
+
+SCHEMA_VERSION = 1
+
+
+def emit(document: dict[str, Any], indent: int | None = 2) -> None:
+    """Print one strict JSON document; what is not finite is null."""
+    print(dumps(document, indent))
+
+
+def dumps(document: dict[str, Any], indent: int | None = 2) -> str:
+    """One strict JSON document with its schema version."""
+    whole = {"schema_version": SCHEMA_VERSION} | document
+    return json.dumps(finite(whole), ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def finite(value: Any) -> Any:
+    """The same value with null in place of every infinity and NaN."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def say(message: str) -> None:
+    """One line to stderr."""
+    print(message, file=sys.stderr)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a person wants to read it; takes the place of `warnings.showwarning`."""
+    say(f"warning: {message}")
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar on stderr while the block runs, if stderr is a terminal."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("starting", total=None)
+
+        def draw(what: str, done: int, total: int | None) -> None:
+            bars.update(task, description=what, completed=done, total=total)
+
+        shown, warnings.showwarning = warnings.showwarning, _above(bars)
+        try:
+            yield draw
+        finally:
+            warnings.showwarning = shown
+
+
+def _above(bars: Any) -> Any:
+    """Warnings printed above a live bar instead of through it."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        bars.console.print(f"warning: {message}", markup=False, highlight=False)
+
+    return show

@@ -1,0 +1,33 @@
+"""`chainrule convert`: exchange with other software."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chainrule.cli import options
+from chainrule.cli.console import progress, say
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="MODEL|FILE.arpa", help="A model folder or an ARPA file.")],
+    out: Annotated[Path, typer.Option(help="The file or the model folder to write.")],
+    to: Annotated[str | None, typer.Option(help="arpa; leave out to make a model folder.")] = None,
+) -> None:
+    """Turn a model into a file of another tool, or such a file into a model.
+
+    Examples: chainrule convert runs/ngram5 --to arpa --out model.arpa
+
+    chainrule convert model.arpa --out runs/imported
+    """
+    from chainrule import exchange
+    from chainrule.errors import UsageError
+
+    with progress() as bar:
+        if to is None:
+            exchange.import_arpa(source, command=options.command_line(), progress=bar).save(out)
+        elif to == "arpa":
+            exchange.export_arpa(source, out, progress=bar)
+        else:
+            raise UsageError(f"--to is '{to}'; choose arpa")
+    say(f"wrote {out}")

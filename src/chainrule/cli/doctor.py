@@ -1,0 +1,74 @@
+"""`chainrule doctor`: what works here, and what to install for the rest."""
+
+import importlib.util
+import os
+import platform
+import shutil
+from importlib import metadata
+from typing import Any
+
+from chainrule import __version__
+from chainrule.cli import options
+from chainrule.cli.console import emit
+
+PARTS = {
+    "numpy": "",
+    "tokenizers": "",
+    "safetensors": "",
+    "torch": "neural",
+    "fastapi": "serve",
+    "matplotlib": "plots",
+    "zstandard": "data",
+    "pyarrow": "data",
+}
+"""Packages and the extra that brings each; those without one always come along."""
+
+
+def doctor(json: options.Json = False) -> None:
+    """Look at versions, compiler, extension, torch, devices and threads.
+
+    Example: chainrule doctor
+    """
+    found = _look()
+    if json:
+        emit(found)
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            print(name)
+            for key, item in value.items():
+                print(f"  {key:<14}{item}")
+        else:
+            print(f"{name:<16}{value}")
+
+
+def _look() -> dict[str, Any]:
+    from chainrule import native
+
+    core = native.load()
+    extension = "absent: " + native.HOW_TO_BUILD
+    if core is not None:
+        built = core.build_info()
+        extension = f"built by {built.compiler} (C++ {built.standard}), processor has {built.simd}"
+    compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    return {
+        "chainrule": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "compiler": compiler or "none: install g++ or clang++ to build the extension",
+        "extension": extension,
+        "threads": os.cpu_count(),
+        "devices": _devices(),
+        "packages": {name: _version(name, extra) for name, extra in PARTS.items()},
+    }
+
+
+def _version(name: str, extra: str) -> str:
+    if importlib.util.find_spec(name) is None:
+        return f"absent: pip install 'chainrule[{extra}]'" if extra else f"absent: pip install {name}"
+    return metadata.version(name)
+
+
+def _devices() -> str:
+    """Accelerators as the driver shows them; torch is not loaded for it."""
+    return "cpu, cuda" if shutil.which("nvidia-smi") else "cpu"

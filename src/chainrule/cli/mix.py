@@ -1,0 +1,39 @@
+"""`chainrule mix`: models of any families into one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chainrule.cli import options
+from chainrule.cli.console import emit, progress
+
+
+def mix(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL MODEL...", help="Folders of trained models.")],
+    held_out: Annotated[list[str], typer.Option(help="Text that none of them was trained on.")],
+    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    column: options.Column = "text",
+    errors: options.Errors = "strict",
+    drop_blank_lines: options.DropBlankLines = False,
+    json: options.Json = False,
+) -> None:
+    """Mix models linearly, with the weights that predict a held-out text best.
+
+    Example: chainrule mix runs/ngram5 runs/lstm --held-out valid.txt --out runs/mix
+    """
+    from chainrule import api, folder
+    from chainrule.text.corpus import Corpus
+
+    folder.check_target(out)
+    loaded = [api.load(path) for path in models]
+    corpus = Corpus.of(held_out, **options.text_rules(column, errors, drop_blank_lines))
+    with progress() as bar:
+        made = api.mix(loaded, held_out=corpus, progress=bar, command=options.command_line())
+        made.save(out)
+    weights = dict(zip(map(str, models), made.config.weights, strict=True))
+    if json:
+        emit({"model": str(out), "weights": weights, **made.metrics})
+        return
+    for name, weight in weights.items():
+        print(f"{weight:.4f}\t{name}")

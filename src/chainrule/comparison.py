@@ -1,0 +1,275 @@
+"""The main job: every family on the same split of the same text, on one scale.
+
+Lives here: what is trained, measured and kept. Not here: the table and the page (report/, cli/), any family's name.
+"""
+
+import dataclasses
+import datetime
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from chainrule import families
+from chainrule.api import tokenizer_choice, train_prepared
+from chainrule.data.encoded import Encoded
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.evaluation.perplexity import LN2, Evaluation
+from chainrule.lm import Context
+from chainrule.model import Model, Origin
+from chainrule.preparation import Prepared, prepare
+from chainrule.progress import Progress, silent
+from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders
+from chainrule.text.corpus import Corpus
+from chainrule.text.default import default_text
+from chainrule.text.files import Sources
+from chainrule.text.splits import split
+from chainrule.tokenizers.encode import encode
+from chainrule.versions import versions
+
+CURVE_PARTS = (16, 8, 4, 2, 1)
+CURVE_SECONDS = 20.0
+"""A model that takes longer to train gets no learning curve."""
+SENTENCES = 4
+SENTENCE_LENGTHS = range(8, 22)
+SAMPLE_TOKENS = 30
+SAMPLES = 8
+"""The first that is more than an empty line is shown."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The three parts of what is compared on."""
+
+    name: str
+    train: list[str]
+    valid: list[str]
+    test: list[str]
+    seed: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to compare."""
+
+    families: tuple[str, ...] = ()  # all that learn from text, where none are named
+    tokenizer: str = "word"
+    tokenizer_settings: dict[str, object] = dataclasses.field(default_factory=dict)
+    context: Context = "line"
+    seed: int = 0
+    max_seconds: float | None = None  # for each family
+    device: str = "auto"
+    out: Path | None = None  # models are saved under it
+    command: str = "chainrule.compare(…)"
+
+
+def compare(
+    text: Sources | Corpus | None = None,
+    *,
+    valid: Sources | Corpus | None = None,
+    test: Sources | Corpus | None = None,
+    progress: Progress = silent,
+    **chosen: Any,
+) -> Results:
+    """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`."""
+    settings = Settings(**chosen)
+    start = time.perf_counter()
+    texts = _texts(text, valid, test, settings.seed)
+    corpus = Corpus.from_lines(texts.train)
+    choice = tokenizer_choice(settings.tokenizer, settings.tokenizer_settings)
+    prepared = prepare(corpus, choice, Corpus.from_lines(texts.valid), progress)
+    encoded = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
+    if not encoded.tokens:
+        raise InputError("the test text is empty; give one with at least one line")
+    arena = Arena(texts, settings, prepared, encoded, progress)
+    rows = tuple(arena.rows())
+    return Results(
+        text=texts.name,
+        text_sha256=prepared.fingerprint.sha256,
+        tokenizer=f"{prepared.tokenizer.config.kind}, {prepared.tokenizer.vocab_size} ids",
+        split=_split_info(texts, prepared, encoded),
+        rows=rows,
+        curves=tuple(arena.curves(rows)),
+        sentences=tuple(arena.sentences(rows)),
+        command=settings.command,
+        versions=versions(),
+        seconds=time.perf_counter() - start,
+    )
+
+
+class Arena:
+    """One comparison under way: the text, the rules, and the models worth keeping."""
+
+    def __init__(
+        self, texts: Texts, settings: Settings, prepared: Prepared, test: Encoded, progress: Progress
+    ) -> None:
+        self.texts, self.settings, self.prepared, self.test = texts, settings, prepared, test
+        self.progress = progress
+        self.models: dict[str, Model] = {}  # the best so far of each family and order
+
+    def rows(self) -> Iterator[Row]:
+        """Train and measure every candidate of every family."""
+        wanted = [(name, config) for name in self._families() for config in families.get(name).candidates()]
+        left = dict.fromkeys(self._families(), self.settings.max_seconds)
+        best: dict[tuple[object, ...], Row] = {}
+        for done, (family, config) in enumerate(wanted):
+            name = row_name(family, config)
+            self.progress(f"comparing: {name}", done, len(wanted))
+            budget = left[family]
+            if budget is not None and budget <= 0:
+                warnings.warn(f"{name} is left out: {family}'s time is up", ChainruleWarning, stacklevel=2)
+                continue
+            start = time.perf_counter()
+            model = self._train(family, config, self.prepared, budget)
+            if budget is not None:
+                left[family] = budget - (time.perf_counter() - start)
+            row = self._row(name, model, model.evaluate_encoded(self.test))
+            key = (family, row.facets.get("order"))
+            if row.is_ranked and (key not in best or row.bits_per_byte < best[key].bits_per_byte):
+                if key in best:
+                    self.models.pop(best[key].name)
+                best[key], self.models[name] = row, model
+            yield row
+        self.progress("comparing", len(wanted), len(wanted))
+
+    def curves(self, rows: Sequence[Row]) -> Iterator[Curve]:
+        """Quality by the amount of training text, for the models kept."""
+        kept = [row for row in contenders(rows) if row.name in self.models and row.train_seconds <= CURVE_SECONDS]
+        points: dict[str, list[tuple[int, float]]] = {row.name: [] for row in kept}
+        for done, part in enumerate(CURVE_PARTS):
+            self.progress("learning curves", done, len(CURVE_PARTS))
+            lines = self.texts.train[: len(self.texts.train) // part]
+            if not any(line.strip() for line in lines):
+                continue
+            prepared, test = self._prepare(lines) if part > 1 else (self.prepared, self.test)
+            for row in kept:
+                old = self.models[row.name]
+                model = old if part == 1 else self._train(old.family, old.config, prepared, None)
+                points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
+        self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
+        for name, found in points.items():
+            tokens, bits = zip(*found, strict=True)
+            yield Curve(name=name, tokens=tokens, bits_per_byte=bits)
+
+    def sentences(self, rows: Sequence[Row]) -> Iterator[Sentence]:
+        """A few lines of the test text as the models kept read them."""
+        kept = [row.name for row in contenders(rows) if row.name in self.models]
+        lines = [line for line in self.texts.test if len(line.split()) in SENTENCE_LENGTHS]
+        lines = lines or [line for line in self.texts.test if line.strip()]
+        for line in lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]:
+            scores = [(name, self.models[name].score(line)) for name in kept]
+            views = (
+                Surprisal(name=name, tokens=score.tokens, bits=tuple(-p / LN2 for p in score.log_probs))
+                for name, score in scores
+            )
+            yield Sentence(text=line, by_model=tuple(views))
+
+    def _families(self) -> list[str]:
+        names = list(self.settings.families) or families.trainable()
+        for name in names:
+            families.get(name)
+            if name not in families.trainable():
+                raise ConfigError(
+                    f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
+                )
+        return names
+
+    def _prepare(self, lines: list[str]) -> tuple[Prepared, Encoded]:
+        """A part of the training text with a tokenizer of its own, unless the tokenizer was given."""
+        choice = tokenizer_choice(self.settings.tokenizer, self.settings.tokenizer_settings)
+        prepared = prepare(Corpus.from_lines(lines), choice, Corpus.from_lines(self.texts.valid))
+        return prepared, encode(Corpus.from_lines(self.texts.test), prepared.tokenizer)
+
+    def _train(self, family: str, config: Any, prepared: Prepared, max_seconds: float | None) -> Model:
+        origin = Origin(
+            text=self.texts.name,
+            fingerprint=prepared.fingerprint,
+            command=self.settings.command,
+            seed=self.settings.seed,
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            versions=versions(),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ChainruleWarning)  # discount fall-backs of the many small models
+            return train_prepared(
+                family,
+                config,
+                prepared,
+                origin,
+                context=self.settings.context,
+                seed=self.settings.seed,
+                max_seconds=max_seconds,
+                device=self.settings.device,
+            )
+
+    def _row(self, name: str, model: Model, figures: Evaluation) -> Row:
+        family = families.get(model.family)
+        if self.settings.out is not None:
+            model.save(self.settings.out / "models" / name)
+        note = "" if model.lm.is_normalized else "a score, not a probability"
+        if figures.infinite:
+            note = f"infinite: no probability for {figures.cause}"
+        seconds = model.metrics["train_seconds"]
+        samples = model.generate_several("", SAMPLES, seed=self.settings.seed, max_tokens=SAMPLE_TOKENS)
+        return Row(
+            name=name,
+            family=model.family,
+            parameters=model.parameters,
+            size_bytes=sum(map(len, family.files(model.lm).values())),
+            train_seconds=seconds,
+            train_tokens_per_second=self.prepared.train.tokens / max(seconds, 1e-3),
+            perplexity=figures.perplexity,
+            perplexity_per_word=figures.perplexity_per_word,
+            bits_per_byte=figures.bits_per_byte,
+            sample=next((sample.text for sample in samples if sample.text), ""),
+            is_ranked=model.lm.is_normalized and not figures.infinite,
+            note=note,
+            facets=family.facets(model.config),
+        )
+
+
+def row_name(family: str, config: Any) -> str:
+    """The family and what tells its candidates apart: `ngram-5-modified-kneser-ney`."""
+    return "-".join([family, *map(str, families.get(family).facets(config).values())])
+
+
+def _texts(
+    text: Sources | Corpus | None, valid: Sources | Corpus | None, test: Sources | Corpus | None, seed: int
+) -> Texts:
+    """The parts as given; what is not given is dealt from the text, block by block."""
+    lines = default_text() if text is None else _lines(text)
+    name = "the Python language reference (embedded)" if text is None else _name(text)
+    if valid is not None and test is not None:
+        return Texts(name=name, train=lines, valid=_lines(valid), test=_lines(test), seed=None)
+    parts = split(lines, seed=seed)
+    given = parts.valid if valid is not None else parts.test if test is not None else []
+    return Texts(
+        name=name,
+        train=parts.train + given,  # a part that is given as a file leaves its share to training
+        valid=parts.valid if valid is None else _lines(valid),
+        test=parts.test if test is None else _lines(test),
+        seed=seed,
+    )
+
+
+def _lines(text: Sources | Corpus) -> list[str]:
+    return list(text if isinstance(text, Corpus) else Corpus.of(text))
+
+
+def _name(text: Sources | Corpus) -> str:
+    if isinstance(text, Corpus):
+        return ", ".join(file.name for file in text.files) or "lines in memory"
+    return str(text) if isinstance(text, str | Path) else ", ".join(map(str, text))
+
+
+def _split_info(texts: Texts, prepared: Prepared, test: Encoded) -> SplitInfo:
+    return SplitInfo(
+        train_lines=len(texts.train),
+        valid_lines=len(texts.valid),
+        test_lines=len(texts.test),
+        train_tokens=prepared.train.tokens,
+        test_tokens=test.tokens,
+        test_bytes=test.bytes,
+        seed=texts.seed,
+    )

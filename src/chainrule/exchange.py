@@ -1,0 +1,53 @@
+"""Models to and from the formats of other software."""
+
+import datetime
+from pathlib import Path
+from typing import cast
+
+from chainrule import artifact
+from chainrule.errors import ConfigError, NotFoundError
+from chainrule.model import Model, Origin
+from chainrule.ngram import arpa, arpa_reader
+from chainrule.ngram.config import Config
+from chainrule.ngram.model import NgramModel
+from chainrule.progress import Progress, silent
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.train import from_words
+from chainrule.versions import versions
+
+
+def export_arpa(folder: Path, out: Path, progress: Progress = silent) -> None:
+    """Write an n-gram model as an ARPA file; symbols of sub-word tokenizers as their own file names them."""
+    model = artifact.load(folder)
+    if model.family != "ngram":
+        raise ConfigError(f"{folder} is a {model.family} model; only n-gram models can become ARPA")
+    tokenizer = model.tokenizer
+    names = [tokenizer.backend.id_to_token(i) or "" for i in range(tokenizer.vocab_size)]
+    arpa.write(cast(NgramModel, model.lm), names, out, progress)
+
+
+def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
+    """A model of an ARPA file, with a word tokenizer of its words; without `<unk>` its vocabulary is closed.
+
+    It has no speller, so unknown words leave it without bits per byte.
+    """
+    if not path.exists():
+        raise NotFoundError(f"there is no file {path}; give an ARPA file, or a model with --to arpa")
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
+    found = arpa_reader.read(path, progress)
+    config = TokenizerConfig(unk=found.unk, closed=not found.has_unk)
+    tokenizer = from_words(found.words, config)
+    origin = Origin(
+        text=f"imported from {path.name}",
+        command=command,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    return Model(
+        lm=NgramModel(found.tables, tokenizer.vocabulary),
+        tokenizer=tokenizer,
+        family="ngram",
+        config=Config(order=found.tables.order),
+        origin=origin,
+    )

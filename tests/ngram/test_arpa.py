@@ -1,0 +1,246 @@
+"""An ARPA file holds the model that was written, all of it or the old file stays."""
+
+import errno
+import gzip
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from chainrule.errors import ChainruleError, ConfigError, InputError, UsageError, VocabularyError
+from chainrule.lm import Batch, Floats, Ids, Vocabulary
+from chainrule.ngram import jelinek_mercer
+from chainrule.ngram.arpa import write
+from chainrule.ngram.arpa_reader import read
+from chainrule.ngram.config import SMOOTHINGS, Config, Smoothing
+from chainrule.ngram.counts import count
+from chainrule.ngram.estimate import estimate
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.tables import BackoffLevel, BackoffTables
+
+NAMES = ["<unk>", "a", "b", "<s>", "</s>"]
+VOCABULARY = Vocabulary(size=5, bos=3, eos=4, unk=0)
+NORMALIZED = [smoothing for smoothing in SMOOTHINGS if smoothing != "stupid-backoff"]
+INF = float("inf")
+
+# Powers of ten, so that every logarithm is a whole number: p(<unk>) = 10^-3, p(a) = 10^-1, p(b) = 0,
+# p(a | <s>) = 10^-2 and p(</s> | a) = 1; the context <s> weighs 10^-1, a weighs 0, all others 1.
+TEXT = r"""\data\
+ngram 1=5
+ngram 2=2
+
+\1-grams:
+-3	<unk>
+-1	a	-99
+-99	b
+-99	<s>	-1
+-2	</s>
+
+\2-grams:
+0	a </s>
+-2	<s> a
+
+\end\
+"""
+
+
+def level(key: list[int], log10_p: list[float], log10_weight: list[float]) -> BackoffLevel:
+    def natural(log10: list[float]) -> Floats:
+        return (np.array(log10) * np.log(10)).astype(np.float32)
+
+    return BackoffLevel(np.array(key), natural(log10_p), natural(log10_weight))
+
+
+def powers_of_ten(vocabulary: Vocabulary = VOCABULARY) -> NgramModel:
+    unigrams = level([0, 1, 2, 3, 4], [-3, -1, -INF, -INF, -2], [0, -INF, 0, -1, 0])
+    bigrams = level([1 * 5 + 4, 3 * 5 + 1], [0, -2], [0, 0])
+    return NgramModel(BackoffTables((unigrams, bigrams)), vocabulary)
+
+
+def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: int = 6) -> NgramModel:
+    """A model of lines over the ids 1 … words, 0 unknown, `<s>` and `</s>` last."""
+    vocabulary = Vocabulary(words + 3, bos=words + 1, eos=words + 2, unk=0)
+    ids = np.array([i for line in lines for i in [*line, vocabulary.eos]])
+    counts = count(ids, order, vocabulary)
+    config = Config(order=order, smoothing=smoothing, prune=(0, 0, 1)[:order])
+    weights = jelinek_mercer.learn(counts, ids, "line", is_bucketed=True)
+    return NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, True)), vocabulary)
+
+
+def names_of(lm: NgramModel) -> list[str]:
+    return ["<unk>", *(f"w{i}" for i in range(1, lm.vocabulary.size - 2)), "<s>", "</s>"]
+
+
+def scores(lm: NgramModel, targets: Ids) -> Floats:
+    starts = np.full((len(targets), 1), lm.vocabulary.bos)
+    batch = Batch(np.hstack([starts, targets[:, :-1]]), targets, np.ones(targets.shape, dtype=bool))
+    return lm.score(batch, lm.start(len(targets)))[0]
+
+
+def reread(lm: NgramModel, path: Path) -> NgramModel:
+    write(lm, names_of(lm), path)
+    arpa = read(path)
+    assert arpa.words == names_of(lm)[1:-2]
+    return NgramModel(arpa.tables, lm.vocabulary)
+
+
+def random_lines(seed: int, lines: int = 30, words: int = 6) -> list[list[int]]:
+    """Word i about twice as often as word i + 1, so that counts differ."""
+    rng = np.random.default_rng(seed)
+    return [np.minimum(rng.geometric(0.5, rng.integers(4, 9)) - 1, words).tolist() for _ in range(lines)]
+
+
+def random_targets(lm: NgramModel) -> Ids:
+    rng = np.random.default_rng(7)
+    predictable = np.flatnonzero(lm.vocabulary.predictable)
+    return rng.choice(predictable, size=(20, 15))
+
+
+def test_a_small_file_letter_by_letter(tmp_path: Path) -> None:
+    write(powers_of_ten(), NAMES, tmp_path / "new" / "small.arpa")
+    assert (tmp_path / "new" / "small.arpa").read_text() == TEXT
+
+
+def test_a_closed_vocabulary_has_no_unknown_word(tmp_path: Path) -> None:
+    closed = Vocabulary(size=5, bos=3, eos=4, unk=0, closed=True)
+    write(powers_of_ten(closed), NAMES, tmp_path / "closed.arpa")
+    expected = TEXT.replace("ngram 1=5", "ngram 1=4").replace("-3\t<unk>\n", "")
+    assert (tmp_path / "closed.arpa").read_text() == expected
+
+
+def test_no_written_context_is_missing_when_the_unknown_word_is_left_out(tmp_path: Path) -> None:
+    closed = Vocabulary(size=5, bos=3, eos=4, unk=1, closed=True)  # here "a" is the unknown word
+    write(powers_of_ten(closed), ["x", "<unk>", "b", "<s>", "</s>"], tmp_path / "closed.arpa")
+    assert "<unk>" not in (tmp_path / "closed.arpa").read_text()
+    assert read(tmp_path / "closed.arpa").tables.order == 1  # both bigrams held it
+
+
+@pytest.mark.parametrize(("given", "written"), [("<OOV>", "<unk>"), ("<UNK>", "<UNK>")])
+def test_control_symbols_get_the_names_of_the_format(tmp_path: Path, given: str, written: str) -> None:
+    write(powers_of_ten(), [given, "a", "b", "[BOS]", "[EOS]"], tmp_path / "small.arpa")
+    assert (tmp_path / "small.arpa").read_text() == TEXT.replace("<unk>", written)
+
+
+@pytest.mark.parametrize(
+    ("name", "magic", "unpack"),
+    [("m.arpa.gz", b"\x1f\x8b", gzip.decompress), ("m.arpa.XZ", b"\xfd7zXZ", lzma.decompress)],
+)
+def test_packed_by_suffix(tmp_path: Path, name: str, magic: bytes, unpack: Callable[[bytes], bytes]) -> None:
+    for folder in ("first", "second"):
+        write(powers_of_ten(), NAMES, tmp_path / folder / name)
+    first, second = ((tmp_path / folder / name).read_bytes() for folder in ("first", "second"))
+    assert first.startswith(magic)
+    assert unpack(first) == TEXT.encode()
+    assert first == second
+    assert read(tmp_path / "first" / name).words == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "tab\there", "line\nend", "carriage\rreturn", "nul\0", "\ud800"])
+def test_a_name_that_is_no_word_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="name of id 2 is ") as caught:
+        write(powers_of_ten(), ["<unk>", "a", name, "<s>", "</s>"], tmp_path / "m.arpa")
+    assert repr(name) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_of_other_blanks_survive(tmp_path: Path) -> None:
+    odd = ["<unk>", "a\u00a0b", "c\u2028d\x0c\x0b\x85", "<s>", "</s>"]
+    write(powers_of_ten(), odd, tmp_path / "m.arpa")
+    assert read(tmp_path / "m.arpa").words == odd[1:3]
+
+
+def test_two_ids_of_one_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ids 1 and 2 are both named 'a'"):
+        write(powers_of_ten(), ["<unk>", "a", "a", "<s>", "</s>"], tmp_path / "m.arpa")
+    with pytest.raises(InputError, match="ids 1 and 3 are both named '<s>'"):
+        write(powers_of_ten(), ["<unk>", "<s>", "b", "[BOS]", "</s>"], tmp_path / "m.arpa")
+
+
+def test_names_of_another_vocabulary(tmp_path: Path) -> None:
+    with pytest.raises(VocabularyError, match="5 ids but 4 have names"):
+        write(powers_of_ten(), NAMES[:4], tmp_path / "m.arpa")
+
+
+def test_what_the_format_cannot_hold(tmp_path: Path) -> None:
+    tables = powers_of_ten().tables
+    with pytest.raises(ConfigError, match="a score, not a probability"):
+        write(NgramModel(tables, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
+    with pytest.raises(ConfigError, match="stream n-gram cannot become ARPA"):
+        write(NgramModel(tables, VOCABULARY, context="stream"), NAMES, tmp_path / "m.arpa")
+
+
+def fail(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_the_old_file_survives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    path = tmp_path / "m.arpa"
+    path.write_text("old")
+    with monkeypatch.context() as patch, pytest.raises(ChainruleError, match="cannot write .*No space"):
+        patch.setattr(os, function, fail)
+        write(powers_of_ten(), NAMES, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_file_survives_an_interruption(tmp_path: Path) -> None:
+    def interrupt(what: str, done: int, total: int | None) -> None:
+        if what == "writing 2-grams":
+            raise KeyboardInterrupt
+
+    path = tmp_path / "m.arpa.gz"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write(powers_of_ten(), NAMES, path, interrupt)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_or_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(UsageError, match="not a file"):
+            write(powers_of_ten(), NAMES, path)
+
+
+def test_progress_reaches_its_end(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    write(powers_of_ten(), NAMES, tmp_path / "m.arpa", lambda *call: seen.append(call))
+    assert ("writing 1-grams", 5, 5) in seen
+    assert seen[-1] == ("writing 2-grams", 2, 2)
+
+
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("smoothing", NORMALIZED)
+def test_every_smoothing_reads_back(tmp_path: Path, smoothing: Smoothing, order: int) -> None:
+    lm = estimated(random_lines(seed=order), order, smoothing)
+    again = reread(lm, tmp_path / "m.arpa")
+    targets = random_targets(lm)
+    assert_allclose(scores(again, targets), scores(lm, targets), rtol=1e-6)
+    for ours, theirs in zip(lm.tables.levels, again.tables.levels, strict=True):
+        assert_array_equal(theirs.key, ours.key)
+        assert_allclose(theirs.log_backoff, ours.log_backoff, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=12),
+    order=st.integers(1, 4),
+    smoothing=st.sampled_from(NORMALIZED),
+)
+def test_any_corpus_reads_back(tmp_path: Path, lines: list[list[int]], order: int, smoothing: Smoothing) -> None:
+    twice = [[1, 2, 3, 1, 2, 3, 1]] * 2  # some n-gram of every order outlives pruning
+    lm = estimated([*lines, *twice], order, smoothing)
+    again = reread(lm, tmp_path / "m.arpa")
+    targets = random_targets(lm)
+    assert_allclose(scores(again, targets), scores(lm, targets), rtol=1e-6, atol=1e-6)
