@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -48,13 +48,13 @@ NOT_BREAKS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"
 # A line that begins with U+FEFF would be a marked file; that case has its own test.
 lines_of_text = st.lists(
     st.text(
-        st.sampled_from("ab \té€😀" + NOT_BREAKS)
-        | st.characters(codec="utf-8", exclude_characters="\r\n\ufeff")
+        st.sampled_from("ab \té€😀" + NOT_BREAKS) | st.characters(codec="utf-8", exclude_characters="\r\n\ufeff")
     )
 )
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
+@settings(deadline=None)  # it writes files, and a busy disk is no fault
 @given(lines=lines_of_text, line_break=st.sampled_from(["\n", "\r\n", "\r"]), is_ended=st.booleans())
 def test_every_container_gives_the_same_lines(
     container: str, lines: list[str], line_break: str, is_ended: bool

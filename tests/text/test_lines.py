@@ -28,9 +28,7 @@ def test_a_line_is_cut_before_a_single_space_if_it_can_be(line: str, limit: int)
     at = 0
     for piece in pieces[:-1]:
         places = [
-            i
-            for i in range(at + 1, at + limit)
-            if re.fullmatch(r"[^ \t] [^ \t]", line[i - 1 : i + 2]) is not None
+            i for i in range(at + 1, at + limit) if re.fullmatch(r"[^ \t] [^ \t]", line[i - 1 : i + 2]) is not None
         ]
         at += len(piece)
         assert at == (places[-1] if places else at - len(piece) + limit)

@@ -24,9 +24,7 @@ def numbers(lines: list[str]) -> list[int]:
         [(0.8, 0.1, 0.1), (0.01, 0.495, 0.495), (1 / 3, 1 / 3, 1 / 3), (0.998, 0.001, 0.001)]
     ),
 )
-def test_parts_are_whole_disjoint_and_in_order(
-    count: int, blocks: int, seed: int, fractions: Fractions
-) -> None:
+def test_parts_are_whole_disjoint_and_in_order(count: int, blocks: int, seed: int, fractions: Fractions) -> None:
     lines = numbered(count)
     parts = split(lines, fractions=fractions, seed=seed, blocks=blocks)
     assert Counter([*parts.train, *parts.valid, *parts.test]) == Counter(lines)

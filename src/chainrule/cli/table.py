@@ -22,10 +22,12 @@ def print_table(results: Results) -> None:
     )
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     rows = [_cells(row) for row in ranked(results.rows)]
-    for place, name in enumerate(("model", "bits/byte", "perplexity", "size", "seconds")):
+    room = console.width
+    for place, name in enumerate(("model", "bits/byte", "perplexity", "size", "sec")):
         width = max(len(name), *(len(cells[place]) for cells in rows))
-        table.add_column(name, justify="right" if place else "left", no_wrap=True, min_width=width)
-    table.add_column("sample", no_wrap=True, overflow="ellipsis")
+        table.add_column(name, justify="right" if place else "left", no_wrap=True, width=width)
+        room -= width + 1
+    table.add_column("sample", no_wrap=True, overflow="ellipsis", width=max(room, 6))  # what is left
     for cells in rows:
         table.add_row(*cells)
     console.print(table, markup=False, highlight=False)

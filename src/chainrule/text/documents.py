@@ -80,7 +80,7 @@ def _as_bytes(texts: Any) -> list[bytes | None]:
     """What an Arrow array of any kind of text stores, which need not be UTF-8."""
     import pyarrow
 
-    stored: list[bytes | None] = texts.cast(pyarrow.large_string()).cast(pyarrow.large_binary()).to_pylist()
+    stored: list[bytes | None] = texts.cast(pyarrow.large_binary()).to_pylist()
     return stored
 
 
