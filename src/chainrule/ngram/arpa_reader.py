@@ -125,7 +125,7 @@ def read(path: Path, progress: Progress = silent) -> Arpa:
 
 
 def _read_sections(lines: _Lines, progress: Progress) -> tuple[list[str], list[_Section]]:
-    """The words in file order, and all orders up to the last that lists anything; ids count the words from 0."""
+    """The words in file order, and what each order lists; ids count the words from 0."""
     claims, mark = _read_header(lines)
     index: dict[bytes, int] = {}
     sections: list[_Section] = []
@@ -139,8 +139,6 @@ def _read_sections(lines: _Lines, progress: Progress) -> tuple[list[str], list[_
         sections.append(section)
     if mark != b"\\end\\":
         raise lines.error(f"expected \\end\\ but found {_show(mark)}")
-    while sections and not len(sections[-1]):
-        sections.pop()
     if not index:
         raise lines.error("the file lists no words")
     return [word.decode() for word in index], sections
@@ -212,6 +210,7 @@ def _read_entries(
     found = (np.array(at), np.array(ids).reshape(-1, n), np.array(log_prob), np.array(log_backoff))
     section = _checked(lines, _Section(*found))
     _check_count(lines, section, n, claim)
+    progress(f"reading {n}-grams", len(section), claim.count)
     return section, line
 
 

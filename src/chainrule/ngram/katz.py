@@ -7,6 +7,9 @@ from chainrule.ngram.counts import Counts
 from chainrule.ngram.discounts import good_turing_ratios
 from chainrule.ngram.smoothing import Seen, raw
 
+EPSILON = 1e-12
+"""A mass as small as this is rounding."""
+
 
 def katz(counts: Counts, kept: list[Mask]) -> tuple[list[Floats], list[Floats]]:
     """Probabilities and back-off weights of every order (Katz 1987).
@@ -19,10 +22,12 @@ def katz(counts: Counts, kept: list[Mask]) -> tuple[list[Floats], list[Floats]]:
     for seen, level, keep in zip(longer, counts.levels[1:], kept[1:], strict=True):
         p = np.where(keep, _discounted(seen), 0.0)
         p_shorter = np.where(keep, prob[-1][level.suffix], 0.0)
-        left = 1 - np.bincount(seen.context, p, seen.contexts)
+        mass = np.bincount(seen.context, p, seen.contexts)
         left_shorter = 1 - np.bincount(seen.context, p_shorter, seen.contexts)
-        backoff.append(np.maximum(left, 0) / np.maximum(left_shorter, np.finfo(float).tiny))
-        prob.append(p)
+        has_heirs = left_shorter > EPSILON
+        backoff.append(np.where(has_heirs, (1 - mass) / np.where(has_heirs, left_shorter, 1), 0))
+        # Where every word was seen after h, what was taken off goes back to them.
+        prob.append(p / np.where(has_heirs, 1, mass)[seen.context])
     return prob, [*backoff, np.ones(len(counts.levels[-1]))]
 
 
@@ -31,7 +36,7 @@ def _discounted(seen: Seen) -> Floats:
     ratios = good_turing_ratios(seen.count, seen.order)
     d = ratios[np.minimum(seen.count, len(ratios) - 1)]
     kept_mass = np.bincount(seen.context, d * seen.count, seen.contexts)
-    is_full = kept_mass >= seen.context_totals * (1 - 1e-12)
+    is_full = kept_mass >= seen.context_totals * (1 - EPSILON)
     return np.asarray(d * seen.count / (seen.total + is_full[seen.context]))
 
 

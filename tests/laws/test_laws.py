@@ -1,0 +1,172 @@
+"""The laws every language model obeys, whatever its family."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from chainrule import api
+from chainrule.data.batches import line_batches
+from chainrule.data.encoded import Encoded
+from chainrule.evaluation.scores import token_log_probs
+from chainrule.lm import AnyModel, Batch, Floats, Ids
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.encode import encode
+from laws.tiny import Case, cases, contexts, prepared, tiny
+
+CASES = pytest.mark.parametrize("case", cases(), ids=str)
+LINES = ["the cat sees a dog", "", "dog dog zebra", "a", "the mouse loves the cat and the dog runs and runs"]
+
+
+def text_of(case: Case) -> Encoded:
+    lines = LINES if not case.closed else [line for line in LINES if "zebra" not in line]
+    return encode(Corpus.from_lines(lines), tiny(case).tokenizer)
+
+
+def row(lm: AnyModel, ids: Ids) -> Batch:
+    """One row that starts a text."""
+    inputs = np.concatenate([[lm.vocabulary.bos], ids[:-1]])
+    return Batch(inputs[None], ids[None], np.ones((1, len(ids)), dtype=bool))
+
+
+def stepwise(lm: AnyModel, batch: Batch) -> Floats:
+    """Σ by the sequential view: (B, T)."""
+    state = lm.start(len(batch.inputs))
+    columns = []
+    for t in range(batch.inputs.shape[1]):
+        log_p, state = lm.step(state, batch.inputs[:, t])
+        columns.append(log_p[np.arange(len(log_p)), batch.targets[:, t]])
+    return np.stack(columns, axis=1)
+
+
+@CASES
+def test_probabilities_sum_to_one(case: Case) -> None:
+    lm = tiny(case).lm
+    for prefix in contexts(lm, text_of(case).ids):
+        state = lm.start(1)
+        log_p, state = lm.step(state, np.array([lm.vocabulary.bos]))
+        for id_ in prefix:
+            log_p, state = lm.step(state, np.array([id_]))
+        assert log_p.shape == (1, lm.vocabulary.size)
+        assert not np.isnan(log_p).any()
+        assert np.isneginf(log_p[0, ~lm.vocabulary.predictable]).all()
+        if lm.is_normalized:
+            assert_allclose(np.exp(log_p).sum(), 1, atol=1e-6)
+        else:
+            assert np.exp(log_p).max() <= 1 + 1e-6
+
+
+@CASES
+def test_the_two_views_agree(case: Case) -> None:
+    lm, text = tiny(case).lm, text_of(case)
+    for batch, _ in line_batches(text, lm.vocabulary.bos, tokens=20):
+        scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
+        assert_allclose(scores[batch.mask], stepwise(lm, batch)[batch.mask], rtol=1e-5)
+
+
+@CASES
+def test_the_future_does_not_change_the_past(case: Case) -> None:
+    lm, ids = tiny(case).lm, text_of(case).ids
+    other = ids.copy()
+    other[5:] = ids[0]
+    first, _ = lm.score(row(lm, ids), lm.start(1))
+    second, _ = lm.score(row(lm, other), lm.start(1))
+    assert_allclose(first[:, :5], second[:, :5], rtol=1e-6)
+
+
+@CASES
+def test_batches_do_not_matter(case: Case) -> None:
+    lm, text = tiny(case).lm, text_of(case)
+    whole = token_log_probs(lm, text)
+    for tokens in (1, 4, 17):
+        assert_allclose(token_log_probs(lm, text, tokens_per_batch=tokens), whole, rtol=1e-5)
+
+
+@CASES
+def test_padding_and_row_order_do_not_matter(case: Case) -> None:
+    lm, text = tiny(case).lm, text_of(case)
+    batch, _ = next(line_batches(text, lm.vocabulary.bos, tokens=1000))
+    scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
+    order = np.arange(len(batch.inputs))[::-1]
+    padding = np.full((len(order), 3), lm.vocabulary.eos)
+    wider = Batch(
+        np.concatenate([batch.inputs, padding], axis=1)[order],
+        np.concatenate([batch.targets, padding], axis=1)[order],
+        np.concatenate([batch.mask, np.zeros(padding.shape, bool)], axis=1)[order],
+    )
+    again, _ = lm.score(wider, lm.start(len(order)))
+    assert_allclose(again[:, :-3][batch.mask[order]], scores[order][batch.mask[order]], rtol=1e-5)
+
+
+@CASES
+def test_a_state_is_a_value(case: Case) -> None:
+    lm, ids = tiny(case).lm, text_of(case).ids
+    _, state = lm.step(lm.start(3), np.full(3, lm.vocabulary.bos))
+    first, after = lm.step(state, ids[:3])
+    lm.step(after, ids[2:5])  # going on must not disturb what was there
+    second, _ = lm.step(state, ids[:3])
+    assert_array_equal(first, second)
+    rows = np.array([2, 0, 0])
+    chosen, _ = lm.step(after.select(rows), ids[3:6])
+    for k, r in enumerate(rows):
+        alone, _ = lm.step(after.select(np.array([r])), ids[3 + k : 4 + k])
+        assert_allclose(chosen[k], alone[0], rtol=1e-6)
+
+
+@CASES
+def test_reading_in_pieces_is_reading_at_once(case: Case) -> None:
+    lm, ids = tiny(case).lm, text_of(case).ids
+    batch = row(lm, ids)
+    whole, _ = lm.score(batch, lm.start(1))
+    state, pieces = lm.start(1), []
+    for first in range(0, len(ids), 4):
+        cut = slice(first, first + 4)
+        piece = Batch(batch.inputs[:, cut], batch.targets[:, cut], batch.mask[:, cut])
+        scores, state = lm.score(piece, state)
+        pieces.append(scores)
+    assert_allclose(np.concatenate(pieces, axis=1), whole, rtol=1e-6)
+
+
+@CASES
+def test_a_line_starts_anew_and_a_stream_goes_on(case: Case) -> None:
+    lm, ids = tiny(case).lm, text_of(case).ids
+    v = lm.vocabulary
+    fresh, _ = lm.step(lm.start(1), np.array([v.bos]))
+    state = lm.start(1)
+    for id_ in [v.bos, *ids[:3], v.eos]:
+        log_p, state = lm.step(state, np.array([id_]))
+    if lm.context == "line":
+        assert_allclose(log_p, fresh, rtol=1e-6)
+    elif getattr(lm, "order", 2) > 1:
+        assert not np.allclose(log_p, fresh)
+
+
+@CASES
+def test_saved_and_loaded_it_is_the_same(case: Case, tmp_path: Path) -> None:
+    model, text = tiny(case), text_of(case)
+    model.save(tmp_path / "model")
+    loaded = api.load(tmp_path / "model")
+    assert_array_equal(token_log_probs(loaded.lm, text), token_log_probs(model.lm, text))
+    assert loaded.config == model.config
+    assert loaded.parameters == model.parameters
+    assert loaded.evaluate_encoded(text).bits_per_byte == model.evaluate_encoded(text).bits_per_byte
+
+
+@CASES
+def test_generation_is_repeatable_and_possible(case: Case) -> None:
+    model = tiny(case)
+    texts = [str(model.generate("the", seed=5, max_tokens=12)) for _ in range(2)]
+    assert texts[0] == texts[1]
+    generation = model.generate("the", seed=5, max_tokens=12)
+    assert np.isfinite(generation.log_prob)
+    ids = [*model.tokenizer.encode("the"), *generation.ids]
+    scores, _ = model.lm.score(row(model.lm, np.array(ids)), model.lm.start(1))
+    assert_allclose(scores[0, 1:].sum(), generation.log_prob, rtol=1e-5)
+
+
+def test_every_family_is_here() -> None:
+    from chainrule.families import FAMILIES
+
+    assert {case.family for case in cases()} == set(FAMILIES)
+    assert prepared(False).train.oov > 0
