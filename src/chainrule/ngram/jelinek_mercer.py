@@ -11,7 +11,7 @@ import numpy as np
 from chainrule.lm import Context, Floats, Ids, Mask
 from chainrule.ngram.counts import Counts, with_starts
 from chainrule.ngram.smoothing import raw
-from chainrule.ngram.tables import find
+from chainrule.ngram.tables import find, take
 from chainrule.progress import Progress, silent
 
 BUCKETS = 24
@@ -72,8 +72,8 @@ def _look_up(counts: Counts, held_out: Ids, context: Context, is_bucketed: bool)
     estimates, buckets, seens = [], [], []
     for level, seen in zip(counts.levels, raw(counts), strict=True):
         row = find(level.context * vocabulary.size + level.word, before, tokens, vocabulary.size)
-        total = np.where(before >= 0, seen.context_totals[before], 0)[is_predicted]
-        count = np.where(row >= 0, level.count[row], 0)[is_predicted]
+        total = take(seen.context_totals, before, np.zeros(len(before)))[is_predicted]
+        count = take(level.count.astype(np.float64), row, np.zeros(len(row)))[is_predicted]
         estimates.append(count / np.maximum(total, 1))
         buckets.append(_bucket(total, is_bucketed))
         seens.append(total > 0)
@@ -97,7 +97,7 @@ def _improve(weights: Floats, data: HeldOut) -> tuple[Floats, Mask]:
         visited[k] = asked > 0
         given = np.bincount(data.bucket[k], chosen, BUCKETS)
         better[k] = np.where(visited[k], given / np.maximum(asked, np.finfo(float).tiny), weights[k])
-        reached = reached - chosen
+        reached = np.maximum(reached - chosen, 0)  # rounding must not make it negative
     return better, visited
 
 

@@ -24,6 +24,11 @@ def find(keys: Ids, context: Ids, word: Ids, size: int) -> Ids:
     return np.where((context >= 0) & (keys[row] == key), row, -1)
 
 
+def take(values: Floats, rows: Ids, otherwise: Floats) -> Floats:
+    """The values of these rows, or what stands in `otherwise` where the row is −1."""
+    return np.where(rows >= 0, values[rows], otherwise) if len(values) else otherwise
+
+
 @dataclass(frozen=True, slots=True)
 class BackoffLevel:
     """One order, sorted by `key` = context row · V + word; at order 1 the row is the word's id."""

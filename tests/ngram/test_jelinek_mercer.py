@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from chainrule.lm import Batch, Vocabulary
+from chainrule.ngram import jelinek_mercer
+from chainrule.ngram.config import Config
+from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.estimate import estimate
+from chainrule.ngram.model import NgramModel
+
+WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
+RNG = np.random.default_rng(11)
+
+
+def text(lines: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """A little Markov chain: after w comes mostly w + 1."""
+    ids: list[int] = []
+    for _ in range(lines):
+        w = int(RNG.integers(1, 4))
+        for _ in range(int(RNG.integers(1, 7))):
+            ids.append(w)
+            w = w % 3 + 1 if RNG.random() < 0.8 else int(RNG.integers(1, 4))
+        ids.append(WORDS.eos)
+    return np.array(ids)
+
+
+TRAIN, HELD_OUT = text(40), text(40)
+
+
+def log_likelihood(counts: Counts, weights: np.ndarray[tuple[int, int], np.dtype[np.float64]], b: bool) -> float:
+    config = Config(order=counts.order, smoothing="jelinek-mercer", buckets=b)
+    lm = NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, b)), WORDS)
+    inputs = np.concatenate([[WORDS.bos], HELD_OUT[:-1]])[None]
+    scores, _ = lm.score(Batch(inputs, HELD_OUT[None], np.ones(inputs.shape, bool)), lm.start(1))
+    return float(scores.sum())
+
+
+@pytest.mark.parametrize("is_bucketed", [False, True])
+def test_no_other_weight_predicts_the_held_out_text_better(is_bucketed: bool) -> None:
+    counts = count(TRAIN, 2, WORDS)
+    weights = jelinek_mercer.learn(counts, HELD_OUT, "line", is_bucketed, iterations=500)
+    best = log_likelihood(counts, weights, is_bucketed)
+    for place in zip(*np.nonzero(weights > -1), strict=True):
+        for step in (-0.05, 0.05):
+            other = weights.copy()
+            other[place] = np.clip(other[place] + step, 0, 1)
+            assert log_likelihood(counts, other, is_bucketed) <= best + 1e-3
+
+
+def test_one_weight_worked_by_hand() -> None:
+    # Train: one line "1 1 1 2". Unigrams: 1 3/5, 2 1/5, </s> 1/5. Held out: "1 2", so 1, 2, </s>; V = 5.
+    # λ maximises log(.6λ + .2(1−λ)) + 2 log(.2): increasing in λ, so λ = 1.
+    counts = count(np.array([1, 1, 1, 2, 5]), 1, WORDS)
+    weights = jelinek_mercer.learn(counts, np.array([1, 2, 5]), "line", False, iterations=5000)
+    assert weights[0, 0] == pytest.approx(1, abs=0.01)
+    # Held out: "3", never seen: log((1−λ)/5) + log(.2): λ = 0.
+    weights = jelinek_mercer.learn(counts, np.array([3, 5]), "line", False, iterations=5000)
+    assert weights[0, 0] == pytest.approx(0, abs=0.01)
+
+
+def test_buckets_are_powers_of_two() -> None:
+    totals = np.array([0, 1, 2, 3, 4, 7, 8, 1e9])
+    assert jelinek_mercer._bucket(totals, True).tolist() == [0, 0, 1, 1, 2, 2, 3, 23]
+
+
+def test_buckets_predict_no_worse_than_one_weight() -> None:
+    counts = count(TRAIN, 3, WORDS)
+    found = [
+        log_likelihood(counts, jelinek_mercer.learn(counts, HELD_OUT, "line", b, iterations=300), b)
+        for b in (False, True)
+    ]
+    assert found[1] >= found[0] - 1e-6
