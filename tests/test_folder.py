@@ -241,9 +241,7 @@ def test_a_link_to_a_folder_is_written_through(model: Path) -> None:
     assert set(folder.read(model).files) == {"other"}
 
 
-@pytest.mark.parametrize(
-    "files", [{"thesis.txt": b"years"}, {"manifest.json": b'{"name": "a browser extension"}'}]
-)
+@pytest.mark.parametrize("files", [{"thesis.txt": b"years"}, {"manifest.json": b'{"name": "a browser extension"}'}])
 def test_a_foreign_folder_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
     target = tmp_path / "work"
     target.mkdir()

@@ -107,9 +107,7 @@ def test_another_format_version_is_refused(version: JSON, reason: str) -> None:
     [None, [], {"a": None}, {"a": {"size": 0}}, {"a": {"sha256": 1, "size": 0}}, {"a": {"sha256": "00"}}],
 )
 def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
-    with pytest.raises(
-        ModelFileError, match=r"manifest\.json (lists no files|gives no sha256 and size for 'a')"
-    ):
+    with pytest.raises(ModelFileError, match=r"manifest\.json (lists no files|gives no sha256 and size for 'a')"):
         manifest.parse(forged(files=files), SOURCE)
 
 

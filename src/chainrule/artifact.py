@@ -4,8 +4,10 @@ Lives here: which files there are and what they mean. Not here: sealing and veri
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from chainrule import families, folder
 from chainrule.card import model_card
 from chainrule.errors import ConfigError, ModelFileError, VocabularyError
 from chainrule.folder import Sealed
+from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.ngram.spelling import Speller
 from chainrule.text.fingerprint import Fingerprint
@@ -50,12 +53,16 @@ def load(path: str | Path) -> Model:
     config = _read_json(sealed, CONFIG)
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
+    with _refusing(sealed):
+        return _load(sealed, config, str(path))
+
+
+def _load(sealed: Sealed, config: dict[str, Any], name: str) -> Model:
     family = families.get(str(config["family"]))
     tokenizer = _read_tokenizer(sealed, config)
-    try:
-        own = settings.make(family.Config, config["model"], "model")
-    except (KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {error}") from error
+    own = settings.make(family.Config, config["model"], "model")
+    if config["context"] not in get_args(Context):
+        raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
     lm = family.load(sealed, own, tokenizer.vocabulary, config["context"])
     if lm.vocabulary.size != tokenizer.vocab_size:
         raise VocabularyError(
@@ -69,7 +76,7 @@ def load(path: str | Path) -> Model:
         speller=Speller.from_bytes(sealed.bytes(SPELLER), SPELLER) if SPELLER in sealed.files else None,
         origin=_origin(sealed),
         metrics=_read_json(sealed, METRICS),
-        name=str(path),
+        name=name,
     )
 
 
@@ -83,7 +90,18 @@ def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin) -> None:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer of a tokenizer folder or of a model folder."""
     sealed = folder.read(Path(path))
-    return _read_tokenizer(sealed, _read_json(sealed, CONFIG))
+    with _refusing(sealed):
+        return _read_tokenizer(sealed, _read_json(sealed, CONFIG))
+
+
+@contextmanager
+def _refusing(sealed: Sealed) -> Iterator[None]:
+    """Turn what shows a folder, whole by its digests, to be none of this chainrule's into a refusal of it."""
+    try:
+        yield
+    except (ConfigError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ConfigError) else repr(error)
+        raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {reason}") from error
 
 
 def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:

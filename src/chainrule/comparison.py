@@ -63,6 +63,10 @@ class Settings:
     out: Path | None = None  # models are saved under it
     command: str = "chainrule.compare(…)"
 
+    def __post_init__(self) -> None:
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ConfigError(f"max-seconds is {self.max_seconds:g}; choose a number above 0")
+
 
 def compare(
     text: Sources | Corpus | None = None,

@@ -15,7 +15,7 @@ from chainrule.preparation import Prepared, prepare
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 
-WORDS = "the a cat dog mouse sees chases loves and runs".split()
+WORDS = ["the", "a", "cat", "dog", "mouse", "sees", "chases", "loves", "and", "runs"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def tiny(case: Case) -> Model:
         warnings.simplefilter("ignore", ChainruleWarning)
         if case.family != "mixture":
             ready = prepared(case.closed)
-            return api.train_prepared(case.family, case.config, ready, Origin(), context=case.context, max_seconds=5)
+            return api.train_prepared(
+                case.family, case.config, ready, Origin(), context=case.context, max_seconds=5
+            )
         table = families.get("ngram").candidates()
         parts = [tiny(Case("ngram", table[2], case.context)), tiny(Case("ngram", table[15], "line"))]
         return api.mix(parts, held_out=Corpus.from_lines(_lines()[:30]))
@@ -84,5 +86,3 @@ def _lines() -> list[str]:
 def _zipf() -> Any:
     weights = 1 / np.arange(1, len(WORDS) + 1)
     return weights / weights.sum()
-
-

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 import warnings
 from types import FrameType
 from typing import Annotated
@@ -75,7 +76,7 @@ def run() -> None:
         app()
     except ChainruleError as error:
         if is_debug:
-            raise
+            traceback.print_exc()
         say(f"error: {error}")
         sys.exit(error.exit_code)
     except BrokenPipeError:

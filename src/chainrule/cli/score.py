@@ -39,8 +39,8 @@ def score(
     at_once = LINES_AT_ONCE if loaded.lm.context == "line" else None  # a stream is one piece
     for batch in _batches(lines, at_once):
         for found in loaded.scores(batch):
-            values = [UNITS[unit] * log_prob for log_prob in found.log_probs]
-            total = UNITS[unit] * found.log_prob
+            values = [_in(unit, log_prob) for log_prob in found.log_probs]
+            total = _in(unit, found.log_prob)
             if json:
                 document = {
                     "text": found.text,
@@ -50,7 +50,7 @@ def score(
                     "log_probs": values,
                     "oov": found.oov,
                     "infinite": found.infinite,
-                    "log_prob_of_spellings": UNITS[unit] * found.log_prob_of_spellings,
+                    "log_prob_of_spellings": _in(unit, found.log_prob_of_spellings),
                 }
                 emit(document, indent=None)
                 continue
@@ -58,6 +58,10 @@ def score(
             if per_token:
                 for token, value in zip(found.tokens, values, strict=True):
                     print(f"{value:.6f}\t  {token}")
+
+
+def _in(unit: str, nats: float) -> float:
+    return UNITS[unit] * nats + 0.0  # −0 bits are 0
 
 
 def _batches(lines: Iterator[str], at_once: int | None) -> Iterator[list[str]]:

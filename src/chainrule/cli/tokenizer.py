@@ -101,14 +101,18 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
     tokenizer = artifact.load_tokenizer(folder)
     for number, line in enumerate(Corpus.of(file), start=1):
         words = line.split()
-        wrong = [w for w in words if not (w.isascii() and w.isdigit() and int(w) < tokenizer.vocab_size)]
+        wrong = [w for w in words if not _is_below(w, tokenizer.vocab_size)]
         if wrong:
-            raise InputError(
-                f"line {number}: '{wrong[0]}' is no id of this tokenizer; ids are 0 to {tokenizer.vocab_size - 1}"
-            )
+            last = tokenizer.vocab_size - 1
+            raise InputError(f"line {number}: '{wrong[0][:40]}' is no id of this tokenizer; ids are 0 to {last}")
         ids = [int(w) for w in words]
         text = tokenizer.decode(ids)
         if json:
             emit({"ids": ids, "text": text}, indent=None)
         else:
             print(text)
+
+
+def _is_below(word: str, limit: int) -> bool:
+    """Whether this is a whole number from 0 to `limit` − 1; Python does not read thousands of digits."""
+    return word.isascii() and word.isdigit() and len(word) <= 20 and int(word) < limit

@@ -53,9 +53,10 @@ def train(
     settings: dict[str, object] = {}
     for table in read_toml(config).values() if config else ():
         settings |= table
-    if config and tokenizer == "word":
-        tokenizer = str(settings.pop("kind", "word"))
     settings |= parse_overrides(set_ or [])
+    kind = settings.pop("kind", "word")
+    if tokenizer == "word":
+        tokenizer = str(kind)
     settings |= options.chosen(
         vocab_size=vocab_size,
         min_count=min_count,

@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
-from chainrule.errors import ModelFileError
+from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
 
@@ -93,7 +93,11 @@ class Tokenizer:
 
     def encode(self, text: str) -> Ids:
         """Ids of a piece of one line, control symbols neither added nor recognised."""
-        return np.array(self.backend.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+        try:
+            ids = self.backend.encode(text, add_special_tokens=False).ids
+        except TypeError as error:  # a lone surrogate: bytes on the command line that are not UTF-8
+            raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
+        return np.array(ids, dtype=np.int32)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, control symbols left out."""

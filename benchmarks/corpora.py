@@ -1,0 +1,68 @@
+"""The benchmark texts and the machine they are measured on: what all scripts here share.
+
+The data folder is CHAINRULE_DATA, or ../shared/data beside the repository.
+"""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from chainrule.text.corpus import Corpus
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One text in three parts."""
+
+    title: str
+    folder: str
+    pattern: str  # file name, `{}` standing for the split
+    drop_blank_lines: bool = False
+
+    def path(self, split: str) -> Path:
+        """The file of `train`, `valid` or `test`."""
+        data = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "data"))
+        return data / self.folder / self.pattern.format(split)
+
+    def corpus(self, split: str) -> Corpus:
+        """The same as the library reads it."""
+        return Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
+
+
+BENCHMARKS: Final = {
+    "ptb": Benchmark(title="Penn Treebank", folder="ptb", pattern="ptb.{}.txt"),
+    "wikitext2": Benchmark(title="WikiText-2", folder="wikitext2", pattern="wiki.{}.tokens", drop_blank_lines=True),
+}
+
+
+def chosen(name: str) -> dict[str, Benchmark]:
+    """One benchmark by name, or all of them."""
+    return BENCHMARKS if name == "all" else {name: BENCHMARKS[name]}
+
+
+def machine() -> str:
+    """The processor, its cores, the memory, Python and the date, in words."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{_processor()}, {cores} cores, {memory:.0f} GiB; {python}; {date.today().isoformat()}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, numbers to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()

@@ -1,0 +1,145 @@
+"""Who may import whom: only parts further down the list, never a sibling of the same rank."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "chainrule"
+
+RANKS = [
+    {"__init__", "errors", "progress", "versions"},
+    {"lm", "config", "native"},
+    {"text"},
+    {"data"},
+    {"tokenizers"},
+    {"replacement"},
+    {"manifest"},
+    {"folder"},
+    {"ngram", "decoding", "evaluation", "inspection"},
+    {"families"},
+    {"mixture", "score"},
+    {"model"},
+    {"card"},
+    {"artifact"},
+    {"preparation", "exchange", "report"},
+    {"api"},
+    {"comparison"},
+    {"cli"},
+    {"__main__"},
+]
+"""From the ground up; parts of one set never import each other."""
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def part_of(module: Path) -> str:
+    return module.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(module: Path) -> list[tuple[str, bool]]:
+    """Every module imported, and whether at import time rather than inside a function."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    found: list[tuple[str, bool]] = []
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    guarded = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+            if node.module == "chainrule":
+                names = [f"chainrule.{alias.name}" for alias in node.names]
+        found += [(name, id(node) not in inside) for name in names]
+    return found
+
+
+def own(names: list[tuple[str, bool]]) -> set[str]:
+    parts = {name.split(".")[1] for name, _ in names if name.startswith("chainrule.")}
+    return {part for part in parts if part != "__version__"}
+
+
+def test_every_part_has_a_rank() -> None:
+    assert {part_of(module) for module in MODULES} == set().union(*RANKS)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(SOURCE)))
+def test_imports_go_down(module: Path) -> None:
+    part = part_of(module)
+    rank = next(i for i, parts in enumerate(RANKS) if part in parts)
+    allowed = set().union(*RANKS[:rank]) | {part}
+    # The model's own `save` is the one way up, taken when it is called.
+    exceptions = {"artifact"} if part == "model" else set()
+    assert own(imports(module)) <= allowed | exceptions
+
+
+HOMES = {
+    "torch": {"neural", "training"},
+    "matplotlib": {"inspection"},
+    "fastapi": {"server"},
+    "tokenizers": {"tokenizers"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "pyarrow": {"text"},
+    "zstandard": {"text"},
+}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(SOURCE)))
+def test_outside_libraries_stay_at_home(module: Path) -> None:
+    for name, _ in imports(module):
+        library = name.split(".")[0]
+        assert part_of(module) in HOMES.get(library, {part_of(module)}), f"{library} does not belong here"
+        assert name != "chainrule._core"
+
+
+def test_matplotlib_and_friends_are_imported_when_called() -> None:
+    lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich")
+    for module in MODULES:
+        at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}
+        assert not at_once & set(lazy), module
+
+
+def test_importing_chainrule_loads_nothing_heavy() -> None:
+    heavy = ["numpy", "torch", "tokenizers", "typer", "matplotlib", "chainrule._core"]
+    for statement in ("import chainrule", "import chainrule.cli.main"):
+        loaded = heavy if statement == "import chainrule" else [m for m in heavy if m != "typer"]
+        script = f"import sys; {statement}; print([m for m in {loaded!r} if m in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]", statement
+
+
+def test_public_names_are_pinned() -> None:
+    import chainrule
+
+    names = ["ChainruleError", "ChainruleWarning", "Model", "compare", "load", "mix", "train"]
+    assert chainrule.__all__ == names
+    assert all(getattr(chainrule, name) is not None for name in names)
+    with pytest.raises(AttributeError, match="no attribute 'tarin'"):
+        chainrule.tarin  # noqa: B018
+
+
+def test_files_and_functions_stay_small() -> None:
+    for module in MODULES:
+        text = module.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 400, module
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and part_of(module) != "cli":
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= 55, f"{module.name}: {node.name} has {length} lines"

@@ -1,0 +1,42 @@
+import math
+
+import numpy as np
+import pytest
+
+from chainrule.data.encoded import Encoded
+from chainrule.evaluation.perplexity import first_impossible, summarize
+
+# "i zebra" and "cats": i 1, cats 2, <unk> 0, </s> 9; 2 lines, 3 words, 13 bytes with line breaks.
+TEXT = Encoded(ids=np.array([1, 0, 9, 2, 9]), eos=9, unk=0, words=3, characters=13, bytes=13, spellings=["zebra"])
+LOG_PROBS = np.log([1 / 2, 1 / 4, 1 / 2, 1 / 8, 1 / 2])
+SPELLING = np.log([1 / 64])
+
+
+def test_every_figure_by_hand() -> None:
+    found = summarize(TEXT, LOG_PROBS, SPELLING, seconds=2.0)
+    assert (found.sentences, found.tokens, found.oov) == (2, 5, 1)
+    # 1 + 2 + 1 + 3 + 1 = 8 bits over 5 tokens; 6 bits without the unknown word over 4; 6 more to spell it.
+    assert found.bits_per_token == pytest.approx(8 / 5)
+    assert found.nats_per_token == pytest.approx(8 / 5 * math.log(2))
+    assert found.perplexity == pytest.approx(2 ** (8 / 5))
+    assert found.perplexity_excluding_oov == pytest.approx(2 ** (6 / 4))
+    assert found.bits_per_byte == pytest.approx(14 / 13)
+    assert found.bits_per_character == pytest.approx(14 / 13)
+    assert found.perplexity_per_word == pytest.approx(2 ** (14 / 5))  # 3 words and 2 line breaks
+    assert found.tokens_per_second == pytest.approx(2.5)
+    assert not found.infinite
+
+
+def test_infinity_is_reported_with_its_first_cause() -> None:
+    log_probs = LOG_PROBS.copy()
+    log_probs[[3, 4]] = -math.inf
+    found = summarize(TEXT, log_probs, SPELLING, seconds=1)
+    assert found.infinite
+    assert found.perplexity == found.bits_per_byte == math.inf
+    assert first_impossible(TEXT, log_probs) == (2, 2, 1)
+    assert first_impossible(TEXT, LOG_PROBS) is None
+
+
+def test_a_text_of_unknown_words_has_no_perplexity_without_them() -> None:
+    text = Encoded(ids=np.array([0, 0]), eos=9, unk=0, words=2, characters=4, bytes=4, spellings=["a", "b"])
+    assert math.isnan(summarize(text, np.log([0.5, 0.5]), np.log([0.1, 0.1]), seconds=1).perplexity_excluding_oov)

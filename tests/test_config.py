@@ -1,0 +1,101 @@
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from chainrule.config import make, parse_overrides, read_toml, to_json
+from chainrule.errors import ConfigError, NotFoundError
+from chainrule.ngram.config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    width: int = 256
+    dropout: float = 0.2
+    tie: bool = True
+    name: Literal["a", "b"] = "a"
+    prune: tuple[int, ...] = ()
+    limit: float | None = None
+
+
+def test_text_becomes_the_type_of_the_field() -> None:
+    settings = {"width": "3", "dropout": "0", "tie": "false", "name": "b", "prune": "0,0,1", "limit": "1e3"}
+    assert make(Sample, settings, "model") == Sample(
+        width=3, dropout=0.0, tie=False, name="b", prune=(0, 0, 1), limit=1000.0
+    )
+    assert make(Sample, {"limit": "none", "dropout": 1}, "model") == Sample(limit=None, dropout=1.0)
+
+
+def test_a_wrong_name_is_answered_with_a_near_one() -> None:
+    with pytest.raises(ConfigError, match=r"\[model\] has no setting 'witdh'; did you mean 'width'\?"):
+        make(Sample, {"witdh": 3}, "model")
+    with pytest.raises(ConfigError, match="choose from width, dropout"):
+        make(Sample, {"zzz": 3}, "model")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": "three"}, "model.width is 'three'; it must be a whole number"),
+        ({"width": 1.5}, "it must be a whole number"),
+        ({"width": True}, "it must be a whole number"),
+        ({"tie": "maybe"}, "it must be true or false"),
+        ({"name": "c"}, "choose one of a, b"),
+        ({"prune": "0,x"}, "it must be a whole number"),
+        ({"prune": 3}, "write it as a list"),
+    ],
+)
+def test_a_wrong_value_is_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(Sample, settings, "model")
+
+
+def test_round_trip() -> None:
+    config = Config(order=3, prune=(0, 0, 1))
+    assert make(Config, to_json(config), "model") == config
+
+
+def test_toml(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[model]\norder = 3\n[tokenizer]\nkind = 'bpe'\n")
+    assert read_toml(path) == {"model": {"order": 3}, "tokenizer": {"kind": "bpe"}}
+    path.write_text("order = 3\n")
+    with pytest.raises(ConfigError, match="outside a table"):
+        read_toml(path)
+    path.write_text("[model\n")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_toml(path)
+    with pytest.raises(NotFoundError):
+        read_toml(tmp_path / "none.toml")
+
+
+def test_overrides() -> None:
+    assert parse_overrides(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+    with pytest.raises(ConfigError, match="key=value"):
+        parse_overrides(["order"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"order": 0},
+        {"order": 10**6},
+        {"smoothing": "kneser"},
+        {"prune": (1,)},
+        {"prune": (0, 2, 1)},
+        {"prune": (0, 0, 0), "order": 2},
+        {"k": 0.0},
+        {"k": float("nan")},
+        {"discount": 1.5},
+        {"backoff": 0.0},
+    ],
+)
+def test_ngram_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        make(Config, wrong, "model")
+
+
+def test_cut_offs_cover_every_order() -> None:
+    assert Config(order=4, prune=(0, 0, 1)).cut_offs() == (0, 0, 1, 1)
+    assert Config(order=2).cut_offs() == (0, 0)

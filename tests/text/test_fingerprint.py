@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+from chainrule.text import fingerprint as module
+from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import fingerprint
+
+LINES = [f"this is line number {i} of a text" for i in range(20000)]
+
+
+def test_the_digest_is_that_of_the_corpus() -> None:
+    corpus = Corpus.from_lines(LINES[:50])
+    assert fingerprint(corpus).sha256 == corpus.digest()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 1.0])
+def test_overlap_is_estimated(part: float) -> None:
+    training = fingerprint(Corpus.from_lines(LINES))
+    old = int(1000 * part)
+    test = [*LINES[5000 : 5000 + old], *(f"a line that was never there, {i}" for i in range(1000 - old))]
+    # About 1000 · 4096/20000 = 205 lines are judged: a standard error of 0.03.
+    assert training.overlap(fingerprint(Corpus.from_lines(test))) == pytest.approx(part, abs=0.12)
+
+
+def test_short_lines_and_short_texts_say_nothing() -> None:
+    short = fingerprint(Corpus.from_lines(["yes", "no"] * 100))
+    assert len(short.sketch) == 0
+    assert short.overlap(short) == 0
+    few = fingerprint(Corpus.from_lines(LINES[:10]))
+    assert few.overlap(few) == 0
+
+
+def test_the_sketch_is_the_smallest_hashes_whatever_the_order() -> None:
+    forward = fingerprint(Corpus.from_lines(LINES))
+    backward = fingerprint(Corpus.from_lines(LINES[::-1]))
+    assert len(forward.sketch) == module.SKETCH_SIZE
+    assert np.array_equal(forward.sketch, backward.sketch)
+    assert np.all(forward.sketch[1:] > forward.sketch[:-1])

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainrule.text import lines as text_lines
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers import encode as encoding
+from chainrule.tokenizers.config import KINDS, TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.train import from_words, train
+
+LINES = ["the cat  sat ", "", " on\tthe mat", "naïve zebra 日本"]
+LINE = st.text(st.sampled_from("ab\té \u00a0日"), max_size=12)
+
+
+def test_ids_and_sizes_by_hand() -> None:
+    tokenizer = from_words(["the", "cat", "sat", "on"], TokenizerConfig())
+    text = encode(Corpus.from_lines(LINES), tokenizer)
+    # <unk> 0, the 1, cat 2, sat 3, on 4, <s> 5, </s> 6
+    assert text.ids.tolist() == [1, 2, 3, 6, 6, 4, 1, 0, 6, 0, 0, 0, 6]
+    assert text.spellings == ["mat", "naïve", "zebra", "日本"]
+    assert (text.tokens, text.lines, text.oov, text.words) == (13, 4, 4, 9)
+    # As the tokenizer sees it: "the cat sat\n\non the mat\nnaïve zebra 日本\n"
+    assert text.characters == 12 + 1 + 11 + 15
+    assert text.bytes == 12 + 1 + 11 + 20
+
+
+def test_a_lossless_tokenizer_sees_every_blank() -> None:
+    text = encode(Corpus.from_lines(LINES), train(Corpus.from_lines(LINES), TokenizerConfig(kind="byte")))
+    assert text.bytes == text.tokens == len("\n".join([*LINES, ""]).encode())
+    assert text.spellings == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(lines=st.lists(LINE, min_size=1, max_size=6))
+def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) -> None:
+    config = TokenizerConfig(kind=kind, vocab_size=None if kind in ("word", "char", "byte") else 300)  # type: ignore[arg-type]
+    tokenizer = train(Corpus.from_lines(["ab é ba", "a\tb"]), config)
+    long = [" x ".join(["ab é"] * 30), *lines]
+    whole = encode(Corpus.from_lines(long), tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "FRAGMENT", 16)
+        patch.setattr(encoding, "CHARACTERS_PER_BATCH", 20)
+        cut = encode(Corpus.from_lines(long), tokenizer)
+    assert cut.ids.tolist() == whole.ids.tolist()
+    assert (cut.words, cut.characters, cut.bytes) == (whole.words, whole.characters, whole.bytes)
+    assert cut.spellings == whole.spellings
+    seen = [tokenizer.see(line) for line in long]
+    assert whole.bytes == sum(len(line.encode()) + 1 for line in seen)
+    assert whole.characters == sum(len(line) + 1 for line in seen)
+
+
+def test_lower_cased_spellings_are_those_the_tokenizer_sees() -> None:
+    tokenizer = train(Corpus.from_lines(["a b"]), TokenizerConfig(lowercase=True))
+    assert encode(Corpus.from_lines(["ÄRGER A"]), tokenizer).spellings == ["ärger"]
+
+
+def test_nothing_is_nothing() -> None:
+    tokenizer = from_words(["a"], TokenizerConfig())
+    text = encode(Corpus.from_lines([]), tokenizer)
+    assert (text.tokens, text.lines, text.bytes) == (0, 0, 0)
+    assert text.ids.dtype == np.int32
