@@ -4,6 +4,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 EXTRAS := neural,serve,plots,data,dev
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
 export OMP_WAIT_POLICY := passive
 
 .PHONY: compare test check format clean
@@ -12,9 +13,8 @@ compare: $(READY)
 	$(PY) -m chainrule compare --out runs/compare
 
 test: $(READY)
-	./tests/install_system.sh
 	$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -n 2
+	$(PY) -m pytest -n 2 -rs
 
 check: lint
 	$(PY) -m pytest -n 2 -m "not slow and not data"

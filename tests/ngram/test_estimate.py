@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import ChainruleWarning
-from chainrule.lm import Ids, Vocabulary
+from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.ngram.config import SMOOTHINGS, Config
 from chainrule.ngram.counts import count
 from chainrule.ngram.estimate import estimate
@@ -30,12 +30,12 @@ def model_of(lines: list[list[int]], config: Config, vocabulary: Vocabulary = OP
         return NgramModel(estimate(counts, config), vocabulary, is_normalized=config.is_normalized)
 
 
-def distribution(lm: NgramModel, h: Gram) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def distribution(lm: NgramModel, h: Gram) -> Floats:
     """p(· | h), h written with −1 for <s>."""
     state = lm.start(1)
     for w in h:
         log_p, state = lm.step(state, np.array([BOS if w == -1 else w]))
-    return np.exp(log_p[0])
+    return np.asarray(np.exp(log_p[0]))
 
 
 LINES = st.lists(st.lists(st.sampled_from([UNK, A, B, C]), max_size=6), min_size=1, max_size=12)
@@ -59,8 +59,8 @@ def test_the_tables_equal_the_formulas(method: str, lines: list[list[int]], orde
 
 
 # The worked example of the syllabus: i love cats / i love dogs / cats chase mice.
-I, LOVE, CATS, DOGS, CHASE, MICE = range(1, 7)
-TOY = [[I, LOVE, CATS, 8], [I, LOVE, DOGS, 8], [CATS, CHASE, MICE, 8]]
+I_, LOVE, CATS, DOGS, CHASE, MICE = range(1, 7)
+TOY = [[I_, LOVE, CATS, 8], [I_, LOVE, DOGS, 8], [CATS, CHASE, MICE, 8]]
 TOY_WORDS = Vocabulary(size=9, bos=7, eos=8, unk=0)
 TOY_CLOSED = Vocabulary(size=9, bos=7, eos=8, unk=0, closed=True)
 
@@ -76,24 +76,24 @@ def probability(lm: NgramModel, sentence: list[int]) -> float:
 
 def test_maximum_likelihood_worked_by_hand() -> None:
     lm = model_of(TOY, Config(order=3, smoothing="mle"), TOY_WORDS)
-    assert probability(lm, [I, LOVE, CATS]) == pytest.approx(2 / 3 * 1 * 1 / 2 * 1)
-    assert probability(lm, [I, LOVE, MICE]) == 0
+    assert probability(lm, [I_, LOVE, CATS]) == pytest.approx(2 / 3 * 1 * 1 / 2 * 1)
+    assert probability(lm, [I_, LOVE, MICE]) == 0
 
 
 def test_add_one_worked_by_hand() -> None:
     lm = model_of(TOY, Config(order=3, smoothing="laplace"), TOY_CLOSED)
     # V = 7: i love cats dogs chase mice </s>
-    assert probability(lm, [I, LOVE, MICE]) == pytest.approx(3 / 10 * 3 / 9 * 1 / 9 * 1 / 7)
+    assert probability(lm, [I_, LOVE, MICE]) == pytest.approx(3 / 10 * 3 / 9 * 1 / 9 * 1 / 7)
     lm = model_of(TOY, Config(order=3, smoothing="laplace"), TOY_WORDS)
     # V = 8 with <unk>
-    assert probability(lm, [I, LOVE, MICE]) == pytest.approx(9 / 8800)
+    assert probability(lm, [I_, LOVE, MICE]) == pytest.approx(9 / 8800)
 
 
 def test_witten_bell_worked_by_hand() -> None:
     lm = model_of(TOY, Config(order=2, smoothing="witten-bell"), TOY_WORDS)
     # Unigrams: 12 tokens of 7 types; p(love) = 2/19 + 7/19 · 1/8 = 23/152.
     # After i: c = 2, one type: p(love | i) = 2/3 + 1/3 · 23/152.
-    assert np.exp(lm.step(lm.start(1), np.array([I]))[0][0, LOVE]) == pytest.approx(2 / 3 + 23 / 456)
+    assert np.exp(lm.step(lm.start(1), np.array([I_]))[0][0, LOVE]) == pytest.approx(2 / 3 + 23 / 456)
 
 
 def test_kneser_ney_worked_by_hand() -> None:
@@ -112,7 +112,7 @@ def test_cut_offs_drop_rare_n_grams_and_keep_the_sum() -> None:
     log_p, _ = lm.step(lm.start(1), np.array([7]))
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-6)
     whole = model_of(TOY, Config(order=3, smoothing="kneser-ney"), TOY_WORDS)
-    assert probability(lm, [I, LOVE, CATS]) < probability(whole, [I, LOVE, CATS])
+    assert probability(lm, [I_, LOVE, CATS]) < probability(whole, [I_, LOVE, CATS])
 
 
 @settings(max_examples=30, deadline=None)
@@ -133,5 +133,5 @@ def test_stupid_backoff_is_not_normalized() -> None:
     assert p.sum() > 1  # 1 + 0.4 · 9/12
 
 
-def distribution_toy(lm: NgramModel, word: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.exp(lm.step(lm.start(1), np.array([word]))[0][0])
+def distribution_toy(lm: NgramModel, word: int) -> Floats:
+    return np.asarray(np.exp(lm.step(lm.start(1), np.array([word]))[0][0]))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from chainrule.lm import Batch, Vocabulary
+from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram import jelinek_mercer
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
@@ -12,7 +12,7 @@ WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 RNG = np.random.default_rng(11)
 
 
-def text(lines: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def text(lines: int) -> Ids:
     """A little Markov chain: after w comes mostly w + 1."""
     ids: list[int] = []
     for _ in range(lines):
@@ -27,7 +27,7 @@ def text(lines: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 TRAIN, HELD_OUT = text(40), text(40)
 
 
-def log_likelihood(counts: Counts, weights: np.ndarray[tuple[int, int], np.dtype[np.float64]], b: bool) -> float:
+def log_likelihood(counts: Counts, weights: Floats, b: bool) -> float:
     config = Config(order=counts.order, smoothing="jelinek-mercer", buckets=b)
     lm = NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, b)), WORDS)
     inputs = np.concatenate([[WORDS.bos], HELD_OUT[:-1]])[None]

@@ -1,6 +1,7 @@
 """The one scale: that the speller makes word models distributions over strings."""
 
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_all_spellings_sum_to_one() -> None:
     assert sums[-1] > 0.9
     # What is left is in longer strings: it shrinks with every letter.
     rest = [1 - value for value in sums]
-    assert all(later < 0.9 * earlier for earlier, later in zip(rest[2:], rest[3:], strict=False))
+    assert all(later < 0.9 * earlier for earlier, later in pairwise(rest[2:]))
 
 
 def test_single_characters_sum_to_one() -> None:
@@ -83,7 +84,7 @@ def mass(model: Model, length: int) -> float:
     ("tokenizer", "settings_"),
     [("word", {}), ("word", {"vocab_size": 1}), ("word", {"min_count": 2}), ("char", {}), ("byte", {})],
 )
-def test_texts_sum_towards_one_and_never_above(tokenizer: str, settings_: dict[str, int]) -> None:
+def test_texts_sum_towards_one_and_never_above(tokenizer: str, settings_: dict[str, Any]) -> None:
     model = train(
         "ngram", Corpus.from_lines(LINES), tokenizer=tokenizer, order=2, smoothing="witten-bell", **settings_
     )

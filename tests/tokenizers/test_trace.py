@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from chainrule.errors import ConfigError
@@ -25,7 +27,7 @@ def test_the_replay_ends_where_the_tokenizer_is() -> None:
     corpus = Corpus.from_lines(["the cat sat on the mat"] * 3 + ["that hat"])
     tokenizer = train(corpus, TokenizerConfig(kind="bpe", vocab_size=275))
     merges = list(trace(corpus, tokenizer))
-    assert all(first.count >= second.count for first, second in zip(merges, merges[1:], strict=False))
+    assert all(first.count >= second.count for first, second in pairwise(merges))
     assert all(m.symbol == "".join(m.pair) for m in merges)
     assert merges[-1].vocab_size == tokenizer.vocab_size - 2
 

@@ -66,7 +66,7 @@ class NgramModel:
         """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
         tokens = self._read(state, batch.inputs)
         V, T = self.vocabulary.size, batch.inputs.shape[1]
-        log_p = self.tables.levels[0].log_prob[batch.targets].astype(np.float64)
+        log_p: Floats = self.tables.levels[0].log_prob[batch.targets].astype(np.float64)
         reach = _reach(tokens, self.vocabulary.bos)[:, -T:]
         for m, rows in enumerate(self.tables.contexts(tokens, V), start=1):
             context = rows[:, -T:]
