@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.tokenizer import split_words
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -30,9 +31,12 @@ class Benchmark:
         data = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "data"))
         return data / self.folder / self.pattern.format(split)
 
-    def corpus(self, split: str) -> Corpus:
-        """The same as the library reads it."""
-        return Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
+    def corpus(self, split: str, collapsed: bool = False) -> Corpus:
+        """The same as the library reads it; `collapsed`: without blanks around lines, so that all kinds of
+        tokenizer see the same bytes.
+        """
+        corpus = Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
+        return Corpus.from_lines([" ".join(split_words(line)) for line in corpus]) if collapsed else corpus
 
 
 BENCHMARKS: Final = {

@@ -109,10 +109,11 @@ class Study:
         return jelinek_mercer.spread(counts, weights, config.buckets)
 
 
-def study(benchmark: Benchmark, tokenizer: TokenizerConfig, order: int) -> Study:
-    prepared = prepare(benchmark.corpus("train"), tokenizer, benchmark.corpus("valid"))
+def study(benchmark: Benchmark, tokenizer: TokenizerConfig, order: int, collapsed: bool = False) -> Study:
+    train, valid, test = (benchmark.corpus(split, collapsed) for split in ("train", "valid", "test"))
+    prepared = prepare(train, tokenizer, valid)
     counts = count(prepared.train.ids, order, prepared.tokenizer.vocabulary)
-    return Study(prepared, counts, encode(benchmark.corpus("test"), prepared.tokenizer))
+    return Study(prepared, counts, encode(test, prepared.tokenizer))
 
 
 def say(message: str) -> None:
@@ -165,14 +166,14 @@ def show_peers(name: str, figures: Mapping[tuple[str, int], Evaluation]) -> None
 
 def beside(ours: float, theirs: float | None) -> tuple[str, str]:
     """A peer's figure and how far ours is from it."""
-    return ("", "") if theirs is None else (str(theirs), f"{(ours - theirs) / theirs:+.5%}")
+    return ("", "") if theirs is None else (str(theirs), f"{(ours - theirs) / theirs:+z.4%}")
 
 
 def show_tokenizers(benchmark: Benchmark) -> None:
     rows = []
     for kind, (tokenizer, order) in TOKENIZERS.items():
         say(f"{benchmark.title}: {kind} tokens")
-        ready = study(benchmark, tokenizer, order)
+        ready = study(benchmark, tokenizer, order, collapsed=True)
         found = ready.evaluate(Config(order=order))
         size = ready.prepared.tokenizer.vocab_size
         bound = "≤ " if found.is_upper_bound else ""

@@ -1,0 +1,135 @@
+"""Running a command: in this process, which is fast, or as a shell would, where the process itself is at stake."""
+
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from chainrule.cli.main import run
+
+ENTRY = str(Path(sys.executable).with_name("chainrule"))
+TOY = "i love cats\ni love dogs\ncats chase mice\n"
+QUIET = ("--smoothing", "witten-bell")  # has no discounts to warn about
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its stdout as one strict JSON document."""
+        return strict(self.out)
+
+    def json_lines(self) -> list[Any]:
+        """Its stdout as one strict JSON document a line."""
+        return [strict(line) for line in self.out.splitlines()]
+
+
+def strict(text: str) -> Any:
+    """JSON without NaN, Infinity and repeated keys."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise AssertionError(f"{constant} is not JSON")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        assert len(dict(pairs)) == len(pairs), "a key stands twice"
+        return dict(pairs)
+
+    return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+
+
+def call(*arguments: object, stdin: str | bytes = b"") -> Outcome:
+    """Run `chainrule ARGUMENTS` in this process, from the entry point on."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        vars(warnings)["onceregistry"].clear()  # a new process has not warned of anything yet
+        patch.setattr(sys, "argv", ["chainrule", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        try:
+            run()
+            status = 0
+        except SystemExit as exit_:
+            status = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return Outcome(status, *(_content(stream) for stream in (out, err)))
+
+
+def done(*arguments: object, stdin: str | bytes = b"") -> Outcome:
+    """Run a command that must succeed."""
+    outcome = call(*arguments, stdin=stdin)
+    assert outcome.status == 0, outcome.err
+    return outcome
+
+
+def refused(status: int, *arguments: object, stdin: str | bytes = b"") -> str:
+    """Run a command that must fail with this status, one or two lines on stderr and nothing on stdout."""
+    outcome = call(*arguments, stdin=stdin)
+    assert outcome.status == status, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: "), outcome.err
+    assert outcome.err.endswith("\n")
+    assert outcome.err.count("\n") <= 2
+    return outcome.err
+
+
+def process(*arguments: object, stdin: bytes = b"", **settings: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run `chainrule ARGUMENTS` as a process of its own."""
+    words: Sequence[str] = [ENTRY, *map(str, arguments)]
+    return subprocess.run(words, input=stdin, capture_output=True, timeout=60, check=False, **settings)
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    """A file of this content, line breaks as they are."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def trained(out: Path, text: Path, *arguments: object) -> Path:
+    """A model folder."""
+    done("train", "ngram", text, "--out", out, *arguments)
+    return out
+
+
+def digests(model: Path) -> dict[str, str]:
+    """The sha256 of every file of a model, as its manifest has them."""
+    files = json.loads((model / "manifest.json").read_bytes())["files"]
+    return {name: entry["sha256"] for name, entry in files.items()}
+
+
+def english(lines: int = 60, seed: int = 3) -> str:
+    """A small English of six places with two to four words for each."""
+    rng = random.Random(seed)
+    places = (
+        ("the", "a", "one"),
+        ("cat", "dog", "mouse", "bird"),
+        ("sees", "chases", "likes"),
+        ("the", "a"),
+        ("cat", "dog", "fish"),
+        ("today", "now", "in the old garden"),
+    )
+    return "".join(" ".join(rng.choice(words) for words in places) + "\n" for _ in range(lines))
+
+
+def _content(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()

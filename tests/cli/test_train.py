@@ -1,0 +1,281 @@
+"""`chainrule train`: any form of the same text gives the same model, and a bad call says what to do."""
+
+import gzip
+import json
+import lzma
+import math
+from pathlib import Path
+
+import pytest
+from cli.command import QUIET, TOY, call, digests, done, refused, trained, write
+
+SMALL = ("--order", "3", *QUIET)
+
+
+def test_the_model_is_announced_on_stderr_alone(tmp_path: Path, toy_text: Path) -> None:
+    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+    assert outcome.out == ""
+    assert outcome.err.startswith(f"saved {tmp_path / 'm'}: ")
+    assert outcome.err.count("\n") == 1
+
+
+def test_json(tmp_path: Path, toy_text: Path) -> None:
+    found = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--json").json()
+    assert found["schema_version"] == 1
+    assert found["model"] == str(tmp_path / "m")
+    assert found["family"] == "ngram"
+    assert found["train_tokens"] == 12  # three lines of three words, and three </s>
+    assert found.keys() == {"schema_version", "model", "family", "parameters", "train_tokens", "train_seconds"}
+
+
+def test_a_validation_text_is_measured(tmp_path: Path, toy_text: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "i love mice\n")
+    options = ("--order", 3, "--smoothing", "laplace", "--closed", "--valid", valid, "--json")
+    found = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options).json()
+    assert found["valid_perplexity"] == pytest.approx(630**0.25, rel=1e-6)
+    assert found["valid_bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
+
+
+def test_the_files_are_those_of_the_interface(laplace: Path) -> None:
+    names = {path.name for path in laplace.iterdir()}
+    assert names >= {"config.json", "tokenizer.json", "model.ngram", "metrics.json", "README.md", "manifest.json"}
+    manifest = json.loads((laplace / "manifest.json").read_bytes())
+    assert manifest["format_version"] == 1
+    assert manifest["seed"] == 0
+    assert set(manifest["files"]) == names - {"manifest.json"}
+    assert manifest["command"].startswith("chainrule train ngram ")
+    assert {"chainrule", "python", "numpy"} <= manifest["versions"].keys()
+
+
+def test_training_twice_gives_the_same_bytes(tmp_path: Path, english_text: Path) -> None:
+    first, second = (trained(tmp_path / name, english_text, *SMALL) for name in ("first", "second"))
+    assert (first / "model.ngram").read_bytes() == (second / "model.ngram").read_bytes()
+    assert (first / "speller.safetensors").read_bytes() == (second / "speller.safetensors").read_bytes()
+    assert (first / "tokenizer.json").read_bytes() == (second / "tokenizer.json").read_bytes()
+
+
+def same_model(first: Path, second: Path) -> bool:
+    """Tables, tokenizer, speller and the digest of the text as read."""
+    names = ("model.ngram", "tokenizer.json", "speller.safetensors", "training_lines.sketch")
+    facts = [json.loads((model / "manifest.json").read_bytes())["training_text"]["sha256"] for model in (first, second)]
+    return facts[0] == facts[1] and all(digests(first)[name] == digests(second)[name] for name in names)
+
+
+def parquet(path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet as format_
+
+    format_.write_table(pyarrow.table({"text": TOY.splitlines()}), path)
+
+
+def zstd(path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    path.write_bytes(zstandard.ZstdCompressor().compress(TOY.encode()))
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+    first, *rest = TOY.splitlines(keepends=True)
+    write(path / "1.txt", first)
+    write(path / "2.txt", "".join(rest))
+    write(path / ".hidden", "not read")
+
+
+FORMS = {
+    "mark.txt": lambda path: write(path, b"\xef\xbb\xbf" + TOY.encode()),
+    "crlf.txt": lambda path: write(path, TOY.replace("\n", "\r\n")),
+    "cr.txt": lambda path: write(path, TOY.replace("\n", "\r")),
+    "unended.txt": lambda path: write(path, TOY.removesuffix("\n")),
+    "text.txt.gz": lambda path: write(path, gzip.compress(TOY.encode())),
+    "text.txt.xz": lambda path: write(path, lzma.compress(TOY.encode())),
+    "text.txt.zst": zstd,
+    "text.jsonl": lambda path: write(path, "".join(json.dumps({"text": t}) + "\n" for t in TOY.splitlines())),
+    "text.parquet": parquet,
+    "folder": folder,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_form_of_a_text_makes_no_difference(tmp_path: Path, toy_text: Path, name: str) -> None:
+    FORMS[name](tmp_path / name)
+    clean, other = (trained(tmp_path / f"m{i}", text, *SMALL) for i, text in enumerate((toy_text, tmp_path / name)))
+    assert same_model(clean, other)
+
+
+def test_a_different_text_makes_a_difference(tmp_path: Path, toy_text: Path) -> None:
+    other = write(tmp_path / "other.txt", TOY + "\n")  # one blank line more: one </s> more
+    models = (trained(tmp_path / text.stem, text, *SMALL) for text in (toy_text, other))
+    assert not same_model(*models)
+
+
+def test_standard_input_and_columns(tmp_path: Path, toy_text: Path) -> None:
+    clean = trained(tmp_path / "clean", toy_text, *SMALL)
+    done("train", "ngram", "-", "--out", tmp_path / "piped", *SMALL, stdin=TOY)
+    assert same_model(clean, tmp_path / "piped")
+    records = write(tmp_path / "text.jsonl", "".join(json.dumps({"body": t}) + "\n" for t in TOY.splitlines()))
+    assert same_model(clean, trained(tmp_path / "column", records, *SMALL, "--column", "body"))
+    message = refused(3, "train", "ngram", records, "--out", tmp_path / "m")
+    assert "line 1 has no column 'text'" in message
+    assert "--column: body" in message
+
+
+def test_only_line_feeds_and_returns_break_lines(tmp_path: Path) -> None:
+    text = write(tmp_path / "odd.txt", "a\u2028b c\x0bd\x0ce\x85f\u00a0g\n")
+    found = done("train", "ngram", text, "--out", tmp_path / "m", *SMALL, "--json").json()
+    assert found["train_tokens"] == 3  # two words, parted by the one ASCII blank, and </s>
+    assert done("evaluate", tmp_path / "m", text, "--json").json()["sentences"] == 1
+
+
+@pytest.mark.parametrize("content", ["", "\n", "\n \n\t\n"])
+@pytest.mark.parametrize("tokenizer", ["word", "char", "byte"])
+def test_a_text_without_words_is_refused(tmp_path: Path, content: str, tokenizer: str) -> None:
+    text = write(tmp_path / "blank.txt", content)
+    message = refused(3, "train", "ngram", text, "--out", tmp_path / "m", "--tokenizer", tokenizer)
+    assert "holds no words" in message
+    assert "give a text with" in message
+    assert not (tmp_path / "m").exists()
+
+
+def test_one_word_is_enough(tmp_path: Path) -> None:
+    text = write(tmp_path / "one.txt", "word")
+    model = trained(tmp_path / "m", text, "--order", 1, "--smoothing", "laplace")
+    found = done("score", model, "--json", stdin="word\n").json()
+    # Counted: word, </s>. Predictable: word, </s>, <unk>. p(word) = p(</s>) = (1 + 1)/(2 + 3).
+    assert found["log_prob"] == pytest.approx(2 * math.log(2 / 5), rel=1e-6)
+
+
+def test_bytes_that_are_no_text_are_located_or_replaced(tmp_path: Path) -> None:
+    text = write(tmp_path / "bad.txt", b"ok line\nbad \xff byte\n")
+    message = refused(3, "train", "ngram", text, "--out", tmp_path / "m", *SMALL)
+    assert f"{text} is not UTF-8 at byte 12 (0xff)" in message
+    assert "--errors replace" in message
+    trained(tmp_path / "m", text, *SMALL, "--errors", "replace")
+    assert done("score", tmp_path / "m", "--json", stdin="bad \ufffd byte\n").json()["oov"] == 0
+
+
+def test_a_line_of_three_megabytes(tmp_path: Path) -> None:
+    text = write(tmp_path / "long.txt", "tick tock " * 300_000)
+    model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle")
+    found = done("evaluate", model, text, "--json").json()
+    assert found["tokens"] == 600_001
+    assert found["bytes"] == 3_000_000  # the last blank is not seen, the end of the line counts for one
+    # p(tick | <s>) = p(tock | tick) = 1; after 300,000 tock come 299,999 tick and one </s>.
+    nats = -(299_999 * math.log(299_999 / 300_000) + math.log(1 / 300_000))
+    assert found["nats_per_token"] * 600_001 == pytest.approx(nats, rel=1e-3)
+
+
+def test_a_word_of_three_megabytes(tmp_path: Path) -> None:
+    text = write(tmp_path / "long.txt", "x" * 3_000_000)
+    model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--tokenizer", "byte")
+    assert done("evaluate", model, text, "--json").json()["tokens"] == 3_000_001
+
+
+def test_the_declared_unknown_word(tmp_path: Path) -> None:
+    text = write(tmp_path / "unk.txt", "a <oov>\na b\n")
+    model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--unk", "<oov>")
+    found = done("score", model, "--json", stdin="a zebra\n").json()
+    assert found["tokens"] == ["a", "<oov>", "</s>"]
+    assert found["oov"] == 1
+    assert found["log_prob"] == pytest.approx(math.log(1 / 2))  # p(<oov> | a) = 1/2, all else is sure
+
+
+def test_the_two_rules_of_context(tmp_path: Path) -> None:
+    text = write(tmp_path / "ab.txt", "a\nb\na\nb\n")
+    options = ("--order", 2, "--smoothing", "mle", "--context")
+    test = write(tmp_path / "test.txt", "a\nb\n")
+
+    def nats(rule: str) -> float:
+        found = done("evaluate", trained(tmp_path / rule, text, *options, rule), test, "--json").json()
+        assert found["context"] == rule
+        return float(found["nats_per_token"] * found["tokens"])
+
+    # line: p(a | <s>) = p(b | <s>) = 2/4, p(</s> | a) = p(</s> | b) = 1.
+    assert nats("line") == pytest.approx(math.log(4), rel=1e-6)
+    # stream: <s> a </s> b </s> a </s> b </s>: p(a | <s>) = 1, and b follows </s> in 2 of 3.
+    assert nats("stream") == pytest.approx(math.log(3 / 2), rel=1e-6)
+
+
+def test_a_stream_scores_its_lines_as_one_text(tmp_path: Path) -> None:
+    text = write(tmp_path / "ab.txt", "a\nb\na\nb\n")
+    model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--context", "stream")
+    first, second = done("score", model, "--json", stdin="a\nb\n").json_lines()
+    assert first["log_prob"] == 0
+    assert second["log_prob"] == pytest.approx(math.log(2 / 3), rel=1e-6)
+    assert done("score", model, "--json", stdin="b\n").json()["infinite"]  # b never follows <s>
+
+
+def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
+    config = write(tmp_path / "c.toml", '[model]\norder = 2\nsmoothing = "laplace"\n[tokenizer]\nkind = "char"\n')
+    trained(tmp_path / "file", toy_text, "--config", config)
+    found = done("info", tmp_path / "file", "--json").json()
+    assert (found["config"]["order"], found["config"]["smoothing"]) == (2, "laplace")
+    assert found["tokenizer"]["kind"] == "char"
+    trained(tmp_path / "set", toy_text, "--config", config, "--set", "order=3", "--set", "kind=byte")
+    found = done("info", tmp_path / "set", "--json").json()
+    assert (found["config"]["order"], found["tokenizer"]["kind"]) == (3, "byte")
+    trained(tmp_path / "option", toy_text, "--config", config, "--set", "order=3", "--order", 4, "--tokenizer", "byte")
+    found = done("info", tmp_path / "option", "--json").json()
+    assert (found["config"]["order"], found["tokenizer"]["kind"]) == (4, "byte")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--order", "0"], "order is 0; choose a whole number from 1 to 32"),
+        (["--order", "1000000"], "order is 1000000; choose"),
+        (["--smoothing", "magic"], "smoothing is 'magic'; choose one of modified-kneser-ney"),
+        (["--set", "ordr=3"], "did you mean 'order'?"),
+        (["--set", "order"], "write it as key=value"),
+        (["--set", "order=many"], "it must be a whole number"),
+        (["--prune", "1,0"], "must start with 0 and never fall"),
+        (["--tokenizer", "nowhere"], "choose one of word, char, byte, bpe, wordpiece, unigram, or a folder"),
+        (["--closed", "--min-count", "2"], "--closed leaves no room"),
+        (["--min-count", "0"], "choose 1 or more"),
+        (["--context", "page"], "choose line or stream"),
+        (["--errors", "ignore"], "choose one of strict, replace"),
+        (["--tokenizer", "bpe", "--vocab-size", "10"], "needs 256 symbols"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, toy_text: Path, options: list[str], reason: str) -> None:
+    assert reason in refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_unknown_family(tmp_path: Path, toy_text: Path) -> None:
+    message = refused(2, "train", "fivegram", toy_text, "--out", tmp_path / "m")
+    assert "there is no family 'fivegram'; choose one of ngram" in message
+    message = refused(2, "train", "mixture", toy_text, "--out", tmp_path / "m")
+    assert "weights" not in message or "mix" in message
+
+
+def test_what_is_not_there(tmp_path: Path, toy_text: Path) -> None:
+    assert "nowhere.txt" in refused(4, "train", "ngram", tmp_path / "nowhere.txt", "--out", tmp_path / "m")
+    message = refused(4, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", tmp_path / "no.toml")
+    assert "no.toml" in message
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path: Path, toy_text: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    write(tmp_path / "thesis" / "chapter1.txt", "years of work")
+    message = refused(2, "train", "ngram", toy_text, "--out", tmp_path / "thesis")
+    assert "choose another --out" in message
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter1.txt"]
+
+
+def test_a_failed_training_leaves_the_old_model(tmp_path: Path, toy_text: Path) -> None:
+    model = trained(tmp_path / "m", toy_text, *SMALL)
+    before = digests(model)
+    refused(3, "train", "ngram", write(tmp_path / "empty.txt", ""), "--out", model)
+    assert digests(model) == before
+    assert call("evaluate", model, toy_text).status == 0
+    trained(model, toy_text, "--order", 2, *QUIET)  # and a good one takes its place
+    assert digests(model) != before
+
+
+def test_jelinek_mercer_says_what_it_held_out(tmp_path: Path, english_text: Path) -> None:
+    options = ("--order", 2, "--smoothing", "jelinek-mercer")
+    outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options)
+    assert "warning: Jelinek-Mercer weights are learnt on every tenth line" in outcome.err
+    assert "--valid" in outcome.err
+    outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text)
+    assert "warning" not in outcome.err
