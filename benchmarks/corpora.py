@@ -32,9 +32,7 @@ class Benchmark:
         return data / self.folder / self.pattern.format(split)
 
     def corpus(self, split: str, collapsed: bool = False) -> Corpus:
-        """The same as the library reads it; `collapsed`: without blanks around lines, so that all kinds of
-        tokenizer see the same bytes.
-        """
+        """The same as the library reads it; collapsed, every kind of tokenizer sees the same bytes."""
         corpus = Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
         return Corpus.from_lines([" ".join(split_words(line)) for line in corpus]) if collapsed else corpus
 

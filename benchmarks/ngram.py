@@ -2,9 +2,9 @@
 
     python -m benchmarks.ngram --corpus all
 
-Programs run as a person runs them, one after another in each round; the best of the rounds is printed. The peers
-get the same words: KenLM refuses a literal `<unk>`, so all programs read a copy that spells it `<oov>`, with
-blank lines left out. Progress goes to standard error.
+Programs run as a person runs them, one after another in each round; the best of the rounds is printed. KenLM
+refuses a literal `<unk>`, so the peers read a copy of the text that spells it `<oov>`, with blank lines left out.
+Progress goes to standard error.
 """
 
 import argparse
@@ -14,26 +14,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from benchmarks.corpora import BENCHMARKS, Benchmark, chosen, machine, table
+
 from chainrule import artifact
 from chainrule.model import Model
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
-from chainrule.preparation import prepare
+from chainrule.ngram.spelling import train_speller
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import fingerprint
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 
-CHAINRULE = (sys.executable, "-m", "chainrule")
-LINES_ONE_BY_ONE = 500
+Command = Sequence[str | Path]
+
+CHAINRULE: Final = (sys.executable, "-m", "chainrule")
+LINES_ONE_BY_ONE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Usage:
 class Program:
     """A command, and the file it reads as standard input."""
 
-    command: Sequence[str | Path]
+    command: Command
     reads: Path | None = None
 
     def run(self) -> Usage:
@@ -86,10 +91,10 @@ def plain_copy(benchmark: Benchmark, split: str, folder: Path) -> Path:
     return path
 
 
-def training(order: int, text: Path, folder: Path) -> dict[str, Program]:
-    """Every program that is here, the first one ours."""
-    own = (*CHAINRULE, "train", "ngram", text, "--order", str(order), "--out", folder / "own")
-    programs = {"chainrule train ngram": Program(own)}
+def training(benchmark: Benchmark, order: int, text: Path, folder: Path) -> dict[str, Program]:
+    """Every program that is here, the first one ours; the others read `text`."""
+    own: Command = ("train", "ngram", benchmark.path("train"), "--order", str(order), "--out", folder / "own")
+    programs = {"chainrule train ngram": Program((*CHAINRULE, *own, *line_rule(benchmark)))}
     arpa = folder / "kenlm.arpa"
     if shutil.which("lmplz"):
         estimate = ("lmplz", "-o", str(order), "-S", "1G", "-T", folder, "--text", text, "--arpa", arpa)
@@ -103,9 +108,14 @@ def training(order: int, text: Path, folder: Path) -> dict[str, Program]:
     return programs
 
 
-def scoring(order: int, text: Path, folder: Path) -> dict[str, Program]:
-    """Perplexity of a text by the models that `training` leaves in the folder."""
-    programs = {"chainrule evaluate": Program((*CHAINRULE, "evaluate", folder / "own", text))}
+def line_rule(benchmark: Benchmark) -> tuple[str, ...]:
+    return ("--drop-blank-lines",) if benchmark.drop_blank_lines else ()
+
+
+def scoring(benchmark: Benchmark, order: int, text: Path, folder: Path) -> dict[str, Program]:
+    """Perplexity of the test text by the models that `training` leaves in the folder."""
+    own: Command = ("evaluate", folder / "own", benchmark.path("test"), *line_rule(benchmark))
+    programs = {"chainrule evaluate": Program((*CHAINRULE, *own))}
     if (folder / "kenlm.binary").exists() and shutil.which("query"):
         programs["KenLM query"] = Program(("query", "-v", "summary", folder / "kenlm.binary"), reads=text)
     if (folder / "srilm.arpa").exists() and shutil.which("ngram"):
@@ -133,29 +143,106 @@ def usage_rows(measured: Mapping[str, Usage]) -> Iterator[list[str]]:
         yield [name, f"{used.wall:.2f}", f"{used.cpu:.2f}", f"{used.peak:.0f}", ratio]
 
 
-def stages(order: int, text: Path, folder: Path, rounds: int) -> dict[str, float]:
-    """Seconds of each step of `chainrule train ngram`, in process, the best of the rounds."""
-    best: dict[str, float] = {}
+class Stopwatch:
+    """The best time of each step."""
 
-    def timed[T](name: str, work: Callable[[], T]) -> T:
+    def __init__(self) -> None:
+        self.best: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        """Time what is inside the block."""
         start = time.perf_counter()
-        result = work()
+        yield
         seconds = time.perf_counter() - start
-        best[name] = min(seconds, best.get(name, seconds))
-        return result
+        self.best[step] = min(seconds, self.best.get(step, seconds))
 
-    corpus = Corpus.of(str(text))
-    imports = Program((sys.executable, "-c", "import chainrule.cli.main, chainrule.api, chainrule.ngram.family"))
+
+def stages(order: int, corpus: Corpus, folder: Path, rounds: int) -> dict[str, float]:
+    """Seconds of each step of `chainrule train ngram`, in process, the best of the rounds."""
+    watch = Stopwatch()
     for _ in range(rounds):
-        timed("start and imports", imports.run)
-        tokenizer = timed("tokenizer", lambda: tokenizer_training.train(corpus, TokenizerConfig()))
-        train = timed("encode", lambda: encode(corpus, tokenizer))
-        timed("fingerprint", lambda: fingerprint(corpus))
-        counts = timed("count", lambda: count(train.ids, order, tokenizer.vocabulary))
-        tables = timed("smooth", lambda: estimate(counts, Config(order=order)))
-        lm = NgramModel(tables, tokenizer.vocabulary)
-        model = Model(lm=lm, tokenizer=tokenizer, family="ngram", config=Config(order=order))
-        timed("save", lambda: model.save(folder / "stages"))
+        with watch("start of Python, imports"):
+            Program(
+                (sys.executable, "-c", "import chainrule.cli.main, chainrule.api, chainrule.ngram.family")
+            ).run()
+        with watch("tokenizer"):
+            tokenizer = tokenizer_training.train(corpus, TokenizerConfig())
+        with watch("encode"):
+            train = encode(corpus, tokenizer)
+        with watch("speller"):
+            control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
+            words = tokenizer.tokens([i for i in range(tokenizer.vocab_size) if i not in control])
+            speller = train_speller(train.spellings, list(words))
+        with watch("fingerprint"):
+            fingerprint(corpus)
+        with watch("count"):
+            counts = count(train.ids, order, tokenizer.vocabulary)
+        with watch("smooth"):
+            config = Config(order=order)
+            lm = NgramModel(estimate(counts, config), tokenizer.vocabulary)
+        with watch("save"):
+            Model(lm=lm, tokenizer=tokenizer, family="ngram", config=config, speller=speller).save(
+                folder / "stages"
+            )
         shutil.rmtree(folder / "stages")
-        timed("all of preparation, speller included", lambda: prepare(corpus, TokenizerConfig()))
-    return best
+    return watch.best
+
+
+def speeds(model: Model, test: Corpus, rounds: int) -> dict[str, tuple[int, float]]:
+    """Tokens and seconds of each way to ask the model for probabilities, in process, the best of the rounds."""
+    watch = Stopwatch()
+    encoded = encode(test, model.tokenizer)
+    lines = list(test)
+    few = lines[:LINES_ONE_BY_ONE]
+    for _ in range(rounds):
+        with watch("evaluate, text encoded before"):
+            model.evaluate_encoded(encoded)
+        with watch("evaluate"):
+            model.evaluate(test)
+        with watch("score, all lines at once"):
+            for _score in model.scores(lines):
+                pass
+        with watch("score, line by line"):
+            tokens_of_few = sum(len(model.score(line).tokens) for line in few)
+    return {
+        step: (tokens_of_few if step == "score, line by line" else encoded.tokens, seconds)
+        for step, seconds in watch.best.items()
+    }
+
+
+def report(benchmark: Benchmark, order: int, rounds: int, folder: Path) -> None:
+    say(benchmark.title)
+    copies = {split: plain_copy(benchmark, split, folder) for split in ("train", "test")}
+    head = ["program", "seconds", "CPU seconds", "peak MiB", "chainrule's time / its"]
+    trained = measure(training(benchmark, order, copies["train"], folder), rounds, folder)
+    print(f"### {benchmark.title}: training, order {order}\n\n{table(head, list(usage_rows(trained)))}")
+    asked = measure(scoring(benchmark, order, copies["test"], folder), rounds, folder)
+    print(f"### {benchmark.title}: perplexity of the test text\n\n{table(head, list(usage_rows(asked)))}")
+    steps = stages(order, benchmark.corpus("train"), folder, rounds)
+    rows = [[step, f"{seconds:.2f}", f"{seconds / sum(steps.values()):.0%}"] for step, seconds in steps.items()]
+    rows.append(["all", f"{sum(steps.values()):.2f}", ""])
+    print(f"### {benchmark.title}: where training spends its time\n\n{table(['step', 'seconds', 'share'], rows)}")
+    found = speeds(artifact.load(folder / "own"), benchmark.corpus("test"), rounds)
+    rows = [[step, f"{tokens:,}", f"{s:.3f}", f"{tokens / s:,.0f}"] for step, (tokens, s) in found.items()]
+    head = ["question", "tokens", "seconds", "tokens per second"]
+    print(f"### {benchmark.title}: query speed\n\n{table(head, rows)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time and memory of n-gram models, as Markdown tables.")
+    parser.add_argument("--corpus", choices=[*BENCHMARKS, "all"], default="all")
+    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is printed")
+    chosen_ = parser.parse_args()
+    print(
+        f"`python -m benchmarks.ngram --corpus {chosen_.corpus} --order {chosen_.order} "
+        f"--rounds {chosen_.rounds}`: {machine()}\n"
+    )
+    for benchmark in chosen(chosen_.corpus).values():
+        with tempfile.TemporaryDirectory() as folder:
+            report(benchmark, chosen_.order, chosen_.rounds, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

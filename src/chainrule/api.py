@@ -40,9 +40,12 @@ def train(
     **chosen: Any,
 ) -> Model:
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`)."""
+    config_kind = families.get(family).Config
+    if family not in families.trainable():
+        raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
     corpus = _corpus(text)
     wanted, own = split_settings(family, chosen)
-    config = settings.make(families.get(family).Config, own, "model")
+    config = settings.make(config_kind, own, "model")
     prepared = prepare(
         corpus,
         tokenizer_choice(tokenizer, wanted),

@@ -1,0 +1,192 @@
+"""`chainrule evaluate`: the worked numbers, every key of the interface, and never a figure from a bad model."""
+
+import json
+import math
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from cli.command import QUIET, call, done, english, refused, trained, write
+
+KEYS = (
+    "model, family, tokenizer, context, sentences, tokens, oov, bytes, nats_per_token, bits_per_token, perplexity, "
+    "perplexity_excluding_oov, perplexity_per_word, bits_per_character, bits_per_byte, infinite, seconds, "
+    "tokens_per_second"
+).split(", ")
+
+
+def test_every_key_of_the_interface(closed: Path) -> None:
+    found = done("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
+    assert found.keys() >= {"schema_version", *KEYS}
+    assert found["schema_version"] == 1
+    assert (found["model"], found["family"]) == (str(closed), "ngram")
+    assert (found["tokenizer"], found["context"]) == ("word", "line")
+    assert (found["sentences"], found["tokens"], found["oov"], found["bytes"]) == (1, 4, 0, 12)
+
+
+def test_add_one_of_the_worked_example(closed: Path, laplace: Path) -> None:
+    found = done("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
+    assert found["perplexity"] == pytest.approx(5.0100, abs=5e-5)  # 630^(1/4)
+    assert found["nats_per_token"] == pytest.approx(math.log(630) / 4, rel=1e-6)
+    assert found["bits_per_token"] == pytest.approx(math.log2(630) / 4, rel=1e-6)
+    assert found["bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)  # 11 bytes and the break
+    assert found["bits_per_character"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
+    assert found["perplexity_per_word"] == pytest.approx(630 ** (1 / 4), rel=1e-6)  # 3 words and a line
+    found = done("evaluate", laplace, "-", "--json", stdin="i love mice\n").json()
+    assert found["perplexity"] == pytest.approx(5.5919, abs=5e-5)  # (8800/9)^(1/4)
+
+
+def test_maximum_likelihood_of_the_worked_example(mle: Path) -> None:
+    found = done("evaluate", mle, "-", "--json", stdin="i love cats\n").json()
+    assert found["perplexity"] == pytest.approx(1.3161, abs=5e-5)  # 3^(1/4)
+    assert found["infinite"] is False
+    assert found["cause"] is None
+
+
+def test_an_infinite_perplexity_names_its_first_cause(mle: Path) -> None:
+    text = "i love cats\ni love mice\ndogs\n"
+    found = done("evaluate", mle, "-", "--json", stdin=text).json()
+    assert found["infinite"] is True
+    for key in ("perplexity", "nats_per_token", "bits_per_token", "bits_per_byte", "perplexity_per_word"):
+        assert found[key] is None
+    assert found["cause"] == "'mice' on line 2, token 3"
+    shown = done("evaluate", mle, "-", stdin=text).out
+    assert "'mice' on line 2, token 3" in shown
+    assert "inf" in shown
+
+
+def test_an_impossible_unknown_word_is_named_by_its_spelling(closed: Path) -> None:
+    found = done("evaluate", closed, "-", "--json", stdin="i love zebras\n").json()
+    assert (found["infinite"], found["oov"]) == (True, 1)
+    assert found["cause"] == "'zebras' on line 1, token 3"
+
+
+def test_all_unknown_is_finite_and_counted(laplace: Path) -> None:
+    found = done("evaluate", laplace, "-", "--json", stdin="zebra\nzebu\n").json()
+    assert (found["oov"], found["tokens"], found["infinite"]) == (2, 4, False)
+    # Each line: p(<unk> | <s> <s>) = 1/11, p(</s> | an unseen context) = 1/8.
+    assert found["perplexity"] == pytest.approx(math.sqrt(88), rel=1e-6)
+    assert found["perplexity_excluding_oov"] == pytest.approx(8, rel=1e-6)
+    assert found["bits_per_byte"] > math.log2(88) * 2 / found["bytes"]  # spelling costs extra
+    assert found["bytes"] == 11
+
+
+def test_blank_lines_count_unless_dropped(laplace: Path) -> None:
+    found = done("evaluate", laplace, "-", "--json", stdin="\ni love cats\n\n").json()
+    assert (found["sentences"], found["tokens"], found["bytes"]) == (3, 6, 14)
+    found = done("evaluate", laplace, "-", "--json", "--drop-blank-lines", stdin="\ni love cats\n\n").json()
+    assert (found["sentences"], found["tokens"], found["bytes"]) == (1, 4, 12)
+
+
+def test_replaced_bytes_are_counted(laplace: Path, tmp_path: Path) -> None:
+    text = write(tmp_path / "bad.txt", b"i \xff love\n\xe2\x82 mice\n")
+    assert "bad.txt is not UTF-8 at byte 2 (0xff)" in refused(3, "evaluate", laplace, text)
+    found = done("evaluate", laplace, text, "--errors", "replace", "--json").json()
+    assert found["replaced"] == 2
+    assert done("evaluate", laplace, "-", "--json", stdin="i \ufffd love\n").json()["replaced"] == 0
+
+
+def test_an_empty_text_is_refused(laplace: Path, tmp_path: Path) -> None:
+    assert "the text is empty" in refused(3, "evaluate", laplace, write(tmp_path / "empty.txt", ""))
+    assert "nowhere.txt" in refused(4, "evaluate", laplace, tmp_path / "nowhere.txt")
+
+
+def test_the_training_text_is_recognised(tmp_path: Path) -> None:
+    text = write(tmp_path / "text.txt", english(400))
+    model = trained(tmp_path / "m", text, "--order", 2, *QUIET)
+    part = write(tmp_path / "part.txt", "".join(english(400).splitlines(keepends=True)[:100]))
+    outcome = done("evaluate", model, part, "--json")
+    assert outcome.json()["sentences"] == 100  # the result is there all the same
+    assert outcome.err.startswith("warning: about 100% of the lines of this text were in the training text")
+    other = write(tmp_path / "other.txt", english(100).replace("garden", "house").replace("now", "now and then"))
+    fresh = "".join(f"line number {i} is quite unlike all the others\n" for i in range(100))
+    assert done("evaluate", model, write(other, fresh)).err == ""
+
+
+def test_sub_words_are_an_upper_bound_and_scores_are_labelled(tmp_path: Path, english_text: Path) -> None:
+    model = trained(tmp_path / "bpe", english_text, "--tokenizer", "bpe", "--vocab-size", 300, "--order", 2, *QUIET)
+    found = done("evaluate", model, "-", "--json", stdin="the zebra sees\n").json()
+    assert (found["is_upper_bound"], found["is_normalized"], found["oov"]) == (True, True, 0)
+    model = trained(tmp_path / "stupid", english_text, "--order", 2, "--smoothing", "stupid-backoff")
+    assert done("evaluate", model, "-", "--json", stdin="the cat\n").json()["is_normalized"] is False
+    assert "scores, not probabilities" in done("evaluate", model, "-", stdin="the cat\n").out
+
+
+@pytest.fixture(scope="module")
+def mixture(shelf: Path, english_text: Path) -> Path:
+    tokenizer = trained(shelf / "part1", english_text, "--order", 1, *QUIET)
+    second = trained(shelf / "part2", english_text, "--order", 2, *QUIET, "--tokenizer", tokenizer)
+    held_out = write(shelf / "held_out.txt", english(30, seed=9))
+    done("mix", tokenizer, second, "--held-out", held_out, "--out", shelf / "damageable")
+    return shelf / "damageable"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["model", "mixture"])
+def test_no_figure_comes_from_a_damaged_model(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(request.getfixturevalue(kind), folder)
+    rng = random.Random(5)
+    trials = 0
+    for name, content in sorted(contents(folder).items()):
+        flipped = bytearray(content)
+        cut = b""
+        if content:
+            flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            cut = content[: rng.randrange(len(content))]
+        for changed in {bytes(flipped), cut, content[:-1], content + b"\0"} - {content}:
+            (folder / name).write_bytes(changed)
+            message = refused(3, "evaluate", folder, "-", stdin="the cat\n")
+            assert str(folder / name) in message
+            trials += 1
+        (folder / name).write_bytes(content)
+    assert trials >= 25
+    assert call("evaluate", folder, "-", stdin="the cat\n").status == 0
+
+
+def test_a_file_of_another_model_is_refused(model: Path, laplace: Path, tmp_path: Path) -> None:
+    for name in ("model.ngram", "tokenizer.json", "config.json", "manifest.json", "speller.safetensors"):
+        folder = tmp_path / name.replace(".", "-")
+        shutil.copytree(model, folder)
+        shutil.copy(laplace / name, folder / name)
+        message = refused(3, "evaluate", folder, "-", stdin="the cat\n")
+        assert str(folder) in message
+
+
+@pytest.mark.parametrize("name", ["model.ngram", "manifest.json", "README.md"])
+def test_a_missing_file_is_named(model: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    (tmp_path / "m" / name).unlink()
+    assert name in refused(3, "evaluate", tmp_path / "m", "-", stdin="the cat\n")
+
+
+def test_what_is_no_model_folder(tmp_path: Path, toy_text: Path) -> None:
+    for name in ("model.pt", "model.pkl", "model.joblib"):
+        write(tmp_path / name, b"cos\nsystem\n(S'touch pwned'\ntR.")
+        assert "never unpickles" in refused(3, "evaluate", tmp_path / name, toy_text)
+    os.mkfifo(tmp_path / "pipe")
+    refused(3, "evaluate", tmp_path / "pipe", toy_text)
+    write(tmp_path / "model.arpa", "\\data\\\n")
+    assert "chainrule convert" in refused(3, "evaluate", tmp_path / "model.arpa", toy_text)
+    assert "nowhere does not exist" in refused(4, "evaluate", tmp_path / "nowhere", toy_text)
+    assert "manifest.json" in refused(3, "evaluate", tmp_path, toy_text)
+
+
+def test_a_pipe_among_the_files_does_not_hang(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    (tmp_path / "m" / "model.ngram").unlink()
+    os.mkfifo(tmp_path / "m" / "model.ngram")
+    assert "model.ngram is not a regular file" in refused(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
+    assert "is a pipe" in refused(3, "evaluate", model, tmp_path / "m" / "model.ngram")
+
+
+def test_a_newer_format_is_refused_with_advice(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
+    write(tmp_path / "m" / "manifest.json", json.dumps(manifest | {"format_version": 2}))
+    assert "pip install --upgrade chainrule" in refused(3, "evaluate", tmp_path / "m", "-", stdin="a\n")

@@ -1,0 +1,113 @@
+"""`chainrule generate`: the same seed the same text, greedy by three names, and bad numbers refused."""
+
+import math
+from pathlib import Path
+
+import pytest
+from cli.command import done, refused
+
+KEYS = {"schema_version", "text", "tokens", "log_prob", "finish_reason"}
+
+
+def test_the_same_seed_gives_the_same_text(model: Path) -> None:
+    first = done("generate", model, "--seed", 1, "--num", 5).out
+    assert done("generate", model, "--seed", 1, "--num", 5).out == first
+    assert done("generate", model, "--seed", 2, "--num", 5).out != first
+    assert len(first.splitlines()) == 5
+
+
+def test_greedy_by_three_names(model: Path, mle: Path) -> None:
+    for prompt in ("", "the", "the dog"):
+        texts = {
+            done("generate", model, "--prompt", prompt, *options).out
+            for options in (
+                ("--strategy", "greedy"),
+                ("--temperature", "0"),
+                ("--top-k", "1", "--seed", "7"),
+                ("--strategy", "beam", "--beam-size", "1"),
+            )
+        }
+        assert len(texts) == 1
+    # i in 2 of 3; love surely; cats and dogs are equal, and cats, met first by code point, has the lower id.
+    assert done("generate", mle, "--strategy", "greedy").out == "i love cats\n"
+
+
+def test_json(mle: Path) -> None:
+    found = done("generate", mle, "--temperature", 0, "--json").json()
+    assert found.keys() >= KEYS
+    assert found["schema_version"] == 1
+    assert found["text"] == "i love cats"
+    assert found["tokens"] == ["i", "love", "cats", "</s>"]
+    assert found["log_prob"] == pytest.approx(-math.log(3), rel=1e-6)
+    assert found["finish_reason"] == "stop"
+    found = done("generate", mle, "--temperature", 0, "--max-tokens", 2, "--json").json()
+    assert (found["text"], found["finish_reason"]) == ("i love", "length")
+    lines = done("generate", mle, "--seed", 1, "--num", 3, "--json").json_lines()
+    assert len(lines) == 3
+
+
+def test_a_prompt_is_continued(mle: Path) -> None:
+    assert done("generate", mle, "--prompt", "cats chase").out == "cats chase mice\n"
+    assert done("generate", mle, "--prompt", "cats chase", "--json").json()["text"].strip() == "mice"
+    assert done("generate", mle, "--prompt", "cats chase", "--stream").out == "cats chase mice\n"
+    assert done("generate", mle, "--prompt", "cats", "--stop", "mice").out.strip() == "cats chase"
+
+
+def test_a_stream_is_the_same_text(model: Path) -> None:
+    for seed in range(3):
+        assert done("generate", model, "--seed", seed, "--stream").out == done("generate", model, "--seed", seed).out
+
+
+def test_a_beam_finds_what_is_most_probable(mle: Path) -> None:
+    found = done("generate", mle, "--strategy", "beam", "--num", 5, "--json").json_lines()
+    # Three sentences have probability 1/3 each, and there are no others.
+    assert sorted(line["text"] for line in found[:3]) == ["cats chase mice", "i love cats", "i love dogs"]
+    assert [math.exp(line["log_prob"]) for line in found[:3]] == pytest.approx([1 / 3] * 3, rel=1e-6)
+
+
+def test_extreme_temperatures_are_distributions(model: Path) -> None:
+    greedy = done("generate", model, "--strategy", "greedy").out
+    assert done("generate", model, "--temperature", "1e-300", "--seed", 3).out == greedy
+    done("generate", model, "--temperature", "1e300", "--seed", 3, "--max-tokens", 10)
+    done("generate", model, "--top-p", 1, "--seed", 3)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--temperature", "-1"),
+        ("--temperature", "nan"),
+        ("--temperature", "inf"),
+        ("--top-p", "0"),
+        ("--top-p", "2"),
+        ("--top-p", "nan"),
+        ("--top-k", "0"),
+        ("--min-p", "-0.5"),
+        ("--beam-size", "0"),
+        ("--repetition-penalty", "0"),
+        ("--no-repeat-ngram", "0"),
+        ("--max-tokens", "-1"),
+        ("--num", "0"),
+        ("--seed", "-1"),
+        ("--strategy", "psychic"),
+        ("--stop", ""),
+    ],
+)
+def test_wrong_usage(mle: Path, option: str, value: str) -> None:
+    message = refused(2, "generate", mle, option, value)
+    assert option.removeprefix("--").replace("-", "_") in message.replace("-", "_")
+    assert "choose" in message
+
+
+def test_a_stream_is_one_text(mle: Path) -> None:
+    assert "--stream" in refused(2, "generate", mle, "--stream", "--num", 2)
+    assert "--stream" in refused(2, "generate", mle, "--stream", "--json")
+
+
+def test_no_model(tmp_path: Path) -> None:
+    refused(4, "generate", tmp_path / "nowhere")
+    refused(3, "generate", tmp_path)
+
+
+def test_a_prompt_that_is_no_text(mle: Path) -> None:
+    assert "not UTF-8" in refused(3, "generate", mle, "--prompt", "a\udcff")
