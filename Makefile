@@ -14,6 +14,7 @@ compare: $(READY)
 
 test: $(READY)
 	$(MAKE) --no-print-directory lint
+	./tests/install.sh
 	$(PY) -m pytest -n 2 -rs
 
 check: lint

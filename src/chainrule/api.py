@@ -35,6 +35,7 @@ def train(
     tokenizer: str | Path = "word",
     context: Context = "line",
     seed: int = 0,
+    device: str = "auto",
     progress: Progress = silent,
     command: str = "",
     **chosen: Any,
@@ -60,7 +61,9 @@ def train(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         versions=versions(),
     )
-    return train_prepared(family, config, prepared, origin, context=context, seed=seed, progress=progress)
+    return train_prepared(
+        family, config, prepared, origin, context=context, seed=seed, progress=progress, device=device
+    )
 
 
 def train_prepared(

@@ -10,6 +10,7 @@ from chainrule.model import Model, Origin
 from chainrule.ngram import arpa, arpa_reader
 from chainrule.ngram.config import Config
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.spelling import train_speller
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import from_words
@@ -29,7 +30,7 @@ def export_arpa(folder: Path, out: Path, progress: Progress = silent) -> None:
 def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
     """A model of an ARPA file, with a word tokenizer of its words; without `<unk>` its vocabulary is closed.
 
-    It has no speller, so unknown words leave it without bits per byte.
+    It learns to spell unknown words from its own, there being no text to learn from.
     """
     if not path.exists():
         raise NotFoundError(f"there is no file {path}; give an ARPA file, or a model with --to arpa")
@@ -49,5 +50,6 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
         tokenizer=tokenizer,
         family="ngram",
         config=Config(order=found.tables.order),
+        speller=train_speller(found.words, known=found.words) if found.has_unk else None,
         origin=origin,
     )

@@ -90,7 +90,6 @@ def test_extreme_temperatures_are_distributions(model: Path) -> None:
         ("--num", "0"),
         ("--seed", "-1"),
         ("--strategy", "psychic"),
-        ("--stop", ""),
     ],
 )
 def test_wrong_usage(mle: Path, option: str, value: str) -> None:

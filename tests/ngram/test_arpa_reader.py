@@ -180,13 +180,10 @@ def test_no_end(tmp_path: Path) -> None:
     assert log10_scores(arpa, "a b")[-1] == -np.inf
 
 
-def test_an_empty_highest_order_stays_empty(tmp_path: Path) -> None:
-    _, bigrams, trigrams = read_text(
-        tmp_path, TINY.replace("3=1", "3=0").replace("-0.07\t<s> a b\n", "")
-    ).tables.levels
-    assert len(trigrams) == 0
-    # The weight of a b still counts: p(w | a b) = weight(a b) p(w | b) for every w.
-    assert_allclose(bigrams.log_backoff, [-0.05 * np.log(10), 0], rtol=1e-6)
+def test_an_empty_highest_order(tmp_path: Path) -> None:
+    arpa = read_text(tmp_path, TINY.replace("3=1", "3=0").replace("-0.07\t<s> a b\n", ""))
+    # p(b | <s> a) = p(b | a), <s> a weighing 1; the weight of a b still counts, as in the first test.
+    expect(arpa, "a b", [-0.1, -0.2, -0.75])
 
 
 def test_progress_and_the_ways_to_name_no_file(tmp_path: Path) -> None:
@@ -236,6 +233,12 @@ def test_missing_contexts_by_hand(tmp_path: Path) -> None:
     expect(arpa, "a b c a", [-1.3, -1.0, -0.4, -1.05, -1.3])
 
 
+def test_a_missing_context_is_at_most_certain(tmp_path: Path) -> None:
+    # weight(a) p(b) = 10^(0.9 - 0.7), more than 1: a b is stored with probability 1. V = 6, a = 1, b = 2.
+    bigrams = read_text(tmp_path, PRUNED.replace("a -0.3", "a 0.9")).tables.levels[1]
+    assert bigrams.log_prob[bigrams.key.tolist().index(1 * 6 + 2)] == 0
+
+
 Entries = dict[tuple[str, ...], tuple[float, float]]
 
 
@@ -262,16 +265,15 @@ GRAMS = [gram for n in (2, 3, 4) for gram in product("ab", repeat=n)]
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     listed=st.sets(st.sampled_from(GRAMS)),
-    longest=st.tuples(*[st.sampled_from("ab")] * 4),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_set_of_ngrams_scores_by_the_definition(
-    tmp_path: Path, listed: set[tuple[str, ...]], longest: tuple[str, ...], seed: int
+    tmp_path: Path, listed: set[tuple[str, ...]], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     entries = {
         gram: (-round(float(rng.uniform(0.5, 2)), 3), -round(float(rng.uniform(0, 0.5)), 3))
-        for gram in [("<s>",), ("</s>",), ("a",), ("b",), *sorted(listed | {longest})]
+        for gram in [("<s>",), ("</s>",), ("a",), ("b",), *sorted(listed)]
     }
     arpa = read_text(tmp_path, spelled(entries, 4))
     for words in product("ab", repeat=6):
@@ -311,6 +313,7 @@ FAULTS = [
     ("-0.2\ta", "-0.2\ta b\t-0.05", 15, "2 fields; an entry here has a log-probability, 2 words"),
     ("-0.2", "-0.2\ta b\t-0.05", 15, "1 fields"),
     ("a b b\t-0.05", "a b\t-0.05", 15, "5 fields"),
+    ("a b\t-0.05\t-0.3", "a b\t-0.05", 15, "5 fields"),
     ("-0.4\tb c d", "-0.4\tb\t-0.1", 11, "4 fields"),
     ("-1\ta", "-1\t<unk>", 10, "the same n-gram as in line 7"),
     ("<s> a\t-0.05", "a b\t-0.05", 15, "the same n-gram as in line 14"),
@@ -349,6 +352,13 @@ def test_faults_have_their_line(tmp_path: Path, wrong: str, right: str, line: in
 )
 def test_whole_files_that_are_none(tmp_path: Path, text: bytes, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
+        read_text(tmp_path, text)
+
+
+def test_among_many_the_later_of_two_is_refused(tmp_path: Path) -> None:
+    words = [f"w{i % 499}" for i in range(500)]
+    text = "\n".join(["\\data\\", "ngram 1=500", "\\1-grams:", *(f"-3 {word}" for word in words), "\\end\\"])
+    with pytest.raises(InputError, match="line 503: the same n-gram as in line 4"):
         read_text(tmp_path, text)
 
 
@@ -420,8 +430,7 @@ def test_an_edited_file_is_a_model_or_an_error(tmp_path: Path, edits: list[Edit]
         assert (level.log_prob <= 0).all()
         assert (level.log_backoff < np.inf).all()
         assert (np.diff(level.key) > 0).all()
-    if all(len(level) for level in arpa.tables.levels):
-        assert not np.isnan(log10_scores(arpa, "a b c a")).any()
+    assert not np.isnan(log10_scores(arpa, "a b c a")).any()
 
 
 def test_the_unedited_files_are_models(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ def compare(
     ] = 2,
     lowercase: options.Lowercase = False,
     context: options.ContextRule = "line",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")] = "auto",
+    threads: options.Threads = None,
+    device: options.Device = "auto",
     max_seconds: Annotated[float | None, typer.Option(help="Time for each family.")] = None,
     seed: options.Seed = 0,
     column: options.Column = "text",
@@ -39,6 +40,7 @@ def compare(
 
     Example: chainrule compare corpus.txt --out runs/compare
     """
+    options.use_threads(threads)
     from chainrule import comparison
     from chainrule.replacement import replacing_file
     from chainrule.report.page import render

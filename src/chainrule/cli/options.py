@@ -1,5 +1,6 @@
 """Options that several commands share, each described once."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -23,12 +24,21 @@ TopPercent = Annotated[float | None, typer.Option(help="Keep this percentage of 
 Closed = Annotated[bool, typer.Option("--closed", help="No <unk>: unknown words are impossible.")]
 Unk = Annotated[str | None, typer.Option(help="The corpus word for unknown words.  [default: <unk>]")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads to use.  [default: all]")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")]
 ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; 'stream': it goes on.")]
 
 
 def command_line() -> str:
     """What was typed, to be kept with what came of it."""
     return shlex.join(["chainrule", *sys.argv[1:]])
+
+
+def use_threads(number: int | None) -> None:
+    """Bound the threads of every library; they read this when they are first loaded."""
+    if number is not None:
+        for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[name] = str(number)
 
 
 def chosen(**values: object) -> dict[str, object]:

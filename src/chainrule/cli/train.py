@@ -36,6 +36,8 @@ def train(
         str | None, typer.Option(help="ngram: drop n-grams counted this often or less, by order: 0,0,1.")
     ] = None,
     seed: options.Seed = 0,
+    threads: options.Threads = None,
+    device: options.Device = "auto",
     column: options.Column = "text",
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
@@ -45,6 +47,7 @@ def train(
 
     Example: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
     """
+    options.use_threads(threads)
     from chainrule import api, folder
     from chainrule.config import parse_overrides, read_toml
     from chainrule.text.corpus import Corpus
@@ -77,6 +80,7 @@ def train(
             tokenizer=tokenizer,
             context=options.context(context),
             seed=seed,
+            device=device,
             progress=bar,
             command=options.command_line(),
             **settings,

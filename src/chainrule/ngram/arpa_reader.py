@@ -20,7 +20,7 @@ from chainrule.errors import ChainruleWarning, InputError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.ngram.arpa import LOG10_ZERO, UNKNOWNS
 from chainrule.ngram.config import MAX_ORDER
-from chainrule.ngram.tables import BackoffLevel, BackoffTables, find
+from chainrule.ngram.tables import BackoffLevel, BackoffTables, find, take
 from chainrule.progress import Progress, silent
 from chainrule.text.compression import read_blocks
 from chainrule.text.files import TextFile, find_files
@@ -336,8 +336,8 @@ def _backed_off(levels: list[BackoffLevel], ids: Ids) -> Floats:
     log_p = levels[0].log_prob[word].astype(np.float64)
     for m in range(1, n):
         context = _rows(levels, ids[:, n - 1 - m : n - 1])
-        log_p += np.where(context >= 0, levels[m - 1].log_backoff[context], 0)
+        log_p += take(levels[m - 1].log_backoff, context, np.zeros(len(ids)))
         if m < n - 1:
             found = levels[m].find(context, word, len(levels[0]))
-            log_p = np.where(found >= 0, levels[m].log_prob[found], log_p)
+            log_p = take(levels[m].log_prob, found, log_p)
     return np.minimum(log_p, 0)

@@ -1,0 +1,103 @@
+"""`chainrule mix`: weights known by hand, and a result that is a model like any other."""
+
+import math
+from pathlib import Path
+
+import pytest
+from cli.command import QUIET, TOY, done, english, refused, trained, write
+
+
+@pytest.fixture(scope="module")
+def letters(shelf: Path) -> tuple[Path, Path]:
+    """Two unigram models of one tokenizer: p(a) = p(</s>) = 1/2, and p(b) = p(</s>) = 1/2."""
+    done("tokenizer", "train", write(shelf / "ab.txt", "a b\n"), "--tokenizer", "word", "--out", shelf / "ab")
+    options = ("--tokenizer", shelf / "ab", "--order", 1, "--smoothing", "mle")
+    first = trained(shelf / "only-a", write(shelf / "a.txt", "a\n"), *options)
+    return first, trained(shelf / "only-b", write(shelf / "b.txt", "b\n"), *options)
+
+
+def test_weights_worked_by_hand(letters: tuple[Path, Path], tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "a\na\nb\na\n")
+    options = ("--held-out", held_out, "--out", tmp_path / "m")
+    found = done("mix", *letters, *options, "--json").json()
+    # (λ/2)³ ((1−λ)/2) (1/2)⁴ is greatest at λ = 3/4.
+    assert list(found["weights"]) == [str(path) for path in letters]
+    assert list(found["weights"].values()) == pytest.approx([3 / 4, 1 / 4], abs=1e-5)
+    assert found.keys() >= {"schema_version", "model", "weights", "held_out_perplexity", "held_out_bits_per_byte"}
+    assert found["schema_version"] == 1
+    perplexity = ((3 / 8) ** 3 * (1 / 8) * (1 / 2) ** 4) ** (-1 / 8)
+    assert found["held_out_perplexity"] == pytest.approx(perplexity, rel=1e-6)
+    figures = done("evaluate", tmp_path / "m", held_out, "--json").json()
+    assert figures["family"] == "mixture"
+    assert figures["perplexity"] == pytest.approx(perplexity, rel=1e-6)
+
+
+def test_as_text(letters: tuple[Path, Path], tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "a\na\nb\na\n")
+    outcome = done("mix", *letters, "--held-out", held_out, "--out", tmp_path / "m")
+    assert outcome.out == f"0.7500\t{letters[0]}\n0.2500\t{letters[1]}\n"
+
+
+def test_a_mix_of_mixes(letters: tuple[Path, Path], tmp_path: Path) -> None:
+    even = write(tmp_path / "even.txt", "a\nb\n")
+    done("mix", *letters, "--held-out", even, "--out", tmp_path / "even")  # 1/2 and 1/2
+    mostly = write(tmp_path / "mostly.txt", "a\na\na\nb\n")
+    done("mix", tmp_path / "even", letters[0], "--held-out", mostly, "--out", tmp_path / "outer", "--json")
+    # p(a) = (λ/2 + 1 − λ)/2 has to be 3/8, so λ = 1/2; then p(b) = 1/8.
+    found = {e["token"]: e["probability"] for e in done("next", tmp_path / "outer", "", "--json").json()["next"]}
+    assert found == pytest.approx({"a": 3 / 8, "b": 1 / 8, "</s>": 1 / 2}, abs=1e-5)
+    config = done("info", tmp_path / "outer", "--json").json()["config"]
+    assert config["weights"] == pytest.approx([1 / 2, 1 / 2], abs=1e-4)
+
+
+def test_never_worse_than_its_best(shelf: Path, english_text: Path, tmp_path: Path) -> None:
+    first = trained(tmp_path / "1", english_text, "--order", 1, *QUIET)
+    options = (*QUIET, "--tokenizer", first)
+    second = trained(tmp_path / "2", english_text, "--order", 2, *options)
+    third = trained(tmp_path / "3", english_text, "--order", 3, "--context", "stream", *options)
+    held_out = write(tmp_path / "held_out.txt", english(40, seed=8))
+    mixed = done("mix", first, second, third, "--held-out", held_out, "--out", tmp_path / "m", "--json").json()
+    alone = [done("evaluate", path, held_out, "--json").json()["perplexity"] for path in (first, second, third)]
+    assert mixed["held_out_perplexity"] <= min(alone) * (1 + 1e-9)
+    assert mixed["held_out_perplexity"] < min(alone) - 1e-3  # each knows something the others do not
+    assert sum(mixed["weights"].values()) == pytest.approx(1)
+    assert done("evaluate", tmp_path / "m", held_out, "--json").json()["context"] == "stream"
+
+
+def test_different_tokenizers_are_refused(laplace: Path, model: Path, toy_text: Path, tmp_path: Path) -> None:
+    message = refused(3, "mix", laplace, model, "--held-out", toy_text, "--out", tmp_path / "m")
+    assert "have different tokenizers" in message
+    assert "--tokenizer FOLDER_OF_THE_OTHER" in message
+    assert not (tmp_path / "m").exists()
+
+
+def test_wrong_usage(laplace: Path, toy_text: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "m")
+    assert "two models or more, not 1" in refused(2, "mix", laplace, "--held-out", toy_text, *out)
+    empty = write(tmp_path / "empty.txt", "")
+    assert "held-out text is empty" in refused(3, "mix", laplace, laplace, "--held-out", empty, *out)
+    refused(4, "mix", laplace, tmp_path / "nowhere", "--held-out", toy_text, *out)
+    refused(4, "mix", laplace, laplace, "--held-out", tmp_path / "nowhere.txt", *out)
+    foreign = write(tmp_path / "file", "mine")
+    assert "choose another --out" in refused(
+        2, "mix", laplace, laplace, "--held-out", toy_text, "--out", foreign
+    )
+
+
+def test_a_text_that_no_model_knows(letters: tuple[Path, Path], tmp_path: Path) -> None:
+    held_out = write(tmp_path / "c.txt", "c\n")  # </s> alone is possible: the weights cannot matter
+    found = done("mix", *letters, "--held-out", held_out, "--out", tmp_path / "m", "--json").json()
+    assert list(found["weights"].values()) == pytest.approx([1 / 2, 1 / 2])
+    assert "held_out_perplexity" not in found
+    assert done("evaluate", tmp_path / "m", held_out, "--json").json()["infinite"] is True
+
+
+def test_the_mixture_is_complete_in_itself(toy_text: Path, tmp_path: Path) -> None:
+    first = trained(tmp_path / "1", toy_text, "--order", 1, "--smoothing", "laplace")
+    second = trained(tmp_path / "2", toy_text, "--order", 3, "--smoothing", "mle", "--tokenizer", first)
+    done("mix", first, second, "--held-out", write(tmp_path / "h.txt", TOY), "--out", tmp_path / "m")
+    before = done("score", tmp_path / "m", "--json", stdin="i love mice\n").out
+    (tmp_path / "1").rename(tmp_path / "gone1")
+    (tmp_path / "2").rename(tmp_path / "gone2")
+    assert done("score", tmp_path / "m", "--json", stdin="i love mice\n").out == before
+    assert math.isfinite(done("score", tmp_path / "m", "--json", stdin="a zebra\n").json()["log_prob_of_spellings"])
