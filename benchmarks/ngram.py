@@ -8,6 +8,7 @@ Progress goes to standard error.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ from chainrule.tokenizers.encode import encode
 Command = Sequence[str | Path]
 
 CHAINRULE: Final = (sys.executable, "-m", "chainrule")
+LAUNCH: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")))
 LINES_ONE_BY_ONE: Final = 500
 
 
@@ -48,6 +50,10 @@ class Usage:
     wall: float  # seconds
     cpu: float  # seconds, over all threads
     peak: float  # MiB resident
+
+    def then(self, other: "Usage") -> "Usage":
+        """Both, one after the other."""
+        return Usage(self.wall + other.wall, self.cpu + other.cpu, max(self.peak, other.peak))
 
     def best(self, other: "Usage") -> "Usage":
         """The smaller of each."""
@@ -63,20 +69,12 @@ class Program:
 
     def run(self) -> Usage:
         """Run it to its end, its output thrown away."""
-        start = time.perf_counter()
+        command = [str(part) for part in self.command]
         with open(self.reads or os.devnull, "rb") as given:
-            process = subprocess.Popen(
-                [str(part) for part in self.command],
-                stdin=given,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            _, status, used = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"{' '.join(map(str, self.command))} failed with status {process.returncode}")
-        return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+            done = subprocess.run([*LAUNCH, *command], stdin=given, stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed with status {done.returncode}")
+        return Usage(**json.loads(done.stdout))
 
 
 def say(message: str) -> None:
@@ -216,6 +214,8 @@ def report(benchmark: Benchmark, order: int, rounds: int, folder: Path) -> None:
     copies = {split: plain_copy(benchmark, split, folder) for split in ("train", "test")}
     head = ["program", "seconds", "CPU seconds", "peak MiB", "chainrule's time / its"]
     trained = measure(training(benchmark, order, copies["train"], folder), rounds, folder)
+    if "KenLM build_binary" in trained:
+        trained["KenLM, both"] = trained["KenLM lmplz"].then(trained["KenLM build_binary"])
     print(f"### {benchmark.title}: training, order {order}\n\n{table(head, list(usage_rows(trained)))}")
     asked = measure(scoring(benchmark, order, copies["test"], folder), rounds, folder)
     print(f"### {benchmark.title}: perplexity of the test text\n\n{table(head, list(usage_rows(asked)))}")

@@ -41,8 +41,9 @@ def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) 
     long = [" x ".join(["ab é"] * 30), *lines]
     whole = encode(Corpus.from_lines(long), tokenizer)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "FRAGMENT", 16)
+        patch.setattr(text_lines.cut_lines, "__defaults__", (16,))
         patch.setattr(encoding, "CHARACTERS_PER_BATCH", 20)
+        assert len(list(Corpus.from_lines(long).fragments())) > len(long) + 5
         cut = encode(Corpus.from_lines(long), tokenizer)
     assert cut.ids.tolist() == whole.ids.tolist()
     assert (cut.words, cut.characters, cut.bytes) == (whole.words, whole.characters, whole.bytes)

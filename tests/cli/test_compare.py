@@ -1,0 +1,198 @@
+"""`chainrule compare`: one small text, every model of it, all on one scale."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.command import Outcome, call, done, english, refused, strict, write
+
+import chainrule
+from chainrule.ngram.config import SMOOTHINGS
+
+ROW_KEYS = {
+    "name",
+    "family",
+    "parameters",
+    "size_bytes",
+    "train_seconds",
+    "train_tokens_per_second",
+    "perplexity",
+    "perplexity_per_word",
+    "bits_per_byte",
+    "sample",
+}
+
+
+@pytest.fixture(scope="module")
+def out(shelf: Path) -> Path:
+    return shelf / "compare"
+
+
+@pytest.fixture(scope="module")
+def compared(out: Path, english_text: Path) -> Outcome:
+    return done("compare", english_text, "--out", out, "--json")
+
+
+@pytest.fixture(scope="module")
+def results(compared: Outcome) -> Any:
+    return compared.json()
+
+
+def test_the_files_are_there(compared: Outcome, out: Path) -> None:
+    assert {path.name for path in out.iterdir()} == {"report.html", "results.json", "models"}
+    assert strict((out / "results.json").read_text()) == compared.json()
+    assert compared.err.endswith(f"and 50 models under {out / 'models'}\n")
+
+
+def test_the_keys_of_the_interface(results: Any) -> None:
+    assert results["schema_version"] == 1
+    assert results.keys() >= {"text", "split", "rows"}
+    assert results["text"].endswith("english.txt")
+    assert all(row.keys() >= ROW_KEYS for row in results["rows"])
+    assert re.fullmatch("[0-9a-f]{64}", results["text_sha256"])
+    split = results["split"]
+    assert split["train_lines"] + split["valid_lines"] + split["test_lines"] == 60
+    assert (split["train_lines"], split["valid_lines"], split["test_lines"]) == (48, 6, 6)
+    assert results["command"].startswith("chainrule compare ")
+
+
+def test_every_model_once(results: Any) -> None:
+    names = {f"ngram-{order}-{smoothing}" for order in range(1, 6) for smoothing in SMOOTHINGS}
+    assert {row["name"] for row in results["rows"]} == names
+    assert len(results["rows"]) == len(names)
+
+
+def test_best_first_and_the_unranked_last(results: Any) -> None:
+    rows = results["rows"]
+    is_ranked = [row["is_ranked"] for row in rows]
+    assert is_ranked == sorted(is_ranked, reverse=True)
+    ranked = [row["bits_per_byte"] for row in rows if row["is_ranked"]]
+    assert ranked == sorted(ranked)
+    unranked = [row for row in rows if not row["is_ranked"]]
+    assert {row["name"] for row in unranked} >= {f"ngram-{order}-stupid-backoff" for order in range(1, 6)}
+    assert any(row["infinite"] for row in unranked)
+    for row in rows:
+        assert row["infinite"] == (row["bits_per_byte"] is None) == (row["perplexity"] is None)
+        assert row["is_ranked"] == (not row["infinite"] and "stupid" not in row["name"])
+    for row in unranked:
+        assert row["note"].startswith("infinite: no probability for '" if row["infinite"] else "a score, not a prob")
+
+
+def test_all_are_measured_on_one_scale(results: Any) -> None:
+    split = results["split"]
+    for row in results["rows"]:
+        if not row["infinite"]:
+            # Without unknown words both follow from the same total: perplexity^tokens = 2^(bits per byte · bytes).
+            bits = row["bits_per_byte"] * split["test_bytes"]
+            assert bits >= math.log2(row["perplexity"]) * split["test_tokens"] * (1 - 1e-9)
+
+
+def test_the_models_can_be_used(results: Any, out: Path) -> None:
+    best = results["rows"][0]["name"]
+    assert chainrule.load(out / "models" / best).generate(seed=1).text
+    names = {path.name for path in (out / "models").iterdir()}
+    assert names == {row["name"] for row in results["rows"]}
+    assert done("info", out / "models" / best, "--json").json()["seed"] == 0
+
+
+def test_the_report_needs_nothing_else(compared: Outcome, out: Path, results: Any) -> None:
+    page = (out / "report.html").read_text()
+    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    assert results["rows"][0]["name"] in page
+    fetched = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)["']|url\(([^)]*)\)|@import""", page)
+    assert [a or b for a, b in fetched if not (a or b).startswith(("#", "data:", "'data:", '"data:'))] == []
+    assert "<link" not in page
+
+
+def test_the_table(english_text: Path, tmp_path: Path) -> None:
+    options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path)
+    shown = done("compare", english_text, *options).out.splitlines()
+    assert shown[0].startswith(str(english_text))
+    assert shown[1].split() == ["model", "bits/byte", "perplexity", "size", "sec", "sample"]
+    assert shown[2].startswith("ngram-")
+    assert all(len(line) <= 100 for line in shown[1:])
+
+
+def test_the_same_seed_gives_the_same_figures(results: Any, english_text: Path, tmp_path: Path) -> None:
+    again = done("compare", english_text, "--out", tmp_path, "--json", "--max-seconds", "0.02").json()
+    before = {row["name"]: row for row in results["rows"]}
+    for row in again["rows"]:
+        same = before[row["name"]]
+        assert (row["bits_per_byte"], row["sample"]) == (same["bits_per_byte"], same["sample"])
+    other = done("compare", english_text, "--out", tmp_path, "--json", "--max-seconds", "0.001", "--seed", 1).json()
+    assert other["rows"][0]["bits_per_byte"] != before[other["rows"][0]["name"]]["bits_per_byte"]
+
+
+def test_time_that_is_up_is_said(english_text: Path, tmp_path: Path) -> None:
+    outcome = done("compare", english_text, "--out", tmp_path, "--max-seconds", "0.001", "--json")
+    rows = outcome.json()["rows"]
+    assert 1 <= len(rows) < 50
+    left_out = re.findall(r"warning: (\S+) is left out: ngram's time is up\n", outcome.err)
+    assert len(left_out) == 50 - len(rows)
+    assert not {row["name"] for row in rows} & set(left_out)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_no_time_at_all_is_wrong_usage(english_text: Path, tmp_path: Path, seconds: str) -> None:
+    message = refused(2, "compare", english_text, "--out", tmp_path / "c", "--max-seconds", seconds)
+    assert "choose a number above 0" in message
+
+
+def test_given_parts_are_used(english_text: Path, tmp_path: Path) -> None:
+    valid = write(tmp_path / "valid.txt", english(5, seed=1))
+    test = write(tmp_path / "test.txt", "the cat sees a dog now\nzebra\n")
+    options = ("--out", tmp_path / "c", "--max-seconds", "0.001", "--json")
+    both = done("compare", english_text, "--valid", valid, "--test", test, *options).json()
+    split = both["split"]
+    assert (split["train_lines"], split["valid_lines"], split["test_lines"]) == (60, 5, 2)
+    assert (split["test_tokens"], split["test_bytes"], split["seed"]) == (9, 29, None)
+    first = both["rows"][0]["name"]
+    figures = done("evaluate", tmp_path / "c" / "models" / first, test, "--json").json()
+    assert figures["bits_per_byte"] == pytest.approx(both["rows"][0]["bits_per_byte"], rel=1e-9)
+    one = done("compare", english_text, "--test", test, *options).json()["split"]
+    assert (one["train_lines"], one["valid_lines"], one["test_lines"]) == (54, 6, 2)
+
+
+def test_min_count_two_is_the_rule(results: Any, english_text: Path, tmp_path: Path) -> None:
+    text = write(tmp_path / "t.txt", english() + "\n".join(f"hapax{i}" for i in range(30)) + "\n")
+    found = done("compare", text, "--out", tmp_path / "c", "--max-seconds", "0.001", "--json").json()
+    assert found["tokenizer"] == results["tokenizer"]  # words met once make no difference
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_other_tokenizers(english_text: Path, tmp_path: Path, tokenizer: str) -> None:
+    options = ("--tokenizer", tokenizer, "--out", tmp_path, "--max-seconds", "0.001", "--json")
+    found = done("compare", english_text, *options).json()
+    assert found["tokenizer"].startswith(tokenizer)
+    assert found["split"]["test_tokens"] == found["split"]["test_bytes"]  # ASCII, and </s> for each break
+
+
+def test_wrong_usage(english_text: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "c")
+    assert "there is no family 'fivegram'" in refused(2, "compare", english_text, *out, "--families", "fivegram")
+    assert "choose from ngram" in refused(2, "compare", english_text, *out, "--families", "mixture")
+    assert "choose line or stream" in refused(2, "compare", english_text, *out, "--context", "page")
+    assert "2 lines" in refused(3, "compare", write(tmp_path / "two.txt", "a\nb\n"), *out)
+    refused(3, "compare", write(tmp_path / "empty.txt", ""), *out)
+    refused(4, "compare", tmp_path / "nowhere.txt", *out)
+    empty = write(tmp_path / "empty.txt", "")
+    assert "test text is empty" in refused(3, "compare", english_text, "--test", empty, *out)
+
+
+def test_out_in_the_way(english_text: Path, tmp_path: Path) -> None:
+    write(tmp_path / "c", "mine")
+    outcome = call("compare", english_text, "--out", tmp_path / "c", "--max-seconds", "0.001")
+    assert outcome.status in (1, 2)
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") <= 2
+    assert (tmp_path / "c").read_text() == "mine"
+
+
+def test_another_rule_of_context(english_text: Path, tmp_path: Path) -> None:
+    options = ("--context", "stream", "--out", tmp_path / "c", "--max-seconds", "0.001", "--json")
+    found = done("compare", english_text, *options).json()
+    folder = tmp_path / "c" / "models" / found["rows"][0]["name"]
+    assert json.loads((folder / "config.json").read_text())["context"] == "stream"
