@@ -99,7 +99,15 @@ def _refusing(sealed: Sealed) -> Iterator[None]:
     """Turn what shows a folder, whole by its digests, to be none of this chainrule's into a refusal of it."""
     try:
         yield
-    except (ConfigError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ConfigError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
         raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {reason}") from error
 
@@ -157,7 +165,7 @@ def _json(value: Any) -> bytes:
 def _read_json(sealed: Sealed, name: str) -> dict[str, Any]:
     try:
         value = json.loads(sealed.bytes(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelFileError(f"{sealed.path / name} is not a JSON object")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chainrule import manifest
-from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError
+from chainrule.errors import ModelFileError, NotFoundError, UsageError
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
-from chainrule.replacement import flush, replacing
+from chainrule.replacement import cannot_write, flush, replacing
 
 __all__ = ["FORMAT_VERSION", "JSON", "Sealed", "check_target", "read", "write"]
 
@@ -73,10 +73,7 @@ def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -
             _seal(temporary, facts)
             check_target(target)  # once more: filling may take hours
     except OSError as error:
-        raise ChainruleError(
-            f"cannot write {path}: {error.strerror or error}; what was there is unchanged: "
-            "make room and check permissions, or choose another --out"
-        ) from error
+        raise cannot_write(path, error) from error
 
 
 def check_target(path: Path) -> None:

@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from chainrule.errors import ChainruleError, UsageError
+
 AT_FDCWD = -100  # linux/fcntl.h
 RENAME_EXCHANGE = 2  # linux/fs.h
 UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
@@ -37,17 +39,30 @@ def replacing(target: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_file(target: Path) -> Iterator[BinaryIO]:
     """A new file to write, put in place of `target` where the block succeeds and removed where it fails."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target)
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target} is there and is not a file; choose another --out")
     temporary = _sibling(target, "partial")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
         with temporary.open("wb") as file:
             yield file
         flush(temporary)
         os.replace(temporary, target)
         flush(target.parent)
+    except OSError as error:
+        raise cannot_write(target, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def cannot_write(path: Path, error: OSError) -> ChainruleError:
+    """What to say when the disk, the permissions or the name are in the way."""
+    return ChainruleError(
+        f"cannot write {path}: {error.strerror or error}; what was there is unchanged: "
+        "make room and check permissions, or choose another --out"
+    )
 
 
 def flush(path: Path) -> None:

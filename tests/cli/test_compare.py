@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.command import Outcome, call, done, english, refused, strict, write
 
 import chainrule
 from chainrule.ngram.config import SMOOTHINGS
+from cli.command import Outcome, call, done, english, refused, strict, write
 
 ROW_KEYS = {
     "name",
@@ -78,7 +78,9 @@ def test_best_first_and_the_unranked_last(results: Any) -> None:
         assert row["infinite"] == (row["bits_per_byte"] is None) == (row["perplexity"] is None)
         assert row["is_ranked"] == (not row["infinite"] and "stupid" not in row["name"])
     for row in unranked:
-        assert row["note"].startswith("infinite: no probability for '" if row["infinite"] else "a score, not a prob")
+        assert row["note"].startswith(
+            "infinite: no probability for '" if row["infinite"] else "a score, not a prob"
+        )
 
 
 def test_all_are_measured_on_one_scale(results: Any) -> None:
@@ -109,11 +111,13 @@ def test_the_report_needs_nothing_else(compared: Outcome, out: Path, results: An
 
 def test_the_table(english_text: Path, tmp_path: Path) -> None:
     options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path)
-    shown = done("compare", english_text, *options).out.splitlines()
-    assert shown[0].startswith(str(english_text))
-    assert shown[1].split() == ["model", "bits/byte", "perplexity", "size", "sec", "sample"]
-    assert shown[2].startswith("ngram-")
-    assert all(len(line) <= 100 for line in shown[1:])
+    told, table = done("compare", english_text, *options).out.split("\nmodel ")
+    assert told.startswith(str(english_text))
+    assert "tokenizer word, 19" in told.replace("\n", "")  # 16 words, <unk>, <s>, </s>
+    headings, *rows = table.splitlines()
+    assert headings.split() == ["bits/byte", "perplexity", "size", "sec", "sample"]
+    assert rows[0].startswith("ngram-")
+    assert all(len(line) <= 100 for line in (headings, *rows))
 
 
 def test_the_same_seed_gives_the_same_figures(results: Any, english_text: Path, tmp_path: Path) -> None:

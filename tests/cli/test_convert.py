@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from cli.command import QUIET, done, refused, trained, write
 
 LINES = "the cat sees a dog today\na zebra\n\nnow now\none bird likes the fish in the old garden\n"

@@ -6,9 +6,9 @@ from importlib import metadata
 from typing import Any
 
 import pytest
-from cli.command import done
 
 from chainrule import native
+from cli.command import done
 
 
 def test_json() -> None:

@@ -8,13 +8,29 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from cli.command import QUIET, call, done, english, refused, trained, write
 
-KEYS = (
-    "model, family, tokenizer, context, sentences, tokens, oov, bytes, nats_per_token, bits_per_token, perplexity, "
-    "perplexity_excluding_oov, perplexity_per_word, bits_per_character, bits_per_byte, infinite, seconds, "
-    "tokens_per_second"
-).split(", ")
+KEYS = {
+    "model",
+    "family",
+    "tokenizer",
+    "context",
+    "sentences",
+    "tokens",
+    "oov",
+    "bytes",
+    "nats_per_token",
+    "bits_per_token",
+    "perplexity",
+    "perplexity_excluding_oov",
+    "perplexity_per_word",
+    "bits_per_character",
+    "bits_per_byte",
+    "infinite",
+    "seconds",
+    "tokens_per_second",
+}
 
 
 def test_every_key_of_the_interface(closed: Path) -> None:

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from cli.command import done, refused
 
 KEYS = {"schema_version", "text", "tokens", "log_prob", "finish_reason"}
@@ -55,7 +56,9 @@ def test_a_prompt_is_continued(mle: Path) -> None:
 
 def test_a_stream_is_the_same_text(model: Path) -> None:
     for seed in range(3):
-        assert done("generate", model, "--seed", seed, "--stream").out == done("generate", model, "--seed", seed).out
+        assert (
+            done("generate", model, "--seed", seed, "--stream").out == done("generate", model, "--seed", seed).out
+        )
 
 
 def test_a_beam_finds_what_is_most_probable(mle: Path) -> None:

@@ -8,11 +8,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.command import ENTRY, QUIET, call, done, process, trained, write
 
 import chainrule
+from cli.command import ENTRY, QUIET, call, done, process, trained, write
 
-COMMANDS = "compare train evaluate score generate next mix convert info tokenizer doctor".split()
+COMMANDS = (
+    "compare",
+    "train",
+    "evaluate",
+    "score",
+    "generate",
+    "next",
+    "mix",
+    "convert",
+    "info",
+    "tokenizer",
+    "doctor",
+)
 HEAVY = ("numpy", "torch", "tokenizers", "safetensors", "rich", "pyarrow", "chainrule._core")
 
 
@@ -24,11 +36,9 @@ def test_version_and_help() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
-    if command == "tokenizer":
-        names = [("tokenizer", name) for name in ("train", "encode", "decode")]
-    else:
-        names = [(command,)]
-    for words in names:
+    names = ("train", "encode", "decode") if command == "tokenizer" else ("",)
+    for name in names:
+        words = [word for word in (command, name) if word]
         shown = re.sub(r"\s+", " ", done(*words, "--help").out)
         assert re.search(rf"Examples?: .*chainrule {' '.join(words)}", shown), words
 
@@ -114,8 +124,9 @@ def test_a_signal_stops_the_work_and_nothing_is_lost(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     words = [ENTRY, "train", "ngram", "-", "--out", str(model)]
-    settings = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, env=os.environ | {"TMPDIR": str(scratch)}, **settings) as running:
+    environment = os.environ | {"TMPDIR": str(scratch)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as running:
         assert running.stdin is not None
         running.stdin.write(b"word\n" * 100_000)  # more than a pipe holds: once written, it is being read
         running.stdin.flush()

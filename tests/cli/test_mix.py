@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from cli.command import QUIET, TOY, done, english, refused, trained, write
 
 
@@ -89,9 +90,7 @@ def test_wrong_usage(laplace: Path, toy_text: Path, tmp_path: Path) -> None:
     refused(4, "mix", laplace, tmp_path / "nowhere", "--held-out", toy_text, *out)
     refused(4, "mix", laplace, laplace, "--held-out", tmp_path / "nowhere.txt", *out)
     foreign = write(tmp_path / "file", "mine")
-    assert "choose another --out" in refused(
-        2, "mix", laplace, laplace, "--held-out", toy_text, "--out", foreign
-    )
+    assert "choose another --out" in refused(2, "mix", laplace, laplace, "--held-out", toy_text, "--out", foreign)
 
 
 def test_a_text_that_no_model_knows(letters: tuple[Path, Path], tmp_path: Path) -> None:

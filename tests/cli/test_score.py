@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from cli.command import QUIET, done, refused, trained, write
 
 KEYS = {"schema_version", "text", "log_prob", "unit", "tokens", "log_probs", "oov", "infinite"}

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cli.command import done, english, refused, write
+
+from cli.command import call, done, english, refused, write
 
 
 def test_merges_worked_by_hand(tmp_path: Path) -> None:
@@ -76,8 +77,6 @@ def test_what_is_no_id(tmp_path: Path, word: str) -> None:
 
 def refused_after_first_line(folder: Path, ids: str) -> str:
     """The message of a decoding that ends in status 3."""
-    from cli.command import call
-
     outcome = call("tokenizer", "decode", folder, stdin=ids)
     assert outcome.status == 3
     assert outcome.out.count("\n") == 1  # the first line was good

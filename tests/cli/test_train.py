@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from cli.command import QUIET, TOY, call, digests, done, refused, trained, write
 
 SMALL = ("--order", "3", *QUIET)
@@ -57,7 +58,9 @@ def test_training_twice_gives_the_same_bytes(tmp_path: Path, english_text: Path)
 def same_model(first: Path, second: Path) -> bool:
     """Tables, tokenizer, speller and the digest of the text as read."""
     names = ("model.ngram", "tokenizer.json", "speller.safetensors", "training_lines.sketch")
-    facts = [json.loads((model / "manifest.json").read_bytes())["training_text"]["sha256"] for model in (first, second)]
+    facts = [
+        json.loads((model / "manifest.json").read_bytes())["training_text"]["sha256"] for model in (first, second)
+    ]
     return facts[0] == facts[1] and all(digests(first)[name] == digests(second)[name] for name in names)
 
 
@@ -213,7 +216,9 @@ def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
     trained(tmp_path / "set", toy_text, "--config", config, "--set", "order=3", "--set", "kind=byte")
     found = done("info", tmp_path / "set", "--json").json()
     assert (found["config"]["order"], found["tokenizer"]["kind"]) == (3, "byte")
-    trained(tmp_path / "option", toy_text, "--config", config, "--set", "order=3", "--order", 4, "--tokenizer", "byte")
+    trained(
+        tmp_path / "option", toy_text, "--config", config, "--set", "order=3", "--order", 4, "--tokenizer", "byte"
+    )
     found = done("info", tmp_path / "option", "--json").json()
     assert (found["config"]["order"], found["tokenizer"]["kind"]) == (4, "byte")
 

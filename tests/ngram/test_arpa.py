@@ -33,7 +33,8 @@ NORMALIZED = [smoothing for smoothing in SMOOTHINGS if smoothing != "stupid-back
 INF = float("inf")
 
 # Powers of ten, so that every logarithm is a whole number: p(<unk>) = 10^-3, p(a) = 10^-1, p(b) = 0,
-# p(a | <s>) = 10^-2 and p(</s> | a) = p(</s> | b) = 1, one of them rounded up; the context <s> weighs 10^-1, a weighs 0, all others 1.
+# p(a | <s>) = 10^-2 and p(</s> | a) = p(</s> | b) = 1, one of them rounded up; the context <s> weighs 10^-1,
+# a weighs 0, all others 1.
 TEXT = r"""\data\
 ngram 1=5
 ngram 2=3

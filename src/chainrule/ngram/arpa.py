@@ -7,23 +7,20 @@ The only unit here is log10. Not here: reading (arpa_reader.py).
 
 import gzip
 import lzma
-import os
 import re
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from io import BufferedIOBase
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
-from chainrule.errors import ChainruleError, ConfigError, InputError, UsageError, VocabularyError
+from chainrule.errors import ConfigError, InputError, VocabularyError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffLevel
 from chainrule.progress import Progress, silent
-from chainrule.replacement import flush
+from chainrule.replacement import replacing_file
 from chainrule.tokenizers.config import BOS, EOS
 
 UNKNOWNS: Final = ("<unk>", "<UNK>")
@@ -47,7 +44,7 @@ def write(lm: NgramModel, names: Sequence[str], path: Path, progress: Progress =
     if lm.context == "stream":
         raise ConfigError("a stream n-gram cannot become ARPA, where every line starts from <s>; train by line")
     spelled = _spell(names, lm.vocabulary)
-    with _replacing(path) as file:
+    with replacing_file(path) as raw, _packed(raw, path.suffix.lower()) as file:
         for piece in _pieces(lm, spelled, progress):
             file.write(piece.encode())
 
@@ -116,37 +113,14 @@ def _log10(natural: Floats) -> Floats:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BufferedIOBase]:
-    """A new file to fill, put in place of `path` where the block succeeds and removed where it fails."""
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is there and is not a file; choose another --out")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _open(temporary, path.suffix.lower()) as file:
-            yield file
-        flush(temporary)
-        os.replace(temporary, path)
-        flush(path.parent)
-    except OSError as error:
-        raise ChainruleError(
-            f"cannot write {path}: {error.strerror or error}; what was there is unchanged: "
-            "make room and check permissions, or choose another --out"
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _open(path: Path, suffix: str) -> Iterator[BufferedIOBase]:
-    with path.open("wb") as raw:
-        if suffix == ".gz":
-            # Neither name nor time inside: the same model gives the same bytes.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                yield packed
-        elif suffix == ".xz":
-            with lzma.open(raw, "wb") as packed:
-                yield packed
-        else:
-            yield raw
+def _packed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO | gzip.GzipFile | lzma.LZMAFile]:
+    """What to write into, so that `raw` holds it as its name promises."""
+    if suffix == ".gz":
+        # Neither name nor time inside: the same model gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+            yield packed
+    elif suffix == ".xz":
+        with lzma.open(raw, "wb") as packed:
+            yield packed
+    else:
+        yield raw

@@ -42,6 +42,8 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], order: int, size: int) -> Ba
         log_missing = float(arrays["log_missing"][0])
     except (KeyError, IndexError) as missing:
         raise ModelFileError(f"the n-gram tables have no array {missing}; the file is not whole") from missing
+    if f"{order + 1}.log_prob" in arrays:
+        raise ModelFileError(f"the n-gram tables hold more orders than the {order} of the config; train it anew")
     return BackoffTables(tuple(levels), log_missing)
 
 

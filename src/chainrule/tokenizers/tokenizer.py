@@ -54,6 +54,9 @@ class Tokenizer:
         backend.encode_special_tokens = True  # the file does not keep it
         if backend.token_to_id(BOS) is None or backend.token_to_id(EOS) is None:
             raise ModelFileError(f"tokenizer.json has no {BOS} or no {EOS}")
+        ids = backend.get_vocab(with_added_tokens=True).values()
+        if max(ids) >= len(ids):
+            raise ModelFileError(f"tokenizer.json names id {max(ids)} but only {len(ids)} symbols")
         return cls(backend, config)
 
     def to_json(self) -> str:

@@ -1,0 +1,197 @@
+"""The Python of the interface: train, load, mix, compare, and what a model offers."""
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.testing import assert_allclose
+
+import chainrule
+from chainrule.api import split_settings, tokenizer_choice
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError, VocabularyError
+from chainrule.text.corpus import Corpus
+from cli.command import english, write
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return write(tmp_path / "english.txt", english())
+
+
+def test_the_lines_of_the_interface(toy: Path, tmp_path: Path) -> None:
+    model = chainrule.train("ngram", toy, order=3, smoothing="laplace", closed=True)
+    score = model.score("i love mice")
+    assert score.log_prob == pytest.approx(math.log(1 / 630), rel=1e-6)
+    assert score.bits == pytest.approx(math.log2(630), rel=1e-6)
+    assert score.perplexity == pytest.approx(5.0100, abs=5e-5)
+    assert score.tokens == ("i", "love", "mice", "</s>")
+    assert [math.exp(p) for p in score.log_probs] == pytest.approx([3 / 10, 3 / 9, 1 / 9, 1 / 7], rel=1e-6)
+    test = write(tmp_path / "test.txt", "i love mice\n")
+    assert model.evaluate(test).bits_per_byte == pytest.approx(math.log2(630) / 12, rel=1e-6)
+    assert model.evaluate(str(test)).bits_per_byte == model.evaluate([test]).bits_per_byte
+    settings = {"strategy": "sample", "top_p": 0.9, "seed": 1, "max_tokens": 20}
+    assert model.generate("i love", **settings) == model.generate("i love", **settings)
+    # Of seven words after i love, cats and dogs have 2/9.
+    assert [token for token, _ in model.next("i love", top=2)] == ["cats", "dogs"]
+    assert model.next("i love", top=1)[0][1] == pytest.approx(2 / 9, rel=1e-6)
+
+
+def test_mix_of_the_interface(small: Path, tmp_path: Path) -> None:
+    a = chainrule.train("ngram", small, order=1, smoothing="laplace")
+    b = chainrule.train("ngram", small, order=3, smoothing="laplace")
+    chainrule.mix([a, b], held_out=write(tmp_path / "v.txt", english(20, seed=5))).save(tmp_path / "mix")
+    assert chainrule.load(tmp_path / "mix").family == "mixture"
+
+
+def test_several_lines_are_one_text(toy: Path) -> None:
+    model = chainrule.train("ngram", toy, order=3, smoothing="laplace")
+    both = model.score("i love mice\ncats chase")
+    first, second = model.scores(["i love mice", "cats chase"])
+    assert both.tokens == first.tokens + second.tokens
+    assert both.log_prob == pytest.approx(first.log_prob + second.log_prob)
+    assert model.score("").tokens == ("</s>",)
+    assert list(model.scores([])) == []
+
+
+def test_any_number_of_lines_at_once(small: Path) -> None:
+    for context in ("line", "stream"):
+        model = chainrule.train("ngram", small, order=3, smoothing="laplace", context=context, min_count=20)
+        lines = [*english(30, seed=4).splitlines(), "", "a zebra", "x" * 500]
+        together = [score.log_prob for score in model.scores(lines)]
+        if context == "line":
+            assert_allclose([model.score(line).log_prob for line in lines], together, rtol=1e-9)
+        whole = model.score("\n".join(lines))
+        assert whole.log_prob == pytest.approx(math.fsum(together), rel=1e-9)
+        figures = model.evaluate(Corpus.from_lines(lines))
+        assert figures.nats == pytest.approx(-whole.log_prob, rel=1e-9)
+        assert figures.nats_of_spellings == pytest.approx(-whole.log_prob_of_spellings, rel=1e-9)
+        assert figures.oov == whole.oov > 0
+
+
+def test_scoring_is_stepping(small: Path) -> None:
+    """Each token's share is the probability that `next` gives it after the words before."""
+    model = chainrule.train("ngram", small, order=3, smoothing="laplace")
+    words = ["the", "cat", "sees", "a", "dog"]
+    score = model.score(" ".join(words))
+    for place, token in enumerate(score.tokens):
+        found = dict(model.next(" ".join(words[:place]), top=1000))
+        assert found[token] == pytest.approx(math.exp(score.log_probs[place]), rel=1e-5)
+
+
+def test_the_text_in_memory_and_on_disk(small: Path) -> None:
+    settings: dict[str, Any] = {"order": 2, "smoothing": "laplace"}
+    on_disk = chainrule.train("ngram", small, **settings)
+    in_memory = chainrule.train("ngram", Corpus.from_lines(english().splitlines()), **settings)
+    assert on_disk.score("the cat") == in_memory.score("the cat")
+    assert in_memory.origin.text == "lines in memory"
+    assert on_disk.origin.fingerprint is not None
+    assert in_memory.origin.fingerprint is not None
+    assert on_disk.origin.fingerprint.sha256 == in_memory.origin.fingerprint.sha256
+
+
+def test_the_vocabulary_sees_the_training_text_alone(small: Path, tmp_path: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "a zebra\n")
+    model = chainrule.train("ngram", small, valid=valid, order=2, smoothing="laplace")
+    assert model.score("zebra").oov == 1
+    assert model.metrics["valid_perplexity"] == pytest.approx(model.evaluate(valid).perplexity)
+
+
+def test_an_infinite_validation_is_left_out(toy: Path, tmp_path: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "i love mice\n")
+    model = chainrule.train("ngram", toy, valid=valid, order=3, smoothing="mle")
+    assert "valid_perplexity" not in model.metrics
+    model.save(tmp_path / "m")  # an infinity would not be JSON
+
+
+def test_overlap_is_a_warning(tmp_path: Path) -> None:
+    text = write(tmp_path / "t.txt", english(400))
+    model = chainrule.train("ngram", text, order=2, smoothing="laplace")
+    with pytest.warns(ChainruleWarning, match="about 100% of the lines"):
+        model.evaluate(text)
+    fresh = write(tmp_path / "fresh.txt", "".join(f"line number {i} is unlike all others\n" for i in range(50)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.evaluate(fresh)
+
+
+def test_a_discount_that_cannot_be_had_is_a_warning(toy: Path) -> None:
+    with pytest.warns(ChainruleWarning, match="no usable discount"):
+        chainrule.train("ngram", toy, order=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"ordr": 3}, "did you mean 'order'"),
+        ({"order": "many"}, "a whole number"),
+        ({"order": 2.5}, "a whole number"),
+        ({"order": True}, "a whole number"),
+        ({"smoothing": "magic"}, "choose one of"),
+        ({"tokenizer": "emoji"}, "or a folder"),
+        ({"min_count": 0}, "choose 1 or more"),
+    ],
+)
+def test_wrong_settings(toy: Path, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        chainrule.train("ngram", toy, **settings)
+
+
+def test_what_is_made_of_models_does_not_learn_from_text(toy: Path) -> None:
+    with pytest.raises(ConfigError, match="made of models"):
+        chainrule.train("mixture", toy)
+    with pytest.raises(ConfigError, match="there is no family 'oracle'; choose one of ngram"):
+        chainrule.train("oracle", toy)
+
+
+def test_a_finished_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
+    first = chainrule.train("ngram", toy, order=1, smoothing="laplace")
+    first.save(tmp_path / "first")
+    second = chainrule.train("ngram", small, order=2, smoothing="laplace", tokenizer=tmp_path / "first")
+    assert second.tokenizer.to_json() == first.tokenizer.to_json()
+    assert second.score("the").oov == 1  # a word of the second text, not of the first
+    with pytest.raises(ConfigError, match="a finished tokenizer; min_count cannot be set"):
+        tokenizer_choice(tmp_path / "first", {"min_count": 2})
+
+
+def test_a_closed_vocabulary_and_a_text_beyond_it(toy: Path, small: Path, tmp_path: Path) -> None:
+    chainrule.train("ngram", toy, order=1, smoothing="laplace", closed=True).save(tmp_path / "closed")
+    with pytest.raises(ConfigError, match=r"the tokenizer does not know '(the|a|one)' of the training text"):
+        chainrule.train("ngram", small, order=1, smoothing="laplace", tokenizer=tmp_path / "closed")
+
+
+def test_settings_are_dealt_out() -> None:
+    tokenizer, family = split_settings("ngram", {"min_count": 2, "order": 3, "lowercase": True, "k": 1.0})
+    assert tokenizer == {"min_count": 2, "lowercase": True}
+    assert family == {"order": 3, "k": 1.0}
+
+
+def test_mixing_needs_two_models_of_one_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
+    a = chainrule.train("ngram", toy, order=1, smoothing="laplace")
+    b = chainrule.train("ngram", small, order=1, smoothing="laplace")
+    with pytest.raises(VocabularyError, match="different tokenizers"):
+        chainrule.mix([a, b], held_out=toy)
+    with pytest.raises(ConfigError, match="two models or more, not 1"):
+        chainrule.mix([a], held_out=toy)
+    with pytest.raises(InputError, match="held-out text is empty"):
+        chainrule.mix([a, a], held_out=write(tmp_path / "empty.txt", ""))
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        chainrule.load(tmp_path / "nowhere")
+    with pytest.raises(NotFoundError):
+        chainrule.train("ngram", tmp_path / "nowhere.txt")
+
+
+def test_an_empty_text_has_no_figures(toy: Path) -> None:
+    model = chainrule.train("ngram", toy, order=1, smoothing="laplace")
+    with pytest.raises(InputError, match="the text is empty"):
+        model.evaluate(Corpus.from_lines([]))
+
+
+def test_a_stream_of_pieces(toy: Path) -> None:
+    model = chainrule.train("ngram", toy, order=3, smoothing="mle")
+    assert "".join(model.stream("cats")) == model.generate("cats").text == " chase mice"
+    assert [str(g) for g in model.generate_several("", 2, strategy="greedy")] == ["i love cats"] * 2

@@ -1,0 +1,145 @@
+"""`chainrule.compare`: what is trained, on what, and what is kept."""
+
+import math
+import warnings
+from pathlib import Path
+
+import pytest
+
+import chainrule
+from chainrule import comparison, families
+from chainrule.comparison import row_name
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.ngram import family as ngram
+from chainrule.ngram.config import Config
+from chainrule.report.results import Results
+from chainrule.text.corpus import Corpus
+from cli.command import english, write
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four candidates, not fifty."""
+    chosen = [
+        Config(order=1, smoothing="laplace"),
+        Config(order=2, smoothing="laplace"),
+        Config(order=2, smoothing="mle"),
+        Config(order=2, smoothing="stupid-backoff"),
+    ]
+    monkeypatch.setattr(ngram, "candidates", lambda: chosen)
+
+
+def lines(count: int = 60, seed: int = 3) -> Corpus:
+    return Corpus.from_lines(english(count, seed).splitlines())
+
+
+@pytest.fixture
+def results(few: None) -> Results:
+    return chainrule.compare(lines(), test=Corpus.from_lines(["the cat sees a dog now", "dog dog one"]))
+
+
+def test_a_row_for_each_candidate(results: Results) -> None:
+    names = ["ngram-1-laplace", "ngram-2-laplace", "ngram-2-mle", "ngram-2-stupid-backoff"]
+    assert [row.name for row in results.rows] == names
+    assert [row.is_ranked for row in results.rows] == [True, True, False, False]
+    assert [row.facets for row in results.rows][1] == {"order": 2, "smoothing": "laplace"}
+    mle, stupid = results.rows[2:]
+    assert mle.bits_per_byte == math.inf
+    assert mle.note == "infinite: no probability for 'dog' on line 2, token 1"
+    assert stupid.note == "a score, not a probability"
+    assert math.isfinite(stupid.bits_per_byte)
+
+
+def test_a_row_is_the_evaluation_of_its_model(results: Results, tmp_path: Path, few: None) -> None:
+    test = write(tmp_path / "test.txt", "the cat sees a dog now\ndog dog one\n")
+    again = chainrule.compare(lines(), test=test, out=tmp_path)
+    for row, same in zip(results.rows, again.rows, strict=True):
+        assert (row.name, row.bits_per_byte, row.sample) == (same.name, same.bits_per_byte, same.sample)
+        model = chainrule.load(tmp_path / "models" / row.name)
+        figures = model.evaluate(test)
+        assert figures.bits_per_byte == row.bits_per_byte
+        assert figures.perplexity == row.perplexity
+        assert model.parameters == row.parameters
+
+
+def test_curves_of_the_models_kept(results: Results) -> None:
+    assert [curve.name for curve in results.curves] == ["ngram-2-laplace", "ngram-1-laplace"]  # best first
+    by_name = {row.name: row for row in results.rows}
+    for curve in results.curves:
+        assert list(curve.tokens) == sorted(set(curve.tokens))
+        assert len(curve.tokens) == len(comparison.CURVE_PARTS)
+        assert curve.tokens[-1] == results.split.train_tokens
+        assert curve.bits_per_byte[-1] == by_name[curve.name].bits_per_byte
+
+
+def test_sentences_of_the_test_text(results: Results) -> None:
+    assert {sentence.text for sentence in results.sentences} == {"the cat sees a dog now", "dog dog one"}
+    for sentence in results.sentences:
+        assert [view.name for view in sentence.by_model] == ["ngram-2-laplace", "ngram-1-laplace"]
+        assert all(len(view.tokens) == len(view.bits) for view in sentence.by_model)
+        assert all(bits > 0 for view in sentence.by_model for bits in view.bits)
+
+
+def test_given_parts(few: None) -> None:
+    text, other = lines(60), lines(7, seed=9)
+    both = chainrule.compare(text, valid=other, test=other).split
+    assert (both.train_lines, both.valid_lines, both.test_lines, both.seed) == (60, 7, 7, None)
+    valid = chainrule.compare(text, valid=other).split
+    assert (valid.train_lines, valid.valid_lines, valid.test_lines, valid.seed) == (54, 7, 6, 0)
+    test = chainrule.compare(text, test=other).split
+    assert (test.train_lines, test.valid_lines, test.test_lines) == (54, 6, 7)
+    none = chainrule.compare(text).split
+    assert (none.train_lines, none.valid_lines, none.test_lines) == (48, 6, 6)
+
+
+def test_the_embedded_text(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "default_text", lambda: english(40).splitlines())
+    found = chainrule.compare()
+    assert found.text == "the Python language reference (embedded)"
+    assert found.split.train_lines + found.split.valid_lines + found.split.test_lines == 40
+
+
+def test_each_family_has_its_time(few: None) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ChainruleWarning)
+        found = chainrule.compare(lines(), max_seconds=1e-9)
+    names = ("ngram-2-laplace", "ngram-2-mle", "ngram-2-stupid-backoff")
+    assert [str(w.message) for w in caught] == [f"{name} is left out: ngram's time is up" for name in names]
+    assert [row.name for row in found.rows] == ["ngram-1-laplace"]  # what was begun is finished
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan])
+def test_no_time_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="choose a number above 0"):
+        chainrule.compare(lines(), max_seconds=seconds)
+
+
+def test_refused(few: None) -> None:
+    with pytest.raises(ConfigError, match="there is no family 'oracle'"):
+        chainrule.compare(lines(), families=("oracle",))
+    with pytest.raises(ConfigError, match="does not learn from text; choose from ngram"):
+        chainrule.compare(lines(), families=("mixture",))
+    with pytest.raises(InputError, match="2 lines"):
+        chainrule.compare(Corpus.from_lines(["a", "b"]))
+    with pytest.raises(InputError, match="holds no words"):
+        chainrule.compare(Corpus.from_lines([""] * 10))
+    with pytest.raises(InputError, match="test text is empty"):
+        chainrule.compare(lines(), test=Corpus.from_lines([]))
+
+
+def test_the_smallest_text_there_is(few: None) -> None:
+    found = chainrule.compare(Corpus.from_lines(["a", "a", "a"]), tokenizer_settings={"min_count": 2})
+    assert len(found.rows) == 4
+    assert found.split.train_lines == 1
+
+
+def test_every_candidate_survives_small_texts() -> None:
+    """Degenerate counts must not end the comparison: Jelinek-Mercer's weights once left [0, 1] here."""
+    for seed in (3, 4):
+        found = chainrule.compare(lines(60, seed), tokenizer_settings={"min_count": 2})
+        assert len(found.rows) == len(families.get("ngram").candidates())
+        assert all(not math.isnan(row.bits_per_byte) for row in found.rows)
+
+
+def test_names() -> None:
+    assert row_name("ngram", Config(order=4, smoothing="katz")) == "ngram-4-katz"
