@@ -56,13 +56,15 @@ class Tally:
 
     def add(self, tokenizer: Tokenizer, fragment: Fragment) -> None:
         """Count one piece of a line."""
-        seen = tokenizer.see(fragment.text)
-        words = len(split_words(seen))
+        seen = tokenizer.normalize(fragment.text)
+        words = split_words(seen)
         breaks = int(fragment.ends_line)
-        if tokenizer.config.collapses_blanks and words and self.words_in_line:
-            breaks += 1  # the blank between this piece of the line and the last
-        self.words += words
-        self.words_in_line = 0 if fragment.ends_line else self.words_in_line + words
+        if tokenizer.config.collapses_blanks:
+            seen = " ".join(words)
+            if words and self.words_in_line:
+                breaks += 1  # the blank between this piece of the line and the last
+        self.words += len(words)
+        self.words_in_line = 0 if fragment.ends_line else self.words_in_line + len(words)
         self.characters += len(seen) + breaks
         self.bytes += len(seen.encode()) + breaks
 
@@ -85,4 +87,4 @@ def _unknown(tokenizer: Tokenizer, text: str, ids: list[int], encoding: tokenize
     if tokenizer.unk is None or tokenizer.unk not in ids:
         return []
     spans = encoding.offsets
-    return [tokenizer.see(text[slice(*spans[i])]) for i, id_ in enumerate(ids) if id_ == tokenizer.unk]
+    return [tokenizer.normalize(text[slice(*spans[i])]) for i, id_ in enumerate(ids) if id_ == tokenizer.unk]

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, pre_tokenizers
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
@@ -90,9 +90,17 @@ class Tokenizer:
 
     def see(self, text: str) -> str:
         """The text as the tokenizer sees it: lower-cased, blanks collapsed, where it does so."""
-        normalizer = self.backend.normalizer
-        seen = text if normalizer is None else normalizer.normalize_str(text)
+        seen = self.normalize(text)
         return " ".join(split_words(seen)) if self.config.collapses_blanks else seen
+
+    def normalize(self, text: str) -> str:
+        """The text lower-cased, where the tokenizer does so."""
+        return text if self._normalizer is None else self._normalizer.normalize_str(text)
+
+    @cached_property
+    def _normalizer(self) -> normalizers.Normalizer | None:
+        found: normalizers.Normalizer | None = self.backend.normalizer
+        return found
 
     def encode(self, text: str) -> Ids:
         """Ids of a piece of one line, control symbols neither added nor recognised."""

@@ -98,11 +98,12 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
     bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([_at_blanks(), bytes_of_words])
     _train(backend, corpus, config, trainers.WordPieceTrainer)
-    pieces = sorted(backend.get_vocab().items(), key=lambda item: item[1])
+    vocabulary = backend.get_vocab()
+    pieces = [name for name in sorted(vocabulary, key=lambda name: vocabulary[name]) if name not in (BOS, EOS)]
     alphabet = [prefix + byte for prefix in ("", "##") for byte in sorted(byte_alphabet())]
-    names = dict.fromkeys([config.unk, *alphabet, *(name for name, _ in pieces if name not in (BOS, EOS))])
+    names = list(dict.fromkeys([config.unk, *alphabet, *pieces]))  # the earlier a piece the more frequent it is
     backend.model = models.WordPiece(
-        {name: i for i, name in enumerate(names)},
+        {name: i for i, name in enumerate(names[: config.vocab_size or SUBWORD_SIZE])},
         unk_token=config.unk,
         max_input_chars_per_word=LONGEST_PIECED_WORD,
     )
@@ -120,8 +121,13 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
 
 def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> None:
     size = config.vocab_size or SUBWORD_SIZE
-    if size < 256:
-        raise ConfigError(f"vocab-size is {size}; a {config.kind} tokenizer needs 256 symbols for the bytes alone")
+    least = (
+        513 if config.kind == "wordpiece" else 256
+    )  # each byte alone, with WordPiece also inside a word, and <unk>
+    if size < least:
+        raise ConfigError(
+            f"vocab-size is {size}; a {config.kind} tokenizer needs {least} symbols for the bytes alone"
+        )
     settings: dict[str, Any] = {"special_tokens": []} | ({"unk_token": None} if config.kind == "unigram" else {})
     made = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
     backend.train_from_iterator(_pieces(corpus, config), made)
