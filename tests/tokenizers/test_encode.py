@@ -53,6 +53,15 @@ def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) 
     assert whole.characters == sum(len(line) + 1 for line in seen)
 
 
+@given(line=LINE, is_lower=st.booleans())
+def test_words_by_dictionary_are_the_library_s(line: str, is_lower: bool) -> None:
+    config = TokenizerConfig(lowercase=is_lower)
+    tokenizer = train(Corpus.from_lines(["ab é <unk> b\u00a0a", "A <s>"]), config)
+    for text in (line, line.upper(), f"<unk> {line} <s>\t</s>  B"):
+        encoded = encode(Corpus.from_lines([text]), tokenizer)
+        assert encoded.ids.tolist() == [*tokenizer.encode(text).tolist(), tokenizer.eos]
+
+
 def test_lower_cased_spellings_are_those_the_tokenizer_sees() -> None:
     tokenizer = train(Corpus.from_lines(["a b"]), TokenizerConfig(lowercase=True))
     assert encode(Corpus.from_lines(["ÄRGER A"]), tokenizer).spellings == ["ärger"]

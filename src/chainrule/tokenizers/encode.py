@@ -23,12 +23,9 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
     tally = Tally()
     fragments = corpus.fragments()
     for batch in _batches(fragments):
-        texts = [fragment.text for fragment in batch]
-        encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
         rows: list[list[int]] = []
-        for fragment, encoding in zip(batch, encodings, strict=True):
-            row = encoding.ids
-            spellings.extend(_unknown(tokenizer, fragment.text, row, encoding))
+        for fragment, (row, unknown) in zip(batch, _encode(batch, tokenizer), strict=True):
+            spellings.extend(unknown)
             rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
             tally.add(tokenizer, fragment)
         ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
@@ -82,8 +79,28 @@ def _batches(fragments: Iterable[Fragment]) -> Iterator[list[Fragment]]:
         yield batch
 
 
-def _unknown(tokenizer: Tokenizer, text: str, ids: list[int], encoding: tokenizers.Encoding) -> list[str]:
-    """The spellings behind `<unk>`, as the tokenizer sees them."""
+def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[str]]]:
+    """Ids of each piece, and the spellings behind `<unk>` among them, as the tokenizer sees them."""
+    if tokenizer.config.kind == "word":
+        yield from (_look_up(tokenizer, fragment.text) for fragment in batch)
+        return
+    texts = [fragment.text for fragment in batch]
+    encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
+    for text, encoding in zip(texts, encodings, strict=True):
+        yield encoding.ids, _unknown(tokenizer, text, encoding)
+
+
+def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
+    """Words by a dictionary: what the library does, four times as fast."""
+    assert tokenizer.unk is not None
+    words = split_words(tokenizer.normalize(text))
+    known, unk = tokenizer.known, tokenizer.unk
+    ids = [known.get(word, unk) for word in words]
+    return ids, [word for word, id_ in zip(words, ids, strict=True) if id_ == unk] if unk in ids else []
+
+
+def _unknown(tokenizer: Tokenizer, text: str, encoding: tokenizers.Encoding) -> list[str]:
+    ids = encoding.ids
     if tokenizer.unk is None or tokenizer.unk not in ids:
         return []
     spans = encoding.offsets

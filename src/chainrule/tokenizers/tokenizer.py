@@ -88,6 +88,11 @@ class Tokenizer:
         """What a model needs to know of it."""
         return Vocabulary(self.vocab_size, self.bos, self.eos, self.unk, self.config.closed)
 
+    @cached_property
+    def known(self) -> dict[str, int]:
+        """The ids of the model's vocabulary by name, control symbols not among them."""
+        return self.backend.get_vocab(with_added_tokens=False)
+
     def see(self, text: str) -> str:
         """The text as the tokenizer sees it: lower-cased, blanks collapsed, where it does so."""
         seen = self.normalize(text)
