@@ -54,7 +54,7 @@ def train(
         progress,
     )
     origin = Origin(
-        text=_names(text),
+        text=names(text),
         fingerprint=prepared.fingerprint,
         command=command or f"chainrule.train({family!r}, …)",
         seed=seed,
@@ -119,8 +119,8 @@ def mix(
     """Interpolate models that share a tokenizer, with the weights best for `held_out`."""
     if len(models) < 2:
         raise ConfigError(f"a mixture needs two models or more, not {len(models)}")
-    first = models[0]
-    for other in models[1:]:
+    first = next((m for m in models if not m.tokenizer.config.closed), models[0])  # open where any is
+    for other in models:
         if other.tokenizer.to_json() != first.tokenizer.to_json():
             raise VocabularyError(
                 f"'{other.name}' and '{first.name}' have different tokenizers; "
@@ -142,7 +142,7 @@ def mix(
         tokenizer=first.tokenizer,
         family="mixture",
         config=mixture.config_of(lm),
-        speller=first.speller,
+        speller=next((m.speller for m in models if m.speller is not None), None),
         origin=origin,
     )
     figures = made.evaluate_encoded(text)
@@ -173,7 +173,10 @@ def _corpus(text: Sources | Corpus) -> Corpus:
     return text if isinstance(text, Corpus) else Corpus.of(text)
 
 
-def _names(text: Sources | Corpus) -> str:
+def names(text: Sources | Corpus) -> str:
+    """What a text is called in reports and model cards; a file name that is not UTF-8 as well as it goes."""
     if isinstance(text, Corpus):
-        return ", ".join(str(file.path) for file in text.files) or "lines in memory"
-    return str(text) if isinstance(text, str | Path) else ", ".join(map(str, text))
+        found = [file.name for file in text.files] or ["lines in memory"]
+    else:
+        found = [str(text)] if isinstance(text, str | Path) else [str(one) for one in text]
+    return ", ".join(found).encode(errors="replace").decode()

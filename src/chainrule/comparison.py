@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import families
-from chainrule.api import tokenizer_choice, train_prepared
+from chainrule.api import names, tokenizer_choice, train_prepared
 from chainrule.data.encoded import Encoded
-from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, MissingExtra
 from chainrule.evaluation.perplexity import LN2, Evaluation
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
@@ -31,6 +31,8 @@ from chainrule.versions import versions
 CURVE_PARTS = (16, 8, 4, 2, 1)
 CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
+MIN_COUNT = 2
+"""Words seen once are unknown words, unless said otherwise: every family meets some while it learns."""
 SENTENCES = 4
 SENTENCE_LENGTHS = range(8, 22)
 SAMPLE_TOKENS = 30
@@ -64,6 +66,12 @@ class Settings:
     command: str = "chainrule.compare(…)"
 
     def __post_init__(self) -> None:
+        for name in self.families:
+            families.get(name)
+            if name not in families.trainable():
+                raise ConfigError(
+                    f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
+                )
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise ConfigError(f"max-seconds is {self.max_seconds:g}; choose a number above 0")
 
@@ -77,7 +85,7 @@ def compare(
     **chosen: Any,
 ) -> Results:
     """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`."""
-    settings = Settings(**chosen)
+    settings = _settings(chosen)
     start = time.perf_counter()
     texts = _texts(text, valid, test, settings.seed)
     corpus = Corpus.from_lines(texts.train)
@@ -88,6 +96,8 @@ def compare(
         raise InputError("the test text is empty; give one with at least one line")
     arena = Arena(texts, settings, prepared, encoded, progress)
     rows = tuple(arena.rows())
+    if not rows:
+        raise InputError("no model could be trained on this text; see the warnings")
     return Results(
         text=texts.name,
         text_sha256=prepared.fingerprint.sha256,
@@ -114,8 +124,9 @@ class Arena:
 
     def rows(self) -> Iterator[Row]:
         """Train and measure every candidate of every family."""
-        wanted = [(name, config) for name in self._families() for config in families.get(name).candidates()]
-        left = dict.fromkeys(self._families(), self.settings.max_seconds)
+        trained = self.settings.families or tuple(families.trainable())
+        wanted = [(name, config) for name in trained for config in families.get(name).candidates()]
+        left = dict.fromkeys(trained, self.settings.max_seconds)
         best: dict[tuple[object, ...], Row] = {}
         for done, (family, config) in enumerate(wanted):
             name = row_name(family, config)
@@ -125,10 +136,15 @@ class Arena:
                 warnings.warn(f"{name} is left out: {family}'s time is up", ChainruleWarning, stacklevel=2)
                 continue
             start = time.perf_counter()
-            model = self._train(family, config, self.prepared, budget)
-            if budget is not None:
-                left[family] = budget - (time.perf_counter() - start)
-            row = self._row(name, model, model.evaluate_encoded(self.test))
+            try:
+                model = self._train(family, config, self.prepared, budget)
+                row = self._row(name, model, model.evaluate_encoded(self.test))
+            except (InputError, MissingExtra) as error:
+                warnings.warn(f"{name} is left out: {error}", ChainruleWarning, stacklevel=2)
+                continue
+            finally:
+                if budget is not None:
+                    left[family] = budget - (time.perf_counter() - start)
             key = (family, row.facets.get("order"))
             if row.is_ranked and (key not in best or row.bits_per_byte < best[key].bits_per_byte):
                 if key in best:
@@ -168,16 +184,6 @@ class Arena:
                 for name, score in scores
             )
             yield Sentence(text=line, by_model=tuple(views))
-
-    def _families(self) -> list[str]:
-        names = list(self.settings.families) or families.trainable()
-        for name in names:
-            families.get(name)
-            if name not in families.trainable():
-                raise ConfigError(
-                    f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
-                )
-        return names
 
     def _prepare(self, lines: list[str]) -> tuple[Prepared, Encoded]:
         """A part of the training text with a tokenizer of its own, unless the tokenizer was given."""
@@ -233,6 +239,15 @@ class Arena:
         )
 
 
+def _settings(chosen: dict[str, Any]) -> Settings:
+    """The settings, with words seen once cut off where nothing else was said of the vocabulary."""
+    settings = Settings(**chosen)
+    cuts = {"min_count", "vocab_size", "top_percent", "closed"}
+    if settings.tokenizer not in ("word", "char") or cuts & set(settings.tokenizer_settings):
+        return settings
+    return dataclasses.replace(settings, tokenizer_settings={**settings.tokenizer_settings, "min_count": MIN_COUNT})
+
+
 def row_name(family: str, config: Any) -> str:
     """The family and what tells its candidates apart: `ngram-5-modified-kneser-ney`."""
     return "-".join([family, *map(str, families.get(family).facets(config).values())])
@@ -243,7 +258,7 @@ def _texts(
 ) -> Texts:
     """The parts as given; what is not given is dealt from the text, block by block."""
     lines = default_text() if text is None else _lines(text)
-    name = "the Python language reference (embedded)" if text is None else _name(text)
+    name = "the Python language reference (embedded)" if text is None else names(text)
     if valid is not None and test is not None:
         return Texts(name=name, train=lines, valid=_lines(valid), test=_lines(test), seed=None)
     parts = split(lines, seed=seed)
@@ -259,12 +274,6 @@ def _texts(
 
 def _lines(text: Sources | Corpus) -> list[str]:
     return list(text if isinstance(text, Corpus) else Corpus.of(text))
-
-
-def _name(text: Sources | Corpus) -> str:
-    if isinstance(text, Corpus):
-        return ", ".join(file.name for file in text.files) or "lines in memory"
-    return str(text) if isinstance(text, str | Path) else ", ".join(map(str, text))
 
 
 def _split_info(texts: Texts, prepared: Prepared, test: Encoded) -> SplitInfo:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from chainrule.errors import ConfigError, NotFoundError
 
 C = TypeVar("C")
+TABLES = ("model", "tokenizer")
 
 
 def make(kind: type[C], settings: Mapping[str, object], section: str) -> C:
@@ -47,9 +48,13 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no config file {path}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     for name, table in tables.items():
+        if isinstance(table, dict) and name not in TABLES:
+            raise ConfigError(f"{path} has a table [{name}]; choose from {', '.join(f'[{t}]' for t in TABLES)}")
         if not isinstance(table, dict):
             raise ConfigError(f"{path}: '{name}' stands outside a table; write it under [model] or [tokenizer]")
     return tables

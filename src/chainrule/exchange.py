@@ -2,7 +2,7 @@
 
 import datetime
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from chainrule import artifact
 from chainrule.errors import ConfigError, NotFoundError
@@ -19,12 +19,23 @@ from chainrule.versions import versions
 
 def export_arpa(folder: Path, out: Path, progress: Progress = silent) -> None:
     """Write an n-gram model as an ARPA file; symbols of sub-word tokenizers as their own file names them."""
+    arpa.write(*_ngram(folder), out, progress)
+
+
+def write_arpa(folder: Path, out: BinaryIO) -> None:
+    """The same, to an open file."""
+    for piece in arpa.pieces(*_ngram(folder)):
+        out.write(piece.encode())
+
+
+def _ngram(folder: Path) -> tuple[NgramModel, list[str]]:
+    """An n-gram model and the name of each of its ids."""
     model = artifact.load(folder)
     if model.family != "ngram":
         raise ConfigError(f"{folder} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
     names = [tokenizer.backend.id_to_token(i) or "" for i in range(tokenizer.vocab_size)]
-    arpa.write(cast(NgramModel, model.lm), names, out, progress)
+    return cast(NgramModel, model.lm), names
 
 
 def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
@@ -32,7 +43,7 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
 
     It learns to spell unknown words from its own, there being no text to learn from.
     """
-    if not path.exists():
+    if not path.exists() and str(path) != "-":
         raise NotFoundError(f"there is no file {path}; give an ARPA file, or a model with --to arpa")
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
@@ -49,7 +60,7 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
         lm=NgramModel(found.tables, tokenizer.vocabulary),
         tokenizer=tokenizer,
         family="ngram",
-        config=Config(order=found.tables.order),
+        config=Config(order=found.tables.order, smoothing="imported"),
         speller=train_speller(found.words, known=found.words) if found.has_unk else None,
         origin=origin,
     )

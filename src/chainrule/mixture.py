@@ -99,7 +99,8 @@ def fit(
 def em_weights(log_probs: Floats, iterations: int = 1000) -> Floats:
     """λ maximising Σ_t log Σ_i λ_i p_i(t), from (M, N) log-probabilities.
 
-    λ_i ← mean over t of λ_i p_i(t) / Σ_j λ_j p_j(t); the likelihood never falls.
+    λ_i ← mean over t of λ_i p_i(t) / Σ_j λ_j p_j(t); the likelihood never falls. The best model alone is taken
+    where EM, which nears a corner ever more slowly, has not come as far.
     """
     best = log_probs.max(axis=0)
     if np.isneginf(best).all():
@@ -112,7 +113,8 @@ def em_weights(log_probs: Floats, iterations: int = 1000) -> Floats:
         if np.abs(better - weights).max() < 1e-7:
             break
         weights = better
-    return np.asarray(weights / weights.sum())
+    alone = np.eye(len(p))[np.log(np.maximum(p, np.finfo(float).tiny)).sum(axis=1).argmax()]
+    return max(weights / weights.sum(), alone, key=lambda w: float(np.log(np.maximum(w @ p, 1e-300)).sum()))
 
 
 def config_of(mixture: Mixture) -> Config:

@@ -6,7 +6,7 @@ Lives here: the verbs of INTERFACE §3, each thin over the part that does the wo
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +115,11 @@ class Model:
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:
         """Several continuations: samples in their order, or the best of a beam first."""
-        return generate(self.lm, self.tokenizer, prompt, make(Decoding, settings, "generate"), num=num)
+        return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """Continue a prompt piece by piece."""
-        return stream(self.lm, self.tokenizer, prompt, make(Decoding, settings, "generate"))
+        return stream(self.lm, self.tokenizer, prompt, _decoding(settings))
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
         """The most probable next tokens and their probabilities."""
@@ -159,3 +159,10 @@ class Model:
                 ChainruleWarning,
                 stacklevel=3,
             )
+
+
+def _decoding(settings: dict[str, Any]) -> Decoding:
+    """The settings checked by name; one stop text or several."""
+    stop = settings.pop("stop", ())
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    return replace(make(Decoding, settings, "generate"), stop=stops)

@@ -44,20 +44,34 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["frobnicate"], ["evaluate"], ["train", "ngram", "t.txt"], ["info", "m", "--frobnicate"]]
+    ("arguments", "message"),
+    [
+        (["frobnicate"], "error: no such command 'frobnicate'; see chainrule --help"),
+        (["evaluate"], "error: missing argument 'MODEL'; see chainrule evaluate --help"),
+        (["train", "ngram", "t.txt"], "error: missing option '--out'; see chainrule train --help"),
+        (["info", "m", "--frobnicate"], "error: no such option: --frobnicate; see chainrule info --help"),
+        (["train", "ngram", "t.txt", "--out", "m", "--order", "x"], "error: invalid value for '--order': "),
+    ],
 )
-def test_a_call_that_cannot_be_parsed_is_wrong_usage(arguments: list[str]) -> None:
+def test_a_call_that_cannot_be_parsed_is_wrong_usage(arguments: list[str], message: str) -> None:
     outcome = call(*arguments)
     assert outcome.status == 2
     assert outcome.out == ""
-    assert "Usage: " in outcome.err
-    assert "Traceback" not in outcome.err
+    assert outcome.err.startswith(message)
+    assert outcome.err.count("\n") == 1
+
+
+def test_no_command_at_all_is_answered_with_the_help() -> None:
+    outcome = call()
+    assert outcome.status == 2
+    assert "Usage: chainrule" in outcome.err
+    assert "compare" in outcome.err
 
 
 def test_debug_shows_where_and_keeps_the_status(tmp_path: Path) -> None:
     plain = call("evaluate", tmp_path / "nowhere", "-")
     assert (plain.status, plain.err.count("\n")) == (4, 1)
-    debug = call("--debug", "evaluate", tmp_path / "nowhere", "-")
+    debug = call("evaluate", tmp_path / "nowhere", "-", "--debug")
     assert debug.status == 4
     assert debug.err.startswith("Traceback (most recent call last)")
     assert debug.err.endswith(plain.err)
@@ -67,8 +81,8 @@ def test_a_failure_while_running_is_one_line(mle: Path, tmp_path: Path) -> None:
     folder = tmp_path / "config.toml"
     folder.mkdir()
     outcome = call("train", "ngram", "-", "--out", tmp_path / "m", "--config", folder, stdin="a\n")
-    assert outcome.status == 1
-    assert outcome.err == f"error: {folder}: Is a directory\n"
+    assert outcome.status == 2
+    assert outcome.err == f"error: {folder} cannot be read: Is a directory; give a TOML file\n"
 
 
 def test_a_full_disk_is_one_line(mle: Path) -> None:

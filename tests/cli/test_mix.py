@@ -22,8 +22,8 @@ def test_weights_worked_by_hand(letters: tuple[Path, Path], tmp_path: Path) -> N
     options = ("--held-out", held_out, "--out", tmp_path / "m")
     found = done("mix", *letters, *options, "--json").json()
     # (λ/2)³ ((1−λ)/2) (1/2)⁴ is greatest at λ = 3/4.
-    assert list(found["weights"]) == [str(path) for path in letters]
-    assert list(found["weights"].values()) == pytest.approx([3 / 4, 1 / 4], abs=1e-5)
+    assert [w["model"] for w in found["weights"]] == [str(path) for path in letters]
+    assert [w["weight"] for w in found["weights"]] == pytest.approx([3 / 4, 1 / 4], abs=1e-5)
     assert found.keys() >= {"schema_version", "model", "weights", "held_out_perplexity", "held_out_bits_per_byte"}
     assert found["schema_version"] == 1
     perplexity = ((3 / 8) ** 3 * (1 / 8) * (1 / 2) ** 4) ** (-1 / 8)
@@ -68,7 +68,7 @@ def test_never_worse_than_its_best(english_text: Path, tmp_path: Path) -> None:
         mixed = done("mix", *models, "--held-out", held_out, "--out", tmp_path / name, "--json").json()
         alone = [done("evaluate", path, held_out, "--json").json()["perplexity"] for path in models]
         assert mixed["held_out_perplexity"] <= min(alone) * (1 + 1e-6)
-        assert sum(mixed["weights"].values()) == pytest.approx(1)
+        assert sum(w["weight"] for w in mixed["weights"]) == pytest.approx(1)
         figures = done("evaluate", tmp_path / name, held_out, "--json").json()
         assert figures["context"] == "stream"
         assert figures["perplexity"] == pytest.approx(mixed["held_out_perplexity"], rel=1e-9)
@@ -96,7 +96,7 @@ def test_wrong_usage(laplace: Path, toy_text: Path, tmp_path: Path) -> None:
 def test_a_text_that_no_model_knows(letters: tuple[Path, Path], tmp_path: Path) -> None:
     held_out = write(tmp_path / "c.txt", "c\n")  # </s> alone is possible: the weights cannot matter
     found = done("mix", *letters, "--held-out", held_out, "--out", tmp_path / "m", "--json").json()
-    assert list(found["weights"].values()) == pytest.approx([1 / 2, 1 / 2])
+    assert [w["weight"] for w in found["weights"]] == pytest.approx([1 / 2, 1 / 2])
     assert "held_out_perplexity" not in found
     assert done("evaluate", tmp_path / "m", held_out, "--json").json()["infinite"] is True
 

@@ -18,11 +18,14 @@ def compare(
     families: Annotated[str, typer.Option(help="Which to train, parted by commas.  [default: all]")] = "",
     valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
     test: Annotated[list[str] | None, typer.Option(help="Test text; else a part of TEXT.")] = None,
-    tokenizer: options.Tokenizer = "word",
+    tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: Annotated[
-        int, typer.Option(help="Keep words seen this often; at 2 every family meets unknown words while it learns.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            help="Keep words seen this often; from 2 on all families learn of unknown words.  [default: 2]"
+        ),
+    ] = None,
     lowercase: options.Lowercase = False,
     context: options.ContextRule = "line",
     threads: options.Threads = None,
@@ -51,9 +54,7 @@ def compare(
     def corpus(sources: list[str] | None) -> Corpus | None:
         return Corpus.of(sources, **rules) if sources else None
 
-    wanted = options.chosen(vocab_size=vocab_size, lowercase=lowercase)
-    if tokenizer in ("word", "char"):
-        wanted["min_count"] = min_count
+    wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
     with progress() as bar:
         results = comparison.compare(
             corpus(text),
@@ -61,7 +62,7 @@ def compare(
             test=corpus(test),
             progress=bar,
             families=tuple(name for name in families.split(",") if name),
-            tokenizer=tokenizer,
+            tokenizer=tokenizer or "word",
             tokenizer_settings=wanted,
             context=options.context(context),
             max_seconds=max_seconds,

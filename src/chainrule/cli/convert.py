@@ -1,5 +1,6 @@
 """`chainrule convert`: exchange with other software."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,10 @@ from chainrule.cli.console import progress, say
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="MODEL|FILE.arpa", help="A model folder or an ARPA file.")],
-    out: Annotated[Path, typer.Option(help="The file or the model folder to write.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="MODEL|FILE.arpa", help="A model folder, or an ARPA file (- for stdin).")
+    ],
+    out: Annotated[Path, typer.Option(help="The file (- for stdout) or the model folder to write.")],
     to: Annotated[str | None, typer.Option(help="arpa; leave out to make a model folder.")] = None,
 ) -> None:
     """Turn a model into a file of another tool, or such a file into a model.
@@ -23,6 +26,9 @@ def convert(
     from chainrule import exchange
     from chainrule.errors import UsageError
 
+    if to == "arpa" and str(out) == "-":
+        exchange.write_arpa(source, sys.stdout.buffer)
+        return
     with progress() as bar:
         if to is None:
             exchange.import_arpa(source, command=options.command_line(), progress=bar).save(out)

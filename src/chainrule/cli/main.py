@@ -1,6 +1,6 @@
 """`chainrule`: the table of commands, and what an error, a warning or a signal becomes."""
 
-import os
+import io
 import signal
 import sys
 import traceback
@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from chainrule import __version__
 from chainrule.cli import (
@@ -26,6 +27,8 @@ from chainrule.cli import (
 )
 from chainrule.cli.console import say, show_warning
 from chainrule.errors import ChainruleError, ChainruleWarning
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="chainrule",
@@ -68,32 +71,41 @@ app.command("doctor")(doctor.doctor)
 
 def run() -> None:
     """Run one command; errors are one or two lines and an exit status, never a traceback unless asked for."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # whatever the locale says: files are UTF-8, too
     warnings.showwarning = show_warning
     warnings.simplefilter("once", ChainruleWarning)
     signal.signal(signal.SIGTERM, _terminated)
     is_debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]  # it may stand anywhere
     try:
-        app()
-    except ChainruleError as error:
+        status = app(arguments, prog_name="chainrule", standalone_mode=False)
+        if status == INTERRUPTED:
+            say("stopped")
+        sys.exit(status if isinstance(status, int) else 0)
+    except (TyperException, ChainruleError, OSError, MemoryError) as error:
         if is_debug:
             traceback.print_exc()
-        say(f"error: {error}")
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: end quietly
-    except KeyboardInterrupt:
-        say("stopped")
-        sys.exit(130)
-    except MemoryError:
-        if is_debug:
-            raise
-        say("error: out of memory; take a lower order, a smaller text or a smaller vocabulary")
-        sys.exit(1)
-    except OSError as error:
-        if is_debug:
-            raise
-        say(f"error: {error.filename or 'input or output'}: {error.strerror or error}")
-        sys.exit(1)
+        message, code = _explain(error)
+        say(message)
+        sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit status."""
+    if isinstance(error, ChainruleError):
+        return f"error: {error}", error.exit_code
+    if isinstance(error, MemoryError):
+        return "error: out of memory; take a lower order, a smaller text or a smaller vocabulary", 1
+    if isinstance(error, OSError):
+        return f"error: {error.filename or 'input or output'}: {error.strerror or error}", 1
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+        return context.get_help(), 2
+    words = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    command = context.command_path if context is not None else "chainrule"
+    return f"error: {words[:1].lower() + words[1:]}; see {command} --help", 2
 
 
 def _terminated(signum: int, frame: FrameType | None) -> None:

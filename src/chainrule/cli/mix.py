@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import emit, progress
+from chainrule.cli.console import emit, progress, say
 
 
 def mix(
@@ -31,9 +31,11 @@ def mix(
     with progress() as bar:
         made = api.mix(loaded, held_out=corpus, progress=bar, command=options.command_line())
         made.save(out)
-    weights = dict(zip(map(str, models), made.config.weights, strict=True))
+    weights = list(zip(map(str, models), made.config.weights, strict=True))
     if json:
-        emit({"model": str(out), "weights": weights, **made.metrics})
-        return
-    for name, weight in weights.items():
-        print(f"{weight:.4f}\t{name}")
+        shown = [{"model": name, "weight": weight} for name, weight in weights]
+        emit({"model": str(out), "weights": shown, **made.metrics})
+    else:
+        for name, weight in weights:
+            print(f"{weight:.4f}\t{name}")
+    say(f"saved {out}")

@@ -12,12 +12,15 @@ from chainrule.errors import UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
 Column = Annotated[str, typer.Option(help="The text column of JSON Lines and Parquet files.")]
 Errors = Annotated[str, typer.Option(help="Bytes that are not UTF-8: 'strict' stops, 'replace' reads U+FFFD.")]
 DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave out lines without words.")]
 
-Tokenizer = Annotated[str, typer.Option(help="word, char, byte, bpe, wordpiece, unigram, or the folder of one.")]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(help="word, char, byte, bpe, wordpiece, unigram, or the folder of one.  [default: word]"),
+]
 VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
 MinCount = Annotated[int | None, typer.Option(help="Keep words seen at least this often.  [default: 1]")]
 TopPercent = Annotated[float | None, typer.Option(help="Keep this percentage of the types, the most frequent.")]
@@ -31,7 +34,7 @@ ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; '
 
 def command_line() -> str:
     """What was typed, to be kept with what came of it."""
-    return shlex.join(["chainrule", *sys.argv[1:]])
+    return shlex.join(["chainrule", *sys.argv[1:]]).encode(errors="replace").decode()
 
 
 def use_threads(number: int | None) -> None:

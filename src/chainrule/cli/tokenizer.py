@@ -62,6 +62,8 @@ def train(
             left, right = merge.pair
             print(f"{merge.vocab_size}\t{merge.count}\t{left!r} + {right!r} -> {merge.symbol!r}")
     artifact.save_tokenizer(made, out, Origin(text=", ".join(text), command=options.command_line()))
+    if json and not trace:
+        emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
     say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")
 
 

@@ -16,7 +16,7 @@ def train(
     valid: Annotated[list[str] | None, typer.Option(help="Held-out text to measure on while training.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings in TOML: [model] and [tokenizer].")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as key=value.")] = None,
-    tokenizer: options.Tokenizer = "word",
+    tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     top_percent: options.TopPercent = None,
@@ -58,8 +58,6 @@ def train(
         settings |= table
     settings |= parse_overrides(set_ or [])
     kind = settings.pop("kind", "word")
-    if tokenizer == "word":
-        tokenizer = str(kind)
     settings |= options.chosen(
         vocab_size=vocab_size,
         min_count=min_count,
@@ -77,7 +75,7 @@ def train(
             family,
             Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
-            tokenizer=tokenizer,
+            tokenizer=tokenizer or str(kind),
             context=options.context(context),
             seed=seed,
             device=device,

@@ -39,14 +39,19 @@ def write(lm: NgramModel, names: Sequence[str], path: Path, progress: Progress =
     The three control symbols get the names ARPA knows them by. A file that stands there is replaced in one
     step, once the new one is whole and on the disk.
     """
+    content = pieces(lm, names, progress)
+    with replacing_file(path) as raw, _packed(raw, path.suffix.lower()) as file:
+        for piece in content:
+            file.write(piece.encode())
+
+
+def pieces(lm: NgramModel, names: Sequence[str], progress: Progress = silent) -> Iterator[str]:
+    """The file's text, piece by piece; what cannot become ARPA is refused before the first."""
     if not lm.is_normalized:
         raise ConfigError("stupid backoff is a score, not a probability; an ARPA file cannot hold it")
     if lm.context == "stream":
         raise ConfigError("a stream n-gram cannot become ARPA, where every line starts from <s>; train by line")
-    spelled = _spell(names, lm.vocabulary)
-    with replacing_file(path) as raw, _packed(raw, path.suffix.lower()) as file:
-        for piece in _pieces(lm, spelled, progress):
-            file.write(piece.encode())
+    return _pieces(lm, _spell(names, lm.vocabulary), progress)
 
 
 def _spell(names: Sequence[str], vocabulary: Vocabulary) -> list[str]:

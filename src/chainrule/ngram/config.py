@@ -16,8 +16,11 @@ Smoothing = Literal[
     "laplace",
     "mle",
     "stupid-backoff",
+    "imported",
 ]
-SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)
+SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)[:-1]
+"""The methods; `imported` is what a model read from another program's file says of itself."""
+
 MAX_ORDER: Final = 32
 
 
@@ -36,7 +39,7 @@ class Config:
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:
             raise ConfigError(f"order is {self.order}; choose a whole number from 1 to {MAX_ORDER}")
-        if self.smoothing not in SMOOTHINGS:
+        if self.smoothing not in get_args(Smoothing):
             raise ConfigError(f"smoothing is '{self.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
         if self.prune and (self.prune[0] != 0 or list(self.prune) != sorted(self.prune)):
             raise ConfigError(

@@ -77,5 +77,8 @@ def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
 
 
 def _warn(order: int, why: str, used: str) -> None:
-    message = f"order {order}: the counts give no usable discount ({why}); {used} taken instead"
+    message = (
+        f"order {order}: the counts give no usable discount ({why}); {used} taken instead "
+        "(more text helps, and witten-bell smoothing needs none)"
+    )
     warnings.warn(message, ChainruleWarning, stacklevel=2)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from chainrule.data.training import TrainingData
-from chainrule.errors import ChainruleWarning
+from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.folder import Sealed
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram import jelinek_mercer, storage
@@ -22,6 +22,8 @@ __all__ = ["Config", "candidates", "facets", "files", "load", "parameters", "tra
 
 def train(data: TrainingData, config: Config) -> NgramModel:
     """Count and smooth."""
+    if config.smoothing not in SMOOTHINGS:
+        raise ConfigError(f"smoothing is '{config.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
     counts = count(data.train.ids, config.order, data.vocabulary, data.context, data.progress)
     weights = _weights(counts, data, config) if config.smoothing == "jelinek-mercer" else None
     data.progress(f"smoothing: {config.smoothing}", 0, None)
