@@ -143,3 +143,17 @@ def test_every_candidate_survives_small_texts() -> None:
 
 def test_names() -> None:
     assert row_name("ngram", Config(order=4, smoothing="katz")) == "ngram-4-katz"
+
+
+def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
+    lines = ["a b c", "a b d", "a b e", "a a", "b b", "a b"] * 3 + ["x y z"]
+    for given, cut in (({}, 2), ({"min_count": 1}, 1), ({"vocab_size": 4}, 1)):
+        found = comparison._settings({"tokenizer_settings": given})
+        assert found.tokenizer_settings.get("min_count", 1) == cut
+    assert "min_count" not in comparison._settings({"tokenizer": "byte"}).tokenizer_settings
+    assert chainrule.compare(Corpus.from_lines(lines)).rows
+
+
+def test_a_family_that_does_not_learn_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="'mixture' does not learn from text"):
+        chainrule.compare(Corpus.from_lines(["a"]), families=("mixture",))

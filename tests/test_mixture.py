@@ -125,3 +125,10 @@ def test_weights_that_are_no_distribution(weights: tuple[float, ...]) -> None:
     saved = config_of(Mixture((component(TEXTS[0], 1), component(TEXTS[1], 1)), (0.5, 0.5), V))
     with pytest.raises(ConfigError, match="one weight a component, summing to 1"):
         Config(weights=weights, components=saved.components)
+
+
+def test_a_corner_is_reached_exactly() -> None:
+    # The first model is the better at every token: λ = 1, which EM alone nears like 1/iterations.
+    p = np.array([[0.5, 0.5, 0.5001], [0.5, 0.5, 0.5]])
+    found = em_weights(np.log(p))
+    assert np.log(found @ p).sum() >= np.log(p[0]).sum() - 1e-12

@@ -68,3 +68,21 @@ def test_wrong_usage(model: Path, tmp_path: Path) -> None:
     assert "say what to make of it with --to arpa" in refused(2, "convert", model, "--out", tmp_path / "m")
     refused(4, "convert", tmp_path / "nowhere.arpa", "--out", tmp_path / "m")
     refused(4, "convert", tmp_path / "nowhere", "--to", "arpa", "--out", tmp_path / "m")
+
+
+def test_arpa_through_pipes(laplace: Path, tmp_path: Path) -> None:
+    shown = done("convert", laplace, "--to", "arpa", "--out", "-").out
+    assert shown.startswith("\\data\\\n")
+    done("convert", "-", "--out", tmp_path / "back", stdin=shown)
+    line = "i love mice\n"
+    before, after = (float(done("score", m, stdin=line).out.split()[0]) for m in (laplace, tmp_path / "back"))
+    assert after == pytest.approx(before, abs=1e-5)
+    assert done("info", tmp_path / "back", "--json").json()["config"]["smoothing"] == "imported"
+
+
+def test_an_imported_model_spells_unknown_words(laplace: Path, tmp_path: Path) -> None:
+    done("convert", laplace, "--to", "arpa", "--out", tmp_path / "a.arpa")
+    done("convert", tmp_path / "a.arpa", "--out", tmp_path / "m")
+    figures = done("evaluate", tmp_path / "m", "-", "--json", stdin="i love zebras\n").json()
+    assert figures["oov"] == 1
+    assert figures["bits_per_byte"] > 0

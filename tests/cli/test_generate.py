@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import done, refused
+from cli.command import QUIET, call, done, refused, trained, write
 
 KEYS = {"schema_version", "text", "tokens", "log_prob", "finish_reason"}
 
@@ -113,3 +113,13 @@ def test_no_model(tmp_path: Path) -> None:
 
 def test_a_prompt_that_is_no_text(mle: Path) -> None:
     assert "not UTF-8" in refused(3, "generate", mle, "--prompt", "a\udcff")
+
+
+def test_a_stop_text_may_be_a_comma(tmp_path: Path) -> None:
+    from chainrule import api
+
+    text = write(tmp_path / "t.txt", "one , two\n" * 3)
+    loaded = api.load(trained(tmp_path / "m", text, *QUIET))
+    assert loaded.generate("one", strategy="greedy", stop=",").text == " "
+    assert loaded.generate("one", strategy="greedy", stop=("two", "x")).text == " , "
+    assert call("generate", tmp_path / "m", "--stop", "").status == 2

@@ -110,3 +110,20 @@ def test_the_mixture_is_complete_in_itself(toy_text: Path, tmp_path: Path) -> No
     (tmp_path / "2").rename(tmp_path / "gone2")
     assert done("score", tmp_path / "m", "--json", stdin="i love mice\n").out == before
     assert math.isfinite(done("score", tmp_path / "m", "--json", stdin="a zebra\n").json()["log_prob_of_spellings"])
+
+
+def test_open_and_closed_vocabularies_mix_in_any_order(laplace: Path, closed: Path, tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "i love zebras\n")
+    found = []
+    for name, models in (("a", (laplace, closed)), ("b", (closed, laplace))):
+        done("mix", *models, "--held-out", held_out, "--out", tmp_path / name)
+        found.append(done("evaluate", tmp_path / name, held_out, "--json").json()["bits_per_byte"])
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] is not None
+
+
+def test_a_model_mixed_with_itself_has_two_weights(laplace: Path, tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "i love cats\n")
+    mixed = done("mix", laplace, laplace, "--held-out", held_out, "--out", tmp_path / "m", "--json")
+    assert len(mixed.json()["weights"]) == 2
+    assert f"saved {tmp_path / 'm'}" in mixed.err

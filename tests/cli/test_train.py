@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -283,3 +284,27 @@ def test_jelinek_mercer_says_what_it_held_out(tmp_path: Path, english_text: Path
     assert "--valid" in outcome.err
     outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text)
     assert "warning" not in outcome.err
+
+
+def test_a_table_of_another_name_is_refused(toy_text: Path, tmp_path: Path) -> None:
+    config = write(tmp_path / "run.toml", "[modle]\norder = 2\n")
+    outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
+    assert outcome.status == 2
+    assert "[modle]; choose from [model], [tokenizer]" in outcome.err
+
+
+def test_a_file_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/\xff.txt"
+    with open(name, "w") as file:
+        file.write(TOY)
+    done("train", "ngram", os.fsdecode(name), "--out", tmp_path / "m", *QUIET)
+    assert "?.txt" in done("info", tmp_path / "m", "--json").json()["training_text"]
+
+
+def test_an_explicit_tokenizer_wins_over_the_file(toy_text: Path, tmp_path: Path) -> None:
+    config = write(tmp_path / "run.toml", "[tokenizer]\nkind = 'char'\n")
+    options = ("--config", config, *QUIET)
+    for given, kind in (((), "char"), (("--tokenizer", "word"), "word"), (("--set", "kind=byte"), "byte")):
+        out = tmp_path / kind
+        done("train", "ngram", toy_text, "--out", out, *options, *given)
+        assert done("info", out, "--json").json()["tokenizer"]["kind"] == kind
