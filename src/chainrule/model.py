@@ -1,6 +1,6 @@
 """A language model with its tokenizer and speller: what a person loads, asks and saves.
 
-Lives here: the verbs of INTERFACE §3, each thin over the part that does the work. Not here: files (artifact.py).
+Lives here: score, evaluate, generate, next, each thin over the part that does it. Not here: files (artifact.py).
 """
 
 import time
