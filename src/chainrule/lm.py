@@ -87,7 +87,8 @@ class LanguageModel(Protocol[S]):
     def score(self, batch: Batch, state: S) -> tuple[Floats, S]:
         """Read T tokens a row: (B, T) log p(target_t | all read up to input_t), and the state after the last.
 
-        What stands where `mask` is False is of no meaning, nor is the state of a row that ends so.
+        Where `mask` is False nothing is read: what stands there is of no meaning, and the state is the one after
+        the row's last token before it.
         """
         ...
 

@@ -128,7 +128,7 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
 
 
 def _check_version(version: object, source: Path) -> None:
-    if type(version) is int and version == FORMAT_VERSION:
+    if type(version) is int and 1 <= version <= FORMAT_VERSION:
         return
     is_newer = type(version) is int and version > FORMAT_VERSION
     advice = "made by a newer chainrule: upgrade with pip install --upgrade chainrule" if is_newer else REMEDY

@@ -1,13 +1,16 @@
 """A training text made ready for any family: tokenizer, ids, speller, fingerprint. Nothing here is a model."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from chainrule import artifact
 from chainrule.data.encoded import Encoded
-from chainrule.errors import ConfigError, InputError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram.spelling import Speller, train_speller
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -45,6 +48,9 @@ def prepare(
         raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
     if made.config.closed and train.oov:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
+    if train.replaced:
+        message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
+        warnings.warn(message, ChainruleWarning, stacklevel=2)
     return Prepared(
         tokenizer=made,
         train=train,
@@ -59,18 +65,19 @@ def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Pro
     if tokenizer.unk is None or tokenizer.config.closed:
         return None
     progress("learning to spell", 0, None)
-    unknown = train.spellings
-    if not unknown:
-        counts = Counter(unit for line in corpus for unit in _units(tokenizer, line))
-        once = [unit for unit, times in counts.items() if times == 1]
-        unknown = once or list(counts)
-    is_single = tokenizer.config.kind == "char"
-    return train_speller(unknown, list(_known(tokenizer)), is_single)
+    known = list(_known(tokenizer))
+    return train_speller(train.spellings or _rare(corpus, tokenizer, train), known, tokenizer.config.kind == "char")
 
 
-def _units(tokenizer: Tokenizer, line: str) -> list[str]:
-    seen = tokenizer.see(line)
-    return list(seen) if tokenizer.config.kind == "char" else split_words(seen)
+def _rare(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> list[str]:
+    """The words, or characters, met once; all of them where none was."""
+    if tokenizer.config.kind == "wordpiece":  # whose ids are no words
+        words = Counter(word for line in corpus for word in split_words(tokenizer.see(line)))
+        return [word for word, times in words.items() if times == 1] or list(words)
+    counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
+    counts[[tokenizer.bos, tokenizer.eos]] = 0
+    once = np.flatnonzero(counts == 1) if (counts == 1).any() else np.flatnonzero(counts)
+    return tokenizer.tokens(once.tolist())
 
 
 def _known(tokenizer: Tokenizer) -> Iterator[str]:

@@ -280,7 +280,7 @@ def test_a_failed_training_leaves_the_old_model(tmp_path: Path, toy_text: Path) 
 def test_jelinek_mercer_says_what_it_held_out(tmp_path: Path, english_text: Path) -> None:
     options = ("--order", 2, "--smoothing", "jelinek-mercer")
     outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options)
-    assert "warning: Jelinek-Mercer weights are learnt on every tenth line" in outcome.err
+    assert "warning: Jelinek-Mercer weights are learnt on one line in 10" in outcome.err
     assert "--valid" in outcome.err
     outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text)
     assert "warning" not in outcome.err

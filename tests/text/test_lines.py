@@ -22,22 +22,21 @@ def test_pieces_put_together_are_the_lines(chunks: list[str], limit: int) -> Non
     assert fragments == list(cut_lines(["".join(chunks)], limit)), "chunks make no difference"
 
 
-@given(line=st.text(st.sampled_from("ab \t"), min_size=1), limit=st.integers(2, 9))
-def test_a_line_is_cut_before_a_single_space_if_it_can_be(line: str, limit: int) -> None:
+@given(line=st.text(st.sampled_from("ab \t\u00a0"), min_size=1), limit=st.integers(2, 9))
+def test_a_line_is_cut_before_the_last_blank_of_a_run_if_it_can_be(line: str, limit: int) -> None:
     pieces = [text for text, _ in cut_lines([line], limit)]
     at = 0
     for piece in pieces[:-1]:
         places = [
-            i for i in range(at + 1, at + limit) if re.fullmatch(r"[^ \t] [^ \t]", line[i - 1 : i + 2]) is not None
+            i for i in range(at + 1, at + limit) if re.fullmatch(r"[ \t][^ \t\u00a0]", line[i : i + 2]) is not None
         ]
         at += len(piece)
         assert at == (places[-1] if places else at - len(piece) + limit)
 
 
-def test_the_space_goes_with_the_piece_after_it() -> None:
+def test_the_last_blank_goes_with_the_piece_after_it() -> None:
     pieces = list(cut_lines(["ab cd  ef\n"], 7))
-    # The double space is no place to cut, the single one is.
-    assert pieces == [Fragment("ab", False), Fragment(" cd  ef", True)]
+    assert pieces == [Fragment("ab cd ", False), Fragment(" ef", True)]
 
 
 @pytest.mark.parametrize("char", "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e")

@@ -18,7 +18,7 @@ class Encoded:
     characters: int  # of the text as the tokenizer sees it, one for each line break
     bytes: int  # likewise, in UTF-8
     spellings: list[str] = field(default_factory=list)  # of the ids that are `unk`, in their order
-    replaced: int = 0  # bytes that were not UTF-8 and were read as U+FFFD (`--errors replace`)
+    replaced: int = 0  # sequences that were not UTF-8 and were read as U+FFFD (`--errors replace`)
 
     @property
     def tokens(self) -> int:

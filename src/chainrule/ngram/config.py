@@ -51,6 +51,8 @@ class Config:
             raise ConfigError(f"k is {self.k}; choose a number above 0")
         if self.discount is not None and not 0 <= self.discount <= 1:
             raise ConfigError(f"discount is {self.discount}; choose a value in [0, 1]")
+        if self.discount is not None and self.smoothing not in ("absolute", "kneser-ney"):
+            raise ConfigError(f"discount is for absolute and kneser-ney smoothing; {self.smoothing} finds its own")
         if not 0 < self.backoff <= 1:
             raise ConfigError(f"backoff is {self.backoff}; choose a value in (0, 1]")
 

@@ -38,7 +38,7 @@ class Counts:
 
     @property
     def order(self) -> int:
-        """N."""
+        """Words in the longest n-gram, n."""
         return len(self.levels)
 
     def up_to(self, order: int) -> "Counts":

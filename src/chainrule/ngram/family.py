@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from chainrule.data.training import TrainingData
-from chainrule.errors import ChainruleWarning, ConfigError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.folder import Sealed
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram import jelinek_mercer, storage
@@ -32,27 +32,32 @@ def train(data: TrainingData, config: Config) -> NgramModel:
 
 
 def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]:
-    """Jelinek–Mercer's λ from the validation text, or from every tenth line of the text where there is none."""
-    if data.valid is not None:
+    """Jelinek–Mercer's λ from the validation text, or from lines held out of the text where there is none."""
+    if data.valid is not None and data.valid.tokens:
         learnt_on, held_out = counts, data.valid.ids
     else:
-        warnings.warn(
-            "Jelinek-Mercer weights are learnt on every tenth line of the training text; "
-            "give a held-out text with --valid",
-            ChainruleWarning,
-            stacklevel=2,
-        )
-        rest, held_out = _tenth(data.train.ids, data.vocabulary.eos)
+        rest, held_out = _hold_out(data.train.ids, data.vocabulary.eos)
         learnt_on = count(rest, config.order, data.vocabulary, data.context)
     weights = jelinek_mercer.learn(learnt_on, held_out, data.context, config.buckets, progress=data.progress)
     return jelinek_mercer.spread(counts, weights, config.buckets)
 
 
-def _tenth(ids: Ids, eos: int) -> tuple[Ids, Ids]:
-    """All lines but every tenth, and every tenth; a text of fewer than ten lines is its own held-out text."""
+def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
+    """All lines but every tenth, and every tenth; of fewer lines all but the last, and the last."""
     line = np.cumsum(ids == eos) - (ids == eos)
-    is_held_out = line % HELD_OUT_PART == HELD_OUT_PART - 1
-    return (ids[~is_held_out], ids[is_held_out]) if is_held_out.any() else (ids, ids)
+    part = min(HELD_OUT_PART, int(line[-1]) + 1)
+    if part == 1:
+        raise InputError(
+            "Jelinek-Mercer weights need a held-out text, and one line has none to spare: give --valid"
+        )
+    warnings.warn(
+        f"Jelinek-Mercer weights are learnt on one line in {part} of the training text; "
+        "give a held-out text with --valid",
+        ChainruleWarning,
+        stacklevel=2,
+    )
+    is_held_out = line % part == part - 1
+    return ids[~is_held_out], ids[is_held_out]
 
 
 def files(lm: NgramModel) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ def learn(
     held_out: Ids,
     context: Context,
     is_bucketed: bool,
-    iterations: int = 50,
+    iterations: int = 500,
     progress: Progress = silent,
 ) -> Floats:
     """λ for each order and bucket, (n, BUCKETS), that makes `held_out` most probable."""

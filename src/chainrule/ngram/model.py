@@ -34,7 +34,7 @@ class NgramModel:
 
     @property
     def order(self) -> int:
-        """N."""
+        """Words in the longest n-gram, n."""
         return self.tables.order
 
     @property
@@ -60,7 +60,7 @@ class NgramModel:
             child = _ranges(first, last)
             word = self.tables.levels[m].key[child] % V
             log_p[np.repeat(row, last - first), word] = self.tables.levels[m].log_prob[child]
-        return log_p, self._after(tokens)
+        return log_p, self._after(tokens, np.ones(K, dtype=np.int64))
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
@@ -73,7 +73,7 @@ class NgramModel:
             found = self.tables.levels[m].find(context, batch.targets, V)
             passed_by = log_p + self._backoff(m, context, reach)
             log_p = take(self.tables.levels[m].log_prob, found, passed_by)
-        return log_p, self._after(tokens)
+        return log_p, self._after(tokens, batch.mask.sum(axis=1))
 
     def _backoff(self, m: int, context: Ids, reach: Ids) -> Floats:
         """Log weight of contexts of m words; none where `<s>` ends the context before its m-th word."""
@@ -87,8 +87,9 @@ class NgramModel:
             tokens[tokens == self.vocabulary.eos] = self.vocabulary.bos
         return tokens
 
-    def _after(self, tokens: Ids) -> NgramState:
-        return NgramState(tokens[:, tokens.shape[1] - (self.order - 1) :].copy())
+    def _after(self, tokens: Ids, read: Ids) -> NgramState:
+        """The n−1 ids up to the last one read, (K, n−1+T) and (K,) -> (K, n−1)."""
+        return NgramState(np.take_along_axis(tokens, read[:, None] + np.arange(self.order - 1), axis=1))
 
 
 def _reach(tokens: Ids, bos: int) -> Ids:

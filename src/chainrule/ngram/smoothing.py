@@ -57,7 +57,7 @@ def _seen(counts: Counts, k: int, count: Ids) -> Seen:
 
 
 def maximum_likelihood(seen: Seen) -> Floats:
-    """C / c(h)."""
+    """The relative frequency, c / c(h)."""
     return np.asarray(seen.count / seen.total)
 
 

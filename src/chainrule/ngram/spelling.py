@@ -19,12 +19,12 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
+from chainrule.text.lines import BLANKS
 
 ORDER: Final = 6
 SCALARS: Final = 0x110000 - 0x800
 """Unicode scalar values: all code points but the surrogates."""
 BREAKS: Final = "\r\n"
-BLANKS: Final = " \t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,12 @@ class Speller:
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v))
 
     def log_probs(self, spellings: Sequence[str]) -> Floats:
-        """Log p(spelling | unknown), one each."""
+        """log p(spelling | unknown), one each; what comes again is looked up."""
+        distinct = list(dict.fromkeys(spellings))
+        found = dict(zip(distinct, self._log_probs(distinct).tolist(), strict=True))
+        return np.array([found[spelling] for spelling in spellings], dtype=np.float64)
+
+    def _log_probs(self, spellings: Sequence[str]) -> Floats:
         if not spellings:
             return np.zeros(0)
         ids, ends = _ids(spellings, self.alphabet)
@@ -68,7 +73,8 @@ class Speller:
         alphabet = "".join(chr(c) for c in arrays["alphabet"])
         is_single = bool(arrays["is_single"][0])
         vocabulary = _vocabulary(alphabet)
-        tables = storage.from_arrays(arrays, 1 if is_single else ORDER, vocabulary.size)
+        order = sum(array.endswith(".log_prob") for array in arrays)
+        tables = storage.from_arrays(arrays, order, vocabulary.size)
         return cls(alphabet, NgramModel(tables, vocabulary), is_single, float(arrays["log_outside"][0]))
 
 
@@ -82,7 +88,9 @@ def train_speller(unknown: Sequence[str], known: Sequence[str], is_single: bool 
     tables = estimate(counts, Config(order=order, smoothing="witten-bell"))
     speller = Speller(alphabet, NgramModel(tables, vocabulary), is_single)
     impossible = [*known] if is_single else ["", *known]
-    inside = np.exp(speller.log_probs(impossible)).sum() if impossible else 0.0
+    inside = float(np.exp(speller.log_probs(impossible)).sum())
+    if is_single:
+        inside += float(np.exp(tables.levels[0].log_prob[vocabulary.eos]))  # an end never comes
     outside = float(np.log(max(1 - inside, 1e-9)))
     return Speller(alphabet, speller.lm, is_single, outside)
 

@@ -58,7 +58,7 @@ class BackoffTables:
 
     @property
     def order(self) -> int:
-        """N."""
+        """Words in the longest n-gram, n."""
         return len(self.levels)
 
     @property

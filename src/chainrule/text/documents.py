@@ -37,7 +37,7 @@ def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[
     for number, line in enumerate(lines, start=1):
         if line.strip():
             where = f"{file.name}, line {number}"
-            yield [decoder.check(_find_text(line, column, where), where)]
+            yield [decoder.check(_find_text(line, column, where), where) or "\n"]  # an empty text is one line
 
 
 def _find_text(line: str, column: str, where: str) -> str:
@@ -71,7 +71,7 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
                 where = f"{file.name}, row {number}"
                 if value is None:
                     raise InputError(f"{where}: {column!r} is null, not a text; mend or drop the row")
-                yield [decoder.decode_document(value, where)]
+                yield [decoder.decode_document(value, where) or "\n"]
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file.name} cannot be read as Parquet ({error}); fetch or write it again") from error
 

@@ -88,10 +88,14 @@ def _divide(line: str, limit: int) -> list[str]:
 
 
 def _find_cut(line: str, start: int, end: int) -> int:
-    """The last place up to `end` before a single space between two words, or else `end`."""
-    at = line.rfind(" ", start + 1, end)
-    while at >= 0:
-        if line[at - 1] not in BLANKS and line[at + 1] not in BLANKS:
+    """The last place up to `end` between words: before the last blank of a run; `end` where there is none.
+
+    What follows the blank is no white space of any kind: some tokenizers keep such runs together.
+    """
+    at = end - 1
+    while at > start:
+        at = max(line.rfind(blank, start + 1, at + 1) for blank in BLANKS)
+        if at > start and not line[at + 1].isspace():
             return at
-        at = line.rfind(" ", start + 1, at)
+        at -= 1
     return end

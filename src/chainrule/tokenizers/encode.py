@@ -103,5 +103,7 @@ def _unknown(tokenizer: Tokenizer, text: str, encoding: tokenizers.Encoding) -> 
     ids = encoding.ids
     if tokenizer.unk is None or tokenizer.unk not in ids:
         return []
+    if tokenizer.config.kind == "char":  # an id for each character as seen: lower-casing may make two of one
+        return [c for c, id_ in zip(tokenizer.normalize(text), ids, strict=True) if id_ == tokenizer.unk]
     spans = encoding.offsets
     return [tokenizer.normalize(text[slice(*spans[i])]) for i, id_ in enumerate(ids) if id_ == tokenizer.unk]

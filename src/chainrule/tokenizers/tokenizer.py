@@ -16,12 +16,9 @@ from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
 
-BLANKS = " \t"
-"""Words end at these and at nothing else (not at U+00A0, U+0085, U+2028 or a form feed)."""
-
 
 def split_words(text: str) -> list[str]:
-    r"""Cut at ASCII blanks.
+    r"""Cut at ASCII space and tab, and at nothing else (not at U+00A0, U+0085, U+2028 or a form feed).
 
     >>> split_words(" a\u00a0b \tc")
     ['a\xa0b', 'c']

@@ -62,7 +62,7 @@ def _counted(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
         counts.pop(name, None)
     types = sorted((t for t in counts if counts[t] >= config.min_count), key=lambda t: (-counts[t], t))
     if config.top_percent is not None:
-        types = types[: round(len(counts) * config.top_percent / 100)]
+        types = types[: max(1, round(len(counts) * config.top_percent / 100))]
     return _word_level(types[: config.vocab_size], config)
 
 
