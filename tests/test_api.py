@@ -162,7 +162,7 @@ def test_a_closed_vocabulary_and_a_text_beyond_it(toy: Path, small: Path, tmp_pa
 
 
 def test_settings_are_dealt_out() -> None:
-    tokenizer, family = split_settings("ngram", {"min_count": 2, "order": 3, "lowercase": True, "k": 1.0})
+    tokenizer, family = split_settings({"min_count": 2, "order": 3, "lowercase": True, "k": 1.0})
     assert tokenizer == {"min_count": 2, "lowercase": True}
     assert family == {"order": 3, "k": 1.0}
 

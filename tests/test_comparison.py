@@ -128,7 +128,8 @@ def test_refused(few: None) -> None:
 
 
 def test_the_smallest_text_there_is(few: None) -> None:
-    found = chainrule.compare(Corpus.from_lines(["a", "a", "a"]), tokenizer_settings={"min_count": 2})
+    with pytest.warns(ChainruleWarning, match="about 100% of the lines of the test text are in the training text"):
+        found = chainrule.compare(Corpus.from_lines(["a", "a", "a"]), tokenizer_settings={"min_count": 2})
     assert len(found.rows) == 4
     assert found.split.train_lines == 1
 

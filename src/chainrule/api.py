@@ -1,7 +1,6 @@
 """What `import chainrule` offers: train, load, mix, compare. Each is thin over the parts."""
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
-from chainrule.versions import versions
 
 
 def load(folder: str | Path) -> Model:
@@ -44,22 +42,15 @@ def train(
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    corpus = _corpus(text)
-    wanted, own = split_settings(family, chosen)
+    wanted, own = split_settings(chosen)
     config = settings.make(config_kind, own, "model")
-    prepared = prepare(
-        corpus,
-        tokenizer_choice(tokenizer, wanted),
-        None if valid is None else _corpus(valid),
-        progress,
-    )
-    origin = Origin(
+    held_out = None if valid is None else Corpus.of(valid)
+    prepared = prepare(Corpus.of(text), tokenizer_choice(tokenizer, wanted), held_out, progress)
+    origin = Origin.now(
         text=names(text),
         fingerprint=prepared.fingerprint,
         command=command or f"chainrule.train({family!r}, …)",
         seed=seed,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        versions=versions(),
     )
     return train_prepared(
         family, config, prepared, origin, context=context, seed=seed, progress=progress, device=device
@@ -99,7 +90,11 @@ def train_prepared(
         config=config,
         speller=prepared.speller,
         origin=origin,
-        metrics={"train_tokens": prepared.train.tokens, "train_seconds": round(seconds, 3)},
+        metrics={
+            "train_tokens": prepared.train.tokens,
+            "train_oov": prepared.train.oov,
+            "train_seconds": round(seconds, 3),
+        },
     )
     if prepared.valid is None or not prepared.valid.tokens:
         return model
@@ -110,39 +105,40 @@ def train_prepared(
 
 
 def mix(
-    models: Sequence[Model],
+    models: Sequence[Model | str | Path],
     *,
     held_out: Sources | Corpus,
     progress: Progress = silent,
     command: str = "",
 ) -> Model:
-    """Interpolate models that share a tokenizer, with the weights best for `held_out`."""
-    if len(models) < 2:
-        raise ConfigError(f"a mixture needs two models or more, not {len(models)}")
-    first = next((m for m in models if not m.tokenizer.config.closed), models[0])  # open where any is
-    for other in models:
+    """Interpolate models, given or in folders, that share a tokenizer; the weights are the best for `held_out`."""
+    loaded = [model if isinstance(model, Model) else load(model) for model in models]
+    if len(loaded) < 2:
+        raise ConfigError(f"a mixture needs two models or more, not {len(loaded)}")
+    first = next((m for m in loaded if not m.tokenizer.config.closed), loaded[0])  # open where any is
+    for other in loaded:
         if other.tokenizer.to_json() != first.tokenizer.to_json():
             raise VocabularyError(
                 f"'{other.name}' and '{first.name}' have different tokenizers; "
                 "train one with --tokenizer FOLDER_OF_THE_OTHER"
             )
-    text = encode(_corpus(held_out), first.tokenizer, progress)
+    text = encode(Corpus.of(held_out), first.tokenizer, progress)
     if not text.tokens:
         raise InputError("the held-out text is empty; give one with at least one line")
-    components = [mixture.Component(m.family, m.config, m.lm) for m in models]
+    components = [mixture.Component(m.family, m.config, m.lm) for m in loaded]
     lm = mixture.fit(components, text, first.tokenizer.vocabulary, progress)
-    origin = dataclasses.replace(
-        first.origin,
+    origin = Origin.now(
+        text=first.origin.text,
+        fingerprint=first.origin.fingerprint,
         command=command or "chainrule.mix(…)",
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        versions=versions(),
+        seed=first.origin.seed,
     )
     made = Model(
         lm=lm,
         tokenizer=first.tokenizer,
         family="mixture",
         config=mixture.config_of(lm),
-        speller=next((m.speller for m in models if m.speller is not None), None),
+        speller=next((m.speller for m in loaded if m.speller is not None), None),
         origin=origin,
     )
     figures = made.evaluate_encoded(text)
@@ -150,7 +146,7 @@ def mix(
     return dataclasses.replace(made, metrics={k: v for k, v in metrics.items() if v < float("inf")})
 
 
-def split_settings(family: str, chosen: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+def split_settings(chosen: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """Settings of the tokenizer, and those left for the family."""
     names = {field.name for field in dataclasses.fields(TokenizerConfig)} - {"kind"}
     wanted = {name: value for name, value in chosen.items() if name in names}
@@ -159,18 +155,16 @@ def split_settings(family: str, chosen: Mapping[str, object]) -> tuple[dict[str,
 
 def tokenizer_choice(tokenizer: str | Path, wanted: Mapping[str, object]) -> TokenizerConfig | Path:
     """A kind with its settings, or the folder of one that exists."""
+    if not isinstance(tokenizer, str | Path):
+        raise ConfigError(f"tokenizer is {tokenizer!r}; give one of {', '.join(KINDS)}, or a folder")
     if tokenizer in KINDS:
         return settings.make(TokenizerConfig, {"kind": tokenizer, **wanted}, "tokenizer")
     folder = Path(tokenizer)
-    if not folder.exists():
+    if not str(tokenizer) or not folder.exists():
         raise ConfigError(f"tokenizer is '{tokenizer}'; choose one of {', '.join(KINDS)}, or a folder")
     if wanted:
         raise ConfigError(f"{folder} is a finished tokenizer; {', '.join(wanted)} cannot be set any more")
     return folder
-
-
-def _corpus(text: Sources | Corpus) -> Corpus:
-    return text if isinstance(text, Corpus) else Corpus.of(text)
 
 
 def names(text: Sources | Corpus) -> str:

@@ -4,7 +4,6 @@ Lives here: what is trained, measured and kept. Not here: the table and the page
 """
 
 import dataclasses
-import datetime
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,18 +13,20 @@ from typing import Any
 from chainrule import families
 from chainrule.api import names, tokenizer_choice, train_prepared
 from chainrule.data.encoded import Encoded
-from chainrule.errors import ChainruleWarning, ConfigError, InputError, MissingExtra
+from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation.perplexity import LN2, Evaluation
 from chainrule.lm import Context
-from chainrule.model import Model, Origin
+from chainrule.model import OVERLAP_WORTH_A_WORD, Model, Origin
 from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
 from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders
 from chainrule.text.corpus import Corpus
 from chainrule.text.default import default_text
 from chainrule.text.files import Sources
+from chainrule.text.fingerprint import fingerprint
 from chainrule.text.splits import split
 from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
 CURVE_PARTS = (16, 8, 4, 2, 1)
@@ -49,6 +50,7 @@ class Texts:
     valid: list[str]
     test: list[str]
     seed: int | None
+    sha256: str  # of the text as it was given, before any split
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +96,22 @@ def compare(
     encoded = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
     if not encoded.tokens:
         raise InputError("the test text is empty; give one with at least one line")
+    overlap = prepared.fingerprint.overlap(fingerprint(Corpus.from_lines(texts.test)))
+    if overlap >= OVERLAP_WORTH_A_WORD:
+        warnings.warn(
+            f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
+            "the figures say how well these are remembered",
+            ChainruleWarning,
+            stacklevel=2,
+        )
     arena = Arena(texts, settings, prepared, encoded, progress)
     rows = tuple(arena.rows())
     if not rows:
         raise InputError("no model could be trained on this text; see the warnings")
     return Results(
         text=texts.name,
-        text_sha256=prepared.fingerprint.sha256,
-        tokenizer=f"{prepared.tokenizer.config.kind}, {prepared.tokenizer.vocab_size} ids",
+        text_sha256=texts.sha256,
+        tokenizer=_describe(prepared.tokenizer),
         split=_split_info(texts, prepared, encoded),
         rows=rows,
         curves=tuple(arena.curves(rows)),
@@ -125,21 +135,24 @@ class Arena:
     def rows(self) -> Iterator[Row]:
         """Train and measure every candidate of every family."""
         trained = self.settings.families or tuple(families.trainable())
-        wanted = [(name, config) for name in trained for config in families.get(name).candidates()]
+        wanted = [(name, config) for name in trained for config in _candidates(name)]
         left = dict.fromkeys(trained, self.settings.max_seconds)
         best: dict[tuple[object, ...], Row] = {}
         for done, (family, config) in enumerate(wanted):
             name = row_name(family, config)
             self.progress(f"comparing: {name}", done, len(wanted))
             budget = left[family]
+            rivals = sum(name == family for name, _ in wanted[done:])
             if budget is not None and budget <= 0:
                 warnings.warn(f"{name} is left out: {family}'s time is up", ChainruleWarning, stacklevel=2)
                 continue
             start = time.perf_counter()
             try:
-                model = self._train(family, config, self.prepared, budget)
+                model = self._train(family, config, self.prepared, None if budget is None else budget / rivals)
                 row = self._row(name, model, model.evaluate_encoded(self.test))
-            except (InputError, MissingExtra) as error:
+            except UsageError:
+                raise
+            except ChainruleError as error:  # one that fails does not take the others along
                 warnings.warn(f"{name} is left out: {error}", ChainruleWarning, stacklevel=2)
                 continue
             finally:
@@ -165,7 +178,8 @@ class Arena:
             prepared, test = self._prepare(lines) if part > 1 else (self.prepared, self.test)
             for row in kept:
                 old = self.models[row.name]
-                model = old if part == 1 else self._train(old.family, old.config, prepared, None)
+                limit = None if self.settings.max_seconds is None else row.train_seconds
+                model = old if part == 1 else self._train(old.family, old.config, prepared, limit)
                 points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
         self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
         for name, found in points.items():
@@ -192,13 +206,11 @@ class Arena:
         return prepared, encode(Corpus.from_lines(self.texts.test), prepared.tokenizer)
 
     def _train(self, family: str, config: Any, prepared: Prepared, max_seconds: float | None) -> Model:
-        origin = Origin(
+        origin = Origin.now(
             text=self.texts.name,
             fingerprint=prepared.fingerprint,
             command=self.settings.command,
             seed=self.settings.seed,
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            versions=versions(),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ChainruleWarning)  # discount fall-backs of the many small models
@@ -248,6 +260,15 @@ def _settings(chosen: dict[str, Any]) -> Settings:
     return dataclasses.replace(settings, tokenizer_settings={**settings.tokenizer_settings, "min_count": MIN_COUNT})
 
 
+def _candidates(family: str) -> list[Any]:
+    """What to train of a family; nothing, and a word about it, where something it needs is not installed."""
+    try:
+        return families.get(family).candidates()
+    except MissingExtra as error:
+        warnings.warn(f"{family} is left out: {error}", ChainruleWarning, stacklevel=2)
+        return []
+
+
 def row_name(family: str, config: Any) -> str:
     """The family and what tells its candidates apart: `ngram-5-modified-kneser-ney`."""
     return "-".join([family, *map(str, families.get(family).facets(config).values())])
@@ -259,8 +280,9 @@ def _texts(
     """The parts as given; what is not given is dealt from the text, block by block."""
     lines = default_text() if text is None else _lines(text)
     name = "the Python language reference (embedded)" if text is None else names(text)
+    sha256 = Corpus.from_lines(lines).digest()
     if valid is not None and test is not None:
-        return Texts(name=name, train=lines, valid=_lines(valid), test=_lines(test), seed=None)
+        return Texts(name=name, train=lines, valid=_lines(valid), test=_lines(test), seed=None, sha256=sha256)
     parts = split(lines, seed=seed)
     given = parts.valid if valid is not None else parts.test if test is not None else []
     return Texts(
@@ -269,11 +291,17 @@ def _texts(
         valid=parts.valid if valid is None else _lines(valid),
         test=parts.test if test is None else _lines(test),
         seed=seed,
+        sha256=sha256,
     )
 
 
 def _lines(text: Sources | Corpus) -> list[str]:
-    return list(text if isinstance(text, Corpus) else Corpus.of(text))
+    return list(Corpus.of(text))
+
+
+def _describe(tokenizer: Tokenizer) -> str:
+    words = f"{tokenizer.config.kind}, {tokenizer.vocab_size} ids"
+    return f"{words} (one way to cut of many: bits are upper bounds)" if tokenizer.config.is_ambiguous else words
 
 
 def _split_info(texts: Texts, prepared: Prepared, test: Encoded) -> SplitInfo:

@@ -1,6 +1,5 @@
 """Models to and from the formats of other software."""
 
-import datetime
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -8,13 +7,12 @@ from chainrule import artifact
 from chainrule.errors import ConfigError, NotFoundError
 from chainrule.model import Model, Origin
 from chainrule.ngram import arpa, arpa_reader
-from chainrule.ngram.config import Config
+from chainrule.ngram.config import IMPORTED, Config
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.spelling import train_speller
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import from_words
-from chainrule.versions import versions
 
 
 def export_arpa(folder: Path, out: Path, progress: Progress = silent) -> None:
@@ -50,17 +48,12 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
     found = arpa_reader.read(path, progress)
     config = TokenizerConfig(unk=found.unk, closed=not found.has_unk)
     tokenizer = from_words(found.words, config)
-    origin = Origin(
-        text=f"imported from {path.name}",
-        command=command,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        versions=versions(),
-    )
+    origin = Origin.now(text=f"imported from {path.name}", command=command)
     return Model(
         lm=NgramModel(found.tables, tokenizer.vocabulary),
         tokenizer=tokenizer,
         family="ngram",
-        config=Config(order=found.tables.order, smoothing="imported"),
+        config=Config(order=found.tables.order, smoothing=IMPORTED),
         speller=train_speller(found.words, known=found.words) if found.has_unk else None,
         origin=origin,
     )

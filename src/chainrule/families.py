@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
 from chainrule.data.training import TrainingData
-from chainrule.errors import ConfigError
+from chainrule.errors import ConfigError, MissingExtra
 from chainrule.folder import Sealed
 from chainrule.lm import AnyModel, Context, Vocabulary
 
@@ -53,7 +53,12 @@ def get(name: str) -> Family:
     """A family by name."""
     if name not in FAMILIES:
         raise ConfigError(f"there is no family '{name}'; choose one of {', '.join(trainable())}")
-    return cast(Family, import_module(FAMILIES[name]))
+    try:
+        return cast(Family, import_module(FAMILIES[name]))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra(f"'{name}' needs torch: pip install 'chainrule[neural]'") from error
 
 
 def trainable() -> list[str]:

@@ -5,8 +5,10 @@ Not here: the text of the manifest (manifest.py), putting a folder in place of a
 """
 
 import builtins
+import fcntl
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from chainrule.errors import ModelFileError, NotFoundError, UsageError
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
 from chainrule.replacement import cannot_write, flush, replacing
 
-__all__ = ["FORMAT_VERSION", "JSON", "Sealed", "check_target", "read", "write"]
+__all__ = ["FORMAT_VERSION", "JSON", "Sealed", "check_target", "hold", "read", "write"]
 
 PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
@@ -81,10 +83,39 @@ def check_target(path: Path) -> None:
     if not os.path.lexists(path):
         return
     try:
-        if not path.is_dir() or any(path.iterdir()):
-            _read_manifest(path)
+        if path.is_dir() and not any(path.iterdir()):
+            return
+        listed = _read_manifest(path).files
     except (ModelFileError, OSError) as error:
         raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
+    for root, _, names in os.walk(path):
+        for name in (Path(root, name).relative_to(path).as_posix() for name in names):
+            if name not in listed and name != manifest.NAME:
+                raise UsageError(
+                    f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
+                )
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Keep `path` to this process while the block runs; a second that wants it is refused at once."""
+    lock = Path(os.path.realpath(path)).with_name(f".{path.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("ab")
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"{path} is being written by another run; wait for it, or choose another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _check_folder(path: Path) -> None:

@@ -3,12 +3,13 @@
 Lives here: score, evaluate, generate, next, each thin over the part that does it. Not here: files (artifact.py).
 """
 
+import datetime
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from chainrule.config import make
 from chainrule.data.encoded import Encoded
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ChainruleWarning, InputError
+from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import AnyModel, Floats
@@ -29,8 +30,9 @@ from chainrule.text.files import Sources
 from chainrule.text.fingerprint import Fingerprint, fingerprint
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.versions import versions
 
-OVERLAP_WORTH_A_WORD = 0.5
+OVERLAP_WORTH_A_WORD = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,18 @@ class Origin:
     created: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def now(
+        cls, *, text: str, fingerprint: Fingerprint | None = None, command: str, seed: int | None = None
+    ) -> Self:
+        """The origin of a model that is being made here and now."""
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return cls(
+            text=text, fingerprint=fingerprint, command=command, seed=seed, created=created, versions=versions()
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Model:
     """One contract, whatever the family."""
 
@@ -58,6 +70,12 @@ class Model:
     metrics: dict[str, Any] = field(default_factory=dict)
     name: str = ""
 
+    def __repr__(self) -> str:
+        return (
+            f"<{self.family} model of {self.origin.text or 'unknown text'}: {self.tokenizer.config.kind} tokens, "
+            f"{self.tokenizer.vocab_size:,} ids, {self.parameters:,} parameters>"
+        )
+
     @property
     def parameters(self) -> int:
         """How many numbers were estimated."""
@@ -65,6 +83,8 @@ class Model:
 
     def score(self, text: str) -> Score:
         """The probability of a line, or of several, token by token."""
+        if not isinstance(text, str):
+            raise UsageError(f"score takes a text, not {text!r}; for several there is scores")
         return next(iter(self.scores([text])))
 
     def scores(self, texts: Sequence[str], progress: Progress = silent) -> Iterator[Score]:
@@ -89,7 +109,7 @@ class Model:
 
     def evaluate(self, text: Sources | Corpus, progress: Progress = silent) -> Evaluation:
         """Perplexity, bits per byte and the rest, of files or of a corpus."""
-        corpus = text if isinstance(text, Corpus) else Corpus.of(text)
+        corpus = Corpus.of(text)
         self._warn_of_overlap(corpus)
         return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)
 
@@ -111,6 +131,8 @@ class Model:
 
     def generate(self, prompt: str = "", **settings: Any) -> Generation:
         """Continue a prompt; settings as in `Decoding`."""
+        if "num" in settings:
+            raise UsageError("generate gives one text; for several there is generate_several(prompt, num)")
         return self.generate_several(prompt, 1, **settings)[0]
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:

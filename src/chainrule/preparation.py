@@ -48,6 +48,9 @@ def prepare(
         raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
     if made.config.closed and train.oov:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
+    mark = fingerprint(corpus)
+    if mark.lines != train.lines:
+        raise InputError(f"the text changed while it was read: {train.lines} lines, then {mark.lines}; train again")
     if train.replaced:
         message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
@@ -56,7 +59,7 @@ def prepare(
         train=train,
         valid=None if valid is None else encode(valid, made, progress),
         speller=_speller(corpus, made, train, progress),
-        fingerprint=fingerprint(corpus),
+        fingerprint=mark,
     )
 
 

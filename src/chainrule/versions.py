@@ -1,7 +1,11 @@
-"""Which software a result was made with."""
+"""Which software a result was made with, and the version of what it is written in."""
 
 import platform
 import sys
+from typing import Final
+
+SCHEMA_VERSION: Final = 1
+"""Of every JSON document that is printed or written."""
 
 
 def versions() -> dict[str, str]:

@@ -123,3 +123,18 @@ def test_a_stop_text_may_be_a_comma(tmp_path: Path) -> None:
     assert loaded.generate("one", strategy="greedy", stop=",").text == " "
     assert loaded.generate("one", strategy="greedy", stop=("two", "x")).text == " , "
     assert call("generate", tmp_path / "m", "--stop", "").status == 2
+
+
+def test_many_texts_come_in_turns(laplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.decoding import generate as module
+
+    options = ("generate", laplace, "--num", 7, "--seed", 3)
+    whole = done(*options).out
+    monkeypatch.setattr(module, "CELLS_AT_ONCE", 20)  # two rows of nine ids at a time
+    assert done(*options).out == whole
+    assert len(set(whole.splitlines())) > 1
+
+
+def test_a_streamed_prompt_ends_where_the_tokenizer_says(laplace: Path) -> None:
+    options = ("generate", laplace, "--prompt", "i love ", "--strategy", "greedy", "--max-tokens", 1)
+    assert done(*options, "--stream").out == done(*options).out == "i love cats\n"

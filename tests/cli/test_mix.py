@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import QUIET, TOY, done, english, refused, trained, write
+from cli.command import QUIET, TOY, call, done, english, refused, trained, write
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +127,10 @@ def test_a_model_mixed_with_itself_has_two_weights(laplace: Path, tmp_path: Path
     mixed = done("mix", laplace, laplace, "--held-out", held_out, "--out", tmp_path / "m", "--json")
     assert len(mixed.json()["weights"]) == 2
     assert f"saved {tmp_path / 'm'}" in mixed.err
+
+
+def test_a_model_is_not_mixed_into_itself(laplace: Path, tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "i love cats\n")
+    outcome = call("mix", laplace, laplace, "--held-out", held_out, "--out", laplace)
+    assert outcome.status == 2
+    assert "one of the models to be mixed" in outcome.err

@@ -37,7 +37,7 @@ def test_add_one_of_the_worked_example(closed: Path, laplace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "total"), [("nats", -math.log(630)), ("bits", math.log2(630)), ("log10", -math.log10(630))]
+    ("unit", "total"), [("nats", -math.log(630)), ("bits", -math.log2(630)), ("log10", -math.log10(630))]
 )
 def test_units(closed: Path, unit: str, total: float) -> None:
     outcome = done("score", closed, "--unit", unit, stdin="i love mice\n")
@@ -54,8 +54,8 @@ def test_each_token_has_its_line(mle: Path) -> None:
     lines = done("score", mle, "--per-token", "--unit", "bits", stdin="i love cats\n").out.splitlines()
     values, texts = zip(*(line.split("\t") for line in lines), strict=True)
     assert texts == ("i love cats", "  i", "  love", "  cats", "  </s>")
-    # log2 3 in all: log2 3/2 for i, nothing for love, 1 for cats, nothing for </s>
-    assert list(map(float, values)) == pytest.approx([math.log2(3), math.log2(1.5), 0, 1, 0], abs=1e-5)
+    # −log2 3 in all: −log2 3/2 for i, nothing for love, −1 for cats, nothing for </s>
+    assert list(map(float, values)) == pytest.approx([-math.log2(3), -math.log2(1.5), 0, -1, 0], abs=1e-5)
     assert (values[2], values[4]) == ("0.000000", "0.000000")  # and not -0
 
 

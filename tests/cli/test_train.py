@@ -18,6 +18,8 @@ def test_the_model_is_announced_on_stderr_alone(tmp_path: Path, toy_text: Path) 
     outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert outcome.out == ""
     assert outcome.err.startswith(f"saved {tmp_path / 'm'}: ")
+    assert "--min-count 2 teaches it" in outcome.err  # it never met an unknown word
+    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--min-count", 2)
     assert outcome.err.count("\n") == 1
 
 
@@ -27,7 +29,15 @@ def test_json(tmp_path: Path, toy_text: Path) -> None:
     assert found["model"] == str(tmp_path / "m")
     assert found["family"] == "ngram"
     assert found["train_tokens"] == 12  # three lines of three words, and three </s>
-    assert found.keys() == {"schema_version", "model", "family", "parameters", "train_tokens", "train_seconds"}
+    assert found.keys() == {
+        "schema_version",
+        "model",
+        "family",
+        "parameters",
+        "train_tokens",
+        "train_oov",
+        "train_seconds",
+    }
 
 
 def test_a_validation_text_is_measured(tmp_path: Path, toy_text: Path) -> None:
@@ -308,3 +318,61 @@ def test_an_explicit_tokenizer_wins_over_the_file(toy_text: Path, tmp_path: Path
         out = tmp_path / kind
         done("train", "ngram", toy_text, "--out", out, *options, *given)
         assert done("info", out, "--json").json()["tokenizer"]["kind"] == kind
+
+
+def test_two_runs_into_one_folder(tmp_path: Path, toy_text: Path) -> None:
+    from chainrule import folder
+
+    with folder.hold(tmp_path / "m"):
+        outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+    assert outcome.status == 2
+    assert "is being written by another run" in outcome.err
+    done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_files_of_the_user_are_never_removed(tmp_path: Path, toy_text: Path) -> None:
+    trained(tmp_path / "m", toy_text, *SMALL)
+    write(tmp_path / "m" / "thesis.txt", "mine")
+    outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+    assert outcome.status == 2
+    assert "holds thesis.txt, which is no part of the model" in outcome.err
+    assert (tmp_path / "m" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["context", "seed", "text", "family", "progress", "tokenizer", "device"])
+def test_a_setting_that_is_none(tmp_path: Path, toy_text: Path, name: str) -> None:
+    outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--set", f"{name}=1")
+    assert outcome.status == 2
+    assert f"[model] has no setting '{name}'" in outcome.err
+
+
+def test_a_setting_in_the_wrong_table(tmp_path: Path, toy_text: Path) -> None:
+    for table, line in (("model", "min_count = 2"), ("tokenizer", "order = 2")):
+        config = write(tmp_path / "c.toml", f"[{table}]\n{line}\n")
+        outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
+        assert outcome.status == 2
+        assert f"[{table}] has no setting" in outcome.err
+
+
+def test_a_setting_that_does_not_apply(tmp_path: Path, toy_text: Path) -> None:
+    outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--set", "discount=0.9")
+    assert outcome.status == 2
+    assert "discount is for absolute and kneser-ney" in outcome.err
+    assert call("train", "ngram", toy_text, "--out", tmp_path / "m", "--device", "foo").status == 2
+
+
+def test_replaced_bytes_are_told_of(tmp_path: Path) -> None:
+    text = tmp_path / "t.txt"
+    text.write_bytes(b"a \xff b\n")
+    outcome = done("train", "ngram", text, "--out", tmp_path / "m", *SMALL, "--errors", "replace")
+    assert "warning: 1 sequences of the training text are not UTF-8" in outcome.err
+
+
+def test_jelinek_mercer_of_a_few_lines_is_smooth(tmp_path: Path, toy_text: Path) -> None:
+    model = trained(tmp_path / "m", toy_text, "--smoothing", "jelinek-mercer")
+    assert float(done("score", model, stdin="mice love zebras\n").out.split()[0]) > -50
+    one = write(tmp_path / "one.txt", "a b\n")
+    outcome = call("train", "ngram", one, "--out", tmp_path / "n", "--smoothing", "jelinek-mercer")
+    assert outcome.status == 3
+    assert "give --valid" in outcome.err

@@ -50,7 +50,7 @@ def test_the_tables_equal_the_formulas(method: str, lines: list[list[int]], orde
     ended = [[*line, EOS] for line in lines]
     vocabulary = CLOSED if closed else OPEN
     words = [int(w) for w in np.flatnonzero(vocabulary.predictable)]
-    config = Config(order=order, smoothing=method, k=0.3)  # type: ignore[arg-type]
+    config = Config(order=order, smoothing=method, k=0.3)
     lm = model_of(ended, config, vocabulary)
     spec = Specification(ended, order, method, words, k=config.k, backoff=config.backoff)
     for h in contexts(lines):
@@ -119,7 +119,7 @@ def test_cut_offs_drop_rare_n_grams_and_keep_the_sum() -> None:
 @given(lines=LINES, method=st.sampled_from(METHODS))
 def test_pruned_models_sum_to_one(lines: list[list[int]], method: str) -> None:
     ended = [[*line, EOS] for line in lines]
-    lm = model_of(ended, Config(order=3, smoothing=method, prune=(0, 1, 2)))  # type: ignore[arg-type]
+    lm = model_of(ended, Config(order=3, smoothing=method, prune=(0, 1, 2)))
     for h in contexts(lines):
         total = distribution(lm, h).sum()
         assert total == pytest.approx(1, abs=1e-6) or method == "stupid-backoff"

@@ -44,7 +44,7 @@ def test_no_other_weight_predicts_the_held_out_text_better(is_bucketed: bool) ->
         for step in (-0.05, 0.05):
             other = weights.copy()
             other[place] = np.clip(other[place] + step, 0, 1)
-            assert log_likelihood(counts, other, is_bucketed) <= best + 1e-3
+            assert log_likelihood(counts, other, is_bucketed) <= best + 0.02  # what the doubt about each λ may cost
 
 
 def test_one_weight_worked_by_hand() -> None:
@@ -52,10 +52,10 @@ def test_one_weight_worked_by_hand() -> None:
     # λ maximises log(.6λ + .2(1−λ)) + 2 log(.2): increasing in λ, so λ = 1.
     counts = count(np.array([1, 1, 1, 2, 5]), 1, WORDS)
     weights = jelinek_mercer.learn(counts, np.array([1, 2, 5]), "line", False, iterations=5000)
-    assert weights[0, 0] == pytest.approx(1, abs=0.01)
+    assert weights[0, 0] == pytest.approx(1, abs=0.03)
     # Held out: "3", never seen: log((1−λ)/5) + log(.2): λ = 0.
     weights = jelinek_mercer.learn(counts, np.array([3, 5]), "line", False, iterations=5000)
-    assert weights[0, 0] == pytest.approx(0, abs=0.01)
+    assert weights[0, 0] == pytest.approx(0, abs=0.03)
 
 
 def test_buckets_are_powers_of_two() -> None:
@@ -70,3 +70,16 @@ def test_buckets_predict_no_worse_than_one_weight() -> None:
         for b in (False, True)
     ]
     assert found[1] >= found[0] - 1e-6
+
+
+def test_nothing_becomes_impossible() -> None:
+    # After 1 always came 2, in training and held out: λ nears 1 and must not reach it.
+    ids = np.array([1, 2, 5] * 50)
+    counts = count(ids, 2, WORDS)
+    for is_bucketed in (False, True):
+        weights = jelinek_mercer.learn(counts, ids, "line", is_bucketed)
+        assert 0 < weights.min() <= weights.max() < 1
+        config = Config(order=2, smoothing="jelinek-mercer")
+        lm = NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, is_bucketed)), WORDS)
+        log_p, _ = lm.step(lm.start(1), np.array([1]))
+        assert np.isfinite(log_p[0, WORDS.predictable]).all()

@@ -45,28 +45,32 @@ def compare(
     """
     options.use_threads(threads)
     from chainrule import comparison
+    from chainrule.errors import UsageError
+    from chainrule.folder import hold
     from chainrule.replacement import replacing_file
     from chainrule.report.page import render
     from chainrule.text.corpus import Corpus
 
+    if out.exists() and (not out.is_dir() or (out / "manifest.json").exists()):
+        raise UsageError(f"{out} is a file or a model; choose another --out")
     rules = options.text_rules(column, errors, drop_blank_lines)
 
     def corpus(sources: list[str] | None) -> Corpus | None:
         return Corpus.of(sources, **rules) if sources else None
 
     wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
-    with progress() as bar:
+    with hold(out), progress() as bar:
         results = comparison.compare(
             corpus(text),
             valid=corpus(valid),
             test=corpus(test),
             progress=bar,
-            families=tuple(name for name in families.split(",") if name),
-            tokenizer=tokenizer or "word",
+            families=tuple(dict.fromkeys(name for name in families.split(",") if name)),
+            tokenizer="word" if tokenizer is None else tokenizer,
             tokenizer_settings=wanted,
             context=options.context(context),
             max_seconds=max_seconds,
-            device=device,
+            device=options.device(device),
             seed=seed,
             out=out,
             command=options.command_line(),

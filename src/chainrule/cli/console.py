@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from chainrule.progress import Progress, silent
-
-SCHEMA_VERSION = 1
+from chainrule.versions import SCHEMA_VERSION
 
 
 def emit(document: dict[str, Any], indent: int | None = 2) -> None:

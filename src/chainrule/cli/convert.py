@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import progress, say
+from chainrule.cli.console import emit, progress, say
 
 
 def convert(
@@ -16,6 +16,7 @@ def convert(
     ],
     out: Annotated[Path, typer.Option(help="The file (- for stdout) or the model folder to write.")],
     to: Annotated[str | None, typer.Option(help="arpa; leave out to make a model folder.")] = None,
+    json: options.Json = False,
 ) -> None:
     """Turn a model into a file of another tool, or such a file into a model.
 
@@ -36,4 +37,6 @@ def convert(
             exchange.export_arpa(source, out, progress=bar)
         else:
             raise UsageError(f"--to is '{to}'; choose arpa")
+    if json:
+        emit({"source": str(source), "out": str(out), "to": to or "model"})
     say(f"wrote {out}")

@@ -37,6 +37,7 @@ def generate(
     Example: chainrule generate runs/ngram5 --prompt "the stock" --top-p 0.9 --seed 1
     """
     from chainrule import api
+    from chainrule.decoding.continuation import Continuation
     from chainrule.errors import UsageError
 
     if stream and (num != 1 or json):
@@ -57,7 +58,7 @@ def generate(
         seed=seed,
     )
     if stream:
-        sys.stdout.write(prompt)
+        sys.stdout.write(Continuation(loaded.tokenizer, prompt).prompt)
         for piece in loaded.stream(prompt, **settings):
             sys.stdout.write(piece)
             sys.stdout.flush()

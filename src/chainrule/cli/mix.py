@@ -23,12 +23,15 @@ def mix(
     Example: chainrule mix runs/ngram5 runs/lstm --held-out valid.txt --out runs/mix
     """
     from chainrule import api, folder
+    from chainrule.errors import UsageError
     from chainrule.text.corpus import Corpus
 
     folder.check_target(out)
+    if any(path.resolve() == out.resolve() for path in models):
+        raise UsageError(f"{out} is one of the models to be mixed; choose another --out")
     loaded = [api.load(path) for path in models]
     corpus = Corpus.of(held_out, **options.text_rules(column, errors, drop_blank_lines))
-    with progress() as bar:
+    with folder.hold(out), progress() as bar:
         made = api.mix(loaded, held_out=corpus, progress=bar, command=options.command_line())
         made.save(out)
     weights = list(zip(map(str, models), made.config.weights, strict=True))

@@ -56,6 +56,13 @@ def context(value: str) -> Any:
     return value
 
 
+def device(value: str) -> str:
+    """Where to compute, checked."""
+    if value not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device is '{value}'; choose auto, cpu or cuda")
+    return value
+
+
 def text_rules(column: str, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
     """How text files are read, as `Corpus.of` takes it."""
     return {"column": column, "errors": errors, "drop_blank_lines": drop_blank_lines}

@@ -11,8 +11,8 @@ from chainrule.cli import options
 from chainrule.cli.console import emit
 from chainrule.errors import UsageError
 
-UNITS = {"nats": 1.0, "bits": -1 / math.log(2), "log10": 1 / math.log(10)}
-"""What a natural logarithm is multiplied by; bits are a cost, so they are positive."""
+UNITS = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
+"""What a natural logarithm is multiplied by to become one of base e, 2 or 10."""
 LINES_AT_ONCE = 4096
 
 
@@ -20,7 +20,7 @@ def score(
     model: options.ModelFolder,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to score; - for stdin.")] = "-",
     per_token: Annotated[bool, typer.Option("--per-token", help="Also each token's share.")] = False,
-    unit: Annotated[str, typer.Option(help="nats, bits (positive) or log10.")] = "nats",
+    unit: Annotated[str, typer.Option(help="nats (base e), bits (base 2) or log10.")] = "nats",
     column: options.Column = "text",
     errors: options.Errors = "strict",
     json: options.Json = False,

@@ -16,7 +16,7 @@ def print_table(results: Results) -> None:
     split = results.split
     console.print(
         f"{results.text}: {split.train_tokens:,} training and {split.test_tokens:,} test tokens, "
-        f"tokenizer {results.tokenizer}, training text sha256 {results.text_sha256[:12]}",
+        f"tokenizer {results.tokenizer}, text sha256 {results.text_sha256[:12]}",
         highlight=False,
         markup=False,
     )

@@ -1,5 +1,6 @@
 """`chainrule train`: one model."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -48,17 +49,15 @@ def train(
     Example: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
     """
     options.use_threads(threads)
-    from chainrule import api, folder
-    from chainrule.config import parse_overrides, read_toml
+    from chainrule import api, families, folder
+    from chainrule.config import make, parse_overrides, read_toml
     from chainrule.text.corpus import Corpus
+    from chainrule.tokenizers.config import TokenizerConfig
 
+    start = time.perf_counter()
     folder.check_target(out)
-    settings: dict[str, object] = {}
-    for table in read_toml(config).values() if config else ():
-        settings |= table
-    settings |= parse_overrides(set_ or [])
-    kind = settings.pop("kind", "word")
-    settings |= options.chosen(
+    tables = read_toml(config) if config else {}
+    given = parse_overrides(set_ or []) | options.chosen(
         vocab_size=vocab_size,
         min_count=min_count,
         top_percent=top_percent,
@@ -69,22 +68,31 @@ def train(
         smoothing=smoothing,
         prune=prune,
     )
+    wanted, own = api.split_settings(given)
+    wanted, own = tables.get("tokenizer", {}) | wanted, tables.get("model", {}) | own
+    kind = str(own.pop("kind", wanted.pop("kind", "word")))
+    if family in families.trainable():
+        make(families.get(family).Config, own, "model")  # a wrong name is answered here, before any work
+    make(TokenizerConfig, wanted, "tokenizer")
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with progress() as bar:
+    with folder.hold(out), progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
-            tokenizer=tokenizer or str(kind),
+            tokenizer=kind if tokenizer is None else tokenizer,
             context=options.context(context),
             seed=seed,
-            device=device,
+            device=options.device(device),
             progress=bar,
             command=options.command_line(),
-            **settings,
+            **wanted,
+            **own,
         )
         model.save(out)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
-    else:
-        say(f"saved {out}: {model.parameters:,} parameters in {model.metrics['train_seconds']:.1f} s")
+    say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+    if model.tokenizer.config.kind == "word" and not (model.tokenizer.config.closed or model.metrics["train_oov"]):
+        say("note: every word of the text is in the vocabulary, so the model never met an unknown one;")
+        say("      if new text will hold such words, --min-count 2 teaches it what they are like")

@@ -7,7 +7,7 @@ Lives here: generating whole or in pieces, and the distribution of the next toke
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from chainrule.decoding.codec import Codec
 from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.ranges import check
-from chainrule.decoding.sample import sample
+from chainrule.decoding.sample import generators, sample
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.shaping import shape
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
+
+CELLS_AT_ONCE: Final = 1 << 21
+"""Numbers K · V of the distributions that are held at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +105,12 @@ def _samples(
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     ids: list[list[int]] = [[] for _ in range(num)]
     log_probs: list[list[float]] = [[] for _ in range(num)]
-    for draw in sample(lm, start, settings, num=num):
-        ids[draw.sample].append(draw.id)
-        log_probs[draw.sample].append(draw.log_prob)
+    rngs = generators(settings.seed, num)
+    together = max(1, CELLS_AT_ONCE // lm.vocabulary.size)
+    for first in range(0, num, together):
+        for draw in sample(lm, start, settings, rngs=rngs[first : first + together]):
+            ids[first + draw.sample].append(draw.id)
+            log_probs[first + draw.sample].append(draw.log_prob)
     return [(tuple(i), tuple(log_p)) for i, log_p in zip(ids, log_probs, strict=True)]
 
 

@@ -41,7 +41,7 @@ RANGES: Final = {
     "min_p": Range(0, 1),
     "repetition_penalty": Range(0, has_low=False),
     "no_repeat_ngram": Range(1, is_whole=True),
-    "beam_size": Range(1, is_whole=True),
+    "beam_size": Range(1, 10_000, is_whole=True),
     "length_penalty": Range(0, 10),
     "max_tokens": Range(0, is_whole=True),
     "seed": Range(0, is_whole=True),

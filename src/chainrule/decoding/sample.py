@@ -36,9 +36,20 @@ def draw(log_p: Floats, rngs: Sequence[np.random.Generator]) -> Ids:
     return drawn
 
 
-def sample(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1) -> Iterator[Draw]:
-    """Draw `num` continuations, all by one token at a time; a sample that has ended is stepped no further."""
-    rngs = generators(settings.seed, num)
+def sample(
+    lm: LanguageModel[S],
+    prompt: Prompt,
+    settings: Decoding,
+    *,
+    num: int = 1,
+    rngs: Sequence[np.random.Generator] | None = None,
+) -> Iterator[Draw]:
+    """Draw `num` continuations, all by one token at a time; a sample that has ended is stepped no further.
+
+    `rngs` are the generators of these samples where they are some among many.
+    """
+    rngs = generators(settings.seed, num) if rngs is None else rngs
+    num = len(rngs)
     words = prompt.words
     generated: list[list[int]] = [[] for _ in range(num)]
     running = list(range(num))

@@ -16,10 +16,10 @@ Smoothing = Literal[
     "laplace",
     "mle",
     "stupid-backoff",
-    "imported",
 ]
-SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)[:-1]
-"""The methods; `imported` is what a model read from another program's file says of itself."""
+SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)
+IMPORTED: Final = "imported"
+"""What stands for the smoothing of a model that was read from another program's file."""
 
 MAX_ORDER: Final = 32
 
@@ -29,7 +29,7 @@ class Config:
     """Order, smoothing, and what the smoothing needs to know."""
 
     order: int = 5  # n: a word is predicted from the n−1 before it
-    smoothing: Smoothing = "modified-kneser-ney"
+    smoothing: str = "modified-kneser-ney"  # one of SMOOTHINGS
     prune: tuple[int, ...] = ()  # per order, the last for all above: drop n-grams counted this often or less
     k: float = 0.1  # add-k: added to every count
     discount: float | None = None  # absolute, kneser-ney: D; from the counts of counts where None
@@ -39,7 +39,7 @@ class Config:
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:
             raise ConfigError(f"order is {self.order}; choose a whole number from 1 to {MAX_ORDER}")
-        if self.smoothing not in get_args(Smoothing):
+        if self.smoothing not in (*SMOOTHINGS, IMPORTED):
             raise ConfigError(f"smoothing is '{self.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
         if self.prune and (self.prune[0] != 0 or list(self.prune) != sorted(self.prune)):
             raise ConfigError(

@@ -17,6 +17,9 @@ from chainrule.progress import Progress, silent
 BUCKETS = 24
 """Buckets of c(h) by powers of two: 1, 2–3, 4–7, …"""
 
+DOUBT = 0.01
+"""Tokens that are thought to have gone either way: no λ is 0 or 1, and nothing becomes impossible."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
@@ -96,7 +99,7 @@ def _improve(weights: Floats, data: HeldOut) -> tuple[Floats, Mask]:
         asked = np.bincount(data.bucket[k], reached * data.is_seen[k], BUCKETS)
         visited[k] = asked > 0
         given = np.bincount(data.bucket[k], chosen, BUCKETS)
-        better[k] = np.where(visited[k], given / np.maximum(asked, np.finfo(float).tiny), weights[k])
+        better[k] = np.where(visited[k], (given + DOUBT) / (asked + 2 * DOUBT), weights[k])
         reached = np.maximum(reached - chosen, 0)  # rounding must not make it negative
     return better, visited
 

@@ -134,7 +134,7 @@ def _lines(best: Sequence[Row], quantity: str) -> Points:
     lines: Points = {}
     for (smoothing, order), value in cells.items():
         lines.setdefault(smoothing, []).append((order, value))
-    return {smoothing: sorted(points) for smoothing, points in lines.items()}
+    return {smoothing: sorted(points) for smoothing, points in lines.items() if len(points) > 1}
 
 
 def _order_caption(best: Sequence[Row]) -> str:

@@ -6,9 +6,9 @@ Lives here: the typed results, their order and their JSON. Not here: how they lo
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-SCHEMA_VERSION: Final = 1
+from chainrule.versions import SCHEMA_VERSION
 
 Facets = Mapping[str, str | int]
 Json = dict[str, Any]

@@ -37,7 +37,7 @@ class Corpus:
     @classmethod
     def of(
         cls,
-        sources: Sources,
+        sources: "Sources | Corpus",
         *,
         column: str = "text",
         errors: Errors = "strict",
@@ -48,6 +48,8 @@ class Corpus:
         Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
         xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
         """
+        if isinstance(sources, Corpus):
+            return cls(sources.files, sources.texts, sources.column, sources.errors, sources.drop_blank_lines)
         files = find_files(sources)
         return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
 

@@ -34,6 +34,8 @@ def find_files(sources: Sources) -> tuple[TextFile, ...]:
 
     Hidden files and links to folders inside a folder are passed over; `-` is standard input.
     """
+    if not isinstance(sources, str | Path | Sequence):
+        raise UsageError(f"{sources!r} is no text; name a file, a folder, a glob, or - for standard input")
     given = [sources] if isinstance(sources, str | Path) else list(sources)
     if not given:
         raise UsageError("no text was given; name a file, a folder, a glob, or - for standard input")

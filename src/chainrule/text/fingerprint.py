@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chainrule.text.corpus import Corpus
 
-SKETCH_SIZE: Final = 4096
+SKETCH_SIZE: Final = 1 << 16
 SHORT: Final = 20
 """Lines of fewer characters recur in any text and prove nothing."""
 ENOUGH: Final = 20
@@ -26,9 +26,12 @@ class Fingerprint:
 
     sha256: str
     sketch: NDArray[np.uint64]  # ascending, at most SKETCH_SIZE
+    lines: int = 0
 
     def overlap(self, other: "Fingerprint") -> float:
         """About which part of the other text's lines stand in this one; 0 where too few can be judged."""
+        if self.sha256 == other.sha256:
+            return 1.0
         if not len(self.sketch):
             return 0.0
         bound = self.sketch[-1] if len(self.sketch) == SKETCH_SIZE else np.iinfo(np.uint64).max
@@ -41,23 +44,21 @@ class Fingerprint:
 
 
 def fingerprint(corpus: Corpus) -> Fingerprint:
-    """One pass over the text."""
+    """One pass over the text; of a line longer than a fragment each fragment counts as a line."""
     sha256 = hashlib.sha256()
     hashes: set[int] = set()
     bound = 1 << 64
-    line = hashlib.blake2b(digest_size=8)
-    length = 0
+    lines = 0
     for text, ends_line in corpus.fragments():
         content = text.encode()
         sha256.update(content + b"\n" * ends_line)
-        line.update(content)
-        length += len(text)
-        if ends_line:
-            value = int.from_bytes(line.digest(), "little")
-            if length >= SHORT and value < bound:
-                hashes.add(value)
-                if len(hashes) >= 2 * SKETCH_SIZE:
-                    hashes = set(sorted(hashes)[:SKETCH_SIZE])
-                    bound = max(hashes)
-            line, length = hashlib.blake2b(digest_size=8), 0
-    return Fingerprint(sha256.hexdigest(), np.array(sorted(hashes)[:SKETCH_SIZE], dtype=np.uint64))
+        lines += ends_line
+        if len(text) < SHORT:
+            continue
+        value = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+        if value < bound:
+            hashes.add(value)
+            if len(hashes) >= 2 * SKETCH_SIZE:
+                hashes = set(sorted(hashes)[:SKETCH_SIZE])
+                bound = max(hashes)
+    return Fingerprint(sha256.hexdigest(), np.array(sorted(hashes)[:SKETCH_SIZE], dtype=np.uint64), lines)

@@ -32,7 +32,10 @@ def split(
     """
     _check(fractions, seed, blocks)
     if len(lines) < 3:
-        raise InputError(f"the text has {len(lines)} lines; train, valid and test need at least one each, so 3")
+        raise InputError(
+            f"the text has {len(lines)} lines; train, valid and test need at least one each: "
+            "break the text into lines, or give --valid and --test"
+        )
     blocks = min(blocks, len(lines))
     edges = [block * len(lines) // blocks for block in range(blocks + 1)]
     owners = np.repeat(np.arange(3), _apportion(blocks, fractions))  # (blocks,)

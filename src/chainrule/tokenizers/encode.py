@@ -20,12 +20,13 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
     """Encode every line, `</s>` after each."""
     ids = [np.zeros(0, dtype=np.int32)]
     spellings: list[str] = []
+    pool: dict[str, str] = {}  # a spelling that comes again is kept once
     tally = Tally()
     fragments = corpus.fragments()
     for batch in _batches(fragments):
         rows: list[list[int]] = []
         for fragment, (row, unknown) in zip(batch, _encode(batch, tokenizer), strict=True):
-            spellings.extend(unknown)
+            spellings.extend([pool.setdefault(spelling, spelling) for spelling in unknown])
             rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
             tally.add(tokenizer, fragment)
         ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
