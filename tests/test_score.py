@@ -4,7 +4,9 @@ import math
 
 import pytest
 
+import chainrule
 from chainrule.score import Score
+from chainrule.text.corpus import Corpus
 
 
 def a_score(*probabilities: float, tokens: tuple[str, ...] | None = None) -> Score:
@@ -40,3 +42,11 @@ def test_it_shows_itself_in_a_notebook() -> None:
     assert "&lt;script&gt;" in shown
     assert "3.0 bits, perplexity 2.8" in shown  # 8^(1/2)
     assert "inf bits" in a_score(1 / 2, 0)._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+def test_the_cause_is_named_as_it_is_spelled() -> None:
+    model = chainrule.train("ngram", Corpus.from_lines(["a b", "a c", "a <unk>"]), order=2, smoothing="mle")
+    # `a zebra` is possible, an unknown word having followed a; `quagga a` is not.
+    found = model.evaluate(Corpus.from_lines(["a zebra", "a b", "quagga a"]))
+    assert found.cause == "'quagga' on line 3, token 1"

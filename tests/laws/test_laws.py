@@ -115,6 +115,20 @@ def test_a_state_is_a_value(case: Case) -> None:
 
 
 @CASES
+def test_padding_is_not_read(case: Case) -> None:
+    lm, text = tiny(case).lm, text_of(case)
+    batch, _ = next(line_batches(text, lm.vocabulary.bos, tokens=1000))
+    _, state = lm.score(batch, lm.start(len(batch.inputs)))
+    for r, length in enumerate(batch.mask.sum(axis=1)):
+        alone = lm.start(1)
+        for id_ in batch.inputs[r, :length]:
+            _, alone = lm.step(alone, np.array([id_]))
+        expected, _ = lm.step(alone, text.ids[:1])
+        found, _ = lm.step(state.select(np.array([r])), text.ids[:1])
+        assert_allclose(found, expected, rtol=1e-6)
+
+
+@CASES
 def test_reading_in_pieces_is_reading_at_once(case: Case) -> None:
     lm, ids = tiny(case).lm, text_of(case).ids
     batch = row(lm, ids)

@@ -65,6 +65,11 @@ def test_words_by_dictionary_are_the_library_s(line: str, is_lower: bool) -> Non
 def test_lower_cased_spellings_are_those_the_tokenizer_sees() -> None:
     tokenizer = train(Corpus.from_lines(["a b"]), TokenizerConfig(lowercase=True))
     assert encode(Corpus.from_lines(["ÄRGER A"]), tokenizer).spellings == ["ärger"]
+    tokenizer = train(Corpus.from_lines(["a b i"]), TokenizerConfig(kind="char", lowercase=True))
+    # A capital I with a dot becomes an i, which is known, and a dot, which is not.
+    assert encode(Corpus.from_lines(["aİbÄ"]), tokenizer).spellings == ["\u0307", "ä"]
+    tokenizer = train(Corpus.from_lines(["a b"]), TokenizerConfig(kind="wordpiece", lowercase=True))
+    assert encode(Corpus.from_lines(["A " + "X" * 300]), tokenizer).spellings == ["x" * 300]
 
 
 def test_nothing_is_nothing() -> None:

@@ -102,6 +102,8 @@ def test_cut_offs_by_hand() -> None:
     assert kept(vocab_size=2) == "ab"
     assert kept(top_percent=50) == "ab"
     assert kept(min_count=2, vocab_size=1) == "a"
+    assert kept(min_count=2, top_percent=50) == "ab"  # of all four types, not of the three kept
+    assert kept(top_percent=1) == "a"  # one at least
 
 
 def test_equal_counts_are_cut_in_code_point_order() -> None:

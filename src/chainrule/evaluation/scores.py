@@ -1,10 +1,12 @@
 """Log-probability of every token of a text, by any model; what evaluation, mixing and scoring are made of."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from chainrule.data.batches import TOKENS_PER_BATCH, line_batches, stream_batches
 from chainrule.data.encoded import Encoded
-from chainrule.lm import AnyModel, Floats
+from chainrule.lm import AnyModel, Batch, Floats
 from chainrule.progress import Progress, silent
 
 
@@ -15,17 +17,21 @@ def token_log_probs(
     log_probs = np.empty(len(text.ids))
     bos = lm.vocabulary.bos
     done = 0
-    if lm.context == "line":
-        for batch, positions in line_batches(text, bos, tokens_per_batch):
-            scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
-            log_probs[positions[batch.mask]] = scores[batch.mask]
-            done += int(batch.mask.sum())
-            progress("scoring", done, len(text.ids))
-    else:
-        state = lm.start(1)
-        for batch, positions in stream_batches(text, bos, tokens_per_batch):
-            scores, state = lm.score(batch, state)
-            log_probs[positions] = scores
-            done += scores.size
-            progress("scoring", done, len(text.ids))
+    batches = line_batches if lm.context == "line" else stream_batches
+    state = lm.start(1)
+    for batch, positions in batches(text, bos, tokens_per_batch):
+        if lm.context == "line":
+            state = lm.start(len(batch.inputs))
+        for cut in _columns(batch, tokens_per_batch):
+            piece = Batch(batch.inputs[:, cut], batch.targets[:, cut], batch.mask[:, cut])
+            scores, state = lm.score(piece, state)
+            log_probs[positions[:, cut][piece.mask]] = scores[piece.mask]
+        done += int(batch.mask.sum())
+        progress("scoring", done, len(text.ids))
     return log_probs
+
+
+def _columns(batch: Batch, width: int) -> Iterator[slice]:
+    """The columns of a batch, piece by piece where a line is longer than what is read at once."""
+    for first in range(0, batch.inputs.shape[1], width):
+        yield slice(first, first + width)
