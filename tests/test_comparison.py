@@ -158,3 +158,12 @@ def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
 def test_a_family_that_does_not_learn_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="'mixture' does not learn from text"):
         chainrule.compare(Corpus.from_lines(["a"]), families=("mixture",))
+
+
+def test_a_part_of_a_text_is_from_all_over_it() -> None:
+    text = [str(i) for i in range(2560)]  # 256 blocks of 10
+    half = comparison._thin(text, 2)
+    assert half[:12] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "20", "21"]
+    assert len(half) == 1280
+    assert comparison._thin(text, 1) == text
+    assert comparison._thin(["a", "b", "c"], 2) == ["a", "c"]

@@ -7,6 +7,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
 CURVE_PARTS = (16, 8, 4, 2, 1)
+CURVE_BLOCKS = 256
 CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
 MIN_COUNT = 2
@@ -172,15 +174,16 @@ class Arena:
         points: dict[str, list[tuple[int, float]]] = {row.name: [] for row in kept}
         for done, part in enumerate(CURVE_PARTS):
             self.progress("learning curves", done, len(CURVE_PARTS))
-            lines = self.texts.train[: len(self.texts.train) // part]
+            lines = _thin(self.texts.train, part)
             if not any(line.strip() for line in lines):
                 continue
             prepared, test = self._prepare(lines) if part > 1 else (self.prepared, self.test)
             for row in kept:
                 old = self.models[row.name]
                 limit = None if self.settings.max_seconds is None else row.train_seconds
-                model = old if part == 1 else self._train(old.family, old.config, prepared, limit)
-                points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
+                with suppress(ChainruleError):  # a part too small for a model is a point less
+                    model = old if part == 1 else self._train(old.family, old.config, prepared, limit)
+                    points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
         self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
         for name, found in points.items():
             tokens, bits = zip(*found, strict=True)
@@ -297,6 +300,12 @@ def _texts(
 
 def _lines(text: Sources | Corpus) -> list[str]:
     return list(Corpus.of(text))
+
+
+def _thin(lines: list[str], part: int) -> list[str]:
+    """One block in `part` of the lines, from all over the text: less of it, and not of another kind."""
+    size = max(1, len(lines) // CURVE_BLOCKS)
+    return [line for first in range(0, len(lines), size * part) for line in lines[first : first + size]]
 
 
 def _describe(tokenizer: Tokenizer) -> str:

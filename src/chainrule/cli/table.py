@@ -40,6 +40,6 @@ def _cells(row: Row) -> tuple[str, ...]:
         quantities.bits(row.bits_per_byte) + ("" if is_comparable else "*"),
         quantities.perplexity(row.perplexity),
         quantities.size(row.size_bytes),
-        f"{row.train_seconds:.1f}",
+        f"{row.train_seconds:.2f}",
         row.sample.replace("\n", " ") if row.is_ranked else f"({row.note})",
     )
