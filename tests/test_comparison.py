@@ -13,6 +13,7 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
 from chainrule.report.results import Results
+from chainrule.text import parts
 from chainrule.text.corpus import Corpus
 from cli.command import english, write
 
@@ -93,7 +94,7 @@ def test_given_parts(few: None) -> None:
 
 
 def test_the_embedded_text(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "default_text", lambda: english(40).splitlines())
+    monkeypatch.setattr(parts, "default_text", lambda: english(40).splitlines())
     found = chainrule.compare()
     assert found.text == "the Python language reference (embedded)"
     assert found.split.train_lines + found.split.valid_lines + found.split.test_lines == 40
@@ -158,12 +159,3 @@ def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
 def test_a_family_that_does_not_learn_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="'mixture' does not learn from text"):
         chainrule.compare(Corpus.from_lines(["a"]), families=("mixture",))
-
-
-def test_a_part_of_a_text_is_from_all_over_it() -> None:
-    text = [str(i) for i in range(2560)]  # 256 blocks of 10
-    half = comparison._thin(text, 2)
-    assert half[:12] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "20", "21"]
-    assert len(half) == 1280
-    assert comparison._thin(text, 1) == text
-    assert comparison._thin(["a", "b", "c"], 2) == ["a", "c"]

@@ -45,9 +45,10 @@ def train(
     wanted, own = split_settings(chosen)
     config = settings.make(config_kind, own, "model")
     held_out = None if valid is None else Corpus.of(valid)
-    prepared = prepare(Corpus.of(text), tokenizer_choice(tokenizer, wanted), held_out, progress)
+    corpus = Corpus.of(text)
+    prepared = prepare(corpus, tokenizer_choice(tokenizer, wanted), held_out, progress)
     origin = Origin.now(
-        text=names(text),
+        text=corpus.name,
         fingerprint=prepared.fingerprint,
         command=command or f"chainrule.train({family!r}, …)",
         seed=seed,
@@ -165,12 +166,3 @@ def tokenizer_choice(tokenizer: str | Path, wanted: Mapping[str, object]) -> Tok
     if wanted:
         raise ConfigError(f"{folder} is a finished tokenizer; {', '.join(wanted)} cannot be set any more")
     return folder
-
-
-def names(text: Sources | Corpus) -> str:
-    """What a text is called in reports and model cards; a file name that is not UTF-8 as well as it goes."""
-    if isinstance(text, Corpus):
-        found = [file.name for file in text.files] or ["lines in memory"]
-    else:
-        found = [str(text)] if isinstance(text, str | Path) else [str(one) for one in text]
-    return ", ".join(found).encode(errors="replace").decode()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import families
-from chainrule.api import names, tokenizer_choice, train_prepared
+from chainrule.api import tokenizer_choice, train_prepared
 from chainrule.data.encoded import Encoded
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation.perplexity import LN2, Evaluation
@@ -22,16 +22,14 @@ from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
 from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders
 from chainrule.text.corpus import Corpus
-from chainrule.text.default import default_text
 from chainrule.text.files import Sources
 from chainrule.text.fingerprint import fingerprint
-from chainrule.text.splits import split
+from chainrule.text.parts import Parts, divide, thin
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
 CURVE_PARTS = (16, 8, 4, 2, 1)
-CURVE_BLOCKS = 256
 CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
 MIN_COUNT = 2
@@ -41,18 +39,6 @@ SENTENCE_LENGTHS = range(8, 22)
 SAMPLE_TOKENS = 30
 SAMPLES = 8
 """The first that is more than an empty line is shown."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
-    """The three parts of what is compared on."""
-
-    name: str
-    train: list[str]
-    valid: list[str]
-    test: list[str]
-    seed: int | None
-    sha256: str  # of the text as it was given, before any split
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +77,7 @@ def compare(
     """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`."""
     settings = _settings(chosen)
     start = time.perf_counter()
-    texts = _texts(text, valid, test, settings.seed)
+    texts = divide(text, valid, test, settings.seed)
     corpus = Corpus.from_lines(texts.train)
     choice = tokenizer_choice(settings.tokenizer, settings.tokenizer_settings)
     prepared = prepare(corpus, choice, Corpus.from_lines(texts.valid), progress)
@@ -128,7 +114,7 @@ class Arena:
     """One comparison under way: the text, the rules, and the models worth keeping."""
 
     def __init__(
-        self, texts: Texts, settings: Settings, prepared: Prepared, test: Encoded, progress: Progress
+        self, texts: Parts, settings: Settings, prepared: Prepared, test: Encoded, progress: Progress
     ) -> None:
         self.texts, self.settings, self.prepared, self.test = texts, settings, prepared, test
         self.progress = progress
@@ -174,7 +160,7 @@ class Arena:
         points: dict[str, list[tuple[int, float]]] = {row.name: [] for row in kept}
         for done, part in enumerate(CURVE_PARTS):
             self.progress("learning curves", done, len(CURVE_PARTS))
-            lines = _thin(self.texts.train, part)
+            lines = thin(self.texts.train, part)
             if not any(line.strip() for line in lines):
                 continue
             prepared, test = self._prepare(lines) if part > 1 else (self.prepared, self.test)
@@ -277,43 +263,12 @@ def row_name(family: str, config: Any) -> str:
     return "-".join([family, *map(str, families.get(family).facets(config).values())])
 
 
-def _texts(
-    text: Sources | Corpus | None, valid: Sources | Corpus | None, test: Sources | Corpus | None, seed: int
-) -> Texts:
-    """The parts as given; what is not given is dealt from the text, block by block."""
-    lines = default_text() if text is None else _lines(text)
-    name = "the Python language reference (embedded)" if text is None else names(text)
-    sha256 = Corpus.from_lines(lines).digest()
-    if valid is not None and test is not None:
-        return Texts(name=name, train=lines, valid=_lines(valid), test=_lines(test), seed=None, sha256=sha256)
-    parts = split(lines, seed=seed)
-    given = parts.valid if valid is not None else parts.test if test is not None else []
-    return Texts(
-        name=name,
-        train=parts.train + given,  # a part that is given as a file leaves its share to training
-        valid=parts.valid if valid is None else _lines(valid),
-        test=parts.test if test is None else _lines(test),
-        seed=seed,
-        sha256=sha256,
-    )
-
-
-def _lines(text: Sources | Corpus) -> list[str]:
-    return list(Corpus.of(text))
-
-
-def _thin(lines: list[str], part: int) -> list[str]:
-    """One block in `part` of the lines, from all over the text: less of it, and not of another kind."""
-    size = max(1, len(lines) // CURVE_BLOCKS)
-    return [line for first in range(0, len(lines), size * part) for line in lines[first : first + size]]
-
-
 def _describe(tokenizer: Tokenizer) -> str:
     words = f"{tokenizer.config.kind}, {tokenizer.vocab_size} ids"
     return f"{words} (one way to cut of many: bits are upper bounds)" if tokenizer.config.is_ambiguous else words
 
 
-def _split_info(texts: Texts, prepared: Prepared, test: Encoded) -> SplitInfo:
+def _split_info(texts: Parts, prepared: Prepared, test: Encoded) -> SplitInfo:
     return SplitInfo(
         train_lines=len(texts.train),
         valid_lines=len(texts.valid),

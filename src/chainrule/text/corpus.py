@@ -60,6 +60,12 @@ class Corpus:
             raise UsageError("from_lines was given one text; give a list of lines, such as [text]")
         return cls(texts=tuple(lines))
 
+    @property
+    def name(self) -> str:
+        """What to call it: its files, one whose name is not UTF-8 as well as it goes."""
+        found = ", ".join(file.name for file in self.files) or "lines in memory"
+        return found.encode(errors="replace").decode()
+
     def __iter__(self) -> Iterator[str]:
         """Whole lines, without their breaks."""
         return join_lines(self.fragments())
