@@ -40,10 +40,10 @@ def results(few: None) -> Results:
 
 
 def test_a_row_for_each_candidate(results: Results) -> None:
-    names = ["ngram-1-laplace", "ngram-2-laplace", "ngram-2-mle", "ngram-2-stupid-backoff"]
-    assert [row.name for row in results.rows] == names
+    names = ["ngram-2-laplace", "ngram-1-laplace", "ngram-2-mle", "ngram-2-stupid-backoff"]
+    assert [row.name for row in results.rows] == names  # best first, then what cannot be ranked
     assert [row.is_ranked for row in results.rows] == [True, True, False, False]
-    assert [row.facets for row in results.rows][1] == {"order": 2, "smoothing": "laplace"}
+    assert results.rows[0].facets == {"order": 2, "smoothing": "laplace"}
     mle, stupid = results.rows[2:]
     assert mle.bits_per_byte == math.inf
     assert mle.note == "infinite: no probability for 'dog' on line 2, token 1"
@@ -159,3 +159,9 @@ def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
 def test_a_family_that_does_not_learn_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="'mixture' does not learn from text"):
         chainrule.compare(Corpus.from_lines(["a"]), families=("mixture",))
+
+
+def test_out_may_be_a_string_and_holds_all(few: None, tmp_path: Path) -> None:
+    results = chainrule.compare(lines(), out=str(tmp_path / "c"))
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {"report.html", "results.json", "models"}
+    assert len(list((tmp_path / "c" / "models").iterdir())) == len(results.rows)

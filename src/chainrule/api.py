@@ -120,8 +120,8 @@ def mix(
     for other in loaded:
         if other.tokenizer.to_json() != first.tokenizer.to_json():
             raise VocabularyError(
-                f"'{other.name}' and '{first.name}' have different tokenizers; "
-                "train one with --tokenizer FOLDER_OF_THE_OTHER"
+                f"{other.name or repr(other)} and {first.name or repr(first)} have different tokenizers; "
+                "train one with the folder of the other as its tokenizer"
             )
     text = encode(Corpus.of(held_out), first.tokenizer, progress)
     if not text.tokens:

@@ -20,7 +20,8 @@ from chainrule.lm import Context
 from chainrule.model import OVERLAP_WORTH_A_WORD, Model, Origin
 from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
-from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders
+from chainrule.report import files
+from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders, ranked
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.text.fingerprint import fingerprint
@@ -52,7 +53,7 @@ class Settings:
     seed: int = 0
     max_seconds: float | None = None  # for each family
     device: str = "auto"
-    out: Path | None = None  # models are saved under it
+    out: Path | None = None  # where report, results and models go
     command: str = "chainrule.compare(…)"
 
     def __post_init__(self) -> None:
@@ -74,7 +75,10 @@ def compare(
     progress: Progress = silent,
     **chosen: Any,
 ) -> Results:
-    """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`."""
+    """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`.
+
+    Where `out` is given, report, results and models are written there.
+    """
     settings = _settings(chosen)
     start = time.perf_counter()
     texts = divide(text, valid, test, settings.seed)
@@ -96,18 +100,21 @@ def compare(
     rows = tuple(arena.rows())
     if not rows:
         raise InputError("no model could be trained on this text; see the warnings")
-    return Results(
+    results = Results(
         text=texts.name,
         text_sha256=texts.sha256,
         tokenizer=_describe(prepared.tokenizer),
         split=_split_info(texts, prepared, encoded),
-        rows=rows,
+        rows=ranked(rows),
         curves=tuple(arena.curves(rows)),
         sentences=tuple(arena.sentences(rows)),
         command=settings.command,
         versions=versions(),
         seconds=time.perf_counter() - start,
     )
+    if settings.out is not None:
+        files.write(results, settings.out)
+    return results
 
 
 class Arena:
@@ -242,6 +249,8 @@ class Arena:
 
 def _settings(chosen: dict[str, Any]) -> Settings:
     """The settings, with words seen once cut off where nothing else was said of the vocabulary."""
+    if chosen.get("out") is not None:
+        chosen = chosen | {"out": Path(chosen["out"])}
     settings = Settings(**chosen)
     cuts = {"min_count", "vocab_size", "top_percent", "closed"}
     if settings.tokenizer not in ("word", "char") or cuts & set(settings.tokenizer_settings):

@@ -1,10 +1,11 @@
 """Models to and from the formats of other software."""
 
+import warnings
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from chainrule import artifact
-from chainrule.errors import ConfigError, NotFoundError
+from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError
 from chainrule.model import Model, Origin
 from chainrule.ngram import arpa, arpa_reader
 from chainrule.ngram.config import IMPORTED, Config
@@ -32,6 +33,12 @@ def _ngram(folder: Path) -> tuple[NgramModel, list[str]]:
     if model.family != "ngram":
         raise ConfigError(f"{folder} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
+    if tokenizer.config.kind not in ("word", "char"):
+        warnings.warn(
+            f"the words of the file are {tokenizer.config.kind} symbols: it scores text that was cut as they are",
+            ChainruleWarning,
+            stacklevel=3,
+        )
     names = [tokenizer.backend.id_to_token(i) or "" for i in range(tokenizer.vocab_size)]
     return cast(NgramModel, model.lm), names
 

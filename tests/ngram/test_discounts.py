@@ -32,7 +32,7 @@ def test_too_small_a_text_falls_back_and_says_so() -> None:
         assert modified_discounts(np.array([1, 1]), 3).two == 1.0
     with pytest.warns(ChainruleWarning, match="D = 0.5 taken"):
         assert absolute_discount(np.array([1, 1]), 1) == 0.5
-    with pytest.warns(ChainruleWarning, match="order 1: none taken"):
+    with pytest.warns(ChainruleWarning, match="order 1: no discount taken"):
         assert set(good_turing_ratios(np.array([2, 2]), 1)) == {1.0}
 
 

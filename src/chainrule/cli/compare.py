@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import dumps, emit, progress, say
+from chainrule.cli.console import emit, progress, say
 from chainrule.cli.table import print_table
 
 
@@ -47,8 +47,6 @@ def compare(
     from chainrule import comparison
     from chainrule.errors import UsageError
     from chainrule.folder import hold
-    from chainrule.replacement import replacing_file
-    from chainrule.report.page import render
     from chainrule.text.corpus import Corpus
 
     if out.exists() and (not out.is_dir() or (out / "manifest.json").exists()):
@@ -75,10 +73,6 @@ def compare(
             out=out,
             command=options.command_line(),
         )
-    with replacing_file(out / "results.json") as file:
-        file.write(dumps(results.to_json()).encode() + b"\n")
-    with replacing_file(out / "report.html") as file:
-        file.write(render(results).encode())
     if json:
         emit(results.to_json())
     else:

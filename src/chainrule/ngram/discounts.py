@@ -65,7 +65,7 @@ def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
     n = counts_of_counts(count, most + 1).astype(np.float64)
     d = np.ones(most + 2)
     if n[1] == 0 or (most + 1) * n[most + 1] >= n[1]:
-        _warn(order, f"n1={int(n[1])}, n{most + 1}={int(n[most + 1])}", "none")
+        _warn(order, f"n1={int(n[1])}, n{most + 1}={int(n[most + 1])}", "no discount")
         return d
     A = (most + 1) * n[most + 1] / n[1]
     for c in range(1, most + 1):
@@ -77,5 +77,5 @@ def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
 
 
 def _warn(order: int, why: str, used: str) -> None:
-    message = f"order {order}: {used} taken, the counts giving no discount ({why})"
+    message = f"order {order}: {used} taken, the counts giving none ({why})"
     warnings.warn(message, ChainruleWarning, stacklevel=2)
