@@ -1,4 +1,4 @@
-"""A corpus -> ids, in batches on all cores and in bounded memory, with what the one scale needs to know."""
+"""A corpus -> ids, in batches (sub-words on all cores), with what the one scale needs to know of the text."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
     spellings: list[str] = []
     pool: dict[str, str] = {}  # a spelling that comes again is kept once
     tally = Tally()
+    expected = corpus.size_hint()  # of packed files too little: then nobody knows how much is left
     fragments = corpus.fragments()
     for batch in _batches(fragments):
         rows: list[list[int]] = []
@@ -30,7 +31,7 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
             rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
             tally.add(tokenizer, fragment)
         ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
-        progress("encoding", tally.bytes, corpus.size_hint())
+        progress("encoding", tally.bytes, expected if expected and tally.bytes <= expected else None)
     return Encoded(
         ids=np.concatenate(ids),
         eos=tokenizer.eos,
