@@ -93,7 +93,7 @@ def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[
 
 
 def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
-    """Words by a dictionary: what the library does, four times as fast."""
+    """Words by a dictionary: what the library does, in half the time for the whole of encoding."""
     assert tokenizer.unk is not None
     words = split_words(tokenizer.normalize(text))
     known, unk = tokenizer.known, tokenizer.unk
