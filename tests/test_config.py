@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from chainrule.config import make, parse_overrides, read_toml, to_json
+from chainrule.config import Choices, Run, choices, make, parse_overrides, read_toml, to_json
 from chainrule.errors import ConfigError, NotFoundError
 from chainrule.ngram.config import Config
 
@@ -32,6 +32,8 @@ def test_a_wrong_name_is_answered_with_a_near_one() -> None:
         make(Sample, {"witdh": 3}, "model")
     with pytest.raises(ConfigError, match="choose from width, dropout"):
         make(Sample, {"zzz": 3}, "model")
+    with pytest.raises(ConfigError, match=r"\[model\] has no setting 'zzz' for family 'ngram'; choose from width"):
+        make(Sample, {"zzz": 3}, "model", "ngram")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +63,57 @@ def test_toml(tmp_path: Path) -> None:
     path.write_text("[model]\norder = 3\n[tokenizer]\nkind = 'bpe'\n")
     assert read_toml(path) == {"model": {"order": 3}, "tokenizer": {"kind": "bpe"}}
     path.write_text("order = 3\n")
-    with pytest.raises(ConfigError, match="outside a table"):
+    with pytest.raises(ConfigError, match=r"'order' stands outside a table; write it under one of \[model\]"):
+        read_toml(path)
+    path.write_text("[modle]\norder = 3\n")
+    tables = r"\[model\], \[training\], \[tokenizer\], \[run\]$"
+    with pytest.raises(ConfigError, match=rf"has a table \[modle\]; choose from {tables}"):
         read_toml(path)
     path.write_text("[model\n")
     with pytest.raises(ConfigError, match="is not TOML"):
         read_toml(path)
     with pytest.raises(NotFoundError):
         read_toml(tmp_path / "none.toml")
+
+
+def test_the_tables_of_a_file_are_what_it_chooses(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        "[recipe]\ntitle = 'told, not chosen'\n[model]\nlayers = 2\ntie = false\n"
+        "[training]\nepochs = 5\ntie = false\n[tokenizer]\nkind = 'char'\n[run]\ncontext = 'stream'\nseed = 3\n"
+    )
+    assert choices(read_toml(path), path) == Choices(
+        model={"layers": 2, "tie": False, "epochs": 5},
+        tokenizer={"kind": "char"},
+        run={"context": "stream", "seed": 3},
+    )
+    assert choices({}, path) == Choices()
+
+
+def test_model_and_training_must_not_disagree() -> None:
+    with pytest.raises(ConfigError, match=r"a.toml: 'epochs' is 3 in \[model\] and 4 in \[training\]; keep one"):
+        choices({"model": {"epochs": 3}, "training": {"epochs": 4}}, "a.toml")
+
+
+def test_choices_lie_over_each_other() -> None:
+    below = Choices(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})
+    above = Choices(model={"b": 2}, tokenizer={"kind": "char"}, run={"context": "stream"})
+    assert below | above == Choices(
+        model={"a": 1, "b": 2}, tokenizer={"kind": "char"}, run={"seed": 1, "context": "stream"}
+    )
+    assert below == Choices(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})  # as it was
+
+
+def test_a_run() -> None:
+    assert make(Run, {}, "run") == Run(context="line", seed=0)
+    assert make(Run, {"context": "stream", "seed": 7}, "run") == Run(context="stream", seed=7)
+    for wrong, message in (
+        ({"seed": -1}, "run.seed is -1; choose 0 or more"),
+        ({"context": "page"}, "run.context is 'page'; choose one of line, stream"),
+        ({"sede": 1}, r"\[run\] has no setting 'sede'; did you mean 'seed'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make(Run, wrong, "run")
 
 
 def test_overrides() -> None:

@@ -270,3 +270,102 @@ def test_a_folder_that_turns_foreign_meanwhile_is_not_touched(tmp_path: Path) ->
         folder.write(target, fill, {})
     assert contents(target) == {"thesis.txt": b"years"}
     assert names_beside(target) == set()
+
+
+LEFTOVERS = (".checkpoint.4194304.0a1b2c3d.partial", ".checkpoint.17.ff.aside", ".train_log.part.jsonl.17.ff.partial")
+
+
+def put_run(path: Path, *, log: bool = True) -> None:
+    """What a training keeps in its folder until it is done."""
+    folder.write(path / folder.CHECKPOINT, fill_with({"model.safetensors": b"weights"}), {"step": 3})
+    if log:
+        (path / folder.LOG).write_bytes(b"{}\n")
+
+
+def put_leftovers(path: Path) -> None:
+    for name in LEFTOVERS:
+        fill_with({f"{name}/model.safetensors": b"half"} if "jsonl" not in name else {name: b"half"})(path)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_run_gives_way_to_its_model(tmp_path: Path, log: bool) -> None:
+    target = tmp_path / "work"
+    put_run(target, log=log)
+    put_leftovers(target)
+    folder.write(target, fill_with(FILES | {folder.LOG: b"{}\n"}), {})
+    assert contents(target).keys() - {"manifest.json"} == FILES.keys() | {folder.LOG}
+    assert set(folder.read(target).files) == FILES.keys() | {folder.LOG}
+
+
+def test_leftovers_and_logs_alone_are_a_run_too(tmp_path: Path) -> None:
+    target = tmp_path / "work"
+    put_leftovers(target)
+    folder.check_target(target)
+    (target / folder.LOG).write_bytes(b"")
+    folder.check_target(target)
+    (target / folder.CHECKPOINT).mkdir()
+    folder.check_target(target)
+
+
+def test_a_run_beside_a_sealed_folder(model: Path) -> None:
+    put_run(model)
+    put_leftovers(model)
+    folder.check_target(model)
+    assert set(folder.read(model).files) == set(FILES)  # which stays what it was
+    folder.write(model, fill_with({"other": b"2"}), {})
+    assert set(contents(model)) == {"other", "manifest.json"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "thesis.txt",
+        "checkpoint/thesis.txt",
+        "train_log.part.jsonl/thesis.txt",
+        "notes/train_log.part.jsonl",
+        ".checkpoint.partial",
+        ".checkpoint.mine.partial",
+        "checkpoint.bak/thesis.txt",
+    ],
+)
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_what_is_no_part_of_a_run_is_not_touched(tmp_path: Path, name: str, is_sealed: bool) -> None:
+    target = tmp_path / "work"
+    if is_sealed:
+        folder.write(target, fill_with(FILES), {})
+    put_run(target, log=not name.startswith("train_log"))
+    fill_with({name: b"years"})(target)
+    before = contents(target)
+    with pytest.raises(UsageError, match="choose another --out"):
+        folder.write(target, lambda _: pytest.fail("was filled"), {})
+    assert contents(target) == before
+
+
+@pytest.mark.parametrize("files", [{"checkpoint": b"years"}, {"checkpoint/epoch1.bin": b"years"}])
+def test_a_foreign_checkpoint_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
+    fill_with(files)(tmp_path / "work")
+    with pytest.raises(UsageError, match="work/checkpoint exists and is not a model folder; choose another --out"):
+        folder.check_target(tmp_path / "work")
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    put_run(tmp_path / "work")
+    with (tmp_path / "work" / "checkpoint" / "manifest.json").open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(ModelFileError, match=r"work/checkpoint/manifest\.json is damaged"):
+        folder.check_target(tmp_path / "work")
+
+
+def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
+    put_run(tmp_path / "work")
+    with pytest.raises(ModelFileError, match="work holds an unfinished run; go on with chainrule train … --resume"):
+        folder.read(tmp_path / "work")
+    assert folder.read(tmp_path / "work" / "checkpoint").facts == {"step": 3}
+
+
+def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
+    folder.refuse_unfinished(model)
+    folder.refuse_unfinished(model.with_name("new"))
+    put_run(model)
+    with pytest.raises(UsageError, match=r"--resume, or remove \S*model/checkpoint$"):
+        folder.refuse_unfinished(model)

@@ -1,6 +1,7 @@
 """What `import chainrule` offers: train, load, mix, compare. Each is thin over the parts."""
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from chainrule import artifact, families, mixture
 from chainrule import config as settings
 from chainrule.data.training import TrainingData
-from chainrule.errors import ConfigError, InputError, VocabularyError
+from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.preparation import Prepared, prepare
@@ -20,9 +21,9 @@ from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
 
 
-def load(folder: str | Path) -> Model:
-    """The model of a folder, every file of it verified."""
-    return artifact.load(folder)
+def load(folder: str | Path, *, device: str = "auto") -> Model:
+    """The model of a folder, every file of it verified; `auto` is the GPU for networks where there is one."""
+    return artifact.load(folder, device)
 
 
 def train(
@@ -36,9 +37,16 @@ def train(
     device: str = "auto",
     progress: Progress = silent,
     command: str = "",
+    out: str | Path | None = None,
+    resume: bool = False,
+    tensorboard: bool = False,
     **chosen: Any,
 ) -> Model:
-    """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`)."""
+    """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
+
+    With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on from it; save the
+    finished model to the same folder.
+    """
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
@@ -53,8 +61,19 @@ def train(
         command=command or f"chainrule.train({family!r}, …)",
         seed=seed,
     )
+    place = None if out is None else Path(out)
     return train_prepared(
-        family, config, prepared, origin, context=context, seed=seed, progress=progress, device=device
+        family,
+        config,
+        prepared,
+        origin,
+        context=context,
+        seed=seed,
+        progress=progress,
+        device=device,
+        place=place,
+        resume=resume,
+        tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
     )
 
 
@@ -69,6 +88,9 @@ def train_prepared(
     progress: Progress = silent,
     max_seconds: float | None = None,
     device: str = "auto",
+    place: Path | None = None,
+    resume: bool = False,
+    tensorboard: Path | None = None,
 ) -> Model:
     """Train one model on a text that is ready; its validation figures become its metrics."""
     data = TrainingData(
@@ -80,6 +102,10 @@ def train_prepared(
         progress=progress,
         max_seconds=max_seconds,
         device=device,
+        place=place,
+        resume=resume,
+        tensorboard=tensorboard,
+        identity=_identity(family, config, prepared, context, seed),
     )
     start = time.perf_counter()
     lm = families.get(family).train(data, config)
@@ -103,6 +129,26 @@ def train_prepared(
     metrics = {"valid_perplexity": figures.perplexity, "valid_bits_per_byte": figures.bits_per_byte}
     finite = {name: value for name, value in metrics.items() if value < float("inf")}
     return dataclasses.replace(model, metrics=model.metrics | finite)
+
+
+def _beside(place: Path | None, ending: str) -> Path:
+    """A folder that stays when the finished model takes the place of its run."""
+    if place is None:
+        raise UsageError("events for TensorBoard are written beside the model: give out")
+    return place.with_name(place.name + ending)
+
+
+def _identity(family: str, config: Any, prepared: Prepared, context: Context, seed: int) -> dict[str, Any]:
+    """What a run must share with the checkpoint it goes on from."""
+    free = {"max_seconds", "checkpoint_seconds"}
+    return {
+        "family": family,
+        "config": {name: value for name, value in settings.to_json(config).items() if name not in free},
+        "text": prepared.fingerprint.sha256,
+        "tokenizer": hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
+        "context": context,
+        "seed": seed,
+    }
 
 
 def mix(

@@ -47,23 +47,23 @@ def save(model: Model, path: Path) -> None:
     _write(path, files, _facts("model", model.origin))
 
 
-def load(path: str | Path) -> Model:
-    """The model of a folder, every file verified first."""
+def load(path: str | Path, device: str = "auto") -> Model:
+    """The model of a folder, every file verified first; on a device where its family can use one."""
     sealed = folder.read(Path(path))
     config = _read_json(sealed, CONFIG)
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
     with _refusing(sealed):
-        return _load(sealed, config, str(path))
+        return _load(sealed, config, str(path), device)
 
 
-def _load(sealed: Sealed, config: dict[str, Any], name: str) -> Model:
+def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Model:
     family = families.get(str(config["family"]))
     tokenizer = _read_tokenizer(sealed, config)
     own = settings.make(family.Config, config["model"], "model")
     if config["context"] not in get_args(Context):
         raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
-    lm = family.load(sealed, own, tokenizer.vocabulary, config["context"])
+    lm = family.load(sealed, own, tokenizer.vocabulary, config["context"], device)
     if lm.vocabulary.size != tokenizer.vocab_size:
         raise VocabularyError(
             f"the model was built for {lm.vocabulary.size} ids but {TOKENIZER} makes {tokenizer.vocab_size}"

@@ -1,4 +1,8 @@
-"""Settings in (TOML, `key=value`), frozen dataclass out; a name that does not exist is answered with a near one."""
+"""Settings in (TOML, `key=value`), frozen dataclass out; a name that does not exist is answered with a near one.
+
+Lives here: reading settings, laying those of several sources over each other, making a config of them.
+Not here: the configs of families and tokenizers, which stand with what they set.
+"""
 
 import contextlib
 import dataclasses
@@ -12,11 +16,47 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from chainrule.errors import ConfigError, NotFoundError
 
 C = TypeVar("C")
-TABLES = ("model", "tokenizer")
+TABLES = ("model", "training", "tokenizer", "run")
+ABOUT = "recipe"  # a table that describes a file and sets nothing
 
 
-def make(kind: type[C], settings: Mapping[str, object], section: str) -> C:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a training is told beside its family's and its tokenizer's settings."""
+
+    context: Literal["line", "stream"] = "line"  # what is known at the start of a line
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"run.seed is {self.seed}; choose 0 or more")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What one source chooses: for the family (all of its settings, training included), tokenizer and run."""
+
+    model: dict[str, object] = dataclasses.field(default_factory=dict)
+    tokenizer: dict[str, object] = dataclasses.field(default_factory=dict)
+    run: dict[str, object] = dataclasses.field(default_factory=dict)
+
+    def __or__(self, above: "Choices") -> "Choices":
+        """Both, as with dicts: what `above` says wins."""
+        return Choices(
+            model=self.model | above.model,
+            tokenizer=self.tokenizer | above.tokenizer,
+            run=self.run | above.run,
+        )
+
+
+def make(kind: type[C], settings: Mapping[str, object], section: str, family: str = "") -> C:
     """A config of this kind from plain values; text is read as the field's type.
+
+    Args:
+        kind: The dataclass to make.
+        settings: Values by name.
+        section: The table they stand for, as messages name it.
+        family: Whose settings they are, for the message of one it does not have.
 
     Raises:
         ConfigError: a name or a value that the config does not have.
@@ -29,7 +69,8 @@ def make(kind: type[C], settings: Mapping[str, object], section: str) -> C:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
-            raise ConfigError(f"[{section}] has no setting '{name}'; {hint}")
+            owner = f" for family '{family}'" if family else ""
+            raise ConfigError(f"[{section}] has no setting '{name}'{owner}; {hint}")
         values[name] = _read(value, hints[name], f"{section}.{name}")
     return kind(**values)
 
@@ -52,12 +93,30 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    known = ", ".join(f"[{table}]" for table in TABLES)
     for name, table in tables.items():
-        if isinstance(table, dict) and name not in TABLES:
-            raise ConfigError(f"{path} has a table [{name}]; choose from {', '.join(f'[{t}]' for t in TABLES)}")
+        if isinstance(table, dict) and name not in (*TABLES, ABOUT):
+            raise ConfigError(f"{path} has a table [{name}]; choose from {known}")
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: '{name}' stands outside a table; write it under [model] or [tokenizer]")
+            raise ConfigError(f"{path}: '{name}' stands outside a table; write it under one of {known}")
     return tables
+
+
+def choices(tables: Mapping[str, Mapping[str, object]], source: object) -> Choices:
+    """What the tables of one file choose; [model] and [training] are settings of one config.
+
+    >>> choices({"model": {"layers": 2}, "training": {"epochs": 5}}, "run.toml").model
+    {'layers': 2, 'epochs': 5}
+    """
+    model, training = tables.get("model", {}), tables.get("training", {})
+    for name in model:
+        if name in training and model[name] != training[name]:
+            raise ConfigError(
+                f"{source}: '{name}' is {model[name]!r} in [model] and {training[name]!r} in [training]; keep one"
+            )
+    return Choices(
+        model={**model, **training}, tokenizer=dict(tables.get("tokenizer", {})), run=dict(tables.get("run", {}))
+    )
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:

@@ -1,8 +1,10 @@
 """The table of families: the one place to add one.
 
-Each module named here offers what `Family` lists; it is imported when it is first asked for.
+Each module named here, or the object of it after a colon, offers what `Family` lists; it is imported when it is
+first asked for.
 """
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
@@ -14,12 +16,17 @@ from chainrule.lm import AnyModel, Context, Vocabulary
 
 FAMILIES: Final[Mapping[str, str]] = {
     "ngram": "chainrule.ngram.family",
+    "feedforward": "chainrule.neural.feedforward:family",
+    "rnn": "chainrule.neural.rnn:family",
+    "lstm": "chainrule.neural.lstm:family",
+    "gru": "chainrule.neural.gru:family",
+    "transformer": "chainrule.neural.transformer:family",
     "mixture": "chainrule.mixture",
 }
 
 
 class Family(Protocol):
-    """What a family's module offers."""
+    """What a family's module, or the object named in it, offers."""
 
     Config: type[Any]
     """A frozen dataclass: what can be chosen; its defaults make a good model."""
@@ -32,8 +39,10 @@ class Family(Protocol):
         """What a saved model holds beside its config: file name -> content."""
         ...
 
-    def load(self, files: Sealed, config: Any, vocabulary: Vocabulary, context: Context) -> AnyModel:
-        """The model of saved files."""
+    def load(
+        self, files: Sealed, config: Any, vocabulary: Vocabulary, context: Context, device: str = "auto"
+    ) -> AnyModel:
+        """The model of saved files, on a device where the family can use one."""
         ...
 
     def parameters(self, lm: Any) -> int:
@@ -53,8 +62,11 @@ def get(name: str) -> Family:
     """A family by name."""
     if name not in FAMILIES:
         raise ConfigError(f"there is no family '{name}'; choose one of {', '.join(trainable())}")
+    module, _, attribute = FAMILIES[name].partition(":")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch's threads else spin, and slow a shared machine
     try:
-        return cast(Family, import_module(FAMILIES[name]))
+        found = import_module(module)
+        return cast(Family, getattr(found, attribute) if attribute else found)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -1,12 +1,14 @@
 """A sealed folder: files and a `manifest.json`, written whole or not at all, verified before it is used.
 
-Lives here: sealing a folder and reading it back. It knows nothing of models.
+Lives here: sealing a folder and reading it back; what a run in progress may keep in it until then.
+It knows nothing of models.
 Not here: the text of the manifest (manifest.py), putting a folder in place of another (replacement.py).
 """
 
 import builtins
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +19,22 @@ from chainrule.errors import ModelFileError, NotFoundError, UsageError
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
 from chainrule.replacement import cannot_write, flush, replacing
 
-__all__ = ["FORMAT_VERSION", "JSON", "Sealed", "check_target", "hold", "read", "write"]
+__all__ = [
+    "CHECKPOINT",
+    "FORMAT_VERSION",
+    "JSON",
+    "LOG",
+    "Sealed",
+    "check_target",
+    "hold",
+    "read",
+    "refuse_unfinished",
+    "write",
+]
 
+CHECKPOINT = "checkpoint"  # where a run keeps what it needs to go on: a sealed folder itself
+LOG = "train_log.part.jsonl"  # what a run writes down while it learns; the finished model holds train_log.jsonl
+LEFTOVER = re.compile(rf"\.({CHECKPOINT}|{re.escape(LOG)})\.\d{{1,9}}\.[0-9a-f]+\.(partial|aside)")
 PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
 
@@ -65,7 +81,8 @@ def read(path: Path) -> Sealed:
 def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -> None:
     """Let `fill` write files into a new folder, seal it with `facts`, and put it at `path` in one step.
 
-    A sealed folder at `path` is replaced, with all it holds; after any failure it is as it was.
+    A sealed folder at `path` is replaced, with all it holds, a run's checkpoint included; after any failure it is
+    as it was.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -79,21 +96,32 @@ def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -
 
 
 def check_target(path: Path) -> None:
-    """Refuse now what `write` would refuse later: a place with anything but a sealed or an empty folder."""
+    """Refuse now what `write` would refuse later: a place with anything but an empty or sealed folder, or a run.
+
+    A run is what training keeps, alone or in a sealed folder: a checkpoint, a log, leftovers of writing these.
+    """
     if not os.path.lexists(path):
         return
     try:
-        if path.is_dir() and not any(path.iterdir()):
-            return
-        listed = _read_manifest(path).files
+        inside = {entry.name for entry in path.iterdir()}
+        listed = {} if all(map(_is_of_run, inside)) else _read_manifest(path).files
     except (ModelFileError, OSError) as error:
         raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
-    for root, _, names in os.walk(path):
-        for name in (Path(root, name).relative_to(path).as_posix() for name in names):
-            if name not in listed and name != manifest.NAME:
-                raise UsageError(
-                    f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
-                )
+    if CHECKPOINT in inside:
+        _check_checkpoint(path / CHECKPOINT)
+    for name in _names(path):
+        if name not in listed and name not in (manifest.NAME, LOG):
+            raise UsageError(
+                f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
+            )
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Refuse a place whose checkpoint would be lost; ask while holding it, or the run may still be going on."""
+    if os.path.lexists(path / CHECKPOINT):
+        raise UsageError(
+            f"{path} holds an unfinished run; go on with chainrule train … --resume, or remove {path / CHECKPOINT}"
+        )
 
 
 @contextmanager
@@ -133,6 +161,8 @@ def _check_folder(path: Path) -> None:
 
 def _read_manifest(path: Path) -> Manifest:
     if path.is_dir() and not os.path.lexists(path / manifest.NAME):
+        if os.path.lexists(path / CHECKPOINT):
+            raise ModelFileError(f"{path} holds an unfinished run; go on with chainrule train … --resume")
         raise ModelFileError(
             f"{path} has no {manifest.NAME}, so it is not a model folder or an incomplete copy of one: "
             "give the folder that was written with --out"
@@ -142,6 +172,26 @@ def _read_manifest(path: Path) -> Manifest:
         if source.stat().st_size > manifest.LARGEST:
             raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes; {manifest.REMEDY}")
         return manifest.parse(source.read_bytes(), source)
+
+
+def _check_checkpoint(path: Path) -> None:
+    if os.path.lexists(path / manifest.NAME):
+        _read_manifest(path)  # a damaged one is refused by name, as where it is read
+    check_target(path)
+
+
+def _is_of_run(name: str) -> bool:
+    return name in (CHECKPOINT, LOG) or LEFTOVER.fullmatch(name) is not None
+
+
+def _names(path: Path) -> Iterator[str]:
+    """Every file of a folder by its relative name, but for a checkpoint and leftovers of a run."""
+    for root, folders, names in os.walk(path):
+        if Path(root) == path:
+            folders[:] = [name for name in folders if name != CHECKPOINT and not LEFTOVER.fullmatch(name)]
+            names = [name for name in names if not LEFTOVER.fullmatch(name)]
+        for name in names:
+            yield Path(root, name).relative_to(path).as_posix()
 
 
 def _seal(folder: Path, facts: Mapping[str, JSON]) -> None:

@@ -142,13 +142,15 @@ def files(lm: Mixture) -> dict[str, bytes]:
     }
 
 
-def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context) -> Mixture:
+def load(
+    files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
+) -> Mixture:
     """The mixture of saved components."""
     components = []
     for i, saved in enumerate(config.components):
         family = families.get(saved["family"])
         own = settings.make(family.Config, saved["model"], "model")
-        lm = family.load(files.subfolder(f"components/{i}"), own, vocabulary, saved["context"])
+        lm = family.load(files.subfolder(f"components/{i}"), own, vocabulary, saved["context"], device)
         components.append(Component(saved["family"], own, lm))
     return Mixture(tuple(components), config.weights, vocabulary)
 

@@ -118,16 +118,40 @@ class Model:
         if not text.tokens:
             raise InputError("the text is empty; give one with at least one line")
         start = time.perf_counter()
-        log_probs = token_log_probs(self.lm, text, progress)
-        spellings = self._spelling_log_probs(text)
-        return summarize(
-            text,
-            log_probs,
-            spellings,
-            seconds=time.perf_counter() - start,
-            cause=self._cause(text, log_probs),
-            is_upper_bound=self.tokenizer.config.is_ambiguous,
+        return self._summary(text, token_log_probs(self.lm, text, progress), start)
+
+    def evaluate_adapted(
+        self,
+        text: Sources | Corpus,
+        valid: Sources | Corpus | None,
+        kinds: Sequence[str],
+        *,
+        train: Sources | Corpus | None = None,
+        stride: int | None = None,
+        progress: Progress = silent,
+    ) -> dict[str, tuple[Evaluation, dict[str, float]]]:
+        """The figures with the model adapted to the text, and the settings chosen on `valid`, by kind.
+
+        Kinds are `temperature`, `cache`, `dynamic` and, for a Transformer, `stride`.
+        """
+        adapt = getattr(families.get(self.family), "adapt", None)
+        if adapt is None:
+            raise UsageError(
+                "temperature, cache, dynamic evaluation and stride are for neural models; "
+                f"this is {'an' if self.family == 'ngram' else 'a'} {self.family}"
+            )
+        encoded, held_out, statistics = (
+            None if part is None else encode(Corpus.of(part), self.tokenizer, progress)
+            for part in (text, valid, train)
         )
+        if encoded is None or not encoded.tokens or (held_out is not None and not held_out.tokens):
+            raise InputError("the text, or the validation text, is empty; give one with at least one line")
+        found = {}
+        for kind in kinds:
+            start = time.perf_counter()
+            made = adapt(self.lm, encoded, held_out, kind, train=statistics, stride=stride, progress=progress)
+            found[kind] = (self._summary(encoded, made.log_probs, start), made.settings)
+        return found
 
     def generate(self, prompt: str = "", **settings: Any) -> Generation:
         """Continue a prompt; settings as in `Decoding`."""
@@ -152,6 +176,18 @@ class Model:
         from chainrule.artifact import save
 
         save(self, Path(folder))
+
+    def _summary(self, text: Encoded, log_probs: Floats, start: float) -> Evaluation:
+        """The figures of a text whose scoring began at `start`."""
+        spellings = self._spelling_log_probs(text)
+        return summarize(
+            text,
+            log_probs,
+            spellings,
+            seconds=time.perf_counter() - start,
+            cause=self._cause(text, log_probs),
+            is_upper_bound=self.tokenizer.config.is_ambiguous,
+        )
 
     def _spelling_log_probs(self, text: Encoded) -> Floats:
         """Log p(spelling) of each unknown word; a closed vocabulary has none to give."""

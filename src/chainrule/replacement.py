@@ -26,7 +26,7 @@ UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 def replacing(target: Path) -> Iterator[Path]:
     """A new folder to fill, put in place of `target` where the block succeeds and removed where it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target)
+    sweep(target)
     temporary = _sibling(target, "partial")
     try:
         temporary.mkdir()
@@ -44,7 +44,7 @@ def replacing_file(target: Path) -> Iterator[BinaryIO]:
     temporary = _sibling(target, "partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
+        sweep(target)
         with temporary.open("wb") as file:
             yield file
         flush(temporary)
@@ -119,7 +119,7 @@ def _sibling(target: Path, role: str) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.{role}")
 
 
-def _sweep(target: Path) -> None:
+def sweep(target: Path) -> None:
     """Remove what dead processes left beside `target`; an old folder cut off in mid-exchange is put back."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})\.[0-9a-f]+\.(partial|aside)")
     for path in list(target.parent.iterdir()):

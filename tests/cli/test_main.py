@@ -22,6 +22,7 @@ COMMANDS = (
     "mix",
     "convert",
     "info",
+    "recipes",
     "tokenizer",
     "doctor",
 )
@@ -168,7 +169,13 @@ def test_importing_loads_nothing_heavy() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    for arguments in (["--help"], ["--version"], ["train", "--help"], ["compare", "--help"]):
+    for arguments in (
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        ["compare", "--help"],
+        ["recipes", "small-lstm"],
+    ):
         code = (
             f"sys.argv = ['chainrule', *{arguments!r}]\n"
             "from chainrule.cli.main import run\ntry: run()\nexcept SystemExit: pass\n"

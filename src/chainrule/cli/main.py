@@ -21,6 +21,7 @@ from chainrule.cli import (
     info,
     mix,
     next_token,
+    recipes,
     score,
     tokenizer,
     train,
@@ -65,6 +66,7 @@ app.command("next")(next_token.next_token)
 app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
+app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("doctor")(doctor.doctor)
 

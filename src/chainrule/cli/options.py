@@ -1,4 +1,4 @@
-"""Options that several commands share, each described once."""
+"""Options that several commands share, and the many of `train`, each described once."""
 
 import os
 import shlex
@@ -30,6 +30,40 @@ Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the tex
 Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads to use.  [default: all]")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")]
 ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; 'stream': it goes on.")]
+RunContext = Annotated[
+    str | None, typer.Option(help="'line': each line starts anew; 'stream': it goes on.  [default: line]")
+]
+RunSeed = Annotated[int | None, typer.Option(min=0, help="The same seed gives the same result.  [default: 0]")]
+
+Order = Annotated[int | None, typer.Option(help="ngram (5 by default), feedforward: words per n-gram.")]
+Smoothing = Annotated[
+    str | None,
+    typer.Option(
+        help="ngram: modified-kneser-ney, kneser-ney, absolute, witten-bell, "
+        "jelinek-mercer, katz, add-k, laplace, mle, stupid-backoff."
+    ),
+]
+Prune = Annotated[str | None, typer.Option(help="ngram: drop n-grams counted this often or less, by order: 0,0,1.")]
+
+Hidden = Annotated[int | None, typer.Option(help="Networks: width of the hidden layers.")]
+Layers = Annotated[int | None, typer.Option(help="Networks: how many hidden layers.")]
+Embedding = Annotated[int | None, typer.Option(help="Networks: width of the word vectors; 0: as the layers.")]
+Dropout = Annotated[float | None, typer.Option(help="Networks: part of the outputs dropped in training.")]
+Tie = Annotated[
+    bool | None, typer.Option("--tie/--no-tie", help="Networks: one matrix to read and to predict words.")
+]
+Attention = Annotated[str | None, typer.Option(help="rnn, lstm, gru: none, dot, scaled-dot, general or additive.")]
+Bptt = Annotated[int | None, typer.Option(help="Networks: tokens between two updates; 0: the whole line.")]
+BatchSize = Annotated[int | None, typer.Option(help="Networks: lines, or columns of a stream, side by side.")]
+Epochs = Annotated[int | None, typer.Option(help="Networks: times through the text.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Networks: the time to learn in, at most.")]
+Optimizer = Annotated[str | None, typer.Option(help="Networks: sgd, momentum, rmsprop, adam or adamw.")]
+LearningRate = Annotated[float | None, typer.Option(help="Networks: the highest of the schedule.")]
+Clip = Annotated[float | None, typer.Option(help="Networks: the gradient's largest norm; 0: any.")]
+Init = Annotated[
+    str | None, typer.Option(help="Networks: first weights xavier, he, orthogonal, uniform or normal.")
+]
+Precision = Annotated[str | None, typer.Option(help="Networks: compute in fp32, bf16 or fp16.")]
 
 
 def command_line() -> str:

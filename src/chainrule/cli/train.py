@@ -1,22 +1,44 @@
 """`chainrule train`: one model."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
 
+if TYPE_CHECKING:
+    from chainrule.config import Choices
+    from chainrule.model import Model
+
+FAMILIES = "ngram, feedforward, rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
+SETTINGS = (
+    *("vocab_size", "min_count", "top_percent", "closed", "unk", "lowercase"),
+    *("order", "smoothing", "prune"),
+    *("hidden", "layers", "embedding", "dropout", "attention", "init"),
+    *("bptt", "batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
+)
+"""The options that are settings by the same name; `tie` is one more, as its False is a choice, too."""
+
 
 def train(
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="ngram")],
+    call: typer.Context,
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     valid: Annotated[list[str] | None, typer.Option(help="Held-out text to measure on while training.")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings in TOML: [model] and [tokenizer].")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Settings by name; see chainrule recipes.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML: [model], [training], [tokenizer], [run].")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as key=value.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard as well.")
+    ] = False,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
@@ -24,19 +46,26 @@ def train(
     closed: options.Closed = False,
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
-    context: options.ContextRule = "line",
-    order: Annotated[int | None, typer.Option(help="ngram: words per n-gram.  [default: 5]")] = None,
-    smoothing: Annotated[
-        str | None,
-        typer.Option(
-            help="ngram: modified-kneser-ney, kneser-ney, absolute, witten-bell, "
-            "jelinek-mercer, katz, add-k, laplace, mle, stupid-backoff."
-        ),
-    ] = None,
-    prune: Annotated[
-        str | None, typer.Option(help="ngram: drop n-grams counted this often or less, by order: 0,0,1.")
-    ] = None,
-    seed: options.Seed = 0,
+    context: options.RunContext = None,
+    order: options.Order = None,
+    smoothing: options.Smoothing = None,
+    prune: options.Prune = None,
+    hidden: options.Hidden = None,
+    layers: options.Layers = None,
+    embedding: options.Embedding = None,
+    dropout: options.Dropout = None,
+    tie: options.Tie = None,
+    attention: options.Attention = None,
+    bptt: options.Bptt = None,
+    batch_size: options.BatchSize = None,
+    epochs: options.Epochs = None,
+    max_seconds: options.MaxSeconds = None,
+    optimizer: options.Optimizer = None,
+    learning_rate: options.LearningRate = None,
+    clip: options.Clip = None,
+    init: options.Init = None,
+    precision: options.Precision = None,
+    seed: options.RunSeed = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
     column: options.Column = "text",
@@ -46,53 +75,101 @@ def train(
 ) -> None:
     """Train one model and save it.
 
-    Example: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
+    Options win over --set, --set over --config, --config over --recipe.
+
+    Examples: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
+
+    chainrule train lstm corpus.txt --valid valid.txt --recipe small-lstm --out runs/lstm
     """
     options.use_threads(threads)
-    from chainrule import api, families, folder
-    from chainrule.config import make, parse_overrides, read_toml
+    from chainrule import api, folder
+    from chainrule.config import Run, make
     from chainrule.text.corpus import Corpus
-    from chainrule.tokenizers.config import TokenizerConfig
 
     start = time.perf_counter()
     folder.check_target(out)
-    tables = read_toml(config) if config else {}
-    given = parse_overrides(set_ or []) | options.chosen(
-        vocab_size=vocab_size,
-        min_count=min_count,
-        top_percent=top_percent,
-        closed=closed,
-        unk=unk,
-        lowercase=lowercase,
-        order=order,
-        smoothing=smoothing,
-        prune=prune,
-    )
-    wanted, own = api.split_settings(given)
-    wanted, own = tables.get("tokenizer", {}) | wanted, tables.get("model", {}) | own
-    kind = str(own.pop("kind", wanted.pop("kind", "word")))
-    if family in families.trainable():
-        make(families.get(family).Config, own, "model")  # a wrong name is answered here, before any work
-    make(TokenizerConfig, wanted, "tokenizer")
+    chosen = _choices(family, recipe, config, _typed(set_ or [], call.params), tokenizer)
+    kind = chosen.tokenizer.pop("kind", "word")
+    _check(family, chosen)  # a wrong name is answered here, before any work
+    run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
     with folder.hold(out), progress() as bar:
+        if not resume:
+            folder.refuse_unfinished(out)
         model = api.train(
             family,
             Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
-            tokenizer=kind if tokenizer is None else tokenizer,
-            context=options.context(context),
-            seed=seed,
+            tokenizer=str(kind) if tokenizer is None else tokenizer,
+            context=run.context,
+            seed=run.seed,
             device=options.device(device),
             progress=bar,
             command=options.command_line(),
-            **wanted,
-            **own,
+            out=out,
+            resume=resume,
+            tensorboard=tensorboard,
+            **chosen.tokenizer,
+            **chosen.model,
         )
         model.save(out)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
-    if model.tokenizer.config.kind == "word" and not (model.tokenizer.config.closed or model.metrics["train_oov"]):
+    _advise(model)
+
+
+def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":
+    """What the command line chooses: options, over --set."""
+    from chainrule.api import split_settings
+    from chainrule.config import Choices, parse_overrides
+
+    switch = {} if given["tie"] is None else {"tie": given["tie"]}
+    named = options.chosen(**{name: given[name] for name in SETTINGS})
+    wanted, own = split_settings(parse_overrides(pairs) | named | switch)
+    if "kind" in own:
+        wanted["kind"] = own.pop("kind")
+    context = given["context"] and options.context(given["context"])
+    run = {"context": context, "seed": given["seed"]}
+    return Choices(
+        model=own, tokenizer=wanted, run={name: value for name, value in run.items() if value is not None}
+    )
+
+
+def _choices(
+    family: str, recipe: str | None, config: Path | None, typed: "Choices", tokenizer: str | None
+) -> "Choices":
+    """All that was chosen, each source over the one before: recipe, file, command line."""
+    from chainrule import recipes
+    from chainrule.config import Choices, choices, read_toml
+    from chainrule.tokenizers.config import KINDS
+
+    chosen = Choices()
+    if recipe is not None:
+        found = recipes.read(recipe, family)
+        chosen = found.choices
+        if tokenizer is not None and tokenizer not in KINDS:
+            chosen.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+    if config is not None:
+        chosen |= choices(read_toml(config), config)
+    return chosen | typed
+
+
+def _check(family: str, chosen: "Choices") -> None:
+    """Refuse what the family or the tokenizer does not have."""
+    from chainrule import families
+    from chainrule.config import make
+    from chainrule.tokenizers.config import TokenizerConfig
+
+    if family in families.trainable():
+        make(families.get(family).Config, chosen.model, "model", family)
+    else:
+        chosen.model.clear()  # the family itself is what will be refused
+    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+
+
+def _advise(model: "Model") -> None:
+    kept = model.tokenizer.config
+    if kept.kind == "word" and not (kept.closed or model.metrics["train_oov"]):
         say("note: every word of the text is in the vocabulary, so the model never met an unknown one;")
         say("      if new text will hold such words, --min-count 2 teaches it what they are like")

@@ -1,6 +1,8 @@
 """What any family is trained on: ids and what they mean, nothing of how they are modelled."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from chainrule.data.encoded import Encoded
 from chainrule.lm import Context, Vocabulary
@@ -19,3 +21,7 @@ class TrainingData:
     progress: Progress = silent
     device: str = "auto"  # for families that can compute elsewhere than on the processor
     max_seconds: float | None = None  # a budget that families which learn step by step keep to
+    place: Path | None = None  # a folder for checkpoints and the log of a run that takes long
+    resume: bool = False  # go on from the checkpoint there
+    tensorboard: Path | None = None  # a folder for TensorBoard's events
+    identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from

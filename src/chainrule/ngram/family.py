@@ -65,8 +65,10 @@ def files(lm: NgramModel) -> dict[str, bytes]:
     return {FILE: storage.pack(storage.to_arrays(lm.tables))}
 
 
-def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context) -> NgramModel:
-    """The model of saved tables."""
+def load(
+    files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
+) -> NgramModel:
+    """The model of saved tables; they stay on the processor whatever the device."""
     arrays = storage.unpack(files.bytes(FILE), FILE)
     tables = storage.from_arrays(arrays, config.order, vocabulary.size)
     return NgramModel(tables, vocabulary, context, config.is_normalized)

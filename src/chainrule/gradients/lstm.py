@@ -1,0 +1,175 @@
+"""The LSTM, one sequence at a time, and back-propagation through its gates and its cell.
+
+    i, f, o = σ(W x_t + R h_{t−1} + b),  g = tanh(W_g x_t + R_g h_{t−1} + b_g)
+    c_t = f⊙c_{t−1} + i⊙g,  h_t = o⊙tanh(c_t),  p_t = softmax(W_o h_t + b_o),  L = Σ_t −log p_{t,y_t}
+
+W, R and b hold the four gates one below the other in PyTorch's order: i, f, g, o.
+Not here: nets without a cell (elman.py, gru.py).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.gradients.activations import sigmoid
+from chainrule.gradients.sequence import check_tokens, cuts, first_state
+from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
+from chainrule.lm import Floats, Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """The net's numbers, or the loss's gradient by each of them."""
+
+    E: Floats  # (V, d)  one row per word
+    W: Floats  # (4m, d)
+    R: Floats  # (4m, m)
+    b: Floats  # (4m,)
+    W_o: Floats  # (V, m)
+    b_o: Floats  # (V,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Every value on the way from T tokens to their losses."""
+
+    ids: Ids  # (T,)
+    targets: Ids  # (T,)
+    h0: Floats  # (m,)
+    c0: Floats  # (m,)
+    x: Floats  # (T, d)
+    i: Floats  # (T, m)  how much to write
+    f: Floats  # (T, m)  how much to keep
+    g: Floats  # (T, m)  what to write
+    o: Floats  # (T, m)  how much to show
+    c: Floats  # (T, m)
+    h: Floats  # (T, m)
+    logits: Floats  # (T, V)
+    p: Floats  # (T, V)
+    losses: Floats  # (T,)
+
+    @property
+    def loss(self) -> float:
+        """L = Σ_t L_t, in nats."""
+        return float(self.losses.sum())
+
+    @property
+    def past(self) -> Floats:
+        """(T, m): h_{t−1} for every t."""
+        return np.vstack([self.h0, self.h[:-1]])
+
+    @property
+    def past_cell(self) -> Floats:
+        """(T, m): c_{t−1} for every t."""
+        return np.vstack([self.c0, self.c[:-1]])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signals:
+    """The error that reaches each step, directly and from all later ones."""
+
+    h: Floats  # (T, m)   ∂L/∂h_t
+    c_direct: Floats  # (T, m)   the part of ∂L/∂c_t that comes through h_t
+    c_carried: Floats  # (T, m)   the part that comes through c_{t+1}: f_{t+1} ⊙ ∂L/∂c_{t+1}
+    a: Floats  # (T, 4m)  ∂L/∂(the sums inside i, f, g, o)
+    h0: Floats  # (m,)     ∂L/∂h_0
+    c0: Floats  # (m,)     ∂L/∂c_0
+
+    @property
+    def c(self) -> Floats:
+        """(T, m): ∂L/∂c_t, both parts together."""
+        total: Floats = self.c_direct + self.c_carried
+        return total
+
+
+def forward(
+    parameters: Parameters, ids: Ids, targets: Ids, h0: Floats | None = None, c0: Floats | None = None
+) -> Trace:
+    """Read T tokens, `ids` (T,), from the state h0, c0 (m,) on, and predict the one after each, `targets` (T,)."""
+    W, R, b = parameters.W, parameters.R, parameters.b
+    check_tokens(ids, targets, len(parameters.E))
+    T, m = len(ids), R.shape[1]
+    h0, c0 = first_state(h0, m), first_state(c0, m)
+    x = parameters.E[ids]  # (T, d)  x_t = E[w_t]
+    i, f, g, o, c, h = np.empty((6, T, m))
+    past, past_cell = h0, c0
+    for t in range(T):
+        a_i, a_f, a_g, a_o = np.split(W @ x[t] + R @ past + b, 4)  # each (m,)  a = W x_t + R h_{t−1} + b
+        i[t], f[t], o[t] = sigmoid(a_i), sigmoid(a_f), sigmoid(a_o)  # i, f, o = σ(a)
+        g[t] = np.tanh(a_g)  # g = tanh(a_g)
+        c[t] = f[t] * past_cell + i[t] * g[t]  # c_t = f⊙c_{t−1} + i⊙g
+        h[t] = o[t] * np.tanh(c[t])  # h_t = o⊙tanh(c_t)
+        past, past_cell = h[t], c[t]
+    logits = h @ parameters.W_o.T + parameters.b_o  # (T, V)  W_o h_t + b_o
+    losses = cross_entropy(logits, targets)  # (T,)  L_t = −log p_{t,y_t}
+    return Trace(ids, targets, h0, c0, x, i, f, g, o, c, h, logits, softmax(logits), losses)
+
+
+def signals(parameters: Parameters, trace: Trace, window: int | None = None) -> Signals:
+    """The error of L = Σ_t L_t at every step; every L_t adds to it where it arises.
+
+    With a `window` the sequence falls into pieces of so many steps and no error passes from one to the one before.
+    """
+    dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
+    return _through_time(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+
+
+def last_loss_flow(parameters: Parameters, trace: Trace) -> Signals:
+    """The error of the last loss alone: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
+    direct = np.zeros_like(trace.h)  # (T, m)  no other step has a loss of its own
+    direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
+    return _through_time(parameters, trace, direct, None)
+
+
+def cell_path(parameters: Parameters, trace: Trace) -> Floats:
+    """(T, m): ∂L_T/∂c_t along the cell alone, the gates' paths cut: (f_{t+1} ⊙ … ⊙ f_T) ⊙ ∂L_T/∂c_T."""
+    f_after = np.vstack([trace.f[1:], np.ones_like(trace.h0)])  # (T, m)  f_{t+1}, nothing after the last
+    product = np.cumprod(f_after[::-1], axis=0)[::-1]  # (T, m)  Π_{s>t} f_s
+    flow: Floats = product * last_loss_flow(parameters, trace).c[-1]
+    return flow
+
+
+def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
+    """∂L/∂θ for every parameter θ; each matrix product is a sum over t. `window` as for `signals`."""
+    da = signals(parameters, trace, window).a  # (T, 4m)
+    dz = loss_gradient(trace.p, trace.targets)  # (T, V)
+    dE = np.zeros_like(parameters.E)  # (V, d)  only the rows that were read
+    np.add.at(dE, trace.ids, da @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
+    return Parameters(
+        E=dE,
+        W=da.T @ trace.x,  # (4m, d)  Σ_t δ_t x_tᵀ
+        R=da.T @ trace.past,  # (4m, m)  Σ_t δ_t h_{t−1}ᵀ
+        b=da.sum(axis=0),  # (4m,)    Σ_t δ_t
+        W_o=dz.T @ trace.h,  # (V, m)   Σ_t (p_t − y_t) h_tᵀ
+        b_o=dz.sum(axis=0),  # (V,)     Σ_t (p_t − y_t)
+    )
+
+
+def _through_time(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> Signals:
+    """From the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
+    i, f, g, o, past_cell = trace.i, trace.f, trace.g, trace.o, trace.past_cell
+    tanh_c = np.tanh(trace.c)  # (T, m)
+    T, m = trace.h.shape
+    is_cut = cuts(T, window)
+    dh, dc_direct, dc_carried, da = np.empty((T, m)), np.empty((T, m)), np.empty((T, m)), np.empty((T, 4 * m))
+    h_carried, c_carried = np.zeros(m), np.zeros(m)
+    for t in reversed(range(T)):
+        dh[t] = direct[t] + h_carried  # ∂L/∂h_t = ∂L_t/∂h_t + Rᵀ δ_{t+1}
+        dc_direct[t] = dh[t] * o[t] * (1 - tanh_c[t] ** 2)  # ∂L/∂h_t ⊙ o ⊙ (1 − tanh²c_t)
+        dc_carried[t] = c_carried  # f_{t+1} ⊙ ∂L/∂c_{t+1}
+        dc = dc_direct[t] + dc_carried[t]  # ∂L/∂c_t
+        di = dc * g[t]  # ∂L/∂i = ∂L/∂c_t ⊙ g
+        df = dc * past_cell[t]  # ∂L/∂f = ∂L/∂c_t ⊙ c_{t−1}
+        dg = dc * i[t]  # ∂L/∂g = ∂L/∂c_t ⊙ i
+        do = dh[t] * tanh_c[t]  # ∂L/∂o = ∂L/∂h_t ⊙ tanh(c_t)
+        da[t] = np.concatenate(
+            [
+                di * i[t] * (1 - i[t]),  # σ' = σ(1 − σ)
+                df * f[t] * (1 - f[t]),
+                dg * (1 - g[t] ** 2),  # tanh' = 1 − tanh²
+                do * o[t] * (1 - o[t]),
+            ]
+        )  # (4m,)  δ_t
+        h_carried = np.zeros(m) if is_cut[t] else parameters.R.T @ da[t]  # through the gates: Rᵀ δ_t
+        c_carried = np.zeros(m) if is_cut[t] else f[t] * dc  # through the cell: f_t ⊙ ∂L/∂c_t
+    return Signals(dh, dc_direct, dc_carried, da, h0=h_carried, c0=c_carried)

@@ -1,0 +1,1 @@
+"""The neural families: one file each, beside its equations; torch inside, numpy at the border."""

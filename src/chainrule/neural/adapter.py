@@ -1,0 +1,161 @@
+"""A network as a `LanguageModel`: its one `forward` becomes the parallel and the sequential view.
+
+Lives here: rows that end, lines that start anew, windows that are full, ids and numbers to and from numpy.
+Not here: any architecture.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
+from chainrule.neural import segments
+from chainrule.neural.device import exact
+from chainrule.neural.network import Network, Tensors
+from chainrule.neural.segments import Segments
+
+LARGEST_PIECE = 1 << 25  # numbers: of the (n, V) log-probabilities that stand in memory at once
+TOKENS_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class NeuralState:
+    """What a network remembers; axis 0 of each tensor is the hypothesis."""
+
+    tensors: Tensors
+
+    def select(self, rows: Ids) -> Self:
+        """The states of these rows."""
+        device = self.tensors[0].device
+        index = torch.from_numpy(np.asarray(rows, dtype=np.int64)).to(device)
+        return type(self)(tuple(tensor.index_select(0, index) for tensor in self.tensors))
+
+
+class NeuralModel:
+    """Any network behind the contract."""
+
+    is_normalized = True
+
+    def __init__(self, network: Network, vocabulary: Vocabulary, context: Context, log: bytes = b"") -> None:
+        self.network = network.eval()
+        self.vocabulary, self.context = vocabulary, context
+        self.log = log  # of the training that made it, as JSON Lines
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.network.parameters()).device
+
+    def start(self, rows: int) -> NeuralState:
+        """Nothing read yet."""
+        with exact():
+            return NeuralState(self.network.start(rows))
+
+    def step(self, state: NeuralState, ids: Ids) -> tuple[Floats, NeuralState]:
+        """(K,) -> (K, V)."""
+        with exact():
+            read, tensors = self._anew(np.asarray(ids, dtype=np.int64), state.tensors)
+            hidden, after, _ = self.network(read[:, None], tensors)
+            log_p = self.network.output.log_probs(hidden[:, 0]).double()
+            log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
+        return log_p.cpu().numpy(), NeuralState(after)
+
+    def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
+        """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
+        is_over = ids == self.vocabulary.eos if self.context == "line" else np.zeros(len(ids), dtype=bool)
+        read = self._tensor(np.where(is_over, self.vocabulary.bos, ids))
+        restarts = self._tensor(is_over)
+        position = self.network.position(tensors)
+        if position is not None and self.network.window is not None:
+            restarts = restarts | (position >= self.network.window)
+        elif not is_over.any():
+            return read, tensors
+        return read, self.network.restart(tensors, restarts)
+
+    def score(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
+        """(B, T) log p of the targets."""
+        scores = np.zeros(batch.inputs.shape)
+        if not batch.mask.any():
+            return scores, state
+        with exact():
+            position = self.network.position(state.tensors)
+            pieces = segments.cut(
+                batch,
+                self.vocabulary.eos if self.context == "line" else None,
+                self.network.window,
+                np.zeros(len(scores), np.int64) if position is None else position.cpu().numpy(),
+            )
+            ends: list[tuple[Ids, Tensors]] = []
+            for chunk in _chunks(pieces.length):
+                ends += self._read(batch, state, pieces, chunk, scores)
+            return scores, self._after(state, ends)
+
+    def _read(
+        self, batch: Batch, state: NeuralState, pieces: Segments, chunk: Ids, scores: Floats
+    ) -> Iterator[tuple[Ids, Tensors]]:
+        """Read these pieces side by side, fill in their scores, and give each row's last state."""
+        row, first, length = pieces.row[chunk], pieces.first[chunk], pieces.length[chunk]
+        tensors = self.network.restart(state.select(row).tensors, self._tensor(pieces.is_fresh[chunk]))
+        is_last = pieces.is_last[chunk]
+        begin, done = 0, 0  # columns read, pieces that have ended: lengths ascend
+        while done < len(chunk):
+            end = int(length[done])
+            columns = first[done:, None] + np.arange(begin, end)  # (S, T)
+            inputs = batch.inputs[row[done:, None], columns].astype(np.int64)
+            if begin == 0 and self.context == "line":
+                inputs[:, 0] = np.where(inputs[:, 0] == self.vocabulary.eos, self.vocabulary.bos, inputs[:, 0])
+            hidden, tensors, _ = self.network(self._tensor(inputs), tensors)
+            targets = batch.targets[row[done:, None], columns].astype(np.int64)
+            scores[row[done:, None], columns] = self._log_probs(hidden, targets)
+            begin = end
+            now = int(np.searchsorted(length, end, side="right"))
+            over = np.arange(done, now)[is_last[done:now]] - done
+            if len(over):
+                yield row[done:now][is_last[done:now]], _rows(tensors, over)
+            if now < len(chunk):
+                tensors = _rows(tensors, np.arange(now - done, len(chunk) - done))
+            done = now
+
+    def _log_probs(self, hidden: Tensor, targets: Ids) -> Floats:
+        """(S, T, D), (S, T) -> (S, T), so many rows of V numbers at a time as memory is given to."""
+        flat, wanted = hidden.flatten(0, 1), self._tensor(targets.reshape(-1, 1))
+        rows = max(1, LARGEST_PIECE // self.vocabulary.size)
+        found = [
+            self.network.output.log_probs(flat[i : i + rows]).gather(1, wanted[i : i + rows])
+            for i in range(0, len(flat), rows)
+        ]
+        scores: Floats = torch.cat(found).view(targets.shape).double().cpu().numpy()
+        return scores
+
+    def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
+        """The rows' states in their order; of rows that read nothing, the one they had."""
+        read = np.concatenate([rows for rows, _ in ends])
+        idle = np.setdiff1d(np.arange(len(state.tensors[0])), read)
+        parts = [tensors for _, tensors in ends] + ([state.select(idle).tensors] if len(idle) else [])
+        if len(parts) == 1 and (np.diff(read) == 1).all():
+            return NeuralState(parts[0])
+        order = np.argsort(np.concatenate([read, idle]), kind="stable")
+        return NeuralState(self.network.join(parts)).select(order)
+
+    def _tensor(self, array: Ids) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def _rows(tensors: Tensors, rows: Ids) -> Tensors:
+    return NeuralState(tensors).select(rows).tensors
+
+
+def _chunks(length: Ids) -> Iterator[Ids]:
+    """Pieces by ascending length, so many that what is read at once is bounded."""
+    order = np.argsort(length, kind="stable")
+    first = 0
+    while first < len(order):
+        last = first + 1
+        while last < len(order) and (last - first + 1) * length[order[last]] <= TOKENS_AT_ONCE:
+            last += 1
+        yield order[first:last]
+        first = last

@@ -1,0 +1,73 @@
+"""The adaptive softmax (Grave et al. 2017): frequent words in a small head, the rest in clusters behind it.
+
+Lives here: the order of words by frequency and the choice of clusters, around torch's own layer. A rare word costs
+a product with its cluster alone, in a narrower space. Both `loss` and `log_probs` are exact.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chainrule.errors import ConfigError
+from chainrule.lm import Vocabulary
+from chainrule.neural.output import Output
+
+USUAL_CUTOFFS = (2_000, 10_000, 50_000)
+NARROWING = 4  # each cluster reads a projection so many times narrower than the one before
+
+
+def choose_cutoffs(classes: int) -> tuple[int, ...]:
+    """The usual cutoffs that leave at least as many words behind them as before; the middle where none does.
+
+    >>> choose_cutoffs(9), choose_cutoffs(9_999), choose_cutoffs(33_000)
+    ((4,), (2000,), (2000, 10000))
+    """
+    return tuple(cut for cut in USUAL_CUTOFFS if 2 * cut <= classes) or (classes // 2,)
+
+
+def check_cutoffs(cutoffs: tuple[int, ...], classes: int) -> None:
+    """Refuse cutoffs that do not ascend from 1 to below the number of words."""
+    if classes < 2:
+        raise ConfigError(f"an adaptive softmax needs 2 words or more, not {classes}: choose --output softmax")
+    for before, cut in zip((0, *cutoffs), cutoffs, strict=False):
+        if cut <= before:
+            raise ConfigError(f"model.cutoffs must ascend from 1, but {cut} follows {before}; sort them")
+    if cutoffs and cutoffs[-1] >= classes:
+        raise ConfigError(
+            f"model.cutoffs ends with {cutoffs[-1]}, but only {classes} words can be predicted; "
+            f"choose {classes - 1} or less, or leave it empty"
+        )
+
+
+def by_frequency(counts: Tensor, impossible: Tensor) -> Tensor:
+    """(V,), (V,) -> (V,) each id's class: 0 the most frequent, ties by id; impossible ids come last."""
+    order = counts.double().masked_fill(impossible, -1).argsort(descending=True, stable=True)
+    return order.argsort()  # the inverse permutation
+
+
+class AdaptiveSoftmax(Output):
+    """log p(w) = log p(w's cluster) + log p(w | cluster); a frequent word is an entry of the head itself."""
+
+    def __init__(self, width: int, vocabulary: Vocabulary, counts: Tensor, cutoffs: tuple[int, ...]) -> None:
+        super().__init__()
+        impossible = torch.from_numpy(~vocabulary.predictable)
+        C = vocabulary.size - int(impossible.sum())
+        check_cutoffs(cutoffs, C)
+        cutoffs = cutoffs or choose_cutoffs(C)
+        # The last cluster's projection must keep a dimension: narrow less where the layer itself is narrow.
+        narrowing = max(n for n in range(1, NARROWING + 1) if n ** len(cutoffs) <= width)
+        self.layer = nn.AdaptiveLogSoftmaxWithLoss(width, C, cutoffs, div_value=narrowing, head_bias=True)
+        # (V,) id -> class, C for all that is impossible; saved with the weights, whose rows it gives their meaning
+        self.register_buffer("classes", by_frequency(counts, impossible).clamp(max=C))
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """The mean of −log p(target); in full precision, since torch's layer does not mix two."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            nats: Tensor = self.layer(hidden.to(self.layer.head.weight.dtype), self.classes[targets]).loss
+        return nats
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """By class, then by id."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            by_class = self.layer.log_prob(hidden.to(self.layer.head.weight.dtype))  # (N, C)
+        return functional.pad(by_class, (0, 1), value=-torch.inf)[:, self.classes]  # (N, V)

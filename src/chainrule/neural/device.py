@@ -1,0 +1,24 @@
+"""Where tensors live, and the arithmetic that keeps evaluation exact there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from chainrule.errors import ConfigError
+
+
+def choose(name: str) -> torch.device:
+    """`auto` is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', and torch finds no GPU here; choose cpu, or see chainrule doctor")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+@contextmanager
+def exact() -> Iterator[None]:
+    """No gradients, and on the GPU no products rounded to ten bits."""
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False):
+        yield

@@ -1,0 +1,72 @@
+"""The gated recurrent unit (Cho et al. 2014), with its reset gate before or after the recurrent product."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from chainrule.lm import Floats, Vocabulary
+from chainrule.neural.family import NeuralFamily
+from chainrule.neural.network import Network, Tensors
+from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(RecurrentConfig):
+    """Settings of a GRU."""
+
+    reset: Literal["before", "after"] = "after"  # tanh(W x + R (r ⊙ h)), or tanh(W x + r ⊙ (R h)) as cuDNN has it
+
+
+class GRULayer(Layer):
+    """A state of which z keeps the past and 1 − z lets the new in; gates in the order r, z, n."""
+
+    gates = 3
+
+    def __init__(self, inputs: int, width: int, config: Config) -> None:
+        super().__init__(inputs, width, config)
+        self.reset = config.reset
+
+    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """All steps in one kernel where the reset comes after the product."""
+        if self.reset == "before":
+            return self.loop(x, state, weights)
+        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
+        outputs, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, is_learning, False, False)
+        return outputs, (h[0],)
+
+    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """One step; each gate, and the candidate n, is (B, D)."""
+        (h,), D = state, self.width
+        u_r, u_z, u_n = u.chunk(3, dim=-1)
+        if self.reset == "after":
+            h_r, h_z, h_n = torch.addmm(b_R, h, R.t()).chunk(3, dim=-1)
+            n = (u_n + (u_r + h_r).sigmoid() * h_n).tanh()  # n = tanh(W x + b_W + r ⊙ (R h + b_R))
+        else:
+            h_r, h_z = torch.addmm(b_R[: 2 * D], h, R[: 2 * D].t()).chunk(2, dim=-1)
+            r = (u_r + h_r).sigmoid()
+            n = (
+                u_n + torch.addmm(b_R[2 * D :], r * h, R[2 * D :].t())
+            ).tanh()  # n = tanh(W x + b_W + R (r ⊙ h) + b_R)
+        z = (u_z + h_z).sigmoid()
+        return (n + z * (h - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+
+
+def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
+    """An untrained GRU language model."""
+    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: GRULayer(i, o, config))
+
+
+def candidates() -> list[Config]:
+    """What is worth comparing on a small text: the two places of the reset."""
+    after = Config(hidden=160, batch_size=20, bptt=35, dropout=0.4, epochs=8)
+    return [after, replace(after, reset="before")]
+
+
+def facets(config: Config) -> dict[str, str | int]:
+    """What tells two GRUs apart in a table."""
+    return {**config.facets, "reset": config.reset}
+
+
+family = NeuralFamily(Config, build, candidates, facets)

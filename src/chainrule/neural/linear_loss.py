@@ -1,0 +1,74 @@
+"""Cross-entropy of a linear layer, −log softmax(W h + b)[target], with its gradient worked out on the way.
+
+The (N, V) probabilities are the largest thing a word model computes. They are made a piece of rows at a time, and
+since ∂ℓ/∂z = p − y needs nothing from further up, each piece gives its gradient at once and is forgotten.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from chainrule.neural.precision import compute_dtype
+
+PIECE_ON_CPU = 1 << 21  # numbers: a piece stays in the processor's cache
+PIECE_ON_GPU = 1 << 27
+ALIGNMENT = 64  # half-precision matrix products want sizes of this kind
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """(N, D), (V, D), (V,), (N,) -> the mean of −log softmax(W h + b)[target]; `-inf` in the bias excludes a word."""
+    dtype = compute_dtype(hidden.device)
+    with torch.autocast(hidden.device.type, enabled=False):  # which number is computed in what is said below
+        loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype)
+    return loss
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Forward computes the gradients, backward only scales them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        N, V = len(hidden), len(weight)
+        is_half = dtype in (torch.float16, torch.bfloat16)
+        dtype = dtype if is_half else hidden.dtype
+        extra = -V % ALIGNMENT if is_half else 0
+        h, W = hidden.to(dtype), F.pad(weight.to(dtype), (0, 0, 0, extra))  # (N, D), (V', D)
+        b = F.pad(bias.to(dtype), (0, extra), value=-torch.inf)  # (V',)
+        needs = [hidden.requires_grad, weight.requires_grad, bias.requires_grad]
+        dh = torch.empty_like(h) if needs[0] else None
+        dW = torch.zeros_like(W) if needs[1] else None
+        db = torch.zeros(V + extra, dtype=torch.float32 if is_half else dtype, device=h.device)
+        rows = max(1, (PIECE_ON_GPU if h.is_cuda else PIECE_ON_CPU) // (V + extra))
+        nats = torch.zeros((), dtype=db.dtype, device=h.device)
+        for first in range(0, N, rows):
+            cut = slice(first, first + rows)
+            z = torch.addmm(b, h[cut], W.t())  # (n, V')
+            t = targets[cut, None]
+            z_top, top = z.max(dim=-1, keepdim=True)
+            z_t = z.gather(1, t)
+            p = torch.softmax(z, dim=-1)
+            # log Σ exp z = z_top − log p_top: exact, and p_top is never tiny as p_target may be.
+            nats += (z_top.to(nats.dtype) - p.gather(1, top).to(nats.dtype).log() - z_t.to(nats.dtype)).sum()
+            if any(needs):
+                p.scatter_add_(1, t, torch.full_like(z_t, -1))  # p − y
+                if dh is not None:
+                    dh[cut] = p @ W
+                if dW is not None:
+                    dW.addmm_(p.t(), h[cut])
+                db += p.sum(dim=0, dtype=db.dtype)
+        ctx.save_for_backward(dh, None if dW is None else dW[:V], db[:V])
+        ctx.rows, ctx.dtypes, ctx.needs = N, (hidden.dtype, weight.dtype, bias.dtype), needs
+        return nats / N
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        scale = grads[0] / ctx.rows
+        found = [
+            None if g is None or not needed else (g.to(scale.dtype) * scale).to(dtype)
+            for g, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs, strict=True)
+        ]
+        return (*found, None, None)

@@ -1,0 +1,67 @@
+"""Long short-term memory (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chainrule.lm import Floats, Vocabulary
+from chainrule.neural.family import NeuralFamily
+from chainrule.neural.network import Network, Tensors
+from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(RecurrentConfig):
+    """Settings of an LSTM."""
+
+    forget_bias: float = 1.0  # of the forget gate before learning: above 0 the cell keeps what it holds
+
+
+class LSTMLayer(Layer):
+    """A cell c that only what its gates let in can change; gates in the order i, f, g, o."""
+
+    gates = 4
+    memories = 2  # h, c
+
+    def __init__(self, inputs: int, width: int, config: Config) -> None:
+        super().__init__(inputs, width, config)
+        with torch.no_grad():
+            self.b_W[width : 2 * width] = config.forget_bias
+
+    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """All steps in one kernel: cuDNN's on the GPU, oneDNN's on the processor."""
+        if len(x) == 1 and not x.is_cuda:  # oneDNN packs its weights at every call: one step does not pay for it
+            return self.loop(x, state, weights)
+        h, c = state
+        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
+        first = (h[None], c[None])  # (1, B, D)
+        outputs, h, c = torch.lstm(x, first, weights, True, 1, 0.0, is_learning, False, False)
+        return outputs, (h[0], c[0])
+
+    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """One step; each of the gates, g among them, is (B, D)."""
+        h, c = state
+        i, f, g, o = (u + torch.addmm(b_R, h, R.t())).chunk(4, dim=-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()  # c_t = f ⊙ c_{t−1} + i ⊙ g   what to keep, what to write
+        h = o.sigmoid() * c.tanh()  # h_t = o ⊙ tanh(c_t)   what to show
+        return h, c
+
+
+def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
+    """An untrained LSTM language model."""
+    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: LSTMLayer(i, o, config))
+
+
+def candidates() -> list[Config]:
+    """What is worth comparing on a small text: a plain one, and one that attends to its past."""
+    plain = Config(hidden=160, batch_size=20, bptt=35, dropout=0.4, epochs=8)
+    return [plain, Config(hidden=160, batch_size=20, bptt=35, dropout=0.4, epochs=8, attention="scaled-dot")]
+
+
+def facets(config: Config) -> dict[str, str | int]:
+    """What tells two LSTMs apart in a table."""
+    return config.facets
+
+
+family = NeuralFamily(Config, build, candidates, facets)

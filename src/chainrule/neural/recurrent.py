@@ -1,0 +1,222 @@
+"""What the recurrent families share: settings, a layer, and the network that stacks layers.
+
+Lives here: the embedding, dropout and penalties around the layers, and how the state is carried. Not here: the
+equations of a cell (rnn.py, lstm.py, gru.py), attention over the past (attention.py). Batch normalisation is left
+out: it would mix the statistics of time steps, and a token's score would depend on the tokens read beside it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+
+from chainrule.errors import ConfigError
+from chainrule.lm import Floats, Vocabulary
+from chainrule.neural import dropout, precision
+from chainrule.neural.attention import Concat, Past
+from chainrule.neural.initialization import fill_gates
+from chainrule.neural.network import Features, Network, Tensors
+from chainrule.neural.output import make_output
+from chainrule.neural.settings import LARGEST, Architecture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentConfig(Architecture):
+    """Settings that all recurrent networks share."""
+
+    weight_dropout: float = 0.0  # of the recurrent matrices (DropConnect)
+    hidden_dropout: float | None = None  # between two layers
+    activation_penalty: float = 0.0  # AR, α: how much large outputs cost
+    temporal_penalty: float = 0.0  # TAR, β: how much outputs that change from step to step cost
+    learned_start: bool = False  # h_0 is learned; else zero
+    attention: Literal["none", "dot", "scaled-dot", "general", "additive"] = "none"  # over past states
+    attention_use: Literal["sum", "concat", "state"] = "sum"  # for the prediction alone, or fed on as the state
+    memory: int = 64  # how many past states are attended to
+    layer_norm: bool = False  # of every layer's outputs
+
+    def __post_init__(self) -> None:
+        Architecture.__post_init__(self)
+        for name in ("weight_dropout", "hidden_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ConfigError(f"model.{name} is {value:g}; choose a value in [0, 1)")
+        for name in ("activation_penalty", "temporal_penalty"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose 0 or more")
+        if not 1 <= self.memory <= LARGEST:
+            raise ConfigError(f"model.memory is {self.memory}; choose 1 to {LARGEST}")
+
+    @property
+    def widths(self) -> list[int]:
+        """What the first layer reads, then what each layer gives: E, D, …, D; the last E where weights are tied."""
+        last = self.embedding_width if self.tie else self.hidden
+        return [self.embedding_width, *[self.hidden] * (self.layers - 1), last]
+
+    @property
+    def facets(self) -> dict[str, str | int]:
+        """What tells two networks of a family apart in a table."""
+        sizes: dict[str, str | int] = {"layers": self.layers, "width": self.hidden}
+        return sizes if self.attention == "none" else {**sizes, "attention": self.attention}
+
+
+class Layer(nn.Module):
+    """One recurrent layer; its gates stand above one another in W, R and both biases, in PyTorch's order."""
+
+    gates: ClassVar[int]
+    memories: ClassVar[int] = 1  # tensors (B, D) in its state; the first is h
+
+    def __init__(self, inputs: int, width: int, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.width, self.weight_dropout = width, config.weight_dropout
+        self.W = nn.Parameter(torch.empty(self.gates * width, inputs))
+        self.R = nn.Parameter(torch.empty(self.gates * width, width))
+        self.b_W = nn.Parameter(torch.zeros(self.gates * width))
+        self.b_R = nn.Parameter(torch.zeros(self.gates * width))
+        for matrix in (self.W, self.R):
+            fill_gates(matrix, self.gates, config.init, config.init_range)
+
+    def weights(self) -> list[Tensor]:
+        """W, R, b_W, b_R for one pass, in its arithmetic; what is missing of R is missing in all of it."""
+        R = dropout.weights(self.R, self.weight_dropout, self.training)
+        W, R, b_W, b_R = precision.cast(self.W, R, self.b_W, self.b_R)
+        return packed(W, R, b_W, b_R) if W.is_cuda else [W, R, b_W, b_R]
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read (T, B, in) from a state: all outputs (T, B, D) and the state after the last."""
+        weights = self.weights()
+        x, *before = precision.cast(x, *state)
+        return self.run(x, tuple(before), weights)
+
+    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """The same with given weights, as fast as this layer can; `loop` where no kernel computes it."""
+        return self.loop(x, state, weights)
+
+    def loop(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """Step by step, the products with the inputs of all steps made at once."""
+        W, R, b_W, b_R = weights
+        outputs = []
+        for u in linear(x, W, b_W).unbind(0):  # (B, gates · D)
+            state = self.cell(u, state, R, b_R)
+            outputs.append(state[0])
+        return torch.stack(outputs), state
+
+    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """One step, as the equations say it, from u = W x_t + b_W (B, gates · D)."""
+        raise NotImplementedError
+
+
+def packed(*weights: Tensor) -> list[Tensor]:
+    """The same numbers side by side in one piece of memory, as cuDNN reads them."""
+    parts = torch.cat([w.reshape(-1) for w in weights]).split([w.numel() for w in weights])
+    return [part.view_as(w) for part, w in zip(parts, weights, strict=True)]
+
+
+class RecurrentNetwork(Network):
+    """Embedding → layers → attention over the past, where wanted → output layer.
+
+    The state is each layer's (B, D) tensors; then, with attention, the last M states of the top layer (B, M, D) and
+    which of them there are (B, M); then, with a learned start, which rows have read nothing yet (B,).
+    """
+
+    def __init__(
+        self,
+        config: RecurrentConfig,
+        vocabulary: Vocabulary,
+        counts: Floats | None,
+        make_layer: Callable[[int, int], Layer],
+    ) -> None:
+        super().__init__()
+        self.config, widths = config, config.widths
+        self.embedding = nn.Parameter(torch.empty(vocabulary.size, widths[0]))
+        nn.init.uniform_(self.embedding, -config.init_range, config.init_range)
+        self.layers = nn.ModuleList(make_layer(i, o) for i, o in pairwise(widths))
+        self.starts = nn.ParameterList(
+            torch.zeros(layer.width)
+            for layer in self.layers
+            for _ in range(layer.memories if config.learned_start else 0)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:] if config.layer_norm)
+        if config.attention != "none":
+            self.past = Past(config.attention, widths[-1])
+            if config.attention_use == "concat":
+                self.concat = Concat(widths[-1])
+        self.output = make_output(config, widths[-1], vocabulary, self.embedding, counts)
+
+    def start(self, rows: int) -> Tensors:
+        """Nothing read: zeros, no memories; a learned start is put in by `forward`, where it can learn."""
+        new, M = self.embedding.new_zeros, self.config.memory
+        state = [new(rows, layer.width) for layer in self.layers for _ in range(layer.memories)]
+        if self.config.attention != "none":
+            state += [new(rows, M, self.config.widths[-1]), new(rows, M, dtype=torch.bool)]
+        if self.config.learned_start:
+            state.append(new(rows, dtype=torch.bool).logical_not())
+        return tuple(state)
+
+    def forward(self, ids: Tensor, state: Tensors) -> Features:
+        """(B, T) ids -> (B, T, D); the layers work on (T, B, D)."""
+        c, is_on = self.config, self.training
+        cells, memory = self._split(state)
+        E = dropout.word_types(self.embedding, c.embedding_dropout, is_on)  # (V, E)
+        x = self._drop(embedding(ids.t(), E), c.input_dropout)  # (T, B, E)
+        after: list[Tensor] = []
+        for k, layer in enumerate(self.layers):
+            x = self._drop(x, c.hidden_dropout) if k else x
+            before, cells = cells[: layer.memories], cells[layer.memories :]
+            if k == c.layers - 1 and c.attention != "none" and c.attention_use == "state":
+                x, new, memory = self._attentive(layer, x, before, memory)
+            else:
+                x, new = layer(x, before)
+            after += new
+            x = self.norms[k](x) if c.layer_norm else x
+        y = x.transpose(0, 1)  # (B, T, D)
+        if c.attention != "none" and c.attention_use != "state":
+            a, *memory = self.past(y, *memory)
+            y = self.concat(y, a) if c.attention_use == "concat" else y + a
+        dropped = self._drop(y, c.output_dropout, time=1)
+        fresh = [torch.zeros_like(state[-1])] if c.learned_start else []
+        kept = tuple(s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *fresh])
+        return Features(dropped, kept, self._penalty(dropped, x) if is_on else None)
+
+    def _split(self, state: Tensors) -> tuple[list[Tensor], list[Tensor]]:
+        """The layers' tensors, learned where a row is new, and those of the memory."""
+        n = sum(layer.memories for layer in self.layers)
+        cells = list(state[:n])
+        if self.config.learned_start:
+            is_new = state[-1][:, None]
+            cells = [torch.where(is_new, first, s) for first, s in zip(self.starts, cells, strict=True)]
+        return cells, list(state[n : n + 2]) if self.config.attention != "none" else []
+
+    def _drop(self, x: Tensor, p: float | None, time: int = 0) -> Tensor:
+        p = self.config.dropout if p is None else p
+        return (
+            dropout.locked(x, p, self.training, time) if self.config.locked else dropout.units(x, p, self.training)
+        )
+
+    def _attentive(
+        self, layer: Layer, x: Tensor, state: list[Tensor], memory: list[Tensor]
+    ) -> tuple[Tensor, Tensors, list[Tensor]]:
+        """h_t = RNN(x_t, h_{t−1}) + a_t, fed on and remembered: step by step, each needs the one before."""
+        W, R, b_W, b_R = layer.weights()
+        x, *cast = precision.cast(x, *state)
+        kept, outputs = tuple(cast), []
+        for u in linear(x, W, b_W).unbind(0):
+            h, *rest = layer.cell(u, kept, R, b_R)
+            h = h + self.past.read(h, *memory)  # (B, D)
+            memory = self.past.remember(h[:, None], *memory)
+            kept = (h, *rest)
+            outputs.append(h)
+        return torch.stack(outputs), kept, memory
+
+    def _penalty(self, dropped: Tensor, h: Tensor) -> Tensor | None:
+        """α · mean(h_dropped²) + β · mean((h_t − h_{t−1})²) of (B, T, D) and (T, B, D) (Merity et al. 2018)."""
+        c = self.config
+        terms = []
+        if c.activation_penalty:
+            terms.append(c.activation_penalty * dropped.float().square().mean())
+        if c.temporal_penalty and len(h) > 1:
+            terms.append(c.temporal_penalty * (h[1:] - h[:-1]).float().square().mean())
+        return torch.stack(terms).sum() if terms else None

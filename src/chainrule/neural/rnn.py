@@ -1,0 +1,70 @@
+"""The simple recurrent network of Elman (1990)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from chainrule.lm import Floats, Vocabulary
+from chainrule.neural.family import NeuralFamily
+from chainrule.neural.network import Network, Tensors
+from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+
+PHI: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "leaky": functional.leaky_relu,  # 0.01 x below 0
+    "sigmoid": torch.sigmoid,
+}
+FUSED: Final = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(RecurrentConfig):
+    """Settings of an Elman network."""
+
+    nonlinearity: Literal["tanh", "relu", "leaky", "sigmoid"] = "tanh"
+
+
+class ElmanLayer(Layer):
+    """A state made anew at every step from the input and the state before."""
+
+    gates = 1
+
+    def __init__(self, inputs: int, width: int, config: Config) -> None:
+        super().__init__(inputs, width, config)
+        self.nonlinearity = config.nonlinearity
+
+    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """All steps in one kernel where there is one for φ."""
+        if self.nonlinearity not in FUSED:
+            return self.loop(x, state, weights)
+        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
+        first = state[0][None]  # (1, B, D)
+        outputs, h = FUSED[self.nonlinearity](x, first, weights, True, 1, 0.0, is_learning, False, False)
+        return outputs, (h[0],)
+
+    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """h_t = φ(W x_t + b_W + R h_{t−1} + b_R)."""
+        return (PHI[self.nonlinearity](u + torch.addmm(b_R, state[0], R.t())),)  # (B, D)
+
+
+def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
+    """An untrained Elman language model."""
+    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: ElmanLayer(i, o, config))
+
+
+def candidates() -> list[Config]:
+    """What is worth comparing on a small text."""
+    return [Config(hidden=160, batch_size=20, bptt=35, dropout=0.4, epochs=8)]
+
+
+def facets(config: Config) -> dict[str, str | int]:
+    """What tells two Elman networks apart in a table."""
+    return config.facets
+
+
+family = NeuralFamily(Config, build, candidates, facets)

@@ -1,0 +1,72 @@
+"""How a network learns: every setting of the loop, its optimiser and its schedule, each default written once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from chainrule.errors import ConfigError
+
+Optimizer = Literal["sgd", "momentum", "rmsprop", "adam", "adamw"]
+Schedule = Literal["constant", "linear", "cosine", "exponential", "plateau"]
+Averaging = Literal["none", "mean", "ema"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What every network's config holds beside its sizes."""
+
+    batch_size: int = 32  # lines, or columns of the stream, read side by side
+    bptt: int = 70  # tokens between two updates; 0: a whole line, or the whole column of a stream
+    epochs: int = 20
+    max_seconds: float | None = None  # the schedule shrinks to fit, where the epochs would take longer
+    optimizer: Optimizer = "adamw"
+    learning_rate: float = 2e-3
+    momentum: float = 0.9  # for momentum
+    beta1: float = 0.9  # for adam and adamw
+    beta2: float = 0.99  # for rmsprop, adam and adamw
+    weight_decay: float = 0.0
+    schedule: Schedule = "linear"
+    warmup: int = 100  # steps from 0 to the full rate
+    flat: float = 0.3  # part of the run at the full rate before linear, cosine or exponential decay
+    decay: float = 0.25  # plateau: the factor; exponential: the rate's last part of the first
+    patience: int = 1  # plateau: validations without progress before the rate falls
+    averaging: Averaging = "none"  # of the weights: their mean, or their exponential moving average
+    average_from: float = 0.6  # part of the run after which weights are averaged
+    average_decay: float = 0.999  # ema: what is kept at each step
+    clip: float = 1.0  # the gradient's norm, 0: not clipped
+    clip_value: float = 0.0  # each of the gradient's values, 0: not clipped
+    precision: Precision = "fp32"
+    loss_scale: float = 4096.0  # fp16: keeps small gradients from becoming zero
+    shuffle: bool = True  # lines in a new order, columns from a new place, in every epoch
+    keep: Literal["best", "last"] = "best"  # by validation, where there is a validation text
+    validate_every: int = 1  # epochs
+    checkpoint_seconds: float = 60.0  # between checkpoints, where there is a folder for them
+    log_every: int = 50  # steps
+    graphs: bool = True  # on the GPU: replay steps as CUDA graphs where shapes allow
+    compile: bool = False  # torch.compile the network, on the GPU
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "batch_size", "epochs", "validate_every", "log_every", "patience")
+        _at_least(self, 0, "bptt", "warmup", "clip", "clip_value", "weight_decay", "checkpoint_seconds")
+        _between(self, 0, 1, "momentum", "beta1", "beta2", "average_decay", open_end=True)
+        _between(self, 0, 1, "flat", "average_from", "decay")
+        for name in ("learning_rate", "loss_scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose a number above 0")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ConfigError(f"model.max_seconds is {self.max_seconds:g}; choose a number above 0")
+
+
+def _at_least(config: object, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not least <= value < float("inf"):
+            raise ConfigError(f"model.{name} is {value:g}; choose {least} or more")
+
+
+def _between(config: object, low: float, high: float, *names: str, open_end: bool = False) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not low <= value <= high or (open_end and value == high):
+            bracket = ")" if open_end else "]"
+            raise ConfigError(f"model.{name} is {value:g}; choose a value in [{low:g}, {high:g}{bracket}")

@@ -1,0 +1,223 @@
+"""The loop: epochs of updates, a rate that follows its schedule, validation, checkpoints, words when it goes wrong.
+
+Lives here: the order of things. Not here: one update (step.py), what is read (batches.py), any architecture.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chainrule.progress import Progress, silent
+from chainrule.training import advice, averaging, checkpoint, optimizers, resuming, schedules
+from chainrule.training.batches import Source, Stream
+from chainrule.training.checkpoint import LOG
+from chainrule.training.config import Training
+from chainrule.training.log import TrainLog
+from chainrule.training.meter import Meter
+from chainrule.training.signals import Stop
+from chainrule.training.step import Eager, Graphed, Objective, Step
+
+Validate = Callable[[], float]
+"""Mean nats per token of the validation text by the network as it stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything a run is given beside the network and its config."""
+
+    source: Source
+    objective: Objective
+    validate: Validate | None
+    device: torch.device
+    seed: int = 0
+    progress: Progress = silent
+    place: Path | None = None  # where the checkpoint and the log are kept
+    resume: bool = False
+    tensorboard: Path | None = None
+    identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
+    unigram_nats: float = float("inf")  # what word frequencies alone would give
+
+
+@dataclass
+class Position:
+    """How far a run has come; all that is not a tensor."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    averaged: int = 0  # how many times weights were added to the average
+    best: float | None = None  # validation nats
+    best_epoch: int = 0
+    history: list[float] = field(default_factory=list)  # validation nats, one a validation
+    train_history: list[float] = field(default_factory=list)  # training nats, one an epoch
+    sums: list[float] = field(default_factory=lambda: [0.0] * 4)  # of this epoch: nats, tokens, clipped, steps
+    plateau: dict[str, Any] | None = None
+    log_size: int = 0
+    words: list[str] = field(default_factory=list)  # what was advised already
+
+
+class Trainer:
+    """One run of learning; `fit` is its only verb."""
+
+    def __init__(self, network: nn.Module, config: Training, run: Run) -> None:
+        self.network, self.config, self.run = network, config, run
+        self.position = Position()
+        self.rate = 0.0
+        self.validated_at = -1
+        self.plateau = schedules.Plateau.start(config)
+        self.step = Step(network, run.objective, config, run.device)
+        self.average: Tensor | None = None
+        self.best: Tensor | None = None
+        use_graph = config.graphs and run.device.type == "cuda" and isinstance(run.source, Stream)
+        network.train()
+        self.reader: Eager | Graphed = (Graphed if use_graph else Eager)(self.step, run.source)  # type: ignore[arg-type]
+        self.meter = Meter(config, run)
+        self.saved_at = time.perf_counter()
+
+    def fit(self) -> bytes:
+        """Learn until the epochs or the time are over; the network is left with the weights kept. The log."""
+        self._take_up()
+        log_path = None if self.run.place is None else self.run.place / LOG
+        with Stop() as self.stop, TrainLog(log_path, self.run.tensorboard) as self.log:
+            self.log.truncate(self.position.log_size)
+            while self.position.epoch < self.config.epochs and self._fraction() < 1:
+                self._epoch()
+            self._validate(is_last=True)
+            self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
+            if self.stop.signal is not None:
+                self._leave()
+            self._adopt()
+            return self.log.content()
+
+    def _epoch(self) -> None:
+        position = self.position
+        self.steps = self.run.source.steps(position.epoch)
+        for _ in self.reader.epoch(position.epoch, position.step_in_epoch):
+            position.step += 1
+            position.step_in_epoch += 1
+            self._average()
+            fraction = self._fraction()
+            if position.step % self.config.log_every == 0 or self.run.device.type == "cpu":
+                self._look()
+            if self.stop.signal is not None:
+                self._leave()
+            if self.run.place is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds:
+                self._look()
+                self._save()
+            if fraction >= 1:
+                break
+            self._set_rate(fraction)
+        if position.step_in_epoch >= self.steps:
+            position.epoch, position.step_in_epoch = position.epoch + 1, 0
+            if position.epoch % self.config.validate_every == 0 and position.epoch < self.config.epochs:
+                self._validate()
+            self._advise()
+
+    def _leave(self) -> None:
+        """A signal came: save, and end as it asked."""
+        self._look()
+        self._save()
+        self.stop.leave()
+
+    def _fraction(self) -> float:
+        """How much of the run is done: by epochs, or by the clock where that runs out first."""
+        position, config = self.position, self.config
+        by_epochs = (position.epoch + position.step_in_epoch / max(1, self.steps)) / config.epochs
+        position.seconds = self.meter.seconds()
+        if config.max_seconds is None:
+            return by_epochs
+        by_clock = position.seconds / config.max_seconds
+        is_too_slow = by_clock > by_epochs or by_clock >= 1
+        return by_clock if is_too_slow else by_epochs
+
+    def _set_rate(self, fraction: float) -> None:
+        rate = schedules.rate(self.config, self.position.step, fraction) * self.plateau.factor
+        optimizers.set_rate(self.step.optimizer, rate)
+        self.rate = rate
+
+    def _average(self) -> None:
+        if self.config.averaging == "none" or self._fraction() < self.config.average_from:
+            return
+        self.position.averaged += 1
+        if self.average is None:
+            self.average = self.step.flat.weights.clone()
+            return
+        kind, decay = self.config.averaging, self.config.average_decay
+        averaging.update_(self.average, self.step.flat.weights, kind, decay, self.position.averaged)
+
+    def _look(self) -> None:
+        """Read what the steps saw; stop where it is no number; write the log."""
+        is_due = self.position.step % self.config.log_every == 0
+        if not torch.isfinite(self.step.seen).all():
+            raise self._diverged()
+        if is_due:
+            self.meter.read(self.step.seen, self.position, self.rate, self._fraction(), self.log)
+
+    def _diverged(self) -> advice.Diverged:
+        flat = self.step.flat
+        found = advice.name_the_bad(flat.named(flat.gradient)) or advice.name_the_bad(flat.named(flat.weights))
+        place = None if self.run.place is None else self.run.place / checkpoint.NAME
+        kept = place if place is not None and place.exists() else None
+        return advice.Diverged.at(self.position.step, found, kept)
+
+    def _validate(self, is_last: bool = False) -> None:
+        """Measure with the weights that would be kept, and remember the best."""
+        if self.run.validate is None or (is_last and self.position.step == self.validated_at):
+            return
+        self.validated_at = self.position.step
+        weights = self.step.flat.weights
+        learning = weights.clone()
+        if self.average is not None:
+            weights.copy_(self.average)
+        self.network.eval()
+        nats = self.run.validate()
+        self.network.train()
+        if not math.isfinite(nats):
+            raise self._diverged()
+        self.position.history.append(nats)
+        self.plateau = self.plateau.after(nats)
+        if self.position.best is None or nats < self.position.best:
+            self.position.best, self.position.best_epoch = nats, self.position.epoch
+            if self.config.keep == "best":
+                self.best = weights.clone()
+        weights.copy_(learning)
+        self.meter.validated(nats, self.position, self.log)
+
+    def _adopt(self) -> None:
+        """Leave the network with the weights that are kept."""
+        weights = self.step.flat.weights
+        if self.config.keep == "best" and self.best is not None:
+            weights.copy_(self.best)
+        elif self.average is not None:
+            weights.copy_(self.average)
+        for parameter in self.network.parameters():
+            parameter.grad = None
+            parameter.data = parameter.data.clone()
+        self.network.eval()
+
+    def _advise(self) -> None:
+        for words in self.meter.advice(self.network, self.position):
+            self.log.write(event="advice", step=self.position.step, words=words)
+
+    def _save(self) -> None:
+        self.saved_at = time.perf_counter()
+        if self.run.place is None:
+            return
+        checkpoint.save(self.run.place, resuming.gather(self))
+
+    def _take_up(self) -> None:
+        """Go on from the checkpoint, where that is wanted and there is one."""
+        found = checkpoint.load(self.run.place) if self.run.resume and self.run.place is not None else None
+        if found is not None:
+            checkpoint.check_identity(found.identity, self.run.identity)
+            resuming.scatter(self, found)
+        self.steps = self.run.source.steps(self.position.epoch)
+        self.meter.begin(self.position)
+        self._set_rate(self._fraction())

@@ -1,0 +1,115 @@
+"""What a person sees of a run while it learns: speed, loss, validation, advice; and what its log keeps."""
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from chainrule.errors import ChainruleWarning
+from chainrule.training import advice
+from chainrule.training.config import Training
+from chainrule.training.log import TrainLog
+from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS
+
+if TYPE_CHECKING:
+    from chainrule.training.loop import Position, Run
+
+PARTS = 10_000  # of a run, for the progress bar
+
+
+class Meter:
+    """Reads the sums a step leaves behind, and says what they mean."""
+
+    def __init__(self, config: Training, run: "Run") -> None:
+        self.config, self.run = config, run
+        self.started = time.perf_counter()
+        self.before = 0.0  # seconds of the run before it was taken up
+        self.read_at = self.started
+        self.loss = float("nan")
+
+    def begin(self, position: "Position") -> None:
+        """Start the clock where it stood."""
+        self.started = self.read_at = time.perf_counter()
+        self.before = position.seconds
+
+    def seconds(self) -> float:
+        """Seconds of learning, those before a resumption among them."""
+        return self.before + time.perf_counter() - self.started
+
+    def read(self, seen: Any, position: "Position", rate: float, fraction: float, log: TrainLog) -> None:
+        """One line of the log from the sums of the last steps, which start from zero again."""
+        sums = seen.tolist()
+        now = time.perf_counter()
+        steps, tokens = max(1.0, sums[STEPS]), max(1.0, sums[TOKENS])
+        speed = tokens / max(1e-9, now - self.read_at)
+        self.read_at = now
+        self.loss = sums[NATS] / tokens
+        position.sums = [a + sums[i] for a, i in zip(position.sums, (NATS, TOKENS, CLIPPED, STEPS), strict=True)]
+        log.write(
+            step=position.step,
+            epoch=position.epoch,
+            loss=self.loss,
+            learning_rate=rate,
+            gradient_norm=sums[NORM] / steps,
+            largest_gradient_norm=sums[LARGEST_NORM],
+            clipped=sums[CLIPPED] / steps,
+            tokens_per_second=speed,
+            seconds=self.seconds(),
+        )
+        seen.zero_()
+        self.show(position, fraction, speed)
+
+    def show(self, position: "Position", fraction: float, speed: float) -> None:
+        """Move the bar; it works out the time that is left."""
+        best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
+        what = (
+            f"training: epoch {position.epoch + 1} of {self.config.epochs}, "
+            f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}, {speed:,.0f} tokens/s"
+        )
+        self.run.progress(what, int(PARTS * min(1.0, fraction)), PARTS)
+
+    def validated(self, nats: float, position: "Position", log: TrainLog) -> None:
+        """One line of the log."""
+        log.write(
+            event="validation",
+            step=position.step,
+            epoch=position.epoch,
+            nats=nats,
+            perplexity=math.exp(min(nats, 700)),
+            best=position.best,
+            seconds=self.seconds(),
+        )
+        self.read_at = time.perf_counter()
+
+    def advice(self, network: Any, position: "Position") -> Iterator[str]:
+        """What looks wrong after an epoch, in words; each is a warning, too."""
+        nats, tokens, clipped, steps = position.sums
+        position.sums = [0.0] * 4
+        if tokens:
+            position.train_history.append(nats / tokens)
+        facts = advice.Facts(
+            epochs_done=position.epoch,
+            loss=nats / tokens if tokens else None,
+            unigram_loss=self.run.unigram_nats,
+            clipped_share=clipped / steps if steps else 0.0,
+            saturated_share=_saturated(network),
+            train_history=tuple(position.train_history),
+            valid_history=tuple(position.history),
+            learning_rate=self.config.learning_rate,
+        )
+        for name, words in advice.findings(facts).items():
+            if name not in position.words:  # each is said once, though its numbers change
+                position.words.append(name)
+                warnings.warn(words, ChainruleWarning, stacklevel=2)
+                yield words
+
+
+def _saturated(network: Any) -> float:
+    """The share of a bounded network's last states that stand at their bound; 0 where it has no bound."""
+    states = getattr(network, "bounded_state", None)
+    if states is None or not len(states):
+        return 0.0
+    return float((torch.cat([s.flatten() for s in states]).abs() > 0.99).float().mean())

@@ -1,0 +1,32 @@
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from chainrule.errors import ConfigError
+from chainrule.gradients.activations import ACTIVATIONS, Name, named
+from gradients.judges import assert_close, leaf
+
+PEERS = {"tanh": torch.tanh, "relu": functional.relu, "leaky": functional.leaky_relu, "sigmoid": torch.sigmoid}
+A = np.array([-800.0, -30.0, -1.5, 0.0, 0.2, 3.0, 30.0, 800.0])
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_value_and_slope_are_those_of_autograd(name: Name) -> None:
+    a = leaf(A)
+    h = PEERS[name](a)
+    h.sum().backward()
+    phi = named(name)
+    assert_close(phi.value(A), h)
+    assert_close(phi.slope(A, phi.value(A)), a.grad)
+
+
+def test_each_has_a_peer() -> None:
+    assert ACTIVATIONS.keys() == PEERS.keys()
+
+
+def test_an_unknown_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no activation 'swish'; choose one of tanh, relu, leaky, sigmoid"):
+        named(cast(Name, "swish"))

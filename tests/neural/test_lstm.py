@@ -1,0 +1,92 @@
+"""The LSTM: kernel, cell and torch.nn.LSTM are one function; its forget gate; its size."""
+
+import pytest
+import torch
+from torch import nn
+
+from chainrule.lm import Vocabulary
+from chainrule.neural.lstm import Config, LSTMLayer, build, candidates, facets
+
+VOCABULARY = Vocabulary(11, 0, 1, 2)
+T, B, IN, D = 7, 3, 4, 5
+
+
+def layer(**settings: float) -> LSTMLayer:
+    torch.manual_seed(1)
+    made = LSTMLayer(IN, D, Config(init="normal", init_range=1.0, **settings)).double()
+    nn.init.normal_(made.b_W)
+    nn.init.normal_(made.b_R)
+    return made
+
+
+def peer(made: LSTMLayer) -> nn.LSTM:
+    theirs = nn.LSTM(IN, D, dtype=torch.float64)
+    theirs.load_state_dict(dict(zip(theirs.state_dict(), made.state_dict().values(), strict=True)))
+    return theirs
+
+
+@pytest.mark.parametrize("steps", [1, T])
+def test_kernel_cell_and_torch_agree(steps: int) -> None:
+    made = layer()
+    x = torch.randn(steps, B, IN, dtype=torch.float64)
+    state = torch.randn(2, B, D, dtype=torch.float64).unbind(0)
+    outputs, (h, c) = made(x, state)
+    loop, (h_loop, c_loop) = made.loop(x, state, made.weights())
+    theirs, (h_theirs, c_theirs) = peer(made)(x, tuple(s[None] for s in state))
+    for ours in ((outputs, h, c), (loop, h_loop, c_loop)):
+        torch.testing.assert_close(ours, (theirs, h_theirs[0], c_theirs[0]))
+
+
+def test_gradients_are_those_of_the_cell() -> None:
+    made, x = layer(), torch.randn(T, B, IN, dtype=torch.float64)
+    state = torch.randn(2, B, D, dtype=torch.float64).unbind(0)
+    found = []
+    for run in (made.run, made.loop):
+        outputs, (_, c) = run(x, state, made.weights())
+        found.append(torch.autograd.grad(outputs.square().sum() + c.sum(), list(made.parameters())))
+    torch.testing.assert_close(*found)
+
+
+def test_single_precision_kernel_agrees_with_the_cell() -> None:
+    made, x = layer().float(), torch.randn(T, B, IN)
+    state = torch.randn(2, B, D).unbind(0)
+    torch.testing.assert_close(made(x, state), made.loop(x, state, made.weights()), rtol=1e-5, atol=1e-6)
+
+
+def test_forget_bias_stands_in_one_bias_only() -> None:
+    made = LSTMLayer(IN, D, Config(forget_bias=2.5))
+    assert made.b_W.tolist() == [0.0] * D + [2.5] * D + [0.0] * 2 * D
+    assert not made.b_R.any()
+
+
+def test_an_open_forget_gate_keeps_the_cell() -> None:
+    made = LSTMLayer(IN, D, Config(forget_bias=50.0)).double()
+    with torch.no_grad():
+        made.b_W[:D] = -50.0  # nothing let in
+    c = torch.randn(B, D, dtype=torch.float64)
+    _, (_, after) = made(torch.randn(T, B, IN, dtype=torch.float64), (torch.zeros_like(c), c))
+    torch.testing.assert_close(after, c)
+
+
+def test_four_times_the_weights_of_an_elman_layer() -> None:
+    # Elman: W 5·4 + R 5·5 + two biases of 5 = 55
+    assert sum(p.numel() for p in LSTMLayer(IN, D, Config()).parameters()) == 4 * 55
+
+
+def test_names_and_widths_of_a_stack() -> None:
+    net = build(Config(hidden=8, embedding=4, layers=3), VOCABULARY, None)
+    shapes = {name: tuple(p.shape) for name, p in net.named_parameters() if name.endswith((".W", ".R"))}
+    assert shapes == {
+        "layers.0.W": (32, 4),
+        "layers.0.R": (32, 8),
+        "layers.1.W": (32, 8),
+        "layers.1.R": (32, 8),
+        "layers.2.W": (16, 8),  # tied: the last layer is as wide as the word vectors
+        "layers.2.R": (16, 4),
+    }
+
+
+def test_candidates_have_names_of_their_own() -> None:
+    names = ["-".join(str(value) for value in facets(config).values()) for config in candidates()]
+    assert len(set(names)) == len(names) == 2
+    assert facets(Config(layers=2, hidden=8, attention="dot")) == {"layers": 2, "width": 8, "attention": "dot"}

@@ -1,0 +1,259 @@
+"""What the recurrent families share: carried states, dropout where it belongs and nowhere else, penalties."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from chainrule.errors import ConfigError
+from chainrule.lm import Vocabulary
+from chainrule.neural import dropout, gru, lstm, rnn
+from chainrule.neural.network import Tensors
+from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+
+VOCABULARY = Vocabulary(11, 0, 1, 2)
+FAMILIES: dict[str, Any] = {"rnn": rnn, "lstm": lstm, "gru": gru}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((family, {}) for family in FAMILIES),
+    *((family, {"learned_start": True, "layer_norm": True, "embedding": 4}) for family in FAMILIES),
+    *((family, {"attention": "dot", "attention_use": "state"}) for family in FAMILIES),
+    *(
+        ("lstm", {"attention": kind, "attention_use": use})
+        for kind in ("dot", "scaled-dot", "general", "additive")
+        for use in ("sum", "concat", "state")
+    ),
+    ("rnn", {"nonlinearity": "leaky"}),
+    ("rnn", {"nonlinearity": "sigmoid", "tie": False}),
+    ("gru", {"reset": "before", "learned_start": True, "attention": "additive"}),
+]
+
+
+def network(family: str = "lstm", **settings: Any) -> RecurrentNetwork:
+    """Two layers, 6 wide, in float64, with no dropout but what is asked for and no weight at zero."""
+    torch.manual_seed(5)
+    chosen = {"hidden": 6, "layers": 2, "memory": 3, "dropout": 0.0, "init": "normal", "init_range": 0.7} | settings
+    made: RecurrentNetwork = FAMILIES[family].build(FAMILIES[family].Config(**chosen), VOCABULARY, None)
+    for name, p in made.double().named_parameters():
+        if name.startswith("starts") or name.endswith(("b_W", "b_R")):
+            nn.init.normal_(p)
+    return made
+
+
+def some_ids(B: int = 3, T: int = 9) -> Tensor:
+    return torch.randint(2, 11, (B, T), generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize(("family", "settings"), VARIANTS)
+def test_all_at_once_is_token_by_token(family: str, settings: dict[str, Any]) -> None:
+    net, ids = network(family, **settings).eval(), some_ids()
+    whole = net(ids, net.start(3))
+    state, steps = net.start(3), []
+    for t in range(9):
+        hidden, state, _ = net(ids[:, t : t + 1], state)
+        steps.append(hidden)
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole.hidden)
+    torch.testing.assert_close(state, whole.state)
+
+
+@pytest.mark.parametrize(("family", "settings"), VARIANTS)
+def test_a_window_goes_on_where_the_one_before_stopped(family: str, settings: dict[str, Any]) -> None:
+    net, ids = network(family, **settings).eval(), some_ids()
+    whole = net(ids, net.start(3))
+    first = net(ids[:, :5], net.start(3))
+    second = net(ids[:, 5:], first.state)
+    torch.testing.assert_close(torch.cat([first.hidden, second.hidden], dim=1), whole.hidden)
+    torch.testing.assert_close(second.state, whole.state)
+    assert [s.dtype for s in whole.state] == [s.dtype for s in net.start(3)]
+    assert [s.shape for s in whole.state] == [s.shape for s in net.start(3)]
+
+
+@pytest.mark.parametrize(("family", "settings"), VARIANTS)
+def test_every_weight_learns(family: str, settings: dict[str, Any]) -> None:
+    net, ids = network(family, dropout=0.2, weight_dropout=0.2, **settings), some_ids()
+    features = net(ids[:, :-1], net.start(3))
+    net.output.loss(features.hidden.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    for name, p in net.named_parameters():
+        assert p.grad is not None, name
+        assert p.grad.isfinite().all(), name
+        assert p.grad.any(), name
+
+
+def test_rows_of_a_state_are_independent() -> None:
+    net = network(attention="dot", learned_start=True).eval()
+    ids = some_ids()
+    read = net(ids, net.start(3)).state
+    mixed = tuple(torch.cat([s[:1], f[:1]]) for s, f in zip(read, net.start(3), strict=True))  # one old, one new
+    both = net(ids[1:], mixed).hidden
+    torch.testing.assert_close(both[:1], net(ids[1:2], tuple(s[:1] for s in read)).hidden)
+    torch.testing.assert_close(both[1:], net(ids[2:], net.start(1)).hidden)
+
+
+def test_a_learned_start_is_read_and_learns_from_a_plain_state() -> None:
+    net = network("rnn", layers=1, learned_start=True)
+    hidden, state, _ = net(some_ids(T=1), tuple(s.detach() for s in net.start(3)))
+    (layer,) = net.layers
+    x = net.embedding[some_ids(T=1)[:, 0]]
+    by_hand = torch.tanh(x @ layer.W.t() + layer.b_W + net.starts[0] @ layer.R.t() + layer.b_R)
+    torch.testing.assert_close(hidden[:, 0], by_hand)
+    hidden.sum().backward()
+    assert net.starts[0].grad.any()
+    assert not state[-1].any()  # no row is new any more
+
+
+# Weight dropout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recurrent_weights_are_missing_while_learning(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks: list[Tensor] = []
+    real = dropout.keep_mask
+    monkeypatch.setattr(dropout, "keep_mask", lambda *a: masks.append(real(*a)) or masks[-1])
+    net, ids = network(family, layers=1, weight_dropout=0.5), some_ids()
+    hidden = net(ids, net.start(3)).hidden
+    (layer,), (mask,) = net.layers, masks
+    assert mask.shape == layer.R.shape
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
+
+    state = net.start(3)  # the equations with the same weights missing at every step
+    for t, x in enumerate(net.embedding[ids].unbind(1)):
+        state = layer.cell(x @ layer.W.t() + layer.b_W, state, layer.R * mask, layer.b_R)
+        torch.testing.assert_close(hidden[:, t], state[0])
+
+    hidden.square().sum().backward()
+    assert torch.equal(layer.R.grad != 0, mask != 0)
+
+
+def test_two_passes_differ_while_learning_only() -> None:
+    net, ids = network(weight_dropout=0.5), some_ids()
+    state = net(ids, net.start(3)).state
+    assert not torch.equal(net(ids, state).hidden, net(ids, state).hidden)
+    net.eval()
+    assert torch.equal(net(ids, state).hidden, net(ids, state).hidden)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evaluation_knows_nothing_of_dropout(family: str) -> None:
+    all_kinds = {"weight_dropout": 0.5, "embedding_dropout": 0.5, "hidden_dropout": 0.5, "dropout": 0.5}
+    dropped, plain, ids = network(family, **all_kinds).eval(), network(family).eval(), some_ids()
+    assert torch.equal(dropped(ids, dropped.start(3)).hidden, plain(ids, plain.start(3)).hidden)
+
+
+def test_without_recurrent_weights_the_past_is_gone() -> None:
+    """Of 2 x 2 weights all four are missing with probability 0.9⁴ = 0.656: then h_{t−1} has no effect."""
+    net = network("rnn", layers=1, hidden=2, weight_dropout=0.9)
+    ids, state = torch.full((2, 1), 4), (torch.tensor([[0.9, -0.4], [-0.7, 0.2]], dtype=torch.float64),)
+    hidden = [net(ids, state).hidden for _ in range(400)]
+    share = sum(bool(torch.equal(h[0], h[1])) for h in hidden) / 400
+    assert abs(share - 0.656) < 0.1  # four standard errors
+
+
+# Dropout of units and of words
+
+
+def test_one_mask_for_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[tuple[int, ...]] = []
+    real = dropout.keep_mask
+    monkeypatch.setattr(dropout, "keep_mask", lambda x, shape, p: shapes.append((*shape, p)) or real(x, shape, p))
+    net, ids = network(embedding=4, input_dropout=0.1, hidden_dropout=0.2, output_dropout=0.5), some_ids()
+    hidden = net(ids, net.start(3)).hidden
+    assert shapes == [(1, 3, 4, 0.1), (1, 3, 6, 0.2), (3, 1, 4, 0.5)]  # (T, B, E), (T, B, D), (B, T, E)
+    is_dropped = hidden == 0
+    assert torch.equal(is_dropped, is_dropped[:, :1].expand_as(is_dropped))
+    assert is_dropped.any()
+    assert not is_dropped.all()
+
+
+def test_unlocked_masks_differ_from_step_to_step() -> None:
+    net = network(locked=False, output_dropout=0.5)
+    is_dropped = net(some_ids(), net.start(3)).hidden == 0
+    assert not torch.equal(is_dropped, is_dropped[:, :1].expand_as(is_dropped))
+
+
+def test_special_dropouts_follow_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[float] = []
+    monkeypatch.setattr(dropout, "locked", lambda x, p, is_on, time: found.append(p) or x)
+    net = network(dropout=0.3, hidden_dropout=0.1)
+    net(some_ids(), net.start(3))
+    assert found == [0.3, 0.1, 0.3]
+
+
+def test_embedding_dropout_takes_whole_words() -> None:
+    net, ids = network(embedding_dropout=0.5), some_ids(4, 30)
+    read: list[Tensor] = []
+    net.layers[0].register_forward_pre_hook(lambda module, given: read.append(given[0]))
+    net(ids, net.start(4))
+    x = read[0].transpose(0, 1)  # (B, T, E)
+    fates = set()
+    for word in range(2, 11):
+        seen = x[ids == word]
+        assert len(seen) > 1
+        is_kept = bool(seen.any())
+        fates.add(is_kept)
+        torch.testing.assert_close(seen, (2 * net.embedding[word] * is_kept).expand_as(seen))
+    assert fates == {True, False}
+
+
+# Penalties
+
+H = torch.tensor([[[1.0, 2.0]], [[3.0, 2.0]], [[3.0, -1.0]]])  # (T, B, D)
+
+
+class Fixed(Layer):
+    """A layer whose outputs are known."""
+
+    gates = 1
+
+    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        return H[: len(x)], state
+
+
+def fixed(**settings: float) -> RecurrentNetwork:
+    config = RecurrentConfig(hidden=2, dropout=0.0, **settings)  # type: ignore[arg-type]
+    return RecurrentNetwork(config, VOCABULARY, None, lambda i, o: Fixed(i, o, config))
+
+
+def test_penalties_by_hand() -> None:
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    activation = (1 + 4 + 9 + 4 + 9 + 1) / 6
+    temporal = (2**2 + 0 + 0 + 3**2) / 4
+    for alpha, beta in ((2.0, 0.0), (0.0, 3.0), (2.0, 3.0)):
+        net = fixed(activation_penalty=alpha, temporal_penalty=beta)
+        penalty = net(ids, net.start(1)).penalty
+        assert float(penalty) == pytest.approx(alpha * activation + beta * temporal)
+
+
+def test_only_the_activation_penalty_sees_dropout() -> None:
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    torch.manual_seed(0)
+    net = fixed(activation_penalty=1.0, output_dropout=0.5)
+    hidden, _, penalty = net(ids, net.start(1))
+    assert float(penalty) == pytest.approx(float(hidden.square().mean()))
+    net = fixed(temporal_penalty=1.0, output_dropout=0.5)
+    assert float(net(ids, net.start(1)).penalty) == pytest.approx(13 / 4)
+
+
+def test_no_penalty_where_there_is_nothing_to_pay() -> None:
+    net, ids = fixed(activation_penalty=1.0, temporal_penalty=1.0), torch.zeros(1, 3, dtype=torch.long)
+    assert float(net(ids[:, :1], net.start(1)).penalty) == pytest.approx(5 / 2)  # one step: no change of state
+    assert net.eval()(ids, net.start(1)).penalty is None
+    assert fixed()(ids, net.start(1)).penalty is None
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"weight_dropout": 1.0}, {"hidden_dropout": -0.1}, {"activation_penalty": -1.0}, {"memory": 0}, {"hidden": 0}],
+)
+def test_a_setting_out_of_range_is_named(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"model.{next(iter(settings))} is"):
+        lstm.Config(**settings)
+
+
+def test_widths_of_tied_and_free_stacks() -> None:
+    tied = RecurrentConfig(hidden=1024, embedding=512, layers=3)
+    assert tied.widths == [512, 1024, 1024, 512]
+    assert RecurrentConfig(hidden=1024, embedding=512, layers=3, tie=False).widths == [512, 1024, 1024, 1024]
+    assert RecurrentConfig(hidden=64).widths == [64, 64]

@@ -1,0 +1,83 @@
+"""Every recipe can be followed: its family has its settings, its command names it."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from chainrule import families, recipes
+from chainrule.config import TABLES, Choices, Run, make
+from chainrule.errors import ConfigError
+from chainrule.tokenizers.config import TokenizerConfig
+
+ALL = recipes.names()
+
+
+def test_the_shelf() -> None:
+    families_of = {"ptb": {"feedforward", "rnn", "gru", "lstm", "transformer", "awd-lstm"}}
+    families_of |= {
+        "wikitext2": {"awd-lstm"},
+        "shakespeare": {"transformer"},
+        "small": {"rnn", "lstm", "transformer"},
+    }
+    assert sorted(f"{text}-{kind}" for text, kinds in families_of.items() for kind in kinds) == ALL
+    assert all(recipes.path(name).is_relative_to(Path(recipes.__file__).parent) for name in ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recipe_can_be_followed(name: str) -> None:
+    chosen = recipes.read(name).choices
+    family = recipes.read(name).family
+    config = make(families.get(family).Config, chosen.model, "model", family)
+    assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
+    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    assert make(Run, chosen.run, "run").context == "stream"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recipe_says_all_of_itself(name: str) -> None:
+    recipe = recipes.read(name)
+    assert list(recipe.tables) == ["tokenizer", "run", "model", "training"]
+    assert set(recipe.tables) == set(TABLES)
+    assert all((recipe.title, recipe.text, recipe.expected, recipe.time, recipe.hardware))
+    words = shlex.split(recipe.command)
+    assert words[:3] == ["chainrule", "train", recipe.family]
+    assert words[words.index("--recipe") + 1] == name
+    assert "--out" in words
+
+
+def test_the_named_sizes() -> None:
+    """What the recipes are known by."""
+    known: dict[str, dict[str, object]] = {
+        "ptb-lstm": {"layers": 2, "hidden": 650, "tie": True},
+        "ptb-awd-lstm": {"embedding": 512, "hidden": 1024, "layers": 3, "precision": "fp16"},
+        "shakespeare-transformer": {"layers": 6, "hidden": 384, "heads": 6, "window": 256, "precision": "bf16"},
+    }
+    for name, sizes in known.items():
+        chosen = recipes.read(name).choices.model
+        assert {setting: chosen[setting] for setting in sizes} == sizes
+
+
+def test_what_is_chosen_is_the_readers_own_copy() -> None:
+    recipe = recipes.read("ptb-lstm")
+    recipe.choices.tokenizer.clear()
+    recipe.choices.model.clear()
+    assert recipe.choices.tokenizer == {"kind": "word"}
+    assert recipe.choices != Choices()
+
+
+def test_an_unknown_name_is_answered_with_a_near_one() -> None:
+    with pytest.raises(ConfigError, match=r"there is no recipe 'ptb-lsmt'; did you mean 'ptb-lstm'\?"):
+        recipes.read("ptb-lsmt")
+    with pytest.raises(ConfigError, match="there is no recipe 'zzz'; choose one of ptb-awd-lstm, "):
+        recipes.read("zzz")
+    with pytest.raises(ConfigError, match="there is no recipe"):
+        recipes.path("../recipes/ptb-lstm")
+
+
+def test_a_recipe_of_another_family_is_refused() -> None:
+    assert recipes.read("ptb-lstm", "lstm").family == "lstm"
+    with pytest.raises(
+        ConfigError, match="'ptb-lstm' is for family 'lstm', not 'gru'; write chainrule train lstm … "
+    ):
+        recipes.read("ptb-lstm", "gru")

@@ -1,0 +1,56 @@
+"""A checkpoint of another run is refused, with what differs and what to do."""
+
+from typing import Any
+
+import pytest
+
+from chainrule.errors import InputError, UsageError
+from chainrule.training.checkpoint import check_identity
+
+IDENTITY = {
+    "family": "lstm",
+    "config": {"hidden": 128, "epochs": 5},
+    "text": "0a1b",
+    "tokenizer": "2c3d",
+    "seed": 1,
+    "context": "stream",
+}
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return IDENTITY | fields
+
+
+def test_the_same_run_goes_on() -> None:
+    check_identity(IDENTITY, changed())
+
+
+def test_tuples_of_a_config_come_back_as_lists_and_are_the_same() -> None:
+    check_identity({"config": {"cutoffs": [10, 20]}}, {"config": {"cutoffs": (10, 20)}})
+
+
+def test_a_changed_text_is_refused_as_input() -> None:
+    with pytest.raises(InputError, match=r"the text changed since the checkpoint was written; .* without --resume"):
+        check_identity(IDENTITY, changed(text="ffff", seed=2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"config": {"hidden": 256, "epochs": 5}}, ["model.hidden is 256 now and was 128 then"]),
+        (
+            {"config": {"hidden": 256, "epochs": 6}, "seed": 2},
+            ["model.hidden is 256 now", "model.epochs is 6 now and was 5 then", "seed is 2 now and was 1 then"],
+        ),
+        ({"config": {"hidden": 128, "epochs": 5, "layers": 2}}, ["model.layers is 2 now and was unset then"]),
+        ({"config": {"hidden": 128}}, ["model.epochs is unset now and was 5 then"]),
+        ({"family": "gru"}, ["family is gru now and was lstm then"]),
+        ({"context": "line"}, ["context is line now and was stream then"]),
+        ({"tokenizer": "ffff"}, ["the tokenizer changed since the checkpoint was written"]),
+    ],
+)
+def test_what_differs_is_named_with_both_values(fields: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_identity(IDENTITY, changed(**fields))
+    assert refused.value.exit_code == 2
+    assert all(word in str(refused.value) for word in [*words, "train without --resume"]), str(refused.value)

@@ -1,0 +1,210 @@
+"""Each optimiser against its formula in plain Python, and going on where it was cut off."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from chainrule.errors import ModelFileError
+from chainrule.training.config import Optimizer, Training
+from chainrule.training.optimizers import make, restore, set_rate, state_tensors
+
+OPTIMIZERS: list[Optimizer] = ["sgd", "momentum", "rmsprop", "adam", "adamw"]
+EPS = 1e-8
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")],
+    ),
+]
+
+
+def config(optimizer: Optimizer, weight_decay: float = 0.0) -> Training:
+    return Training(
+        optimizer=optimizer,
+        learning_rate=0.1,
+        momentum=0.5,
+        beta1=0.8,
+        beta2=0.6,
+        weight_decay=weight_decay,
+    )
+
+
+def sgd(w: float, gradients: list[float], decay: float) -> float:
+    for g in gradients:
+        w -= 0.1 * (g + decay * w)
+    return w
+
+
+def momentum(w: float, gradients: list[float], decay: float) -> float:
+    v = 0.0
+    for g in gradients:
+        v = 0.5 * v + g + decay * w
+        w -= 0.1 * v
+    return w
+
+
+def rmsprop(w: float, gradients: list[float], decay: float) -> float:
+    s = 0.0
+    for g in gradients:
+        g += decay * w
+        s = 0.6 * s + 0.4 * g**2
+        w -= 0.1 * g / (math.sqrt(s) + EPS)
+    return w
+
+
+def adam(w: float, gradients: list[float], decay: float) -> float:
+    m = s = 0.0
+    for t, g in enumerate(gradients, start=1):
+        g += decay * w
+        m, s = 0.8 * m + 0.2 * g, 0.6 * s + 0.4 * g**2
+        w -= 0.1 * (m / (1 - 0.8**t)) / (math.sqrt(s / (1 - 0.6**t)) + EPS)
+    return w
+
+
+def adamw(w: float, gradients: list[float], decay: float) -> float:
+    m = s = 0.0
+    for t, g in enumerate(gradients, start=1):
+        m, s = 0.8 * m + 0.2 * g, 0.6 * s + 0.4 * g**2
+        w = w * (1 - 0.1 * decay) - 0.1 * (m / (1 - 0.8**t)) / (math.sqrt(s / (1 - 0.6**t)) + EPS)
+    return w
+
+
+FORMULAS: dict[Optimizer, Callable[[float, list[float], float], float]] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "rmsprop": rmsprop,
+    "adam": adam,
+    "adamw": adamw,
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_first_steps_are_the_formula(
+    optimizer: Optimizer, steps: int, weight_decay: float, device: str
+) -> None:
+    start, gradients = [1.0, -2.0, 0.5], [[0.2, -0.1, 3.0], [-0.4, 0.7, 1.0]][:steps]
+    flat = nn.Parameter(torch.tensor(start, device=device))
+    made = make(config(optimizer, weight_decay), flat)
+    for gradient in gradients:
+        flat.grad = torch.tensor(gradient, device=device)
+        made.step()
+    formula = FORMULAS[optimizer]
+    expected = [
+        formula(w, list(gs), weight_decay) for w, gs in zip(start, zip(*gradients, strict=True), strict=True)
+    ]
+    assert flat.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_decay_added_to_the_gradient_is_not_decay_of_the_weight() -> None:
+    assert adam(1.0, [0.2], 0.3) != pytest.approx(adamw(1.0, [0.2], 0.3), rel=1e-3)
+
+
+def learn(flat: nn.Parameter, made: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        flat.grad = torch.randn(flat.shape, generator=generator).to(flat.device)
+        set_rate(made, 0.1 / (1 + step))
+        made.step()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_ten_steps_are_five_and_five_more_after_a_rest(optimizer: Optimizer, device: str) -> None:
+    settings = config(optimizer, 0.01)
+    start = torch.randn(1000, generator=torch.Generator().manual_seed(99)).to(device)
+    whole = nn.Parameter(start.clone())
+    learn(whole, make(settings, whole), range(10))
+
+    first = nn.Parameter(start.clone())
+    before = make(settings, first)
+    learn(first, before, range(5))
+    saved = {name: tensor.cpu().clone() for name, tensor in state_tensors(before).items()}
+    second = nn.Parameter(first.detach().clone())
+    after = make(settings, second)
+    restore(after, saved)
+    learn(second, after, range(5, 10))
+    assert torch.equal(second, whole)
+    assert not torch.equal(first, whole)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "names"),
+    [
+        ("sgd", set()),
+        ("momentum", {"momentum_buffer"}),
+        ("rmsprop", {"step", "square_avg"}),
+        ("adam", {"step", "exp_avg", "exp_avg_sq"}),
+        ("adamw", {"step", "exp_avg", "exp_avg_sq"}),
+    ],
+)
+def test_the_memory_is_there_before_the_first_step_and_stays_in_place(
+    optimizer: Optimizer, names: set[str]
+) -> None:
+    flat = nn.Parameter(torch.ones(4))
+    made = make(config(optimizer), flat)
+    before = state_tensors(made)
+    assert before.keys() == names
+    learn(flat, made, range(3))
+    after = state_tensors(made)
+    assert all(after[name] is before[name] for name in names)
+    assert all(after[name].any() for name in names)
+    assert all(tensor.item() == 3 for name, tensor in after.items() if name == "step")
+
+
+def test_the_rate_is_that_of_the_next_step() -> None:
+    flat = nn.Parameter(torch.zeros(1))
+    made = make(config("sgd"), flat)
+    places = [0.0]
+    for rate in (0.5, 0.25, 0.0):
+        set_rate(made, rate)
+        flat.grad = torch.full((1,), -1.0)
+        made.step()
+        places.append(flat.item())
+    assert [after - before for before, after in pairwise(places)] == [0.5, 0.25, 0.0]
+
+
+def test_the_memory_of_another_optimiser_is_refused() -> None:
+    adam_state = state_tensors(make(config("adam"), nn.Parameter(torch.ones(4))))
+    with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq and this one momentum_buffer; .*--resume"):
+        restore(make(config("momentum"), nn.Parameter(torch.ones(4))), adam_state)
+
+
+def test_the_memory_of_another_size_is_refused() -> None:
+    small = state_tensors(make(config("momentum"), nn.Parameter(torch.ones(4))))
+    with pytest.raises(ModelFileError, match="momentum_buffer has 4 values, the model has 5"):
+        restore(make(config("momentum"), nn.Parameter(torch.ones(5))), small)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_captured_step_follows_the_rate_and_the_restored_memory(optimizer: Optimizer) -> None:
+    start = torch.randn(1000, generator=torch.Generator().manual_seed(99)).cuda()
+    eager, captured = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    learn(eager, plain := make(config(optimizer), eager), range(10))
+
+    made = make(config(optimizer), captured)
+    captured.grad = torch.zeros_like(captured)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made.step()  # no step before it: the memory is there already
+    for step in range(10):
+        generator = torch.Generator().manual_seed(step)
+        captured.grad.copy_(torch.randn(1000, generator=generator))
+        set_rate(made, 0.1 / (1 + step))
+        graph.replay()
+    assert torch.equal(captured, eager)
+
+    restore(made, {name: torch.zeros_like(tensor) for name, tensor in state_tensors(made).items()})
+    restore(plain, {name: torch.zeros_like(tensor) for name, tensor in state_tensors(plain).items()})
+    graph.replay()
+    learn(eager, plain, range(9, 10))
+    assert torch.equal(captured, eager)

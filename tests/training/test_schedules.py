@@ -1,0 +1,91 @@
+"""Rates worked by hand: a rate of 8, decay after half of the run."""
+
+import json
+from typing import Any
+
+import pytest
+
+from chainrule.training.config import Schedule, Training
+from chainrule.training.schedules import Plateau, rate
+
+
+def config(**fields: Any) -> Training:
+    return Training(**{"learning_rate": 8.0, "warmup": 0, "flat": 0.5, **fields})
+
+
+def test_warm_up_rises_by_equal_steps_and_wastes_none() -> None:
+    rates = [rate(config(warmup=4, schedule="constant"), step, 0.0) for step in range(6)]
+    assert rates == [2.0, 4.0, 6.0, 8.0, 8.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # at 0, 1/2, 3/4 and 1 of the run: 0, 0, 1/2 and 1 of the decay
+        ("constant", [8.0, 8.0, 8.0, 8.0]),
+        ("plateau", [8.0, 8.0, 8.0, 8.0]),
+        ("linear", [8.0, 8.0, 4.0, 0.0]),
+        ("cosine", [8.0, 8.0, 4.0, 0.0]),
+        ("exponential", [8.0, 8.0, 8.0 / 2, 8.0 / 4]),  # √(1/4) = 1/2
+    ],
+)
+def test_each_curve(schedule: Schedule, expected: list[float]) -> None:
+    rates = [rate(config(schedule=schedule, decay=0.25), 10, at) for at in (0.0, 0.5, 0.75, 1.0)]
+    assert rates == pytest.approx(expected, abs=1e-12)
+
+
+def test_cosine_is_not_linear() -> None:
+    # a third of the decay: (1 + cos 60°) / 2 = 3/4, where linear has 2/3
+    assert rate(config(schedule="cosine"), 0, 0.5 + 0.5 / 3) == pytest.approx(6.0)
+    assert rate(config(schedule="linear"), 0, 0.5 + 0.5 / 3) == pytest.approx(16 / 3)
+
+
+def test_warm_up_and_decay_multiply() -> None:
+    # at 1/20 of the run: 2 of 4 steps of warm-up; 1/20 of the decay, which begins at once
+    found = rate(config(warmup=4, schedule="linear", flat=0.0), 1, 0.05)
+    assert found == pytest.approx(8 * 2 / 4 * 19 / 20)
+
+
+def test_warm_up_takes_a_tenth_of_a_short_run_at_most() -> None:
+    long = config(warmup=1000, schedule="constant")
+    assert rate(long, 1, 0.05) == pytest.approx(8 * 0.05 / 0.1)
+    assert rate(long, 3, 0.1) == 8.0
+
+
+def test_a_run_that_is_all_flat_does_not_divide_by_zero() -> None:
+    assert rate(config(schedule="linear", flat=1.0), 0, 1.0) == 8.0
+
+
+def test_progress_beyond_the_end_is_the_end() -> None:
+    assert rate(config(schedule="linear"), 0, 1.01) == 0.0
+
+
+def test_the_factor_falls_after_patience_validations_without_a_best() -> None:
+    plateau = Plateau.start(config(schedule="plateau", decay=0.5, patience=2))
+    factors = []
+    for validation in (3.0, 2.0, 2.0, 2.5, 2.1, 1.9, 2.0, 1.95, 5.0, 5.0):
+        plateau = plateau.after(validation)
+        factors.append(plateau.factor)
+    #   best  best  1st  2nd: ½  1st  best  1st  2nd: ¼  1st   2nd: ⅛
+    assert factors == [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
+    assert plateau.best == 1.9
+
+
+@pytest.mark.parametrize("validation", [float("nan"), float("inf")])
+def test_a_validation_that_is_no_number_is_no_best(validation: float) -> None:
+    plateau = Plateau.start(config(decay=0.5, patience=1)).after(validation)
+    assert (plateau.best, plateau.factor) == (None, 0.5)
+
+
+def test_a_plateau_is_a_value() -> None:
+    before = Plateau.start(config(patience=3))
+    before.after(1.0)
+    assert before == Plateau.start(config(patience=3))
+
+
+def test_a_plateau_goes_on_from_json() -> None:
+    settings = config(decay=0.5, patience=2)
+    halfway = Plateau.start(settings).after(2.0).after(3.0)
+    again = Plateau.from_json(settings, json.loads(json.dumps(halfway.to_json(), allow_nan=False)))
+    assert again == halfway
+    assert again.after(3.0).factor == 0.5

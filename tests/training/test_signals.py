@@ -1,0 +1,124 @@
+"""Signals are noted, acted on when the loop says so, and handed back afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chainrule.training.signals import Stop
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    """Python's own to begin with, whatever runs the tests; and no trace of a failed test after it."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in SIGNALS]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
+    with Stop() as stop:
+        assert stop.signal is None
+        os.kill(os.getpid(), number)
+        assert stop.signal == number
+
+
+def test_leaving_after_sigint_is_an_interrupt() -> None:
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stop.leave()
+
+
+def test_leaving_after_sigterm_is_an_exit_with_143() -> None:
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(SystemExit) as left:
+            stop.leave()
+    assert left.value.code == 143
+
+
+def test_leaving_without_a_signal_is_nothing() -> None:
+    with Stop() as stop:
+        stop.leave()
+
+
+def test_a_second_sigint_interrupts_at_once() -> None:
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signal == signal.SIGINT
+
+
+def test_the_first_signal_decides_how_it_ends() -> None:
+    with Stop() as stop:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert stop.signal == signal.SIGTERM
+
+
+def test_handlers_are_restored_also_after_an_error() -> None:
+    before = handlers()
+    with Stop():
+        assert all(now != then for now, then in zip(handlers(), before, strict=True))
+    assert handlers() == before
+    with pytest.raises(ZeroDivisionError), Stop():
+        raise ZeroDivisionError
+    assert handlers() == before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signal is None
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+def test_outside_the_main_thread_nothing_happens() -> None:
+    before, seen = handlers(), []
+
+    def train() -> None:
+        with Stop() as stop:
+            seen.append(handlers())
+            stop.leave()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+PROGRAM = """
+import os, signal
+from chainrule.training.signals import Stop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with Stop() as stop:
+    os.kill(os.getpid(), {number})
+    print("saved", flush=True)
+    stop.leave()
+print("never")
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_a_program_saves_before_it_ends(number: signal.Signals, status: int) -> None:
+    program = [sys.executable, "-c", PROGRAM.format(number=int(number))]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.returncode) == ("saved\n", status)  # a shell shows -2 as 130
