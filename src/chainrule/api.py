@@ -9,6 +9,7 @@ from typing import Any
 
 from chainrule import artifact, families, mixture
 from chainrule import config as settings
+from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Context
@@ -144,11 +145,15 @@ def _identity(family: str, config: Any, prepared: Prepared, context: Context, se
     return {
         "family": family,
         "config": {name: value for name, value in settings.to_json(config).items() if name not in free},
-        "text": prepared.fingerprint.sha256,
+        "text": [prepared.fingerprint.sha256, _digest(prepared.valid)],
         "tokenizer": hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
         "context": context,
         "seed": seed,
     }
+
+
+def _digest(text: Encoded | None) -> str | None:
+    return None if text is None else hashlib.sha256(text.ids.tobytes()).hexdigest()
 
 
 def mix(

@@ -140,17 +140,21 @@ class Model:
                 "temperature, cache, dynamic evaluation and stride are for neural models; "
                 f"this is {'an' if self.family == 'ngram' else 'a'} {self.family}"
             )
-        encoded, held_out, statistics = (
-            None if part is None else encode(Corpus.of(part), self.tokenizer, progress)
-            for part in (text, valid, train)
-        )
-        if encoded is None or not encoded.tokens or (held_out is not None and not held_out.tokens):
-            raise InputError("the text, or the validation text, is empty; give one with at least one line")
+        given = {"text": text, "validation text": valid, "training text": train}
+        parts = {
+            name: encode(Corpus.of(part), self.tokenizer, progress)
+            for name, part in given.items()
+            if part is not None
+        }
+        for name, part in parts.items():
+            if not part.tokens:
+                raise InputError(f"the {name} is empty; give one with at least one line")
+        encoded, held_out, statistics = (parts.get(name) for name in given)
         found = {}
         for kind in kinds:
             start = time.perf_counter()
             made = adapt(self.lm, encoded, held_out, kind, train=statistics, stride=stride, progress=progress)
-            found[kind] = (self._summary(encoded, made.log_probs, start), made.settings)
+            found[kind] = (self._summary(parts["text"], made.log_probs, start), made.settings)
         return found
 
     def generate(self, prompt: str = "", **settings: Any) -> Generation:

@@ -206,3 +206,61 @@ def test_a_newer_format_is_refused_with_advice(model: Path, tmp_path: Path) -> N
     manifest = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
     write(tmp_path / "m" / "manifest.json", json.dumps(manifest | {"format_version": 2}))
     assert "pip install --upgrade chainrule" in refused(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
+
+
+@pytest.fixture(scope="module")
+def network(shelf: Path, english_text: Path) -> Path:
+    """A small Transformer that has read the small English once."""
+    small = ("--hidden", 16, "--layers", 1, "--epochs", 1, "--set", "window=8", "--device", "cpu")
+    done("train", "transformer", english_text, "--context", "stream", "--out", shelf / "network", *small)
+    return shelf / "network"
+
+
+def test_what_adapts_stands_beside_the_static_figures(network: Path, tmp_path: Path) -> None:
+    test, valid = (
+        write(tmp_path / "test.txt", "zebra cat\n" * 40),
+        write(tmp_path / "valid.txt", "cat cat dog\n" * 40),
+    )
+    static = done("evaluate", network, test, "--json").json()
+    assert "adapted" not in static
+    every = ("--valid", valid, "--train", valid, "--temperature", "--cache", "--dynamic", "--stride", 4)
+    found = done("evaluate", network, test, *every, "--json").json()
+    adapted = found.pop("adapted")
+    for document in (static, found):
+        del document["seconds"], document["tokens_per_second"]
+    assert found == static
+    assert set(adapted) == {"temperature", "cache", "dynamic", "stride"}
+    for figures in adapted.values():
+        assert figures.keys() == {"perplexity", "bits_per_byte", "nats_per_token", "settings", "seconds"}
+        assert math.exp(figures["nats_per_token"]) == pytest.approx(figures["perplexity"])
+    assert adapted["stride"]["settings"] == {"stride": 4}
+    assert adapted["temperature"]["settings"].keys() == {"temperature"}
+    assert adapted["cache"]["settings"].keys() == {"theta", "lambda", "size"}
+    assert adapted["dynamic"]["settings"].keys() == {"rate", "decay", "segment", "epsilon"}
+    assert adapted["dynamic"]["settings"]["segment"] == 8
+    assert adapted["cache"]["perplexity"] < static["perplexity"]
+
+
+def test_what_adapts_is_printed_a_line_each(network: Path, tmp_path: Path) -> None:
+    text = write(tmp_path / "text.txt", "cat dog\n" * 20)
+    shown = done("evaluate", network, text, "--valid", text, "--cache", "--stride", 2).out.splitlines()
+    assert [line.split()[:3] for line in shown[-2:]] == [
+        ["adapted:", "stride", "perplexity"],
+        ["adapted:", "cache", "perplexity"],
+    ]
+    assert shown[-2].endswith("(stride 2)")
+    assert "size 2000)" in shown[-1]
+    assert any(line.startswith("perplexity ") for line in shown[:-2])
+
+
+def test_choices_are_made_on_validation_text_alone(network: Path, laplace: Path, toy_text: Path) -> None:
+    for option in ("--temperature", "--cache", "--dynamic"):
+        message = refused(2, "evaluate", network, toy_text, option)
+        assert option in message
+        assert "--valid FILE" in message
+    assert "leave it out" in refused(2, "evaluate", network, toy_text, "--valid", toy_text)
+    assert "--dynamic" in refused(2, "evaluate", network, toy_text, "--train", toy_text)
+    message = refused(2, "evaluate", laplace, toy_text, "--valid", toy_text, "--cache")
+    assert "this is an ngram" in message
+    assert "choose 1 to 8" in refused(2, "evaluate", network, toy_text, "--stride", 9)
+    assert "choose auto, cpu or cuda" in refused(2, "evaluate", network, toy_text, "--device", "tpu")

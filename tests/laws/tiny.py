@@ -1,9 +1,10 @@
 """A small model of every family, on a text made here; a family joins the laws by joining the table of families."""
 
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +18,44 @@ from chainrule.tokenizers.config import TokenizerConfig
 
 WORDS = ["the", "a", "cat", "dog", "mouse", "sees", "chases", "loves", "and", "runs"]
 
+SMALL: Final[dict[str, Any]] = {"hidden": 8, "epochs": 1, "batch_size": 8, "learning_rate": 0.02}
+VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
+    "feedforward": [
+        {"order": 2},
+        {"direct": True},
+        {"direct": True, "tie": False, "layers": 2},
+        {"embedding": 5, "output": "nce", "samples": 4},
+    ],
+    "rnn": [
+        {"nonlinearity": "relu"},
+        {"nonlinearity": "leaky", "learned_start": True},
+        {"nonlinearity": "sigmoid", "attention": "dot", "attention_use": "state"},
+        {"tie": False, "embedding": 5, "output": "adaptive"},
+    ],
+    "lstm": [
+        {"attention": "dot", "attention_use": "sum", "memory": 3},
+        {"attention": "general", "attention_use": "concat"},
+        {"attention": "additive", "attention_use": "state", "memory": 2},
+        {"attention": "scaled-dot", "attention_use": "concat", "layers": 2, "learned_start": True},
+        {"layers": 2, "layer_norm": True, "embedding": 5, "bptt": 3},
+        {"output": "sampled", "samples": 4},
+        {"output": "nce", "samples": 4, "tie": False},
+    ],
+    "gru": [
+        {"reset": "after", "attention": "additive"},
+        {"reset": "before", "attention": "general", "attention_use": "state", "memory": 2},
+        {"output": "adaptive", "cutoffs": (3, 6), "tie": False, "learned_start": True},
+    ],
+    "transformer": [  # a window shorter than the lines: they start anew in their middle
+        {"window": 4, "heads": 2, "layers": 2},
+        {"window": 4, "heads": 2, "layers": 1, "positions": "sinusoidal"},
+        {"window": 4, "heads": 1, "layers": 1, "positions": "learned", "bias": True},
+        {"window": 4, "heads": 2, "layers": 2, "norm": "post", "activation": "relu"},
+        {"window": 16, "heads": 2, "layers": 1, "output": "sampled", "samples": 4},
+    ],
+}
+"""What `candidates` leaves out: the settings that change what a network computes."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -26,23 +65,41 @@ class Case:
     config: Any
     context: Context
     closed: bool = False
+    variant: str = ""
 
     def __str__(self) -> str:
         facets = families.get(self.family).facets(self.config).values() if self.config is not None else ()
-        return "-".join([self.family, *map(str, facets), self.context, *(["closed"] * self.closed)])
+        told = [self.variant] if self.variant else map(str, facets)
+        return "-".join([self.family, *told, self.context, *(["closed"] * self.closed)])
 
 
 def cases() -> list[Case]:
-    """Every candidate of every family, in both context rules; mixtures of the first and the last; one closed."""
+    """Every candidate and variant of every family, in both context rules; mixtures; two closed ones."""
     contexts: tuple[Context, ...] = ("line", "stream")
     found = [
-        Case(family, config, context)
+        Case(family, config, context, variant=variant)
         for family in families.trainable()
-        for config in families.get(family).candidates()
+        for variant, config in _configs(family)
         for context in contexts
     ]
     found += [Case("mixture", None, context) for context in contexts]
-    return [*found, Case("ngram", families.get("ngram").candidates()[2], "line", closed=True)]
+    found.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
+    return [*found, Case("lstm", families.get("lstm").Config(**SMALL), "line", closed=True)]
+
+
+def _configs(family: str) -> list[tuple[str, Any]]:
+    """The family's candidates, networks made small, and its variants by what sets them apart."""
+    kind = families.get(family)
+    small = [_small(config) for config in kind.candidates()]
+    variants = VARIANTS.get(family, [])
+    named = ["-".join(f"{name}={value}" for name, value in chosen.items()) for chosen in variants]
+    made = [kind.Config(**SMALL | chosen) for chosen in variants]
+    return [*(("", config) for config in small), *zip(named, made, strict=True)]
+
+
+def _small(config: Any) -> Any:
+    is_network = hasattr(config, "hidden")
+    return dataclasses.replace(config, **SMALL | {"hidden": 16, "epochs": 2}) if is_network else config
 
 
 @cache
@@ -64,7 +121,11 @@ def tiny(case: Case) -> Model:
                 case.family, case.config, ready, Origin(), context=case.context, max_seconds=5
             )
         table = families.get("ngram").candidates()
-        parts = [tiny(Case("ngram", table[2], case.context)), tiny(Case("ngram", table[15], "line"))]
+        parts = [
+            tiny(Case("ngram", table[2], case.context)),
+            tiny(Case("ngram", table[15], "line")),
+            tiny(Case("lstm", _small(families.get("lstm").candidates()[0]), "line")),  # it reads lines in a stream
+        ]
         return api.mix(parts, held_out=Corpus.from_lines(_lines()[:30]))
 
 

@@ -20,7 +20,7 @@ def empty(M: int, rows: int = 1, width: int = 2) -> tuple[Tensor, Tensor]:
 
 
 def by_hand(kind: Kind) -> Past:
-    past = Past(kind, 2).double()
+    past: Past = Past(kind, 2).double()
     with torch.no_grad():
         if kind == "general":
             past.W.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))

@@ -14,7 +14,7 @@ Reset = Literal["before", "after"]
 
 def layer(reset: Reset = "after") -> GRULayer:
     torch.manual_seed(1)
-    made = GRULayer(IN, D, Config(init="normal", init_range=1.0, reset=reset)).double()
+    made: GRULayer = GRULayer(IN, D, Config(init="normal", init_range=1.0, reset=reset)).double()
     nn.init.normal_(made.b_W)
     nn.init.normal_(made.b_R)
     return made

@@ -11,9 +11,9 @@ VOCABULARY = Vocabulary(11, 0, 1, 2)
 T, B, IN, D = 7, 3, 4, 5
 
 
-def layer(**settings: float) -> LSTMLayer:
+def layer() -> LSTMLayer:
     torch.manual_seed(1)
-    made = LSTMLayer(IN, D, Config(init="normal", init_range=1.0, **settings)).double()
+    made: LSTMLayer = LSTMLayer(IN, D, Config(init="normal", init_range=1.0)).double()
     nn.init.normal_(made.b_W)
     nn.init.normal_(made.b_R)
     return made

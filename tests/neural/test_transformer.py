@@ -199,7 +199,7 @@ def test_learning_keeps_no_cache() -> None:
 
 @pytest.mark.parametrize("name", ["dropout", "attention_dropout", "input_dropout", "output_dropout"])
 def test_each_dropout_is_for_learning(name: str) -> None:
-    net, ids = make(**{name: 0.5}, **({} if name == "dropout" else {"embedding_dropout": 0.0})), some_ids(2, 8)
+    net, ids = make(**{name: 0.5}), some_ids(2, 8)
     calm = make()
     assert torch.equal(net(ids, net.start(2)).hidden, calm(ids, calm.start(2)).hidden)
     net.train()

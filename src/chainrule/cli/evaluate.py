@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 def evaluate(
     model: options.ModelFolder,
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
-    valid: Annotated[str | None, typer.Option(help="Validation text, to choose the settings below on.")] = None,
-    train: Annotated[str | None, typer.Option(help="--dynamic: text for the gradients' statistics.")] = None,
+    valid: Annotated[
+        list[str] | None, typer.Option(help="Validation text, to choose the settings below on.")
+    ] = None,
+    train: Annotated[list[str] | None, typer.Option(help="--dynamic: text for the gradients' statistics.")] = None,
     temperature: Annotated[
         bool, typer.Option("--temperature", help="Networks: also with a softmax tempered.")
     ] = False,
@@ -51,12 +53,12 @@ def evaluate(
     )
     assert corpus is not None
     with progress() as bar:
+        adapted = (  # first: what it refuses, it refuses at once
+            loaded.evaluate_adapted(corpus, held_out, list(given), train=learnt, stride=stride, progress=bar)
+            if given
+            else {}
+        )
         found = loaded.evaluate(corpus, bar)
-        adapted = {}
-        if given:
-            adapted = loaded.evaluate_adapted(
-                corpus, held_out, list(given), train=learnt, stride=stride, progress=bar
-            )
     document: dict[str, Any] = {
         "model": str(model),
         "family": loaded.family,
@@ -101,7 +103,7 @@ def evaluate(
         print("These are scores, not probabilities: they do not compare with other models.")
 
 
-def _check(kinds: list[str], valid: str | None, train: str | None) -> None:
+def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -> None:
     tuned = [kind for kind in kinds if kind != "stride"]
     if tuned and valid is None:
         raise UsageError(

@@ -20,7 +20,7 @@ from chainrule.lm import Floats, Ids
 class Parameters:
     """The net's numbers, or the loss's gradient by each of them."""
 
-    E: Floats  # (V, d)         one row per word
+    E: Floats  # (V, d)  one row per word
     W_h: Floats  # (m, (n−1)d)
     b_h: Floats  # (m,)
     W_o: Floats  # (V, m)

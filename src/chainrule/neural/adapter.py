@@ -90,7 +90,7 @@ class NeuralModel:
                 np.zeros(len(scores), np.int64) if position is None else position.cpu().numpy(),
             )
             ends: list[tuple[Ids, Tensors]] = []
-            for chunk in _chunks(pieces.length):
+            for chunk in _chunks(pieces):
                 ends += self._read(batch, state, pieces, chunk, scores)
             return scores, self._after(state, ends)
 
@@ -99,7 +99,8 @@ class NeuralModel:
     ) -> Iterator[tuple[Ids, Tensors]]:
         """Read these pieces side by side, fill in their scores, and give each row's last state."""
         row, first, length = pieces.row[chunk], pieces.first[chunk], pieces.length[chunk]
-        tensors = self.network.restart(state.select(row).tensors, self._tensor(pieces.is_fresh[chunk]))
+        is_fresh = bool(pieces.is_fresh[chunk[0]])  # and all of the chunk with it
+        tensors = self.network.start(len(chunk)) if is_fresh else state.select(row).tensors
         is_last = pieces.is_last[chunk]
         begin, done = 0, 0  # columns read, pieces that have ended: lengths ascend
         while done < len(chunk):
@@ -149,13 +150,15 @@ def _rows(tensors: Tensors, rows: Ids) -> Tensors:
     return NeuralState(tensors).select(rows).tensors
 
 
-def _chunks(length: Ids) -> Iterator[Ids]:
-    """Pieces by ascending length, so many that what is read at once is bounded."""
-    order = np.argsort(length, kind="stable")
-    first = 0
-    while first < len(order):
-        last = first + 1
-        while last < len(order) and (last - first + 1) * length[order[last]] <= TOKENS_AT_ONCE:
-            last += 1
-        yield order[first:last]
-        first = last
+def _chunks(pieces: Segments) -> Iterator[Ids]:
+    """Pieces by ascending length, those that go on and then those that start anew, so many that both are bounded."""
+    for kind in (~pieces.is_fresh, pieces.is_fresh):
+        order = np.flatnonzero(kind)
+        order = order[np.argsort(pieces.length[order], kind="stable")]
+        first = 0
+        while first < len(order):
+            last = first + 1
+            while last < len(order) and (last - first + 1) * pieces.length[order[last]] <= TOKENS_AT_ONCE:
+                last += 1
+            yield order[first:last]
+            first = last

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from chainrule.data.batches import line_batches
 from chainrule.data.encoded import Encoded
-from chainrule.lm import Floats, Ids
+from chainrule.lm import Floats, Ids, Mask
 from chainrule.neural.adapter import NeuralModel
 from chainrule.neural.columns import Columns
 from chainrule.neural.network import Tensors
@@ -161,7 +161,7 @@ class Learner:
         start = self.network.start(len(inputs))
         return Columns(act, start, self._tensor(inputs), self._tensor(targets), T, self.is_carried)
 
-    def _tensor(self, array: Ids) -> Tensor:
+    def _tensor(self, array: Ids | Mask) -> Tensor:
         kind = np.bool_ if array.dtype == np.bool_ else np.int64
         return torch.from_numpy(np.ascontiguousarray(array, dtype=kind)).to(self.first.device)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
@@ -31,6 +32,7 @@ from chainrule.training.loop import Run, Trainer
 from chainrule.training.objective import next_token
 
 FILE, LOG = "model.safetensors", "train_log.jsonl"
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class NeuralFamily:
         """Learn by gradients, from first weights that the seed decides."""
         device = choose(data.device)
         _check_precision(config.precision, device)
+        self._shapes(config, data.vocabulary)  # too large a net is refused before memory is taken
         counts = np.bincount(data.train.ids, minlength=data.vocabulary.size).astype(np.float64)
         seconds = [s for s in (config.max_seconds, data.max_seconds) if s is not None]
         config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
@@ -64,7 +67,7 @@ class NeuralFamily:
                 resume=data.resume,
                 tensorboard=data.tensorboard,
                 identity=data.identity,
-                unigram_nats=_entropy(counts),
+                unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # its loss is no log p
             )
             log = Trainer(network, config, run).fit()
         return NeuralModel(network, data.vocabulary, data.context, log)
@@ -78,22 +81,29 @@ class NeuralFamily:
         self, files: Sealed, config: Any, vocabulary: Vocabulary, context: Context, device: str = "auto"
     ) -> NeuralModel:
         """The network of saved weights; sizes are compared before memory is taken for them."""
-        tensors = read_tensors(files.bytes(FILE))
-        with torch.device("meta"):
-            wanted = {name: tuple(t.shape) for name, t in _named(self.build(config, vocabulary, None))}
-        found = {name: tuple(t.shape) for name, t in tensors.items()}
-        if wanted != found:
-            differing = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
-            raise ModelFileError(
-                f"{files.path / FILE} does not fit its config: {differing[0]} is {found.get(differing[0])} "
-                f"and should be {wanted.get(differing[0])}"
-            )
+        tensors = _read(files)
+        self._check_fit(files, {name: tuple(t.shape) for name, t in tensors.items()}, config, vocabulary)
         network = self.build(config, vocabulary, None)
         with torch.no_grad():
             for name, tensor in _named(network):
                 tensor.copy_(tensors[name])
         log = files.bytes(LOG) if LOG in files.files else b""
         return NeuralModel(network.to(choose(device)), vocabulary, context, log)
+
+    def _shapes(self, config: Any, vocabulary: Vocabulary) -> dict[str, Shape]:
+        """What a network of this config would be made of; no memory is taken for it."""
+        with torch.device("meta"):
+            return {n: tuple(t.shape) for n, t in _named(self.build(config, vocabulary, np.ones(vocabulary.size)))}
+
+    def _check_fit(self, files: Sealed, found: dict[str, Shape], config: Any, vocabulary: Vocabulary) -> None:
+        path = files.path / FILE
+        if config.layers > len(found):  # even to look at so many would take long
+            raise ModelFileError(f"{path} does not fit its config: {config.layers} layers of {len(found)} tensors")
+        wanted = self._shapes(config, vocabulary)
+        for name in sorted(wanted | found):
+            if wanted.get(name) != found.get(name):
+                there, due = (f"{s[name]}" if name in s else "absent" for s in (found, wanted))
+                raise ModelFileError(f"{path} does not fit its config: {name} is {there} and should be {due}")
 
     def parameters(self, lm: NeuralModel) -> int:
         """Weights that were learnt; a shared matrix counts once."""
@@ -112,6 +122,14 @@ class NeuralFamily:
     ) -> Adapted:
         """A text scored with the model adapted to it, as settings chosen on `valid` say."""
         return adapt(lm, text, valid, kind, train=train, stride=stride, progress=progress)
+
+
+def _read(files: Sealed) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = read_tensors(files.bytes(FILE))
+    except SafetensorError as error:
+        raise ModelFileError(f"{files.path / FILE} is not a safetensors file ({error}); train it again") from error
+    return tensors
 
 
 def _named(network: Network) -> list[tuple[str, Tensor]]:
@@ -135,7 +153,7 @@ def _source(data: TrainingData, config: Any, network: Network, device: torch.dev
 
 
 def _validation(model: NeuralModel, valid: Encoded | None) -> Callable[[], float] | None:
-    if valid is None or not valid.tokens:
+    if valid is None or not model.vocabulary.predictable[valid.ids].any():
         return None
     return lambda: validation.mean_nats(model, valid)
 

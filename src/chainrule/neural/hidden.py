@@ -19,7 +19,7 @@ TOKENS_AT_ONCE = 1 << 13
 
 
 def hidden_pieces(model: NeuralModel, text: Encoded, stride: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Positions in the text (n,) and their hidden vectors (n, D), each position once, so few that (n, V) is small."""
+    """Positions in the text (n,) and their hidden vectors (n, D), each once; so few that (n, V) fits in memory."""
     rows = max(1, LARGEST_PIECE // model.vocabulary.size)
     spans = model.context == "line" or model.network.window is not None
     for positions, hidden in _of_spans(model, text, stride) if spans else _of_stream(model, text):
@@ -42,7 +42,7 @@ def cut_spans(text: Encoded, is_line: bool, window: int | None, stride: int | No
     Beyond a window's length the next one starts `stride` tokens later and what it shares with the one before is
     read but not counted; the stride is the window itself where none is given.
     """
-    ends = np.flatnonzero(text.ids == text.eos) + 1 if is_line else np.array([text.tokens])
+    ends = np.union1d(np.flatnonzero(text.ids == text.eos) + 1 if is_line else [], text.tokens).astype(np.int64)
     found: list[tuple[int, int, int]] = []
     for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
         W = window or end - begin

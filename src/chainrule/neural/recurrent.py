@@ -68,6 +68,7 @@ class Layer(nn.Module):
 
     gates: ClassVar[int]
     memories: ClassVar[int] = 1  # tensors (B, D) in its state; the first is h
+    is_bounded: bool = True  # |h| never exceeds 1
 
     def __init__(self, inputs: int, width: int, config: RecurrentConfig) -> None:
         super().__init__()
@@ -155,6 +156,13 @@ class RecurrentNetwork(Network):
         if self.config.learned_start:
             state.append(new(rows, dtype=torch.bool).logical_not())
         return tuple(state)
+
+    def bounded(self, state: Tensors) -> Tensors:
+        """Those tensors of a state that can saturate: the h of layers where it is bounded, attention not added."""
+        firsts = [sum(layer.memories for layer in self.layers[:k]) for k in range(len(self.layers))]
+        if self.config.attention != "none" and self.config.attention_use == "state":
+            firsts.pop()
+        return tuple(state[i] for i, layer in zip(firsts, self.layers, strict=False) if layer.is_bounded)
 
     def forward(self, ids: Tensor, state: Tensors) -> Features:
         """(B, T) ids -> (B, T, D); the layers work on (T, B, D)."""

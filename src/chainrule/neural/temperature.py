@@ -40,8 +40,11 @@ def log_probs_at(
 
 
 def heated(log_p: Tensor, wanted: Tensor, T: float) -> Tensor:
-    """log p_T(w) = z_w / T − log Σ_v exp(z_v / T): all of (n, V), w's (n,) -> (n,)."""
-    return wanted / T - torch.logsumexp(log_p / T, dim=-1)
+    """log p_T(w) = z_w / T − log Σ_v exp(z_v / T): all of (n, V), w's (n,) -> (n,).
+
+    Some z is −log V or more and none above 0: near T = 1 the sum needs no largest term taken out.
+    """
+    return wanted / T - (log_p / T).exp_().sum(dim=-1).log_()
 
 
 def tune(model: NeuralModel, valid: Encoded, progress: Progress = silent) -> float:

@@ -16,18 +16,20 @@ TOKENS_AT_ONCE = 512
 
 
 def mean_nats(model: NeuralModel, text: Encoded) -> float:
-    """Mean −log p a token."""
+    """Mean −log p a token, of those that are possible: an unknown word of a closed vocabulary is none."""
+    possible = model.vocabulary.predictable
     if model.context == "line":
-        return float(-token_log_probs(model, text).mean())
+        return float(-token_log_probs(model, text)[possible[text.ids]].mean())
     B = max(1, min(COLUMNS, text.tokens // SHORTEST))
     L = text.tokens // B
     targets = text.ids[: B * L].reshape(B, L)
     first = np.concatenate([[model.vocabulary.bos], targets[:-1, -1]])
     inputs = np.concatenate([first[:, None], targets[:, :-1]], axis=1)
+    counts = possible[targets]  # (B, L)
     state, nats = model.start(B), 0.0
     for t in range(0, L, TOKENS_AT_ONCE):
         cut = slice(t, t + TOKENS_AT_ONCE)
         piece = Batch(inputs[:, cut], targets[:, cut], np.ones(targets[:, cut].shape, dtype=bool))
         scores, state = model.score(piece, state)
-        nats -= scores.sum()
-    return float(nats / (B * L))
+        nats -= scores[counts[:, cut]].sum()
+    return float(nats / counts.sum())

@@ -88,7 +88,8 @@ class Lines:
         found: list[Ids] = []
         for first in range(0, len(order), POOL * self.B):
             pool = order[first : first + POOL * self.B]
-            pool = pool[np.argsort(self.lengths[pool], kind="stable")]
+            if self.shuffle:
+                pool = pool[np.argsort(self.lengths[pool], kind="stable")]
             found += [pool[i : i + self.B] for i in range(0, len(pool), self.B)]
         return [found[i] for i in rng.permutation(len(found))] if self.shuffle else found
 

@@ -58,6 +58,9 @@ class Position:
     history: list[float] = field(default_factory=list)  # validation nats, one a validation
     train_history: list[float] = field(default_factory=list)  # training nats, one an epoch
     sums: list[float] = field(default_factory=lambda: [0.0] * 4)  # of this epoch: nats, tokens, clipped, steps
+    norms: list[float] = field(default_factory=list)  # of this epoch's gradients, one mean a line of the log
+    largest_norm: float = 0.0  # of this epoch
+    validated_at: int = -1  # the step after which the last validation was
     plateau: dict[str, Any] | None = None
     log_size: int = 0
     words: list[str] = field(default_factory=list)  # what was advised already
@@ -70,7 +73,6 @@ class Trainer:
         self.network, self.config, self.run = network, config, run
         self.position = Position()
         self.rate = 0.0
-        self.validated_at = -1
         self.plateau = schedules.Plateau.start(config)
         self.step = Step(network, run.objective, config, run.device)
         self.average: Tensor | None = None
@@ -87,14 +89,19 @@ class Trainer:
         log_path = None if self.run.place is None else self.run.place / LOG
         with Stop() as self.stop, TrainLog(log_path, self.run.tensorboard) as self.log:
             self.log.truncate(self.position.log_size)
-            while self.position.epoch < self.config.epochs and self._fraction() < 1:
+            while self._is_unfinished():
                 self._epoch()
             self._validate(is_last=True)
-            self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
             if self.stop.signal is not None:
                 self._leave()
+            self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
             self._adopt()
             return self.log.content()
+
+    def _is_unfinished(self) -> bool:
+        """Whether an epoch is left to read, or one that was read to be concluded."""
+        is_read = 0 < self.steps <= self.position.step_in_epoch
+        return self.position.epoch < self.config.epochs and (is_read or self._fraction() < 1)
 
     def _epoch(self) -> None:
         position = self.position
@@ -105,7 +112,7 @@ class Trainer:
             self._average()
             fraction = self._fraction()
             if position.step % self.config.log_every == 0 or self.run.device.type == "cpu":
-                self._look()
+                self._look(is_due=position.step % self.config.log_every == 0)
             if self.stop.signal is not None:
                 self._leave()
             if self.run.place is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds:
@@ -115,10 +122,17 @@ class Trainer:
                 break
             self._set_rate(fraction)
         if position.step_in_epoch >= self.steps:
-            position.epoch, position.step_in_epoch = position.epoch + 1, 0
-            if position.epoch % self.config.validate_every == 0 and position.epoch < self.config.epochs:
-                self._validate()
-            self._advise()
+            self._conclude()
+
+    def _conclude(self) -> None:
+        """The epoch is over: what it gave, and what to make of it."""
+        position = self.position
+        self._look(is_due=position.step % self.config.log_every != 0)  # else it was read
+        position.epoch, position.step_in_epoch = position.epoch + 1, 0
+        if position.epoch % self.config.validate_every == 0 and position.epoch < self.config.epochs:
+            self._validate()
+            self._set_rate(self._fraction())  # it may have been a plateau
+        self._advise()
 
     def _leave(self) -> None:
         """A signal came: save, and end as it asked."""
@@ -138,7 +152,9 @@ class Trainer:
         return by_clock if is_too_slow else by_epochs
 
     def _set_rate(self, fraction: float) -> None:
-        rate = schedules.rate(self.config, self.position.step, fraction) * self.plateau.factor
+        rate = schedules.rate(self.config, self.position.step, fraction)
+        if self.config.schedule == "plateau":
+            rate *= self.plateau.factor
         optimizers.set_rate(self.step.optimizer, rate)
         self.rate = rate
 
@@ -152,9 +168,8 @@ class Trainer:
         kind, decay = self.config.averaging, self.config.average_decay
         averaging.update_(self.average, self.step.flat.weights, kind, decay, self.position.averaged)
 
-    def _look(self) -> None:
-        """Read what the steps saw; stop where it is no number; write the log."""
-        is_due = self.position.step % self.config.log_every == 0
+    def _look(self, is_due: bool = False) -> None:
+        """Stop where what the steps saw is no number; read it for the log, where that is due."""
         if not torch.isfinite(self.step.seen).all():
             raise self._diverged()
         if is_due:
@@ -163,15 +178,18 @@ class Trainer:
     def _diverged(self) -> advice.Diverged:
         flat = self.step.flat
         found = advice.name_the_bad(flat.named(flat.gradient)) or advice.name_the_bad(flat.named(flat.weights))
+        if found is None:
+            size, name = max((float(piece.abs().max()), name) for name, piece in flat.named(flat.weights))
+            found = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
         place = None if self.run.place is None else self.run.place / checkpoint.NAME
         kept = place if place is not None and place.exists() else None
         return advice.Diverged.at(self.position.step, found, kept)
 
     def _validate(self, is_last: bool = False) -> None:
         """Measure with the weights that would be kept, and remember the best."""
-        if self.run.validate is None or (is_last and self.position.step == self.validated_at):
+        if self.run.validate is None or (is_last and self.position.step == self.position.validated_at):
             return
-        self.validated_at = self.position.step
+        self.position.validated_at = self.position.step
         weights = self.step.flat.weights
         learning = weights.clone()
         if self.average is not None:
@@ -203,13 +221,15 @@ class Trainer:
         self.network.eval()
 
     def _advise(self) -> None:
-        for words in self.meter.advice(self.network, self.position):
+        for words in self.meter.advice(self.network, self.reader.state, self.position):
             self.log.write(event="advice", step=self.position.step, words=words)
 
     def _save(self) -> None:
         self.saved_at = time.perf_counter()
         if self.run.place is None:
             return
+        if not torch.isfinite(self.step.flat.weights).all():
+            raise self._diverged()
         checkpoint.save(self.run.place, resuming.gather(self))
 
     def _take_up(self) -> None:

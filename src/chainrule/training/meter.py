@@ -12,12 +12,14 @@ from chainrule.errors import ChainruleWarning
 from chainrule.training import advice
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
-from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS
+from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS, Tensors
 
 if TYPE_CHECKING:
     from chainrule.training.loop import Position, Run
 
 PARTS = 10_000  # of a run, for the progress bar
+BOUND = 0.99  # |h| beyond it is saturated
+FIRST_STEPS = 200  # in which a loss may well be high
 
 
 class Meter:
@@ -48,6 +50,8 @@ class Meter:
         self.read_at = now
         self.loss = sums[NATS] / tokens
         position.sums = [a + sums[i] for a, i in zip(position.sums, (NATS, TOKENS, CLIPPED, STEPS), strict=True)]
+        position.norms.append(sums[NORM] / steps)
+        position.largest_norm = max(position.largest_norm, sums[LARGEST_NORM])
         log.write(
             step=position.step,
             epoch=position.epoch,
@@ -84,18 +88,21 @@ class Meter:
         )
         self.read_at = time.perf_counter()
 
-    def advice(self, network: Any, position: "Position") -> Iterator[str]:
-        """What looks wrong after an epoch, in words; each is a warning, too."""
+    def advice(self, network: Any, state: Tensors | None, position: "Position") -> Iterator[str]:
+        """What looks wrong after an epoch that left this state, in words; each is a warning, too."""
         nats, tokens, clipped, steps = position.sums
-        position.sums = [0.0] * 4
+        norms = (*position.norms, position.largest_norm) if position.norms else ()
+        position.sums, position.norms, position.largest_norm = [0.0] * 4, [], 0.0
         if tokens:
             position.train_history.append(nats / tokens)
+        is_time = position.step >= FIRST_STEPS or position.epoch >= self.config.epochs
         facts = advice.Facts(
             epochs_done=position.epoch,
-            loss=nats / tokens if tokens else None,
+            loss=nats / tokens if tokens and is_time else None,
             unigram_loss=self.run.unigram_nats,
             clipped_share=clipped / steps if steps else 0.0,
-            saturated_share=_saturated(network),
+            gradient_norms=norms,
+            saturated_share=_saturated(network, state),
             train_history=tuple(position.train_history),
             valid_history=tuple(position.history),
             learning_rate=self.config.learning_rate,
@@ -107,9 +114,10 @@ class Meter:
                 yield words
 
 
-def _saturated(network: Any) -> float:
-    """The share of a bounded network's last states that stand at their bound; 0 where it has no bound."""
-    states = getattr(network, "bounded_state", None)
-    if states is None or not len(states):
-        return 0.0
-    return float((torch.cat([s.flatten() for s in states]).abs() > 0.99).float().mean())
+def _saturated(network: Any, state: Tensors | None) -> float | None:
+    """The share of the state's bounded values that stand at their bound; None where it has no such values."""
+    bounded = getattr(network, "bounded", None)
+    values = bounded(state) if bounded is not None and state is not None else ()
+    if not values:
+        return None
+    return float((torch.cat([v.flatten() for v in values]).abs() > BOUND).float().mean())

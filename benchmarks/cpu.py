@@ -1,0 +1,293 @@
+"""Training on the processor: our step beside the loop of PyTorch's word_language_model example.
+
+    python -m benchmarks.cpu --threads 2 --steps 200
+
+Both sides learn the same 2×200 tied LSTM from the same first weights and the same windows in the same order. They
+are timed in one process, in turns taken alternately; a ratio is the median over the turns. Perplexity is that of the
+validation text's first tokens, from the very steps that were timed; an epoch of WikiText-2 would be 2,965 steps.
+"""
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from benchmarks.corpora import BENCHMARKS, machine, table
+from torch import Tensor, nn
+
+from chainrule.data.encoded import Encoded
+from chainrule.lm import Vocabulary
+from chainrule.neural import lstm, validation
+from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.network import Network
+from chainrule.neural.settings import OutputKind
+from chainrule.tokenizers import train as tokenizer_training
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.training.batches import Stream
+from chainrule.training.objective import next_token
+from chainrule.training.step import NATS, TOKENS, Eager, Step
+
+CPU: Final = torch.device("cpu")
+LAYERS, D, B, T = 2, 200, 20, 35
+RATE, CLIP, DROPOUT = 20.0, 0.25, 0.2
+# At the example's rate rounding errors grow threefold at each of the first steps: two loops that only add in another
+# order part after ten steps of fp32. So they are laid side by side at that rate in fp64, and in fp32 at rate 1.
+EQUAL = ((torch.float64, RATE, 30), (torch.float32, 1.0, 100))  # arithmetic, rate, steps
+TOLERANCE = 1e-4  # nats a token
+WARM_UP, TURN = 5, 5  # steps
+VALID = 1 << 16  # tokens that perplexity is measured on
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One benchmark text as ids."""
+
+    title: str
+    train: Encoded
+    valid: Encoded
+    vocabulary: Vocabulary
+
+
+class Learner(Protocol):
+    """A net and its loop, stopped between two steps."""
+
+    def run(self, steps: int) -> float:
+        """Take so many steps; their mean nats a token."""
+        ...
+
+    def network(self) -> Network:
+        """Its weights in one of our nets, to be evaluated."""
+        ...
+
+
+class Example(nn.Module):
+    """The example's net: embedding, dropout, nn.LSTM, dropout, linear layer tied to the embedding, log softmax."""
+
+    def __init__(self, vocabulary: Vocabulary, dropout: float) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(dropout)
+        self.encoder = nn.Embedding(vocabulary.size, D)
+        self.rnn = nn.LSTM(D, D, LAYERS, dropout=dropout)
+        self.decoder = nn.Linear(D, vocabulary.size)
+        self.decoder.weight = self.encoder.weight
+        nn.init.uniform_(self.encoder.weight, -0.1, 0.1)
+        with torch.no_grad():  # `<s>` is impossible with us; here a bias that no gradient reaches says the same
+            self.decoder.bias.zero_()[vocabulary.bos] = -torch.inf
+
+    def forward(self, ids: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(T, B) -> (T · B, V) log p, and the state."""
+        outputs, state = self.rnn(self.drop(self.encoder(ids)), state)
+        logits = self.decoder(self.drop(outputs))
+        return nn.functional.log_softmax(logits.view(-1, logits.shape[-1]), dim=1), state
+
+
+class ExampleLoop:
+    """Its loop: nll_loss, clip_grad_norm_, and θ ← θ − ηg one matrix after another."""
+
+    def __init__(self, text: Text, dropout: float = DROPOUT, rate: float = RATE) -> None:
+        self.text, self.rate = text, rate
+        self.net = Example(text.vocabulary, dropout)
+        ids = torch.from_numpy(text.train.ids.astype(np.int64))
+        self.columns = ids[: len(ids) // B * B].view(B, -1).t().contiguous()  # (L, B)
+        self.steps = self._epochs()
+
+    def run(self, steps: int) -> float:
+        """So many steps, epoch after epoch."""
+        return statistics.fmean(next(self.steps) for _ in range(steps))
+
+    def network(self) -> Network:
+        """Its weights in our net."""
+        network = lstm.build(settings(), self.text.vocabulary, None)
+        give(self.net, network)
+        return network
+
+    def _epochs(self) -> Iterator[float]:
+        self.net.train()
+        while True:
+            state = (torch.zeros(LAYERS, B, D), torch.zeros(LAYERS, B, D))
+            for at in range(0, len(self.columns) - T, T):
+                self.net.zero_grad()
+                state = (state[0].detach(), state[1].detach())
+                log_p, state = self.net(self.columns[at : at + T], state)
+                loss = nn.functional.nll_loss(log_p, self.columns[at + 1 : at + 1 + T].view(-1))
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.net.parameters(), CLIP)
+                for parameter in self.net.parameters():
+                    parameter.data.add_(parameter.grad, alpha=-self.rate)
+                yield loss.item()
+
+
+class OurLoop:
+    """Ours, as the families train: `Step` over the windows of a `Stream`."""
+
+    def __init__(self, text: Text, first: Example, config: lstm.Config) -> None:
+        counts = np.bincount(text.train.ids, minlength=text.vocabulary.size).astype(np.float64)
+        self.net = lstm.build(config, text.vocabulary, counts)
+        give(first, self.net)
+        self.step = Step(self.net, next_token, config, CPU)
+        self.reader = Eager(self.step, Stream(text.train.ids, config, 0, CPU))
+        self.steps = self._epochs()
+
+    def run(self, steps: int) -> float:
+        """So many steps, epoch after epoch."""
+        self.net.train()
+        self.step.seen.zero_()
+        for _ in range(steps):
+            next(self.steps)
+        return float(self.step.seen[NATS] / self.step.seen[TOKENS])
+
+    def network(self) -> Network:
+        """Itself."""
+        return self.net
+
+    def _epochs(self) -> Iterator[None]:
+        while True:
+            yield from self.reader.epoch(0, 0)
+
+
+def settings(output: OutputKind = "softmax", dropout: float = DROPOUT, rate: float = RATE) -> lstm.Config:
+    """The example's net and loop in our words; an adaptive softmax has word vectors of its own."""
+    return lstm.Config(
+        layers=LAYERS,
+        hidden=D,
+        tie=output != "adaptive",
+        output=output,
+        dropout=dropout,
+        locked=False,
+        batch_size=B,
+        bptt=T,
+        optimizer="sgd",
+        learning_rate=rate,
+        clip=CLIP,
+        shuffle=False,
+    )
+
+
+def give(example: Example, network: Any) -> None:
+    """Copy the example's weights into a net of ours, as far as both have them."""
+    rnn: Any = example.rnn
+    with torch.no_grad():
+        network.embedding.copy_(example.encoder.weight)
+        for layer, weights in zip(network.layers, rnn.all_weights, strict=True):
+            for ours, theirs in zip((layer.W, layer.R, layer.b_W, layer.b_R), weights, strict=True):
+                ours.copy_(theirs)
+        if hasattr(network.output, "bias"):
+            possible = ~network.output.impossible
+            network.output.bias[possible] = example.decoder.bias[possible]
+
+
+def read(name: str) -> Text:
+    """A benchmark text, every word of its training part in the vocabulary."""
+    benchmark = BENCHMARKS[name]
+    corpus = benchmark.corpus("train")
+    tokenizer = tokenizer_training.train(corpus, TokenizerConfig())
+    valid = encode(benchmark.corpus("valid"), tokenizer)
+    valid = replace(valid, ids=valid.ids[:VALID])
+    return Text(benchmark.title, encode(corpus, tokenizer), valid, tokenizer.vocabulary)
+
+
+def seconds(run: Callable[[int], object], steps: int) -> float:
+    start = time.perf_counter()
+    run(steps)
+    return time.perf_counter() - start
+
+
+def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
+    """Seconds a step of each turn; every learner takes `steps` in all, the first few unmeasured."""
+    taken: dict[str, list[float]] = {name: [] for name in learners}
+    for learner in learners.values():
+        learner.run(WARM_UP)
+    names = list(learners)
+    for done in range(WARM_UP, steps, TURN):
+        turn = min(TURN, steps - done)
+        for name in names:
+            taken[name].append(seconds(learners[name].run, turn) / turn)
+        names.reverse()
+    return taken
+
+
+def speed(taken: dict[str, list[float]], name: str, peer: str = "example") -> list[str]:
+    """Tokens a second, and how many times the peer's: the median over turns and where its middle half lies."""
+    ratios = [theirs / own for theirs, own in zip(taken[peer], taken[name], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    spread = "" if name == peer else f" ({low:.2f} to {high:.2f})"
+    return [f"{B * T / statistics.median(taken[name]):,.0f}", f"{middle:.2f}{spread}"]
+
+
+def equality(text: Text) -> str:
+    """The mean loss of the same steps without dropout, ours beside the example's."""
+    rows = []
+    for dtype, rate, steps in EQUAL:
+        torch.set_default_dtype(dtype)
+        torch.manual_seed(0)
+        theirs = ExampleLoop(text, 0.0, rate)
+        ours = OurLoop(text, theirs.net, settings("softmax", 0.0, rate))
+        nats = [theirs.run(steps), ours.run(steps)]
+        difference = abs(nats[0] - nats[1])
+        if not difference < TOLERANCE:
+            raise SystemExit(f"the loops differ by {difference:.1e} nats a token after {steps} steps: not one task")
+        name = f"rate {rate:g}, {str(dtype).removeprefix('torch.')}"
+        rows.append([name, str(steps), *[f"{mean:.6f}" for mean in nats], f"{difference:.1e}"])
+    return table([f"{text.title}, no dropout: mean nats", "of steps", "example", "ours", "difference"], rows)
+
+
+def same_work(text: Text, steps: int) -> str:
+    """The same net, V = 10k."""
+    torch.manual_seed(0)
+    theirs = ExampleLoop(text)
+    learners: dict[str, Learner] = {"example": theirs, "ours": OurLoop(text, theirs.net, settings())}
+    taken = race(learners, steps)
+    rows = [[name, *speed(taken, name), f"{perplexity(learners[name], text):.1f}"] for name in taken]
+    head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
+    return table([*head, f"perplexity after {steps} steps"], rows)
+
+
+def less_work(text: Text, steps: int) -> str:
+    """Output layers that spare work at V = 33k, and what they cost in perplexity."""
+    torch.manual_seed(0)
+    theirs = ExampleLoop(text)
+    learners: dict[str, Learner] = {"example": theirs}
+    kinds: Sequence[OutputKind] = ("softmax", "adaptive", "sampled")
+    learners |= {f"ours, {kind}": OurLoop(text, theirs.net, settings(kind)) for kind in kinds}
+    taken = race(learners, steps)
+    rows = []
+    for name, learner in learners.items():
+        after = later = perplexity(learner, text)
+        spared = round(steps * (sum(taken["example"]) / sum(taken[name]) - 1))
+        if name != "example" and spared > 0:
+            learner.run(spared)
+            later = perplexity(learner, text)
+        rows.append([name, *speed(taken, name), f"{after:.1f}", f"{later:.1f}"])
+    head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
+    return table([*head, f"perplexity after {steps} steps", "after the example's time"], rows)
+
+
+def perplexity(learner: Learner, text: Text) -> float:
+    """Of the validation text, exact whatever was learnt by."""
+    model = NeuralModel(learner.network(), text.vocabulary, "stream")
+    return math.exp(validation.mean_nats(model, text.valid))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2, help="of torch (default: 2)")
+    parser.add_argument("--steps", type=int, default=200, help="that each net takes (default: 200)")
+    arguments = parser.parse_args()
+    if arguments.steps < WARM_UP + 2 * TURN:
+        parser.error(f"--steps is {arguments.steps}; choose {WARM_UP + 2 * TURN} or more, for two measured turns")
+    torch.set_num_threads(arguments.threads)
+    print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads\n")
+    treebank = read("ptb")
+    print(equality(treebank), flush=True)
+    print(same_work(treebank, arguments.steps), flush=True)
+    print(less_work(read("wikitext2"), arguments.steps), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Every token is learnt from once an epoch, in windows that an epoch and a seed decide."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule.lm import Ids
+from chainrule.training import batches
+from chainrule.training.batches import Lines, Stream, Window
+from chainrule.training.config import Training
+from training.small import BOS, CPU, EOS
+
+
+def text(lengths: list[int]) -> Ids:
+    """Lines of so many tokens, `</s>` among them; every other token is a number of its own."""
+    ids = np.arange(10, 10 + sum(lengths), dtype=np.int32)
+    ids[np.cumsum(lengths) - 1] = EOS
+    return ids
+
+
+def config(**settings: Any) -> Training:
+    return Training(**settings)
+
+
+def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> Lines:
+    return Lines(ids, BOS, EOS, config(**settings), seed, CPU)
+
+
+def rows_of(windows: list[Window]) -> list[tuple[list[int], list[int]]]:
+    """Inputs and targets of every row, its windows put together again."""
+    found: list[tuple[list[int], list[int]]] = []
+    for window in windows:
+        B = len(window.inputs)
+        if window.starts:
+            found += [([], []) for _ in range(B)]
+        kept = torch.ones(window.targets.shape, dtype=torch.bool) if window.mask is None else window.mask
+        for (inputs, targets), x, y, m in zip(found[-B:], window.inputs, window.targets, kept, strict=True):
+            inputs += x[m].tolist()
+            targets += y[m].tolist()
+    return found
+
+
+def equal(a: Window, b: Window) -> bool:
+    pairs = [(a.inputs, b.inputs), (a.targets, b.targets)]
+    if a.mask is not None and b.mask is not None:
+        pairs.append((a.mask, b.mask))
+    same = (a.mask is None) == (b.mask is None) and a.starts == b.starts
+    return same and all(torch.equal(x, y) for x, y in pairs)
+
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=25)
+
+
+@given(LENGTHS, st.integers(1, 7), st.integers(0, 10), st.booleans(), st.integers(0, 3))
+def test_every_line_is_learnt_from_once(lengths: list[int], B: int, bptt: int, shuffle: bool, epoch: int) -> None:
+    ids = text(lengths)
+    source = lines_of(ids, batch_size=B, bptt=bptt, shuffle=shuffle)
+    windows = list(source.windows(epoch))
+    assert len(windows) == source.steps(epoch)
+    assert all(len(w.inputs) <= B and (not bptt or w.inputs.shape[1] <= bptt) for w in windows)
+    rows = rows_of(windows)
+    wanted = [line.tolist() for line in np.split(ids, np.cumsum(lengths)[:-1])]
+    assert Counter(map(tuple, wanted)) == Counter(tuple(targets) for _, targets in rows)
+    assert all(inputs == [BOS, *targets[:-1]] for inputs, targets in rows)
+
+
+@given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 12), st.integers(0, 3))
+def test_a_stream_leaves_out_less_than_one_window(N: int, B: int, bptt: int, epoch: int) -> None:
+    source = Stream(np.arange(N), config(batch_size=B, bptt=bptt), 5, CPU)
+    windows = list(source.windows(epoch))
+    assert len(windows) == source.steps(epoch) > 0
+    assert all(w.mask is None and w.inputs.shape == (source.B, source.T) for w in windows)
+    rows = rows_of(windows)
+    assert len(rows) == source.B <= B  # the state is carried from the first window to the last
+    read = [target for _, targets in rows for target in targets]
+    assert len(read) == len(set(read)) > N - source.B * source.T
+    for inputs, targets in rows:
+        assert targets == [(token + 1) % N for token in inputs]
+        assert inputs == [(inputs[0] + t) % N for t in range(len(inputs))]
+
+
+def test_what_one_epoch_leaves_out_another_reads() -> None:
+    source = Stream(np.arange(23), config(batch_size=2, bptt=4), 0, CPU)  # 2 · 11, of which 2 · 8 are read
+    read = {int(t) for epoch in range(30) for w in source.windows(epoch) for t in w.targets.flatten()}
+    assert read == set(range(23))
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_run_can_be_taken_up_anywhere(shuffle: bool, is_stream: bool) -> None:
+    chosen = config(batch_size=3, bptt=2, shuffle=shuffle)
+    ids = text([1, 5, 2, 7, 3, 3, 4, 1, 6, 2])
+    source: Any = Stream(ids, chosen, 1, CPU) if is_stream else Lines(ids, BOS, EOS, chosen, 1, CPU)
+    whole = list(source.windows(1))
+    for first in range(len(whole) + 1):
+        rest = list(source.windows(1, first))
+        assert len(rest) == len(whole) - first
+        assert all(equal(a, b) for a, b in zip(rest, whole[first:], strict=True))
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_an_epoch_and_a_seed_decide(is_stream: bool) -> None:
+    ids = text([3] * 40)
+
+    def first(epoch: int, seed: int, shuffle: bool = True) -> Window:
+        chosen = config(batch_size=4, shuffle=shuffle)
+        source: Any = Stream(ids, chosen, seed, CPU) if is_stream else Lines(ids, BOS, EOS, chosen, seed, CPU)
+        return next(iter(source.windows(epoch)))
+
+    assert equal(first(0, 1), first(0, 1))
+    assert not equal(first(0, 1), first(1, 1))
+    assert not equal(first(0, 1), first(0, 2))
+    assert equal(first(0, 1, shuffle=False), first(1, 2, shuffle=False))
+
+
+def test_without_shuffling_the_order_of_the_text_is_kept() -> None:
+    ids = text([4, 1, 9, 2, 2, 7, 1])
+    rows = rows_of(list(lines_of(ids, batch_size=2, bptt=3, shuffle=False).windows(5)))
+    assert [target for _, targets in rows for target in targets] == ids.tolist()
+    stream = Stream(np.arange(12), config(batch_size=3, bptt=2, shuffle=False), 9, CPU)
+    inputs = [w.inputs.tolist() for w in stream.windows(4)]
+    assert inputs == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
+
+
+def test_lines_of_like_length_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "POOL", 100)
+    ids = text([1, 8] * 20)
+    windows = list(lines_of(ids, batch_size=4, bptt=0).windows(0))
+    assert {tuple(w.inputs.shape) for w in windows} == {(4, 1), (4, 8)}
+    assert all(w.mask is None for w in windows)
+
+
+def test_a_text_smaller_than_a_batch_is_read_all_the_same() -> None:
+    assert rows_of(list(Stream(np.arange(5), config(batch_size=32), 0, CPU).windows(0)))
+    one = Stream(np.array([EOS]), config(batch_size=32, shuffle=False), 0, CPU)
+    assert rows_of(list(one.windows(0))) == [([EOS], [EOS])]
+    assert rows_of(list(lines_of(np.array([EOS]), batch_size=32).windows(0))) == [([BOS], [EOS])]
+
+
+def test_windows_follow_the_config_alone() -> None:
+    source = lines_of(text([5, 5]), batch_size=2, bptt=3)
+    assert [w.starts for w in source.windows(0)] == [True, False]
+    assert [w.inputs.shape[1] for w in source.windows(0)] == [3, 2]
+    whole = replace(config(batch_size=2), bptt=0)
+    assert [w.inputs.shape[1] for w in Lines(text([5, 5]), BOS, EOS, whole, 0, CPU).windows(0)] == [5]
