@@ -20,7 +20,8 @@ from cli.command import english, write
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four candidates, not fifty."""
+    """Four candidates of one family, not fifty and their rivals."""
+    monkeypatch.setattr(families, "trainable", lambda: ["ngram"])
     chosen = [
         Config(order=1, smoothing="laplace"),
         Config(order=2, smoothing="laplace"),
@@ -138,8 +139,8 @@ def test_the_smallest_text_there_is(few: None) -> None:
 def test_every_candidate_survives_small_texts() -> None:
     """Degenerate counts must not end the comparison: Jelinek-Mercer's weights once left [0, 1] here."""
     for seed in (3, 4):
-        found = chainrule.compare(lines(60, seed), tokenizer_settings={"min_count": 2})
-        assert len(found.rows) == len(families.get("ngram").candidates())
+        found = chainrule.compare(lines(60, seed), tokenizer_settings={"min_count": 2}, device="cpu")
+        assert len(found.rows) == sum(len(families.get(name).candidates()) for name in families.trainable())
         assert all(not math.isnan(row.bits_per_byte) for row in found.rows)
 
 
@@ -165,3 +166,24 @@ def test_out_may_be_a_string_and_holds_all(few: None, tmp_path: Path) -> None:
     results = chainrule.compare(lines(), out=str(tmp_path / "c"))
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"report.html", "results.json", "models"}
     assert len(list((tmp_path / "c" / "models").iterdir())) == len(results.rows)
+
+
+def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2)])
+    told: list[tuple[str, int, int | None]] = []
+    found = chainrule.compare(
+        lines(),
+        families=("ngram", "gru", "transformer"),
+        max_seconds=1,
+        device="cpu",
+        out=tmp_path,
+        progress=lambda *what: told.append(what),
+    )
+    names = {"ngram-2-modified-kneser-ney", "gru-1-128-after", "gru-1-128-before", "transformer-2-96"}
+    assert {row.name for row in found.rows} == names
+    assert all(row.is_ranked and math.isfinite(row.bits_per_byte) for row in found.rows)
+    for row in found.rows:
+        loaded = chainrule.load(tmp_path / "models" / row.name, device="cpu")
+        assert loaded.parameters == row.parameters
+    inside = [done for what, done, total in told if what.startswith("comparing: gru-1-128-after: training")]
+    assert any(done % comparison.PARTS for done in inside)  # the bar moves while a network learns

@@ -9,7 +9,6 @@ from typing import Any
 
 from chainrule import artifact, families, mixture
 from chainrule import config as settings
-from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Context
@@ -45,8 +44,8 @@ def train(
 ) -> Model:
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
 
-    With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on from it; save the
-    finished model to the same folder.
+    With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on from it; save
+    the finished model to the same folder.
     """
     config_kind = families.get(family).Config
     if family not in families.trainable():
@@ -126,7 +125,7 @@ def train_prepared(
     )
     if prepared.valid is None or not prepared.valid.tokens:
         return model
-    figures = model.evaluate_encoded(prepared.valid)
+    figures = model.evaluate_encoded(prepared.valid, progress)
     metrics = {"valid_perplexity": figures.perplexity, "valid_bits_per_byte": figures.bits_per_byte}
     finite = {name: value for name, value in metrics.items() if value < float("inf")}
     return dataclasses.replace(model, metrics=model.metrics | finite)
@@ -142,18 +141,15 @@ def _beside(place: Path | None, ending: str) -> Path:
 def _identity(family: str, config: Any, prepared: Prepared, context: Context, seed: int) -> dict[str, Any]:
     """What a run must share with the checkpoint it goes on from."""
     free = {"max_seconds", "checkpoint_seconds"}
+    texts = (prepared.fingerprint, prepared.valid_fingerprint)
     return {
         "family": family,
         "config": {name: value for name, value in settings.to_json(config).items() if name not in free},
-        "text": [prepared.fingerprint.sha256, _digest(prepared.valid)],
+        "text": [None if text is None else text.sha256 for text in texts],
         "tokenizer": hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
         "context": context,
         "seed": seed,
     }
-
-
-def _digest(text: Encoded | None) -> str | None:
-    return None if text is None else hashlib.sha256(text.ids.tobytes()).hexdigest()
 
 
 def mix(

@@ -30,6 +30,7 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
+PARTS = 100  # steps of the progress bar for each piece of work
 CURVE_PARTS = (16, 8, 4, 2, 1)
 CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
@@ -135,7 +136,8 @@ class Arena:
         best: dict[tuple[object, ...], Row] = {}
         for done, (family, config) in enumerate(wanted):
             name = row_name(family, config)
-            self.progress(f"comparing: {name}", done, len(wanted))
+            inner = self._inner(f"comparing: {name}", done, len(wanted))
+            inner("", 0, None)
             budget = left[family]
             rivals = sum(name == family for name, _ in wanted[done:])
             if budget is not None and budget <= 0:
@@ -143,7 +145,8 @@ class Arena:
                 continue
             start = time.perf_counter()
             try:
-                model = self._train(family, config, self.prepared, None if budget is None else budget / rivals)
+                limit = None if budget is None else budget / rivals
+                model = self._train(family, config, self.prepared, limit, inner)
                 row = self._row(name, model, model.evaluate_encoded(self.test))
             except UsageError:
                 raise
@@ -175,7 +178,8 @@ class Arena:
                 old = self.models[row.name]
                 limit = None if self.settings.max_seconds is None else row.train_seconds
                 with suppress(ChainruleError):  # a part too small for a model is a point less
-                    model = old if part == 1 else self._train(old.family, old.config, prepared, limit)
+                    inner = self._inner(f"learning curves: {row.name}", done, len(CURVE_PARTS))
+                    model = old if part == 1 else self._train(old.family, old.config, prepared, limit, inner)
                     points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
         self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
         for name, found in points.items():
@@ -201,7 +205,19 @@ class Arena:
         prepared = prepare(Corpus.from_lines(lines), choice, Corpus.from_lines(self.texts.valid))
         return prepared, encode(Corpus.from_lines(self.texts.test), prepared.tokenizer)
 
-    def _train(self, family: str, config: Any, prepared: Prepared, max_seconds: float | None) -> Model:
+    def _inner(self, what: str, done: int, total: int) -> Progress:
+        """The progress of one of `total` pieces of work, as a part of the whole."""
+
+        def tell(inner: str, inner_done: int, inner_total: int | None) -> None:
+            part = inner_done / inner_total if inner_total else 0.0
+            words = f"{what}: {inner}" if inner else what
+            self.progress(words, round(PARTS * (done + min(1.0, part))), PARTS * total)
+
+        return tell
+
+    def _train(
+        self, family: str, config: Any, prepared: Prepared, max_seconds: float | None, progress: Progress
+    ) -> Model:
         origin = Origin.now(
             text=self.texts.name,
             fingerprint=prepared.fingerprint,
@@ -219,6 +235,7 @@ class Arena:
                 seed=self.settings.seed,
                 max_seconds=max_seconds,
                 device=self.settings.device,
+                progress=progress,
             )
 
     def _row(self, name: str, model: Model, figures: Evaluation) -> Row:

@@ -30,6 +30,7 @@ class Prepared:
     valid: Encoded | None
     speller: Speller | None
     fingerprint: Fingerprint
+    valid_fingerprint: Fingerprint | None = None
 
 
 def prepare(
@@ -60,6 +61,7 @@ def prepare(
         valid=None if valid is None else encode(valid, made, progress),
         speller=_speller(corpus, made, train, progress),
         fingerprint=mark,
+        valid_fingerprint=None if valid is None else fingerprint(valid),
     )
 
 

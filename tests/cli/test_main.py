@@ -141,7 +141,14 @@ def test_a_signal_stops_the_work_and_nothing_is_lost(
     words = [ENTRY, "train", "ngram", "-", "--out", str(model)]
     environment = os.environ | {"TMPDIR": str(scratch)}
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as running:
+    with subprocess.Popen(
+        words,
+        env=environment,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
+    ) as running:
         assert running.stdin is not None
         running.stdin.write(b"word\n" * 100_000)  # more than a pipe holds: once written, it is being read
         running.stdin.flush()

@@ -175,7 +175,8 @@ def test_tuning_goes_rate_first_then_decay(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(dynamic, "TUNING_TOKENS", 20)
     peaked = Peaked()
     assert tune(peaked, encoded(some_ids(30))) == (1e-4, 1e-2)  # type: ignore[arg-type]
-    assert peaked.asked == [*((rate, 3e-3) for rate in dynamic.RATES), (1e-4, 1e-3), (1e-4, 1e-2)]
+    rates = [(rate, 1e-3) for rate in (1.2e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)]  # down, back to the start, then up
+    assert peaked.asked == [*rates, *((1e-4, decay) for decay in (3e-4, 3e-3, 1e-2, 3e-2))]
 
 
 @pytest.mark.gpu

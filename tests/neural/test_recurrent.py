@@ -248,3 +248,30 @@ def test_widths_of_tied_and_free_stacks() -> None:
     assert tied.widths == [512, 1024, 1024, 512]
     assert RecurrentConfig(hidden=1024, embedding=512, layers=3, tie=False).widths == [512, 1024, 1024, 1024]
     assert RecurrentConfig(hidden=64).widths == [64, 64]
+
+
+@pytest.mark.parametrize("kind", [lstm, gru, rnn])
+def test_all_layers_at_once_are_the_layers_one_by_one(kind: Any) -> None:
+    network = kind.build(kind.Config(hidden=6, layers=3), VOCABULARY, None).eval()
+    assert network.is_stackable
+    x = torch.randn(5, 2, 6)
+    cells = [torch.randn(2, 6) for _ in range(3 * network.layers[0].memories)]
+    one_by_one, after, _ = network._one_by_one(x, cells, [])
+    at_once, too = network._at_once(x, cells)
+    torch.testing.assert_close(at_once, one_by_one)
+    torch.testing.assert_close(too, after)
+
+
+def test_what_cannot_be_stacked() -> None:
+    def is_stackable(kind: Any = lstm, **settings: Any) -> bool:
+        network = kind.build(kind.Config(**{"hidden": 6, "layers": 2, **settings}), VOCABULARY, None)
+        return bool(network.is_stackable)
+
+    assert not is_stackable(layers=1)
+    assert not is_stackable(embedding=4)  # tied: the last layer is narrower
+    assert not is_stackable(dropout=0.5)  # one mask for all steps
+    assert is_stackable(dropout=0.5, locked=False)
+    assert not is_stackable(dropout=0.0, layer_norm=True)
+    assert not is_stackable(dropout=0.0, attention="dot", attention_use="state")
+    assert not is_stackable(gru, dropout=0.0, reset="before")
+    assert not is_stackable(rnn, dropout=0.0, nonlinearity="sigmoid")

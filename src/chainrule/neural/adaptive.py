@@ -48,6 +48,8 @@ def by_frequency(counts: Tensor, impossible: Tensor) -> Tensor:
 class AdaptiveSoftmax(Output):
     """log p(w) = log p(w's cluster) + log p(w | cluster); a frequent word is an entry of the head itself."""
 
+    is_capturable = False  # each cluster sees as many rows as there are targets in it
+
     def __init__(self, width: int, vocabulary: Vocabulary, counts: Tensor, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
         impossible = torch.from_numpy(~vocabulary.predictable)

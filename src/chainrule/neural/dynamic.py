@@ -9,7 +9,7 @@ training (training/step.py). The model itself never changes: a copy of its netwo
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -30,8 +30,9 @@ EPSILON = 2e-5
 COLUMNS = 100  # of the statistics text, read side by side
 LEAST_BATCHES = 100  # fewer columns where the statistics text would make fewer batches
 TUNING_TOKENS = 30_000
-RATES = (2.5e-5, 5e-5, 1e-4, 2e-4)
-DECAYS = (3e-3, 1e-3, 1e-2)  # rates are compared at the first
+RATES = (6e-6, 1.2e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4)
+DECAYS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+RATE, DECAY = 2.5e-5, 1e-3  # where the search begins
 
 
 class Learner:
@@ -171,16 +172,28 @@ def tune(learner: Learner, valid: Encoded, progress: Progress = silent) -> tuple
     ids = valid.ids[:TUNING_TOKENS]
     found: dict[tuple[float, float], float] = {}
 
-    def best(choices: list[tuple[float, float]]) -> tuple[float, float]:
-        for choice in choices:
-            if choice not in found:
-                log_p = learner.run(ids, *choice, progress)
-                total = float(log_p[log_p != -np.inf].sum())
-                found[choice] = total if np.isfinite(total) else -np.inf
-        return max(choices, key=lambda choice: found[choice])
+    def nats(rate: float, decay: float) -> float:
+        if (rate, decay) not in found:
+            log_p = learner.run(ids, rate, decay, progress)
+            total = -float(log_p[log_p != -np.inf].sum())
+            found[rate, decay] = total if np.isfinite(total) else np.inf
+        return found[rate, decay]
 
-    rate, _ = best([(rate, DECAYS[0]) for rate in RATES])
-    return best([(rate, decay) for decay in DECAYS])
+    rate = climb(RATES, RATE, lambda rate: nats(rate, DECAY))
+    return rate, climb(DECAYS, DECAY, lambda decay: nats(rate, decay))
+
+
+def climb(values: Sequence[float], start: float, cost: Callable[[float], float]) -> float:
+    """Of ascending values one whose neighbours cost no less, found step by step from `start`.
+
+    >>> climb((1, 2, 3, 4, 5), 2, lambda x: abs(x - 4))
+    4
+    """
+    at = values.index(start)
+    for way in (-1, 1):
+        while 0 <= at + way < len(values) and cost(values[at + way]) < cost(values[at]):
+            at += way
+    return values[at]
 
 
 @contextmanager

@@ -165,7 +165,8 @@ def _entropy(counts: Floats) -> float:
 
 
 def _check_precision(precision: str, device: torch.device) -> None:
-    if precision == "fp16" and device.type == "cpu":
-        raise ConfigError("model.precision is 'fp16', which only the GPU computes in; choose fp32 or bf16")
+    """Half precision is the GPU's; some processors claim bf16 and stop at its first instruction."""
+    if precision != "fp32" and device.type == "cpu":
+        raise ConfigError(f"model.precision is '{precision}', and the processor computes in fp32; leave it at fp32")
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise ConfigError("model.precision is 'bf16', which this GPU cannot compute in; choose fp32 or fp16")

@@ -28,13 +28,17 @@ class GRULayer(Layer):
         super().__init__(inputs, width, config)
         self.reset = config.reset
 
-    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        """All steps in one kernel where the reset comes after the product."""
-        if self.reset == "before":
-            return self.loop(x, state, weights)
+    @property
+    def has_kernel(self) -> bool:
+        """For a reset after the product."""
+        return self.reset == "after"
+
+    def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """All steps of L layers."""
         is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
-        outputs, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, is_learning, False, False)
-        return outputs, (h[0],)
+        layers = len(state[0])
+        outputs, h = torch.gru(x, state[0], weights, True, layers, p, is_learning, False, False)
+        return outputs, (h,)
 
     def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """One step; each gate, and the candidate n, is (B, D)."""
@@ -46,9 +50,8 @@ class GRULayer(Layer):
         else:
             h_r, h_z = torch.addmm(b_R[: 2 * D], h, R[: 2 * D].t()).chunk(2, dim=-1)
             r = (u_r + h_r).sigmoid()
-            n = (
-                u_n + torch.addmm(b_R[2 * D :], r * h, R[2 * D :].t())
-            ).tanh()  # n = tanh(W x + b_W + R (r ⊙ h) + b_R)
+            h_n = torch.addmm(b_R[2 * D :], r * h, R[2 * D :].t())
+            n = (u_n + h_n).tanh()  # n = tanh(W x + b_W + R (r ⊙ h) + b_R)
         z = (u_z + h_z).sigmoid()
         return (n + z * (h - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
 

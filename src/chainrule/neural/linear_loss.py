@@ -8,20 +8,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from chainrule.neural.precision import compute_dtype
 
-PIECE_ON_CPU = 1 << 21  # numbers: a piece stays in the processor's cache
+PIECE_ON_CPU = 1 << 22  # numbers: few enough to stay near the processor, many enough for its products
 PIECE_ON_GPU = 1 << 27
 ALIGNMENT = 64  # half-precision matrix products want sizes of this kind
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """(N, D), (V, D), (V,), (N,) -> the mean of −log softmax(W h + b)[target]; `-inf` in the bias excludes a word."""
+    """(N, D), (V, D), (V,), (N,) -> the mean of −log softmax(W h + b)[target]; a bias of `-inf` excludes a word."""
     dtype = compute_dtype(hidden.device)
     with torch.autocast(hidden.device.type, enabled=False):  # which number is computed in what is said below
-        loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype)
+        is_learning = torch.is_grad_enabled()
+        loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, is_learning)
     return loss
 
 
@@ -30,15 +32,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        dtype: torch.dtype,
+        is_learning: bool,
     ) -> Tensor:
         N, V = len(hidden), len(weight)
         is_half = dtype in (torch.float16, torch.bfloat16)
         dtype = dtype if is_half else hidden.dtype
         extra = -V % ALIGNMENT if is_half else 0
-        h, W = hidden.to(dtype), F.pad(weight.to(dtype), (0, 0, 0, extra))  # (N, D), (V', D)
-        b = F.pad(bias.to(dtype), (0, extra), value=-torch.inf)  # (V',)
-        needs = [hidden.requires_grad, weight.requires_grad, bias.requires_grad]
+        h, W = hidden.to(dtype), pad(weight.to(dtype), (0, 0, 0, extra))  # (N, D), (V', D)
+        b = pad(bias.to(dtype), (0, extra), value=-torch.inf)  # (V',)
+        needs = [is_learning and tensor.requires_grad for tensor in (hidden, weight, bias)]
         dh = torch.empty_like(h) if needs[0] else None
         dW = torch.zeros_like(W) if needs[1] else None
         db = torch.zeros(V + extra, dtype=torch.float32 if is_half else dtype, device=h.device)
@@ -65,10 +73,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return nats / N
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0] / ctx.rows
         found = [
             None if g is None or not needed else (g.to(scale.dtype) * scale).to(dtype)
             for g, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs, strict=True)
         ]
-        return (*found, None, None)
+        return (*found, None, None, None)

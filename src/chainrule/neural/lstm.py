@@ -29,15 +29,12 @@ class LSTMLayer(Layer):
         with torch.no_grad():
             self.b_W[width : 2 * width] = config.forget_bias
 
-    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        """All steps in one kernel: cuDNN's on the GPU, oneDNN's on the processor."""
-        if len(x) == 1 and not x.is_cuda:  # oneDNN packs its weights at every call: one step does not pay for it
-            return self.loop(x, state, weights)
-        h, c = state
+    def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """All steps of L layers."""
         is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
-        first = (h[None], c[None])  # (1, B, D)
-        outputs, h, c = torch.lstm(x, first, weights, True, 1, 0.0, is_learning, False, False)
-        return outputs, (h[0], c[0])
+        layers = len(state[0])
+        outputs, *after = torch.lstm(x, state, weights, True, layers, p, is_learning, False, False)
+        return outputs, tuple(after)
 
     def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """One step; each of the gates, g among them, is (B, D)."""

@@ -28,6 +28,11 @@ class Network(nn.Module):
     output: Any  # an Output: loss(hidden, targets), log_probs(hidden)
     window: int | None = None  # it starts anew after so many tokens; None: never
 
+    @property
+    def is_capturable(self) -> bool:
+        """Whether a CUDA graph can hold an update: no shape in it depends on the words that are read."""
+        return bool(self.output.is_capturable)
+
     def start(self, rows: int) -> Tensors:
         """The state before anything was read."""
         raise NotImplementedError

@@ -19,6 +19,8 @@ from chainrule.neural.settings import Architecture
 class Output(nn.Module):
     """p(w | hidden) over the V ids; `<s>`, and `<unk>` of a closed vocabulary, are impossible."""
 
+    is_capturable = True  # in a CUDA graph: the shapes in `loss` are the same for any targets
+
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """(N, D), (N,) -> the mean of −log p(target), or of what stands in for it while learning."""
         raise NotImplementedError

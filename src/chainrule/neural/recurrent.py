@@ -83,18 +83,33 @@ class Layer(nn.Module):
     def weights(self) -> list[Tensor]:
         """W, R, b_W, b_R for one pass, in its arithmetic; what is missing of R is missing in all of it."""
         R = dropout.weights(self.R, self.weight_dropout, self.training)
-        W, R, b_W, b_R = precision.cast(self.W, R, self.b_W, self.b_R)
-        return packed(W, R, b_W, b_R) if W.is_cuda else [W, R, b_W, b_R]
+        return precision.cast(self.W, R, self.b_W, self.b_R)
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read (T, B, in) from a state: all outputs (T, B, D) and the state after the last."""
         weights = self.weights()
         x, *before = precision.cast(x, *state)
-        return self.run(x, tuple(before), weights)
+        return self.run(x, tuple(before), packed(weights) if x.is_cuda else weights)
 
     def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         """The same with given weights, as fast as this layer can; `loop` where no kernel computes it."""
-        return self.loop(x, state, weights)
+        if not self.has_kernel or (len(x) == 1 and not x.is_cuda):
+            # A kernel on the processor packs its weights at every call: one step does not pay for it.
+            return self.loop(x, state, weights)
+        outputs, after = self.kernel(x, tuple(s[None] for s in state), weights, 0.0)
+        return outputs, tuple(s[0] for s in after)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether `kernel` computes what `cell` says."""
+        return True
+
+    def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """All steps of L layers like this one, cuDNN's work on the GPU and oneDNN's on the processor.
+
+        The state's tensors are (L, B, D), the weights four a layer; between layers each unit is dropped with `p`.
+        """
+        raise NotImplementedError
 
     def loop(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         """Step by step, the products with the inputs of all steps made at once."""
@@ -110,10 +125,12 @@ class Layer(nn.Module):
         raise NotImplementedError
 
 
-def packed(*weights: Tensor) -> list[Tensor]:
-    """The same numbers side by side in one piece of memory, as cuDNN reads them."""
-    parts = torch.cat([w.reshape(-1) for w in weights]).split([w.numel() for w in weights])
-    return [part.view_as(w) for part, w in zip(parts, weights, strict=True)]
+def packed(weights: list[Tensor]) -> list[Tensor]:
+    """The same numbers in one piece of memory as cuDNN reads them: all layers' matrices, then all biases."""
+    order = sorted(range(len(weights)), key=lambda i: weights[i].dim() == 1)
+    parts = torch.cat([weights[i].reshape(-1) for i in order]).split([weights[i].numel() for i in order])
+    found = dict(zip(order, parts, strict=True))
+    return [found[i].view_as(w) for i, w in enumerate(weights)]
 
 
 class RecurrentNetwork(Network):
@@ -170,7 +187,24 @@ class RecurrentNetwork(Network):
         cells, memory = self._split(state)
         E = dropout.word_types(self.embedding, c.embedding_dropout, is_on)  # (V, E)
         x = self._drop(embedding(ids.t(), E), c.input_dropout)  # (T, B, E)
-        after: list[Tensor] = []
+        if x.is_cuda and self.is_stackable:
+            x, after = self._at_once(x, cells)
+        else:
+            x, after, memory = self._one_by_one(x, cells, memory)
+        y = x.transpose(0, 1)  # (B, T, D)
+        if c.attention != "none" and c.attention_use != "state":
+            a, *memory = self.past(y, *memory)
+            y = self.concat(y, a) if c.attention_use == "concat" else y + a
+        dropped = self._drop(y, c.output_dropout, time=1)
+        fresh = [torch.zeros_like(state[-1])] if c.learned_start else []
+        kept = tuple(s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *fresh])
+        return Features(dropped, kept, self._penalty(dropped, x) if is_on else None)
+
+    def _one_by_one(
+        self, x: Tensor, cells: list[Tensor], memory: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Layer upon layer: (T, B, E) -> (T, B, D), the layers' tensors after it, and the memory."""
+        c, after = self.config, list[Tensor]()
         for k, layer in enumerate(self.layers):
             x = self._drop(x, c.hidden_dropout) if k else x
             before, cells = cells[: layer.memories], cells[layer.memories :]
@@ -180,14 +214,29 @@ class RecurrentNetwork(Network):
                 x, new = layer(x, before)
             after += new
             x = self.norms[k](x) if c.layer_norm else x
-        y = x.transpose(0, 1)  # (B, T, D)
-        if c.attention != "none" and c.attention_use != "state":
-            a, *memory = self.past(y, *memory)
-            y = self.concat(y, a) if c.attention_use == "concat" else y + a
-        dropped = self._drop(y, c.output_dropout, time=1)
-        fresh = [torch.zeros_like(state[-1])] if c.learned_start else []
-        kept = tuple(s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *fresh])
-        return Features(dropped, kept, self._penalty(dropped, x) if is_on else None)
+        return x, after, memory
+
+    @property
+    def is_stackable(self) -> bool:
+        """Whether all layers can be one kernel's work, which then computes them at the same time, a step apart."""
+        c = self.config
+        is_plain = not (c.layer_norm or (c.attention != "none" and c.attention_use == "state"))
+        is_even = c.layers > 1 and len(set(c.widths[1:])) == 1
+        is_dropped_alike = not (self.training and c.locked and self._p_hidden)
+        return is_plain and is_even and is_dropped_alike and self.layers[0].has_kernel
+
+    @property
+    def _p_hidden(self) -> float:
+        return self.config.dropout if self.config.hidden_dropout is None else self.config.hidden_dropout
+
+    def _at_once(self, x: Tensor, cells: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The same as `_one_by_one` in one kernel."""
+        n = self.layers[0].memories
+        x, *cells = precision.cast(x, *cells)
+        weights = packed([w for layer in self.layers for w in layer.weights()])
+        state = tuple(torch.stack(cells[i::n]) for i in range(n))  # (L, B, D)
+        x, after = self.layers[0].kernel(x, state, weights, self._p_hidden if self.training else 0.0)
+        return x, [tensor for layer in zip(*(s.unbind(0) for s in after), strict=True) for tensor in layer]
 
     def _split(self, state: Tensors) -> tuple[list[Tensor], list[Tensor]]:
         """The layers' tensors, learned where a row is new, and those of the memory."""

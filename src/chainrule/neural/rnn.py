@@ -39,14 +39,16 @@ class ElmanLayer(Layer):
         self.nonlinearity = config.nonlinearity
         self.is_bounded = config.nonlinearity in ("tanh", "sigmoid")
 
-    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        """All steps in one kernel where there is one for φ."""
-        if self.nonlinearity not in FUSED:
-            return self.loop(x, state, weights)
-        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
-        first = state[0][None]  # (1, B, D)
-        outputs, h = FUSED[self.nonlinearity](x, first, weights, True, 1, 0.0, is_learning, False, False)
-        return outputs, (h[0],)
+    @property
+    def has_kernel(self) -> bool:
+        """Where there is one for φ."""
+        return self.nonlinearity in FUSED
+
+    def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """All steps of L layers."""
+        fused, is_learning = FUSED[self.nonlinearity], torch.is_grad_enabled()
+        outputs, h = fused(x, state[0], weights, True, len(state[0]), p, is_learning, False, False)
+        return outputs, (h,)
 
     def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """h_t = φ(W x_t + b_W + R h_{t−1} + b_R)."""

@@ -1,9 +1,11 @@
 """Where a row of a batch starts anew: the pieces of it that stand alone and can be read side by side.
 
-A `line` model starts anew at each `</s>` it reads, a network with a window after so many tokens. Padding is cut off.
+A `line` model starts anew at each `</s>` it reads, a network with a window after so many tokens. Padding is cut
+off.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +32,7 @@ def cut(batch: Batch, eos: int | None, window: int | None, position: Ids) -> Seg
         cuts = np.flatnonzero(batch.inputs[r, :length] == eos).tolist() if eos is not None else []
         edges = sorted({0, *cuts, length}) if length else []
         anew = set(cuts)
-        for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        for begin, end in pairwise(edges):
             is_fresh = begin in anew
             room = None if window is None else window - (0 if is_fresh else int(position[r]))
             while window is not None and room is not None and end - begin > room:

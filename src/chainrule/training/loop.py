@@ -77,7 +77,8 @@ class Trainer:
         self.step = Step(network, run.objective, config, run.device)
         self.average: Tensor | None = None
         self.best: Tensor | None = None
-        use_graph = config.graphs and run.device.type == "cuda" and isinstance(run.source, Stream)
+        is_steady = isinstance(run.source, Stream) and getattr(network, "is_capturable", False)
+        use_graph = config.graphs and run.device.type == "cuda" and is_steady
         network.train()
         self.reader: Eager | Graphed = (Graphed if use_graph else Eager)(self.step, run.source)  # type: ignore[arg-type]
         self.meter = Meter(config, run)

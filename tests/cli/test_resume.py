@@ -1,0 +1,215 @@
+"""`chainrule train` stopped, killed and taken up again: as processes, as a shell would run them."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chainrule.training import checkpoint
+from cli.command import ENTRY, call, done, english, refused, trained, write
+
+NETWORK = ("--hidden", 8, "--set", "log_every=1", "--batch-size", 4, "--bptt", 3, "--threads", 1, "--device", "cpu", "--min-count", 2)
+OFTEN = ("--set", "checkpoint_seconds=0")  # which makes a run slow enough to be stopped in its middle, too
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("resume") / "text.txt", english(40))
+
+
+@pytest.fixture(scope="module")
+def valid(text: Path) -> Path:
+    return write(text.with_name("valid.txt"), english(6, seed=8))
+
+
+def words(out: Path, text: Path, *more: object, epochs: int = 12) -> list[str]:
+    given = ["train", "lstm", text, "--out", out, "--epochs", epochs, *NETWORK, *more]
+    return [str(word) for word in given]
+
+
+def weights(model: Path) -> bytes:
+    return (model / "model.safetensors").read_bytes()
+
+
+@contextmanager
+def running(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a process that hears SIGINT, even where this one was started to ignore it."""
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [ENTRY, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until_it_learns(out: Path, process: subprocess.Popen[bytes], steps: int = 1) -> None:
+    """Until its log tells of so many steps."""
+    log, started = out / "train_log.part.jsonl", time.monotonic()
+    while not (log.exists() and log.read_bytes().count(b"\n") >= steps):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - started < 60
+        time.sleep(0.01)
+
+
+def stopped(out: Path, arguments: list[str], number: signal.Signals) -> tuple[int, str]:
+    """What a run that was sent this signal while it learnt ended with, and said."""
+    with running(arguments) as process:
+        wait_until_it_learns(out, process)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "context"), [(signal.SIGINT, 130, "line"), (signal.SIGTERM, 143, "stream")]
+)
+def test_a_stopped_run_is_resumed_bit_for_bit(
+    tmp_path: Path, text: Path, valid: Path, number: signal.Signals, status: int, context: str
+) -> None:
+    more = ("--valid", valid, "--context", context)
+    out = tmp_path / "m"
+    code, err = stopped(out, words(out, text, *more, *OFTEN), number)
+    assert code == status
+    assert "Traceback" not in err
+    assert err.endswith("stopped\n") or number == signal.SIGTERM
+    found = checkpoint.load(out)
+    assert found is not None
+    assert 0 < found.position["epoch"] + found.position["step_in_epoch"]
+    assert found.position["epoch"] < 12
+    assert not (out / "manifest.json").exists()
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "train_log.part.jsonl"]
+    assert "holds an unfinished run; go on with" in refused(2, *words(out, text, *more))
+    done(*words(out, text, *more, "--resume"))
+    done(*words(tmp_path / "whole", text, *more))
+    assert weights(out) == weights(tmp_path / "whole")
+    assert not (out / "checkpoint").exists()
+    assert not (out / "train_log.part.jsonl").exists()
+    assert (out / "train_log.jsonl").exists()
+
+
+def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: Path) -> None:
+    """A model stands where the new one is to be; kill −9 in the middle of learning, twice."""
+    out = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "witten-bell")
+    before = done("info", out, "--json").json()
+    for trial in range(2):
+        resume = ("--resume",) if trial else ()
+        with running(words(out, text, *OFTEN, *resume)) as process:
+            position = out / "checkpoint" / "position.json"
+            done_before = json.loads(position.read_text())["step"] if trial else 0
+            started = time.monotonic()
+            while not (position.exists() and _step(position) > done_before):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() - started < 60
+                time.sleep(0.005)
+            process.kill()
+        assert done("info", out, "--json").json() == before  # the old model, whole
+        assert checkpoint.load(out) is not None
+    done(*words(out, text, "--resume"))
+    done(*words(tmp_path / "whole", text))
+    assert weights(out) == weights(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "whole"]
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+def _step(position: Path) -> int:
+    """The checkpoint's step; 0 in the moment in which one takes the place of another."""
+    try:
+        return int(json.loads(position.read_text())["step"])
+    except (OSError, ValueError):
+        return 0
+
+
+@pytest.fixture(scope="module")
+def unfinished(text: Path, valid: Path) -> Path:
+    """A run that was stopped, to be refused in every way: nothing may change it."""
+    out = text.with_name("unfinished")
+    code, _ = stopped(out, words(out, text, "--valid", valid, *OFTEN), signal.SIGTERM)
+    assert code == 143
+    return out
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "checkpoint").iterdir()}
+
+
+def test_another_text_is_refused(unfinished: Path, text: Path, valid: Path, tmp_path: Path) -> None:
+    before = files(unfinished)
+    other = write(tmp_path / "text.txt", english(41))
+    message = refused(3, *words(unfinished, other, "--valid", valid, "--resume"))
+    assert "the text changed since the checkpoint was written; give the text it was trained on" in message
+    other = write(tmp_path / "valid.txt", english(7, seed=8))
+    message = refused(3, *words(unfinished, text, "--valid", other, "--resume"))
+    assert "the text changed" in message
+    assert "the text changed" in refused(3, *words(unfinished, text, "--resume"))
+    assert files(unfinished) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--hidden", 9), "model.hidden is 9 now and was 8 then"),
+        (("--dropout", 0.5), "model.dropout is 0.5 now and was 0.2 then"),
+        (("--seed", 1), "seed is 1 now and was 0 then"),
+        (("--context", "stream"), "context is stream now and was line then"),
+        (("--vocab-size", 9), "the tokenizer changed"),
+    ],
+)
+def test_other_settings_are_refused(
+    unfinished: Path, text: Path, valid: Path, more: tuple[object, ...], message: str
+) -> None:
+    before = files(unfinished)
+    given = words(unfinished, text, "--valid", valid, "--resume", *more)
+    assert message in refused(2, *given)
+    assert files(unfinished) == before
+
+
+def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, text: Path) -> None:
+    out = tmp_path / "m"
+    arguments = words(out, text, *OFTEN)
+    with running(arguments) as process:
+        wait_until_it_learns(out, process)
+        assert "is being written by another run" in refused(2, *arguments)
+        assert "is being written by another run" in refused(2, *arguments, "--resume")
+        assert process.poll() is None
+
+
+def test_numbers_that_are_none_end_the_run_and_keep_the_checkpoint(tmp_path: Path, text: Path) -> None:
+    """A rate that is far too high: the step and the tensor are named, and what was good can be taken up."""
+    out = tmp_path / "m"
+    huge = ("--optimizer", "sgd", "--learning-rate", "1e30", "--clip", 0, "--set", "warmup=0", *OFTEN)
+    arguments = ["rnn" if word == "lstm" else word for word in words(out, text, *huge)]
+    outcome = call(*arguments)
+    assert outcome.status == 1
+    last = outcome.err.splitlines()[-1]
+    assert last.startswith("error: training diverged at step ")
+    assert "values; the last good checkpoint is kept at " in last
+    found = checkpoint.load(out)
+    assert found is not None
+    assert found.position["step"] > 0
+    assert all(tensor.isfinite().all() for tensor in found.weights.values())
+    assert not (out / "manifest.json").exists()
+
+
+def test_advice_is_a_warning_and_a_line_of_the_log(tmp_path: Path, text: Path) -> None:
+    slow = ("--learning-rate", "1e-6", "--clip", "1e-6")
+    outcome = done(*words(tmp_path / "m", text, *slow, epochs=2))
+    assert outcome.err.count("warning: the gradient was clipped on 100% of the steps") == 1
+    assert outcome.err.count("is above that of word frequencies alone") == 1
+    log = [json.loads(line) for line in (tmp_path / "m" / "train_log.jsonl").read_text().splitlines()]
+    said = [entry["words"] for entry in log if entry.get("event") == "advice"]
+    assert len(said) == 2
+    assert all(f"warning: {each}\n" in outcome.err for each in said)

@@ -1,0 +1,230 @@
+"""A network on its way from a text to files and back."""
+
+import dataclasses
+import json
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from chainrule import api, families, folder
+from chainrule.data.encoded import Encoded
+from chainrule.data.training import TrainingData
+from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError
+from chainrule.lm import Vocabulary
+from chainrule.model import Model
+from chainrule.neural.device import choose, exact
+from chainrule.text.corpus import Corpus
+
+TEXT = ["the cat sees a dog", "a dog sees the cat", "", "the mouse runs"] * 6
+SMALL: dict[str, Any] = {"hidden": 8, "epochs": 1, "batch_size": 4, "min_count": 2}
+pytestmark = pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+
+
+def train(family: str = "lstm", **settings: Any) -> Model:
+    return api.train(family, Corpus.from_lines(TEXT), device="cpu", **SMALL | settings)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("family") / "model"
+    train().save(place)
+    return place
+
+
+def resealed(source: Path, target: Path, *, weights: bytes | None = None, **settings: Any) -> Path:
+    """The same model with other settings in its config, or other weights, and a manifest that fits them."""
+
+    def fill(root: Path) -> None:
+        for path in source.iterdir():
+            if path.name != "manifest.json":
+                (root / path.name).write_bytes(path.read_bytes())
+        config = json.loads((source / "config.json").read_text())
+        config["model"] |= settings
+        (root / "config.json").write_text(json.dumps(config))
+        if weights is not None:
+            (root / "model.safetensors").write_bytes(weights)
+
+    folder.write(target, fill, folder.read(source).facts)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"hidden": 9}, r"model.safetensors does not fit its config: embedding is \(\d+, 8\) and should be \(\d+, 9\)"),
+        ({"layers": 2}, r"does not fit its config: layers.1.R is absent and should be \(32, 8\)"),
+        ({"learned_start": True}, r"does not fit its config: starts.0 is absent"),
+        ({"tie": False}, r"does not fit its config: output.weight is absent"),
+        ({"output": "sampled"}, r"does not fit its config: output.edges is absent"),
+        ({"layers": 65536}, r"does not fit its config: 65536 layers of \d tensors"),
+        ({"hidden": 60000}, r"the config asks for 28,\d+,\d+,\d+ weights"),
+        ({"hidden": 10**12}, r"model.hidden is 1000000000000; choose 1 to 65536"),
+        ({"layers": 10**6}, r"model.layers is 1000000; choose 1 to 65536"),
+        ({"embedding": 60000, "tie": False}, r"does not fit its config"),
+        ({"memory": 65536, "attention": "general"}, r"does not fit its config: past\.\S+ is absent"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused_at_once(
+    saved: Path, tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
+    other = resealed(saved, tmp_path / "other", **settings)
+    started = time.perf_counter()
+    tracemalloc.start()
+    with pytest.raises(ModelFileError, match=words):
+        api.load(other)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert time.perf_counter() - started < 5  # one of 65,536 layers would be a minute's work even to look at
+
+
+def test_memory_is_not_taken_for_what_does_not_fit(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's memory is not Python's: what is built before the refusal is built of nothing."""
+    built: list[str] = []
+    lstm = families.get("lstm")
+    real: Any = lstm.build  # type: ignore[attr-defined]
+
+    def spy(*given: Any) -> Any:
+        made = real(*given)
+        built.append(next(made.parameters()).device.type)
+        return made
+
+    watched = dataclasses.replace(lstm, build=spy)  # type: ignore[type-var]
+    monkeypatch.setattr(families, "get", lambda name: watched)
+    with pytest.raises(ModelFileError):
+        api.load(resealed(saved, tmp_path / "other", hidden=4000))
+    assert built == ["meta"]
+    api.load(saved, device="cpu")
+    assert built == ["meta", "meta", "cpu"]
+
+
+@pytest.mark.parametrize("weights", [b"", b"no tensors at all", b"\x02\x00\x00\x00\x00\x00\x00\x00{}"])
+def test_weights_that_are_none_are_refused(saved: Path, tmp_path: Path, weights: bytes) -> None:
+    with pytest.raises(ModelFileError, match=r"model\.safetensors (is not a safetensors file|does not fit)"):
+        api.load(resealed(saved, tmp_path / "other", weights=weights))
+
+
+def test_too_large_a_net_is_refused_before_it_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"asks for 28,\d+,\d+,\d+ weights; chainrule goes to 8,589,934,592"):
+        train(hidden=60000)
+
+
+def test_the_same_seed_gives_the_same_weights(saved: Path) -> None:
+    files = [families.get("lstm").files(train(seed=seed).lm)["model.safetensors"] for seed in (0, 0, 1)]
+    assert files[0] == files[1] == (saved / "model.safetensors").read_bytes()
+    assert files[0] != files[2]
+
+
+def test_a_model_says_the_same_wherever_it_was_trained(saved: Path) -> None:
+    """The files know no device: they load onto the processor, whatever `auto` is here."""
+    found, here = api.load(saved, device="cpu"), api.load(saved)
+    assert found.lm.device.type == "cpu"  # type: ignore[attr-defined]
+    ids = np.array([found.lm.vocabulary.bos])
+    log_p, _ = found.lm.step(found.lm.start(1), ids)
+    again, _ = here.lm.step(here.lm.start(1), ids)
+    np.testing.assert_allclose(log_p, again, rtol=1e-4)
+
+
+def test_a_log_goes_with_the_model(saved: Path) -> None:
+    lines = [json.loads(line) for line in (saved / "train_log.jsonl").read_text().splitlines()]
+    assert lines[-1]["event"] == "end"
+    assert api.load(saved).lm.log == (saved / "train_log.jsonl").read_bytes()  # type: ignore[attr-defined]
+
+
+def test_tied_weights_are_saved_and_counted_once() -> None:
+    tied, untied = train(), train(tie=False)
+    V = tied.lm.vocabulary.size
+    assert untied.parameters - tied.parameters == V * 8
+    # E: 8V, an LSTM of 8: 4 · (8·8 + 8·8 + 8 + 8), b: V
+    assert tied.parameters == 8 * V + 4 * (64 + 64 + 16) + V
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precision_is_for_the_gpu(family: str, precision: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{precision}', and the processor computes in fp32; leave it at fp32"):
+        train(family, precision=precision)
+
+
+def test_a_gpu_that_is_not_there_is_missed() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(ConfigError, match="torch finds no GPU here; choose cpu"):
+        api.train("lstm", Corpus.from_lines(TEXT), device="cuda", **SMALL)
+    assert choose("auto") == torch.device("cpu")
+
+
+def test_evaluation_keeps_no_gradients() -> None:
+    with exact():
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+
+
+def data(valid: list[int] | None, closed: bool) -> TrainingData:
+    def encoded(ids: list[int]) -> Encoded:
+        return Encoded(np.array(ids, dtype=np.int32), 1, 2, 0, 0, 0)
+
+    return TrainingData(
+        train=encoded([3, 4, 5, 1] * 10),
+        valid=None if valid is None else encoded(valid),
+        vocabulary=Vocabulary(6, 0, 1, 2, closed),
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("valid", "closed", "validations"),
+    [
+        ([3, 4, 1], False, 1),
+        ([3, 2, 1], True, 1),  # an unknown word is impossible in a closed vocabulary: the run goes on without it
+        ([], False, 0),
+        (None, False, 0),
+    ],
+)
+def test_what_is_validated_on(valid: list[int] | None, closed: bool, validations: int) -> None:
+    lstm = families.get("lstm")
+    lm: Any = lstm.train(data(valid, closed), lstm.Config(hidden=8, epochs=1))
+    events = [json.loads(line).get("event") for line in lm.log.splitlines()]
+    assert events.count("validation") == validations
+
+
+def test_a_window_is_never_exceeded_while_learning() -> None:
+    """A text of lines longer than the window, and bptt longer than it as well."""
+    for context in ("line", "stream"):
+        model = api.train(
+            "transformer",
+            Corpus.from_lines(["a b c d e f g h"] * 6),
+            context=context,  # type: ignore[arg-type]
+            device="cpu",
+            hidden=8,
+            heads=2,
+            layers=1,
+            window=3,
+            bptt=50,
+            epochs=1,
+            positions="learned",
+        )
+        assert np.isfinite(model.evaluate(Corpus.from_lines(["a b c d e f g h"])).perplexity)
+
+
+def test_noise_contrast_is_no_log_p_to_be_advised_on() -> None:
+    with pytest.warns(ChainruleWarning) as warned:
+        train(output="nce", samples=50, learning_rate=1e-6, clip=1e-9)
+    assert not [w for w in warned if "frequencies" in str(w.message)]
+    with pytest.warns(ChainruleWarning, match="above that of word frequencies"):
+        train(learning_rate=1e-6, clip=1e-9)
+
+
+def test_layers_of_all_kinds_come_back(tmp_path: Path) -> None:
+    for output in ("softmax", "sampled", "nce", "adaptive"):
+        model = train("gru", output=output, samples=3, tie=output != "adaptive")
+        model.save(tmp_path / output)
+        loaded = api.load(tmp_path / output, device="cpu")
+        ids = np.array([model.lm.vocabulary.bos])
+        assert_array_equal(loaded.lm.step(loaded.lm.start(1), ids)[0], model.lm.step(model.lm.start(1), ids)[0])

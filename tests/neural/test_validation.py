@@ -1,0 +1,80 @@
+"""The validation loss: what evaluation says of lines, and nearly that of a stream."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chainrule.data.encoded import Encoded
+from chainrule.lm import Context, Vocabulary
+from chainrule.neural import lstm, transformer, validation
+from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.validation import mean_nats
+
+BOS, EOS, UNK = 0, 1, 2
+
+
+def model(context: Context, closed: bool = False, **settings: Any) -> NeuralModel:
+    torch.manual_seed(2)
+    vocabulary = Vocabulary(7, BOS, EOS, UNK, closed)
+    if settings:
+        made = transformer.build(transformer.Config(hidden=8, heads=2, layers=1, **settings), vocabulary, None)
+    else:
+        made = lstm.build(lstm.Config(hidden=6, init="normal", init_range=1.0), vocabulary, None)
+    return NeuralModel(made.double(), vocabulary, context)
+
+
+def text(size: int, lowest: int = 2) -> Encoded:
+    ids = np.random.default_rng(3).integers(lowest, 7, size).astype(np.int32)
+    ids[4::5] = EOS
+    ids[-1] = EOS
+    return Encoded(ids, EOS, UNK, 0, 0, 0)
+
+
+def nats(lm: NeuralModel, rows: list[list[int]], firsts: list[int]) -> list[float]:
+    """−log p of every token of these rows, each from an empty state, one at a time."""
+    found = []
+    for row, first in zip(rows, firsts, strict=True):
+        state, before = lm.start(1), first
+        for token in row:
+            log_p, state = lm.step(state, np.array([before]))
+            found.append(-float(log_p[0, token]))
+            before = token
+    return found
+
+
+def test_lines_each_from_their_start() -> None:
+    lm, ids = model("line"), text(38)
+    lines = [line.tolist() for line in np.split(ids.ids, np.flatnonzero(ids.ids == EOS)[:-1] + 1)]
+    assert mean_nats(lm, ids) == pytest.approx(np.mean(nats(lm, lines, [BOS] * len(lines))), rel=1e-10)
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 4}])
+def test_a_short_stream_is_one_stream(settings: dict[str, Any]) -> None:
+    lm, ids = model("stream", **settings), text(60)
+    assert mean_nats(lm, ids) == pytest.approx(np.mean(nats(lm, [ids.ids.tolist()], [BOS])), rel=1e-10)
+
+
+def test_a_long_stream_is_read_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 tokens in 3 columns of 21, one left over, read 8 at a time; a column goes on from the token before it."""
+    monkeypatch.setattr(validation, "COLUMNS", 3)
+    monkeypatch.setattr(validation, "SHORTEST", 10)
+    monkeypatch.setattr(validation, "TOKENS_AT_ONCE", 8)
+    lm, ids = model("stream"), text(64)
+    whole = ids.ids.tolist()
+    columns = [whole[:21], whole[21:42], whole[42:63]]
+    expected = nats(lm, columns, [BOS, whole[20], whole[41]])
+    assert mean_nats(lm, ids) == pytest.approx(np.mean(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_what_a_closed_vocabulary_cannot_say_does_not_count(context: Any) -> None:
+    lm, ids = model(context, closed=True), text(40)
+    assert (ids.ids == UNK).any()
+    rows = [ids.ids.tolist()]
+    if context == "line":
+        rows = [line.tolist() for line in np.split(ids.ids, np.flatnonzero(ids.ids == EOS)[:-1] + 1)]
+    every = np.array(nats(lm, rows, [BOS] * len(rows)))
+    assert np.isinf(every).sum() == (ids.ids == UNK).sum()
+    assert mean_nats(lm, ids) == pytest.approx(every[np.isfinite(every)].mean(), rel=1e-10)
