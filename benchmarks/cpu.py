@@ -3,17 +3,17 @@
     python -m benchmarks.cpu --threads 2 --steps 200
 
 Both sides learn the same 2×200 tied LSTM from the same first weights and the same windows in the same order. They
-are timed in one process, in turns taken alternately; a ratio is the median over the turns. Perplexity is that of the
-validation text's first tokens, from the very steps that were timed; an epoch of WikiText-2 would be 2,965 steps.
+are timed in one process, in turns taken alternately; a ratio is the median over the turns. Perplexity is that of
+the first validation tokens after the very steps that were timed; an epoch of WikiText-2 would be 2,965 of them.
 """
 
 import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from chainrule.neural.settings import OutputKind
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
+from chainrule.training import optimizers
 from chainrule.training.batches import Stream
 from chainrule.training.objective import next_token
 from chainrule.training.step import NATS, TOKENS, Eager, Step
@@ -36,8 +37,9 @@ from chainrule.training.step import NATS, TOKENS, Eager, Step
 CPU: Final = torch.device("cpu")
 LAYERS, D, B, T = 2, 200, 20, 35
 RATE, CLIP, DROPOUT = 20.0, 0.25, 0.2
-# At the example's rate rounding errors grow threefold at each of the first steps: two loops that only add in another
-# order part after ten steps of fp32. So they are laid side by side at that rate in fp64, and in fp32 at rate 1.
+ANNEALED = (0.5, 0.75)  # parts of the run after which the rate is divided by 4, as the example does on a plateau
+# At the first rate a rounding error grows threefold at each of the first steps: two loops that only add in another
+# order part after ten steps of fp32. So they are laid side by side in fp64, and in fp32 at rate 1.
 EQUAL = ((torch.float64, RATE, 30), (torch.float32, 1.0, 100))  # arithmetic, rate, steps
 TOLERANCE = 1e-4  # nats a token
 WARM_UP, TURN = 5, 5  # steps
@@ -52,18 +54,6 @@ class Text:
     train: Encoded
     valid: Encoded
     vocabulary: Vocabulary
-
-
-class Learner(Protocol):
-    """A net and its loop, stopped between two steps."""
-
-    def run(self, steps: int) -> float:
-        """Take so many steps; their mean nats a token."""
-        ...
-
-    def network(self) -> Network:
-        """Its weights in one of our nets, to be evaluated."""
-        ...
 
 
 class Example(nn.Module):
@@ -101,8 +91,13 @@ class ExampleLoop:
         """So many steps, epoch after epoch."""
         return statistics.fmean(next(self.steps) for _ in range(steps))
 
+    def set_rate(self, rate: float) -> None:
+        """The loop reads it at each step."""
+        self.rate = rate
+
+    @property
     def network(self) -> Network:
-        """Its weights in our net."""
+        """Its weights in our net, to be evaluated."""
         network = lstm.build(settings(), self.text.vocabulary, None)
         give(self.net, network)
         return network
@@ -128,53 +123,44 @@ class OurLoop:
 
     def __init__(self, text: Text, first: Example, config: lstm.Config) -> None:
         counts = np.bincount(text.train.ids, minlength=text.vocabulary.size).astype(np.float64)
-        self.net = lstm.build(config, text.vocabulary, counts)
-        give(first, self.net)
-        self.step = Step(self.net, next_token, config, CPU)
+        self.network = lstm.build(config, text.vocabulary, counts)
+        give(first, self.network)
+        self.step = Step(self.network, next_token, config, CPU)
         self.reader = Eager(self.step, Stream(text.train.ids, config, 0, CPU))
         self.steps = self._epochs()
 
     def run(self, steps: int) -> float:
         """So many steps, epoch after epoch."""
-        self.net.train()
+        self.network.train()
         self.step.seen.zero_()
         for _ in range(steps):
             next(self.steps)
         return float(self.step.seen[NATS] / self.step.seen[TOKENS])
 
-    def network(self) -> Network:
-        """Itself."""
-        return self.net
+    def set_rate(self, rate: float) -> None:
+        """As the schedule sets it."""
+        optimizers.set_rate(self.step.optimizer, rate)
 
     def _epochs(self) -> Iterator[None]:
         while True:
             yield from self.reader.epoch(0, 0)
 
 
+Learner = ExampleLoop | OurLoop
+
+
 def settings(output: OutputKind = "softmax", dropout: float = DROPOUT, rate: float = RATE) -> lstm.Config:
     """The example's net and loop in our words; an adaptive softmax has word vectors of its own."""
-    return lstm.Config(
-        layers=LAYERS,
-        hidden=D,
-        tie=output != "adaptive",
-        output=output,
-        dropout=dropout,
-        locked=False,
-        batch_size=B,
-        bptt=T,
-        optimizer="sgd",
-        learning_rate=rate,
-        clip=CLIP,
-        shuffle=False,
-    )
+    net: dict[str, Any] = {"layers": LAYERS, "hidden": D, "output": output, "tie": output != "adaptive"}
+    loop: dict[str, Any] = {"batch_size": B, "bptt": T, "shuffle": False, "dropout": dropout, "locked": False}
+    return lstm.Config(**net, **loop, optimizer="sgd", learning_rate=rate, clip=CLIP)
 
 
 def give(example: Example, network: Any) -> None:
     """Copy the example's weights into a net of ours, as far as both have them."""
-    rnn: Any = example.rnn
     with torch.no_grad():
         network.embedding.copy_(example.encoder.weight)
-        for layer, weights in zip(network.layers, rnn.all_weights, strict=True):
+        for layer, weights in zip(network.layers, example.rnn.all_weights, strict=True):
             for ours, theirs in zip((layer.W, layer.R, layer.b_W, layer.b_R), weights, strict=True):
                 ours.copy_(theirs)
         if hasattr(network.output, "bias"):
@@ -192,32 +178,25 @@ def read(name: str) -> Text:
     return Text(benchmark.title, encode(corpus, tokenizer), valid, tokenizer.vocabulary)
 
 
-def seconds(run: Callable[[int], object], steps: int) -> float:
-    start = time.perf_counter()
-    run(steps)
-    return time.perf_counter() - start
-
-
 def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
-    """Seconds a step of each turn; every learner takes `steps` in all, the first few unmeasured."""
+    """Seconds a step in each turn; every learner takes `steps` in all, the first few unmeasured."""
     taken: dict[str, list[float]] = {name: [] for name in learners}
     for learner in learners.values():
         learner.run(WARM_UP)
-    names = list(learners)
     for done in range(WARM_UP, steps, TURN):
         turn = min(TURN, steps - done)
-        for name in names:
-            taken[name].append(seconds(learners[name].run, turn) / turn)
-        names.reverse()
+        for name, learner in learners.items():
+            learner.set_rate(RATE / 4 ** sum(done >= part * steps for part in ANNEALED))
+            start = time.perf_counter()
+            learner.run(turn)
+            taken[name].append((time.perf_counter() - start) / turn)
     return taken
 
 
-def speed(taken: dict[str, list[float]], name: str, peer: str = "example") -> list[str]:
-    """Tokens a second, and how many times the peer's: the median over turns and where its middle half lies."""
-    ratios = [theirs / own for theirs, own in zip(taken[peer], taken[name], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    spread = "" if name == peer else f" ({low:.2f} to {high:.2f})"
-    return [f"{B * T / statistics.median(taken[name]):,.0f}", f"{middle:.2f}{spread}"]
+def perplexity(learner: Learner, text: Text) -> float:
+    """Of the validation text, exact whatever was learnt by."""
+    model = NeuralModel(learner.network, text.vocabulary, "stream")
+    return math.exp(validation.mean_nats(model, text.valid))
 
 
 def equality(text: Text) -> str:
@@ -234,44 +213,25 @@ def equality(text: Text) -> str:
             raise SystemExit(f"the loops differ by {difference:.1e} nats a token after {steps} steps: not one task")
         name = f"rate {rate:g}, {str(dtype).removeprefix('torch.')}"
         rows.append([name, str(steps), *[f"{mean:.6f}" for mean in nats], f"{difference:.1e}"])
+    torch.set_default_dtype(torch.float32)
     return table([f"{text.title}, no dropout: mean nats", "of steps", "example", "ours", "difference"], rows)
 
 
-def same_work(text: Text, steps: int) -> str:
-    """The same net, V = 10k."""
-    torch.manual_seed(0)
-    theirs = ExampleLoop(text)
-    learners: dict[str, Learner] = {"example": theirs, "ours": OurLoop(text, theirs.net, settings())}
-    taken = race(learners, steps)
-    rows = [[name, *speed(taken, name), f"{perplexity(learners[name], text):.1f}"] for name in taken]
-    head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
-    return table([*head, f"perplexity after {steps} steps"], rows)
-
-
-def less_work(text: Text, steps: int) -> str:
-    """Output layers that spare work at V = 33k, and what they cost in perplexity."""
+def speed(text: Text, kinds: dict[str, OutputKind], steps: int) -> str:
+    """Tokens a second, how many times the example's (in brackets the middle half of the turns), and perplexity."""
     torch.manual_seed(0)
     theirs = ExampleLoop(text)
     learners: dict[str, Learner] = {"example": theirs}
-    kinds: Sequence[OutputKind] = ("softmax", "adaptive", "sampled")
-    learners |= {f"ours, {kind}": OurLoop(text, theirs.net, settings(kind)) for kind in kinds}
-    taken = race(learners, steps)
-    rows = []
+    learners |= {name: OurLoop(text, theirs.net, settings(kind)) for name, kind in kinds.items()}
+    taken, rows = race(learners, steps), []
     for name, learner in learners.items():
-        after = later = perplexity(learner, text)
-        spared = round(steps * (sum(taken["example"]) / sum(taken[name]) - 1))
-        if name != "example" and spared > 0:
-            learner.run(spared)
-            later = perplexity(learner, text)
-        rows.append([name, *speed(taken, name), f"{after:.1f}", f"{later:.1f}"])
+        ratios = [peer / own for peer, own in zip(taken["example"], taken[name], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        times = "1" if name == "example" else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+        rate = f"{B * T / statistics.median(taken[name]):,.0f}"
+        rows.append([name, rate, times, f"{perplexity(learner, text):.1f}"])
     head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
-    return table([*head, f"perplexity after {steps} steps", "after the example's time"], rows)
-
-
-def perplexity(learner: Learner, text: Text) -> float:
-    """Of the validation text, exact whatever was learnt by."""
-    model = NeuralModel(learner.network(), text.vocabulary, "stream")
-    return math.exp(validation.mean_nats(model, text.valid))
+    return table([*head, f"perplexity after {steps} steps"], rows)
 
 
 def main() -> None:
@@ -285,8 +245,9 @@ def main() -> None:
     print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads\n")
     treebank = read("ptb")
     print(equality(treebank), flush=True)
-    print(same_work(treebank, arguments.steps), flush=True)
-    print(less_work(read("wikitext2"), arguments.steps), flush=True)
+    print(speed(treebank, {"ours": "softmax"}, arguments.steps), flush=True)
+    kinds: dict[str, OutputKind] = {"ours": "softmax", "ours, adaptive": "adaptive", "ours, sampled": "sampled"}
+    print(speed(read("wikitext2"), kinds, arguments.steps), flush=True)
 
 
 if __name__ == "__main__":

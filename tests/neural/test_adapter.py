@@ -209,7 +209,9 @@ def test_probabilities_are_normalised_in_double() -> None:
 
 def test_no_gradient_and_no_dropout_at_the_border() -> None:
     module, _ = NETWORKS["rnn"]
-    model = NeuralModel(module.build(module.Config(hidden=8, dropout=0.9), VOCABULARY, None).train(), VOCABULARY, "line")
+    model = NeuralModel(
+        module.build(module.Config(hidden=8, dropout=0.9), VOCABULARY, None).train(), VOCABULARY, "line"
+    )
     first, state = model.step(model.start(1), np.array([BOS]))
     again, _ = model.step(model.start(1), np.array([BOS]))
     assert_array_equal(first, again)

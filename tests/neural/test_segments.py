@@ -23,7 +23,9 @@ def batches(draw: Any) -> Batch:
     return Batch(np.array(rows), np.array(rows), mask)
 
 
-def slowly(batch: Batch, eos: int | None, window: int | None, position: Ids) -> list[tuple[int, int, int, bool, bool]]:
+def slowly(
+    batch: Batch, eos: int | None, window: int | None, position: Ids
+) -> list[tuple[int, int, int, bool, bool]]:
     """(row, first, length, is fresh, is last) of the pieces, by reading token by token."""
     found: list[list[Any]] = []
     for r, row in enumerate(batch.inputs.tolist()):
@@ -37,7 +39,7 @@ def slowly(batch: Batch, eos: int | None, window: int | None, position: Ids) -> 
             found[-1][2] += 1
         if is_open:
             found[-1][4] = True
-    return [(*each,) for each in found]  # type: ignore[misc]
+    return [(*each,) for each in found]
 
 
 def pieces(found: Segments) -> list[tuple[int, int, int, bool, bool]]:

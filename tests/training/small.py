@@ -101,3 +101,21 @@ def slope(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor,
 def trainer(network: nn.Module, source: Any, config: Training, **given: Any) -> Trainer:
     run: dict[str, Any] = {"objective": slope, "validate": None, "device": CPU}
     return Trainer(network, config, Run(source=source, **run | given))
+
+
+UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the rate at each step
+
+
+def sgd(**settings: Any) -> Training:
+    chosen: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1.0, "clip": 0.0, "schedule": "constant"}
+    return Training(**chosen | {"warmup": 0, "epochs": 2, "log_every": 1} | settings)
+
+
+def events(log: bytes, name: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries(log) if entry.get("event") == name]
+
+
+def validating(*nats: float) -> Any:
+    """A validation that gives these losses one after another."""
+    given = iter(nats)
+    return lambda: next(given)

@@ -111,7 +111,8 @@ def test_an_epoch_and_a_seed_decide(is_stream: bool) -> None:
     def first(epoch: int, seed: int, shuffle: bool = True) -> Window:
         chosen = config(batch_size=4, shuffle=shuffle)
         source: Any = Stream(ids, chosen, seed, CPU) if is_stream else Lines(ids, BOS, EOS, chosen, seed, CPU)
-        return next(iter(source.windows(epoch)))
+        window: Window = next(iter(source.windows(epoch)))
+        return window
 
     assert equal(first(0, 1), first(0, 1))
     assert not equal(first(0, 1), first(1, 1))

@@ -109,17 +109,17 @@ def test_a_transformer_has_nothing_bounded() -> None:
 
 
 class Bounded(Weights):
-    """A network that carries three values of h, of which so many are at their bound."""
+    """A network that carries three values of h, and others that have no bound."""
 
     def __init__(self, *h: float) -> None:
         super().__init__(1.0)
         self.h = torch.tensor([h])
 
     def start(self, rows: int) -> tuple[Tensor, ...]:
-        return (self.h,)
+        return self.h, torch.full((1, 30), 0.5)
 
     def bounded(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return state
+        return state[:1]
 
 
 def kept(network: Any, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
@@ -143,7 +143,7 @@ def test_a_state_at_its_bound_is_spoken_of_once(h: tuple[float, ...], is_said: b
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_a_network_with_huge_weights_is_told_so(context: Any) -> None:
     """Weights of ±80 drive every tanh to its bound; a rate of next to nothing leaves them there."""
-    huge = {"init": "uniform", "init_range": 80.0, "learning_rate": 1e-9, "tie": False, "clip": 0.0}
+    huge: dict[str, Any] = {"init": "uniform", "init_range": 80.0, "learning_rate": 1e-9, "tie": False, "clip": 0.0}
     with pytest.warns(ChainruleWarning) as warned:
         log = learn("rnn", context, hush=False, **huge).log
     words = [entry["words"] for entry in entries(log) if entry.get("event") == "advice"]

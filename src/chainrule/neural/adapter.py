@@ -151,7 +151,7 @@ def _rows(tensors: Tensors, rows: Ids) -> Tensors:
 
 
 def _chunks(pieces: Segments) -> Iterator[Ids]:
-    """Pieces by ascending length, those that go on and then those that start anew, so many that both are bounded."""
+    """Pieces by ascending length, so many that what is read at once is bounded; those that start anew apart."""
     for kind in (~pieces.is_fresh, pieces.is_fresh):
         order = np.flatnonzero(kind)
         order = order[np.argsort(pieces.length[order], kind="stable")]
