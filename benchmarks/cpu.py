@@ -42,7 +42,7 @@ ANNEALED = (0.5, 0.75)  # parts of the run after which the rate is divided by 4,
 # order part after ten steps of fp32. So they are laid side by side in fp64, and in fp32 at rate 1.
 EQUAL = ((torch.float64, RATE, 30), (torch.float32, 1.0, 100))  # arithmetic, rate, steps
 TOLERANCE = 1e-4  # nats a token
-WARM_UP, TURN = 5, 5  # steps
+WARM_UP = TURN = 5  # steps
 VALID = 1 << 16  # tokens that perplexity is measured on
 
 
@@ -173,9 +173,8 @@ def read(name: str) -> Text:
     benchmark = BENCHMARKS[name]
     corpus = benchmark.corpus("train")
     tokenizer = tokenizer_training.train(corpus, TokenizerConfig())
-    valid = encode(benchmark.corpus("valid"), tokenizer)
-    valid = replace(valid, ids=valid.ids[:VALID])
-    return Text(benchmark.title, encode(corpus, tokenizer), valid, tokenizer.vocabulary)
+    train, valid = encode(corpus, tokenizer), encode(benchmark.corpus("valid"), tokenizer)
+    return Text(benchmark.title, train, replace(valid, ids=valid.ids[:VALID]), tokenizer.vocabulary)
 
 
 def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
@@ -195,8 +194,7 @@ def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
 
 def perplexity(learner: Learner, text: Text) -> float:
     """Of the validation text, exact whatever was learnt by."""
-    model = NeuralModel(learner.network, text.vocabulary, "stream")
-    return math.exp(validation.mean_nats(model, text.valid))
+    return math.exp(validation.mean_nats(NeuralModel(learner.network, text.vocabulary, "stream"), text.valid))
 
 
 def equality(text: Text) -> str:
@@ -211,25 +209,24 @@ def equality(text: Text) -> str:
         difference = abs(nats[0] - nats[1])
         if not difference < TOLERANCE:
             raise SystemExit(f"the loops differ by {difference:.1e} nats a token after {steps} steps: not one task")
-        name = f"rate {rate:g}, {str(dtype).removeprefix('torch.')}"
-        rows.append([name, str(steps), *[f"{mean:.6f}" for mean in nats], f"{difference:.1e}"])
+        rows.append([f"rate {rate:g}, {dtype}", str(steps), *[f"{mean:.6f}" for mean in nats], f"{difference:.1e}"])
     torch.set_default_dtype(torch.float32)
     return table([f"{text.title}, no dropout: mean nats", "of steps", "example", "ours", "difference"], rows)
 
 
-def speed(text: Text, kinds: dict[str, OutputKind], steps: int) -> str:
+def speed(text: Text, kinds: tuple[OutputKind, ...], steps: int) -> str:
     """Tokens a second, how many times the example's (in brackets the middle half of the turns), and perplexity."""
     torch.manual_seed(0)
     theirs = ExampleLoop(text)
     learners: dict[str, Learner] = {"example": theirs}
-    learners |= {name: OurLoop(text, theirs.net, settings(kind)) for name, kind in kinds.items()}
+    learners |= {f"ours, {kind}": OurLoop(text, theirs.net, settings(kind)) for kind in kinds}
     taken, rows = race(learners, steps), []
     for name, learner in learners.items():
         ratios = [peer / own for peer, own in zip(taken["example"], taken[name], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        times = "1" if name == "example" else f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        rate = f"{B * T / statistics.median(taken[name]):,.0f}"
-        rows.append([name, rate, times, f"{perplexity(learner, text):.1f}"])
+        times = "1" if learner is theirs else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+        tokens = f"{B * T / statistics.median(taken[name]):,.0f}"
+        rows.append([name, tokens, times, f"{perplexity(learner, text):.1f}"])
     head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
     return table([*head, f"perplexity after {steps} steps"], rows)
 
@@ -245,9 +242,8 @@ def main() -> None:
     print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads\n")
     treebank = read("ptb")
     print(equality(treebank), flush=True)
-    print(speed(treebank, {"ours": "softmax"}, arguments.steps), flush=True)
-    kinds: dict[str, OutputKind] = {"ours": "softmax", "ours, adaptive": "adaptive", "ours, sampled": "sampled"}
-    print(speed(read("wikitext2"), kinds, arguments.steps), flush=True)
+    print(speed(treebank, ("softmax",), arguments.steps), flush=True)
+    print(speed(read("wikitext2"), ("softmax", "adaptive", "sampled"), arguments.steps), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, transformer
 from chainrule.neural.adapter import NeuralModel
 from chainrule.training.batches import Stream
+from chainrule.training.config import Precision
 from chainrule.training.objective import next_token
 from chainrule.training.step import HALF, Graphed, Step
 
@@ -40,7 +41,7 @@ class Size:
     hidden: int
     batch: int
     window: int
-    precision: str
+    precision: Precision
 
 
 SIZES = [
@@ -71,6 +72,7 @@ class Plain(nn.Module):
         self.drop = nn.Dropout(0.2)
 
     def forward(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(T, B) ids -> (T, B, V) logits and the state after them."""
         hidden, state = self.lstm(self.drop(self.embedding(ids)), state)
         return self.linear(self.drop(hidden)), state
 
@@ -113,7 +115,7 @@ def our_lstm(size: Size, ids: Tensor) -> Callable[[int], None]:
         dropout=0.2,
         locked=False,
         clip=0.25,
-        precision=size.precision,  # type: ignore[arg-type]
+        precision=size.precision,
     )
     network = lstm.build(config, vocabulary(), None).to(GPU).train()
     source = Stream(ids.cpu().numpy(), config, 0, GPU)
@@ -123,7 +125,7 @@ def our_lstm(size: Size, ids: Tensor) -> Callable[[int], None]:
 def replays(reader: Graphed) -> Callable[[int], None]:
     """So many steps, epoch after epoch."""
     epochs = iter(range(1 << 30))
-    steps = iter(())  # type: ignore[var-annotated]
+    steps: Iterator[None] = iter(())
 
     def run(number: int) -> None:
         nonlocal steps

@@ -2,8 +2,8 @@
 
     python -m benchmarks.ladder --out runs/ladder [--recipes ptb-rnn,ptb-lstm] [--set key=value]…
 
-Each model is trained by the command its recipe names, then measured on the test text; the LSTM is also mixed with the
-5-gram, weights by EM on the validation text. A model that is there already is measured, not trained again.
+Each model is trained by the command its recipe names, then measured on the test text; the LSTM is also mixed with
+the 5-gram, weights by EM on the validation text. A model that is there already is measured, not trained again.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import BENCHMARKS, machine, table
+
 from chainrule import recipes
 
 NGRAM = "ngram-5"
@@ -50,7 +51,7 @@ def measure(model: Path) -> dict[str, Any]:
         command = [sys.executable, "-m", "chainrule", *map(str, words), "--json"]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
-    return asked("evaluate", model, PTB.path("test")) | {"parameters": asked("info", model)["parameters"]}
+    return {**asked("evaluate", model, PTB.path("test")), "parameters": asked("info", model)["parameters"]}
 
 
 def row(name: str, found: dict[str, Any], seconds: float) -> list[str]:

@@ -272,7 +272,11 @@ def test_a_folder_that_turns_foreign_meanwhile_is_not_touched(tmp_path: Path) ->
     assert names_beside(target) == set()
 
 
-LEFTOVERS = (".checkpoint.4194304.0a1b2c3d.partial", ".checkpoint.17.ff.aside", ".train_log.part.jsonl.17.ff.partial")
+LEFTOVERS = (
+    ".checkpoint.4194304.0a1b2c3d.partial",
+    ".checkpoint.17.ff.aside",
+    ".train_log.part.jsonl.17.ff.partial",
+)
 
 
 def put_run(path: Path, *, log: bool = True) -> None:

@@ -49,7 +49,7 @@ def test_a_recipe_says_all_of_itself(name: str) -> None:
 def test_the_named_sizes() -> None:
     """What the recipes are known by."""
     known: dict[str, dict[str, object]] = {
-        "ptb-lstm": {"layers": 2, "hidden": 650, "tie": True},
+        "ptb-lstm": {"layers": 2, "hidden": 650},
         "ptb-awd-lstm": {"embedding": 512, "hidden": 1024, "layers": 3, "precision": "fp16"},
         "shakespeare-transformer": {"layers": 6, "hidden": 384, "heads": 6, "window": 256, "precision": "bf16"},
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chainrule import artifact, families, mixture
+from chainrule import artifact, families, folder, mixture
 from chainrule import config as settings
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
@@ -62,6 +62,8 @@ def train(
         seed=seed,
     )
     place = None if out is None else Path(out)
+    if place is not None and not resume:
+        folder.refuse_unfinished(place)
     return train_prepared(
         family,
         config,

@@ -136,7 +136,7 @@ class Arena:
         best: dict[tuple[object, ...], Row] = {}
         for done, (family, config) in enumerate(wanted):
             name = row_name(family, config)
-            inner = self._inner(f"comparing: {name}", done, len(wanted))
+            inner = Inner(self.progress, f"comparing: {name}", done, len(wanted))
             inner("", 0, None)
             budget = left[family]
             rivals = sum(name == family for name, _ in wanted[done:])
@@ -178,7 +178,7 @@ class Arena:
                 old = self.models[row.name]
                 limit = None if self.settings.max_seconds is None else row.train_seconds
                 with suppress(ChainruleError):  # a part too small for a model is a point less
-                    inner = self._inner(f"learning curves: {row.name}", done, len(CURVE_PARTS))
+                    inner = Inner(self.progress, f"learning curves: {row.name}", done, len(CURVE_PARTS))
                     model = old if part == 1 else self._train(old.family, old.config, prepared, limit, inner)
                     points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
         self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
@@ -204,16 +204,6 @@ class Arena:
         choice = tokenizer_choice(self.settings.tokenizer, self.settings.tokenizer_settings)
         prepared = prepare(Corpus.from_lines(lines), choice, Corpus.from_lines(self.texts.valid))
         return prepared, encode(Corpus.from_lines(self.texts.test), prepared.tokenizer)
-
-    def _inner(self, what: str, done: int, total: int) -> Progress:
-        """The progress of one of `total` pieces of work, as a part of the whole."""
-
-        def tell(inner: str, inner_done: int, inner_total: int | None) -> None:
-            part = inner_done / inner_total if inner_total else 0.0
-            words = f"{what}: {inner}" if inner else what
-            self.progress(words, round(PARTS * (done + min(1.0, part))), PARTS * total)
-
-        return tell
 
     def _train(
         self, family: str, config: Any, prepared: Prepared, max_seconds: float | None, progress: Progress
@@ -262,6 +252,22 @@ class Arena:
             note=note,
             facets=family.facets(model.config),
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inner:
+    """One of `total` pieces of work after `before` others; what it tells is told as a part of the whole."""
+
+    outer: Progress
+    name: str
+    before: int
+    total: int
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Move the whole's bar by this piece's part."""
+        part = min(1.0, done / total) if total else 0.0
+        words = f"{self.name}: {what}" if what else self.name
+        self.outer(words, round(PARTS * (self.before + part)), PARTS * self.total)
 
 
 def _settings(chosen: dict[str, Any]) -> Settings:

@@ -142,9 +142,7 @@ def files(lm: Mixture) -> dict[str, bytes]:
     }
 
 
-def load(
-    files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
-) -> Mixture:
+def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto") -> Mixture:
     """The mixture of saved components."""
     components = []
     for i, saved in enumerate(config.components):

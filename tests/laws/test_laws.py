@@ -148,11 +148,11 @@ def test_a_line_starts_anew_and_a_stream_goes_on(case: Case) -> None:
     v = lm.vocabulary
     fresh, _ = lm.step(lm.start(1), np.array([v.bos]))
     state = lm.start(1)
-    for id_ in [v.bos, *ids[:3], v.eos]:
+    for id_ in [v.bos, *ids[:2], v.eos]:  # four tokens: as many as the smallest window
         log_p, state = lm.step(state, np.array([id_]))
     if lm.context == "line":
         assert_allclose(log_p, fresh, rtol=1e-6)
-    elif getattr(lm, "order", 2) > 1:
+    elif getattr(lm, "order", 2) > 1 and case.variant != "order=2":  # that network sees `</s>` alone in both
         assert not np.allclose(log_p, fresh)
 
 

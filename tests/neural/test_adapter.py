@@ -62,6 +62,8 @@ class Slow:
         """(V,) log p after this token."""
         if self.context == "line" and token == EOS:
             self.h, self.read, token = 0.0, 0, BOS
+        if self.context == "stream" and token == BOS:
+            token = EOS  # a stream begins as after a line
         if self.window is not None and self.read >= self.window:
             self.h, self.read = 0.0, 0
         self.h, self.read = self.h / 8 + token, self.read + 1

@@ -41,7 +41,7 @@ def test_two_steps_of_the_rule_worked_parameter_by_parameter() -> None:
     rms = {name: part.clone() for name, part in learner.flat.named(learner.rms)}
     mean = torch.cat([rms[name] for name in names]).mean()
     first = [p.detach().clone() for p in network.parameters()]
-    read = torch.from_numpy(np.concatenate([[WORDS.bos], ids[:-1]]).astype(np.int64))[None]
+    read = torch.from_numpy(np.concatenate([[WORDS.eos], ids[:-1]]).astype(np.int64))[None]
     state = network.start(1)
     for cut in (slice(0, 5), slice(5, 10)):
         targets = torch.from_numpy(ids[cut].astype(np.int64))
@@ -62,7 +62,7 @@ def test_statistics_are_the_root_of_the_mean_squared_gradient() -> None:
     learner.measure(encoded(ids))
     network = copy.deepcopy(model.network)
     targets = torch.from_numpy(ids[:1000].astype(np.int64)).view(2, 500)
-    read = torch.cat([torch.tensor([0]), targets.flatten()[:-1]]).view(2, 500)
+    read = torch.cat([torch.tensor([WORDS.eos]), targets.flatten()[:-1]]).view(2, 500)
     squares: list[Tensor] = [torch.zeros_like(p) for p in network.parameters()]
     state = network.start(2)
     for t in range(0, 500, 5):

@@ -21,7 +21,7 @@ def test_at_the_stride_of_a_window_it_is_static(context: Context) -> None:
 
 def test_at_stride_one_each_token_sees_a_whole_window() -> None:
     model, ids = make("transformer"), some_ids(20)
-    read = np.concatenate([[WORDS.bos], ids[:-1]]).astype(np.int64)
+    read = np.concatenate([[WORDS.eos], ids[:-1]]).astype(np.int64)
     wanted = []
     for t in range(20):
         context = torch.from_numpy(read[max(0, t - WINDOW + 1) : t + 1])[None]

@@ -173,7 +173,7 @@ def test_the_rate_is_that_of_the_next_step() -> None:
 
 def test_the_memory_of_another_optimiser_is_refused() -> None:
     adam_state = state_tensors(make(config("adam"), nn.Parameter(torch.ones(4))))
-    with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq and this one momentum_buffer; .*--resume"):
+    with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq and this one momentum_buffer; .*start anew"):
         restore(make(config("momentum"), nn.Parameter(torch.ones(4))), adam_state)
 
 

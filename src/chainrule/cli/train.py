@@ -1,7 +1,8 @@
 """`chainrule train`: one model."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,9 +94,7 @@ def train(
     _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with folder.hold(out), progress() as bar:
-        if not resume:
-            folder.refuse_unfinished(out)
+    with _said_if_saved(out), folder.hold(out), progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),
@@ -117,6 +116,19 @@ def train(
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
     _advise(model)
+
+
+@contextmanager
+def _said_if_saved(out: Path) -> Iterator[None]:
+    """Where a signal ends the block, say what was saved and how to go on."""
+    from chainrule.folder import CHECKPOINT
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if (out / CHECKPOINT).exists():
+            say(f"the run is saved in {out / CHECKPOINT}: the same command with --resume goes on from there")
+        raise
 
 
 def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":

@@ -50,6 +50,16 @@ class NeuralModel:
         """Where its weights are."""
         return next(self.network.parameters()).device
 
+    def as_read(self, ids: Ids) -> Ids:
+        """What the network sees: one sign where a line begins, `<s>` in lines and in a stream `</s>`.
+
+        In a stream `<s>` stands before the first line alone, too seldom to be learnt.
+        """
+        v = self.vocabulary
+        sign = v.bos if self.context == "line" else v.eos
+        seen: Ids = np.where((ids == v.bos) | (ids == v.eos), sign, ids).astype(np.int64)
+        return seen
+
     def start(self, rows: int) -> NeuralState:
         """Nothing read yet."""
         with exact():
@@ -67,7 +77,7 @@ class NeuralModel:
     def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
         """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
         is_over = ids == self.vocabulary.eos if self.context == "line" else np.zeros(len(ids), dtype=bool)
-        read = self._tensor(np.where(is_over, self.vocabulary.bos, ids))
+        read = self._tensor(self.as_read(ids))
         restarts = self._tensor(is_over)
         position = self.network.position(tensors)
         if position is not None and self.network.window is not None:
@@ -106,10 +116,8 @@ class NeuralModel:
         while done < len(chunk):
             end = int(length[done])
             columns = first[done:, None] + np.arange(begin, end)  # (S, T)
-            inputs = batch.inputs[row[done:, None], columns].astype(np.int64)
-            if begin == 0 and self.context == "line":
-                inputs[:, 0] = np.where(inputs[:, 0] == self.vocabulary.eos, self.vocabulary.bos, inputs[:, 0])
-            hidden, tensors, _ = self.network(self._tensor(inputs), tensors)
+            inputs = self._tensor(self.as_read(batch.inputs[row[done:, None], columns]))
+            hidden, tensors, _ = self.network(inputs, tensors)
             targets = batch.targets[row[done:, None], columns].astype(np.int64)
             scores[row[done:, None], columns] = self._log_probs(hidden, targets)
             begin = end

@@ -100,7 +100,7 @@ class Learner:
         L = N // (B * T) * T
         targets = text.ids[: B * L].reshape(B, L)
         first = np.concatenate([[self.model.vocabulary.bos], targets[:-1, -1]])
-        inputs = np.concatenate([first[:, None], targets[:, :-1]], axis=1)
+        inputs = self.model.as_read(np.concatenate([first[:, None], targets[:, :-1]], axis=1))
         columns = self._columns(self.observe, inputs, targets, T)
         columns.run(self.forget, lambda done, total: progress("measuring gradients", done, total))
         return L // T
@@ -132,7 +132,7 @@ class Learner:
 
     def _run_stream(self, ids: Ids, progress: Progress) -> Tensor:
         """Segments of one length, on the GPU without a wait between them; then what is left."""
-        inputs = np.concatenate([[self.model.vocabulary.bos], ids[:-1]])[None]
+        inputs = self.model.as_read(np.concatenate([[self.model.vocabulary.bos], ids[:-1]]))[None]
         whole = len(ids) // self.segment * self.segment
         columns = self._columns(self.learn, inputs[:, :whole], ids[None, :whole], self.segment)
         columns.run(self.forget, lambda done, total: progress("learning while scoring", done, total))
@@ -144,8 +144,7 @@ class Learner:
     def _run_lines(self, ids: Ids, progress: Progress) -> Tensor:
         """Each line from `<s>`, in pieces where it is longer than the window."""
         vocabulary, found = self.model.vocabulary, []
-        read = np.concatenate([[vocabulary.bos], ids[:-1]])
-        inputs = self._tensor(np.where(read == vocabulary.eos, vocabulary.bos, read))
+        inputs = self._tensor(self.model.as_read(np.concatenate([[vocabulary.bos], ids[:-1]])))
         targets = self._tensor(ids)
         starts = np.flatnonzero(np.concatenate([[True], ids[:-1] == vocabulary.eos])).tolist()
         for begin, end in zip(starts, [*starts[1:], len(ids)], strict=True):

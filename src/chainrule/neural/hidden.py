@@ -85,9 +85,6 @@ def _of_stream(model: NeuralModel, text: Encoded) -> Iterator[tuple[Tensor, Tens
 
 
 def _inputs(model: NeuralModel, text: Encoded) -> Tensor:
-    """(N,) what is read before each token: the one before it; where lines start anew, `<s>` instead of `</s>`."""
-    vocabulary = model.vocabulary
-    read = np.concatenate([[vocabulary.bos], text.ids[:-1]]).astype(np.int64)
-    if model.context == "line":
-        read = np.where(read == vocabulary.eos, vocabulary.bos, read)
+    """(N,) what is read before each token: the one before it."""
+    read = model.as_read(np.concatenate([[model.vocabulary.bos], text.ids[:-1]]))
     return torch.from_numpy(read).to(model.device)

@@ -17,6 +17,7 @@ MOST = 0.9  # of all steps clipped
 SATURATED = 0.5  # of all values of h beyond ±0.99
 STILL = 1e-3  # nats: less is no movement
 SPIKE = 100.0  # times the median norm
+RISE = 0.005  # nats: less is no rise of the validation loss
 VANISHED = 1e-6  # a median norm below it
 
 
@@ -132,7 +133,7 @@ def _saturated(facts: Facts) -> str | None:
 def _overfitted(facts: Facts) -> str | None:
     """Validation up twice in a row while training went down."""
     train, valid = facts.train_history[-3:], facts.valid_history[-3:]
-    if len(train) < 3 or len(valid) < 3 or not valid[0] < valid[1] < valid[2] or not train[2] < train[0]:
+    if len(train) < 3 or len(valid) < 3 or not valid[0] + RISE < valid[1] < valid[2] or not train[2] < train[0]:
         return None
     return (
         f"the validation loss rose from {valid[0]:.2f} to {valid[2]:.2f} while the training loss fell to "

@@ -20,7 +20,7 @@ from chainrule import folder, replacement
 from chainrule.errors import InputError, ModelFileError, UsageError
 
 NAME, LOG = folder.CHECKPOINT, folder.LOG
-REMEDY = "train without --resume to start anew"
+REMEDY = "remove the checkpoint folder to start anew"
 
 
 @dataclass(frozen=True, slots=True)
