@@ -51,20 +51,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dW = torch.zeros_like(W) if needs[1] else None
         db = torch.zeros(V + extra, dtype=torch.float32 if is_half else dtype, device=h.device)
         rows = max(1, (PIECE_ON_GPU if h.is_cuda else PIECE_ON_CPU) // (V + extra))
+        pieces = torch.empty(min(rows, N), V + extra, dtype=dtype, device=h.device)  # one memory for all of them
         nats = torch.zeros((), dtype=db.dtype, device=h.device)
         for first in range(0, N, rows):
-            cut = slice(first, first + rows)
-            z = torch.addmm(b, h[cut], W.t())  # (n, V')
+            cut = slice(first, min(first + rows, N))
+            z = torch.addmm(b, h[cut], W.t(), out=pieces[: cut.stop - first])  # (n, V')
             t = targets[cut, None]
-            z_top, top = z.max(dim=-1, keepdim=True)
-            z_t = z.gather(1, t)
-            p = torch.softmax(z, dim=-1)
+            z_t, z_top = (part.to(nats.dtype) for part in (z.gather(1, t), z.amax(dim=-1, keepdim=True)))
+            p = torch.softmax(z, dim=-1, out=z)
             # log Σ exp z = z_top − log p_top: exact, and p_top is never tiny as p_target may be.
-            nats += (z_top.to(nats.dtype) - p.gather(1, top).to(nats.dtype).log() - z_t.to(nats.dtype)).sum()
+            nats += (z_top - p.amax(dim=-1, keepdim=True).to(nats.dtype).log() - z_t).sum()
             if any(needs):
-                p.scatter_add_(1, t, torch.full_like(z_t, -1))  # p − y
+                p.scatter_add_(1, t, torch.full_like(t, -1, dtype=dtype))  # p − y
                 if dh is not None:
-                    dh[cut] = p @ W
+                    torch.mm(p, W, out=dh[cut])
                 if dW is not None:
                     dW.addmm_(p.t(), h[cut])
                 db += p.sum(dim=0, dtype=db.dtype)
