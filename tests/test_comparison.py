@@ -179,11 +179,11 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         out=tmp_path,
         progress=lambda *what: told.append(what),
     )
-    names = {"ngram-2-modified-kneser-ney", "gru-1-128-after", "gru-1-128-before", "transformer-2-96"}
+    names = {"ngram-2-modified-kneser-ney", "gru-1-192-after", "gru-1-192-before", "transformer-2-96"}
     assert {row.name for row in found.rows} == names
     assert all(row.is_ranked and math.isfinite(row.bits_per_byte) for row in found.rows)
     for row in found.rows:
         loaded = chainrule.load(tmp_path / "models" / row.name, device="cpu")
         assert loaded.parameters == row.parameters
-    inside = [done for what, done, total in told if what.startswith("comparing: gru-1-128-after: training")]
+    inside = [done for what, done, total in told if what.startswith("comparing: gru-1-192-after: training")]
     assert any(done % comparison.PARTS for done in inside)  # the bar moves while a network learns

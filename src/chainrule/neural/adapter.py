@@ -17,6 +17,7 @@ from chainrule.neural import segments
 from chainrule.neural.device import exact
 from chainrule.neural.network import Network, Tensors
 from chainrule.neural.segments import Segments
+from chainrule.training.threads import suited
 
 LARGEST_PIECE = 1 << 25  # numbers: of the (n, V) log-probabilities that stand in memory at once
 TOKENS_AT_ONCE = 1 << 15
@@ -69,7 +70,7 @@ class NeuralModel:
         """(K,) -> (K, V)."""
         with exact():
             read, tensors = self._anew(np.asarray(ids, dtype=np.int64), state.tensors)
-            hidden, after, _ = self.network(read[:, None], tensors)
+            hidden, after = self._run(read[:, None], tensors)
             log_p = self.network.output.log_probs(hidden[:, 0]).double()
             log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
         return log_p.cpu().numpy(), NeuralState(after)
@@ -117,7 +118,7 @@ class NeuralModel:
             end = int(length[done])
             columns = first[done:, None] + np.arange(begin, end)  # (S, T)
             inputs = self._tensor(self.as_read(batch.inputs[row[done:, None], columns]))
-            hidden, tensors, _ = self.network(inputs, tensors)
+            hidden, tensors = self._run(inputs, tensors)
             targets = batch.targets[row[done:, None], columns].astype(np.int64)
             scores[row[done:, None], columns] = self._log_probs(hidden, targets)
             begin = end
@@ -128,6 +129,12 @@ class NeuralModel:
             if now < len(chunk):
                 tensors = _rows(tensors, np.arange(now - done, len(chunk) - done))
             done = now
+
+    def _run(self, ids: Tensor, tensors: Tensors) -> tuple[Tensor, Tensors]:
+        """(S, T) -> (S, T, D)."""
+        with suited(self.network.work(*ids.shape)):
+            hidden, after, _ = self.network(ids, tensors)
+        return hidden, after
 
     def _log_probs(self, hidden: Tensor, targets: Ids) -> Floats:
         """(S, T, D), (S, T) -> (S, T), so many rows of V numbers at a time as memory is given to."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 
 def candidates() -> list[Config]:
     """What is worth comparing on a small text: the two places of the reset."""
-    after = Config(hidden=128, batch_size=20, bptt=35, learning_rate=5e-3, epochs=5)
+    after = Config(**SMALL)
     return [after, replace(after, reset="before")]
 
 

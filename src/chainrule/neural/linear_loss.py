@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from chainrule.neural.precision import compute_dtype
+from chainrule.training.threads import all_of_them
 
 PIECE_ON_CPU = 1 << 22  # numbers: few enough to stay near the processor, many enough for its products
 PIECE_ON_GPU = 1 << 27
@@ -21,7 +22,8 @@ ALIGNMENT = 64  # half-precision matrix products want sizes of this kind
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """(N, D), (V, D), (V,), (N,) -> the mean of −log softmax(W h + b)[target]; a bias of `-inf` excludes a word."""
     dtype = compute_dtype(hidden.device)
-    with torch.autocast(hidden.device.type, enabled=False):  # which number is computed in what is said below
+    # Which number is computed in what is said below, and the product is worth all threads.
+    with torch.autocast(hidden.device.type, enabled=False), all_of_them(hidden.numel() * len(weight)):
         is_learning = torch.is_grad_enabled()
         loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, is_learning)
     return loss

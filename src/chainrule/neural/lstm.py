@@ -8,7 +8,7 @@ from torch import Tensor
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 
 def candidates() -> list[Config]:
     """What is worth comparing on a small text: a plain one, and one that attends to its past."""
-    plain = Config(hidden=128, batch_size=20, bptt=35, learning_rate=1e-2, epochs=5)
+    plain = Config(**SMALL)
     return [plain, replace(plain, attention="scaled-dot")]
 
 

@@ -41,6 +41,10 @@ class Network(nn.Module):
         """Read (B, T) ids from a state; all rows are read to their end (no padding)."""
         raise NotImplementedError
 
+    def work(self, rows: int, T: int) -> float:
+        """Multiplications of its largest matrix product over (rows, T) ids, for choosing threads."""
+        return float("inf")
+
     def position(self, state: Tensors) -> Tensor | None:
         """(B,) how many tokens of its window each row has read; None where there is no window."""
         return None

@@ -8,7 +8,7 @@ out: it would mix the statistics of time steps, and a token's score would depend
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,19 @@ class RecurrentConfig(Architecture):
         """What tells two networks of a family apart in a table."""
         sizes: dict[str, str | int] = {"layers": self.layers, "width": self.hidden}
         return sizes if self.attention == "none" else {**sizes, "attention": self.attention}
+
+
+SMALL: Final[dict[str, Any]] = {
+    "hidden": 192,
+    "dropout": 0.5,
+    "batch_size": 40,
+    "bptt": 35,
+    "epochs": 12,
+    "learning_rate": 1e-2,
+    "weight_decay": 0.05,
+    "max_seconds": 40.0,
+}
+"""Settings that suit a text of some ten thousand words on a processor; what `compare` trains begins with them."""
 
 
 class Layer(nn.Module):
@@ -173,6 +186,10 @@ class RecurrentNetwork(Network):
         if self.config.learned_start:
             state.append(new(rows, dtype=torch.bool).logical_not())
         return tuple(state)
+
+    def work(self, rows: int, T: int) -> float:
+        """Of one time step: each waits for the one before."""
+        return float(max(layer.R.numel() for layer in self.layers) * rows)
 
     def bounded(self, state: Tensors) -> Tensors:
         """Those tensors of a state that can saturate: the h of layers where it is bounded, attention not added."""

@@ -11,7 +11,7 @@ from torch.nn import functional
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
 
 PHI: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "tanh": torch.tanh,
@@ -62,7 +62,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 
 def candidates() -> list[Config]:
     """What is worth comparing on a small text."""
-    return [Config(hidden=128, batch_size=20, bptt=35, learning_rate=5e-3, epochs=5)]
+    return [Config(**SMALL | {"learning_rate": 5e-3})]
 
 
 def facets(config: Config) -> dict[str, str | int]:

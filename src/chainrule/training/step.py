@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chainrule.training import optimizers
+from chainrule.training import optimizers, threads
 from chainrule.training.batches import Stream, Window
 from chainrule.training.config import Training
 from chainrule.training.flat import Flat
@@ -51,7 +51,7 @@ class Step:
     def __call__(self, window: Window, state: Tensors) -> Tensors:
         """One update; the state after the window, cut off from what made it."""
         self.flat.gradient.zero_()
-        with fast_products():
+        with fast_products(), threads.suited(self._work(window)):
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
@@ -59,6 +59,10 @@ class Step:
         self.optimizer.step()
         self._note(window, nats.detach(), norm)
         return tuple(tensor.detach() for tensor in state)
+
+    def _work(self, window: Window) -> float:
+        """Multiplications of the largest product, where the network knows them."""
+        return float(self.network.work(*window.inputs.shape)) if hasattr(self.network, "work") else float("inf")
 
     def _arithmetic(self) -> Any:
         dtype = HALF.get(self.config.precision)

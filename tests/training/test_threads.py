@@ -1,0 +1,54 @@
+"""One thread for small products, all again for a large one among them, and what was there before afterwards."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from chainrule.training.threads import WORTH, all_of_them, suited
+
+
+@pytest.fixture(autouse=True)
+def three() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_small_work_runs_on_one_thread() -> None:
+    with suited(WORTH / 2):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+def test_large_work_keeps_them_all() -> None:
+    with suited(WORTH):
+        assert torch.get_num_threads() == 3
+    with all_of_them(WORTH):
+        assert torch.get_num_threads() == 3
+
+
+def test_a_large_piece_among_small_ones() -> None:
+    with suited(1):
+        with all_of_them(WORTH):
+            assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == 1
+        with all_of_them(WORTH / 2):
+            assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+def test_an_error_puts_them_back() -> None:
+    with pytest.raises(RuntimeError), suited(1), all_of_them(WORTH):
+        raise RuntimeError
+    assert torch.get_num_threads() == 3
+    with all_of_them(WORTH):  # nothing is set aside any more
+        assert torch.get_num_threads() == 3
+
+
+def test_one_thread_stays_one() -> None:
+    torch.set_num_threads(1)
+    with suited(1), all_of_them(WORTH):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 1
