@@ -9,6 +9,7 @@ the first validation tokens after the very steps that were timed; an epoch of Wi
 
 import argparse
 import math
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -239,7 +240,8 @@ def main() -> None:
     if arguments.steps < WARM_UP + 2 * TURN:
         parser.error(f"--steps is {arguments.steps}; choose {WARM_UP + 2 * TURN} or more, for two measured turns")
     torch.set_num_threads(arguments.threads)
-    print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads\n")
+    waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
+    print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads, OMP_WAIT_POLICY {waiting}\n")
     treebank = read("ptb")
     print(equality(treebank), flush=True)
     print(speed(treebank, ("softmax",), arguments.steps), flush=True)

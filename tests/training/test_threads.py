@@ -9,7 +9,8 @@ from chainrule.training.threads import WORTH, all_of_them, suited
 
 
 @pytest.fixture(autouse=True)
-def three() -> Iterator[None]:
+def three(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield
@@ -52,3 +53,9 @@ def test_one_thread_stays_one() -> None:
     with suited(1), all_of_them(WORTH):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 1
+
+
+def test_threads_that_wait_awake_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    with suited(1):
+        assert torch.get_num_threads() == 3
