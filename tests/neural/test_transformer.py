@@ -237,6 +237,7 @@ def test_half_precision_stays_near(positions: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_learning_pass_can_be_captured(positions: str) -> None:
     net, ids = make(positions=positions).float().cuda().train(), some_ids(2, 12).cuda()

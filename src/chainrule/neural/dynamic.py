@@ -203,5 +203,6 @@ def _learning() -> Iterator[None]:
         torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
+        for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
+            warnings.filterwarnings("ignore", message=harmless)
         yield

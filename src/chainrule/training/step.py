@@ -121,7 +121,8 @@ class Graphed:
         self.graph = torch.cuda.CUDAGraph()
         weights = step.flat.weights.clone()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
+            for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
+                warnings.filterwarnings("ignore", message=harmless)
             self._capture()
         step.flat.weights.copy_(weights)  # warming up was no learning
         for tensor in optimizers.state_tensors(step.optimizer).values():
