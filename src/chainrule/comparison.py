@@ -182,7 +182,7 @@ class Arena:
                     model = old if part == 1 else self._train(old.family, old.config, prepared, limit, inner)
                     points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
         self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
-        for name, found in points.items():
+        for name, found in ((name, found) for name, found in points.items() if found):
             tokens, bits = zip(*found, strict=True)
             yield Curve(name=name, tokens=tokens, bits_per_byte=bits)
 

@@ -275,3 +275,10 @@ def test_what_cannot_be_stacked() -> None:
     assert not is_stackable(dropout=0.0, attention="dot", attention_use="state")
     assert not is_stackable(gru, dropout=0.0, reset="before")
     assert not is_stackable(rnn, dropout=0.0, nonlinearity="sigmoid")
+
+
+def test_a_single_tied_layer_cannot_have_two_widths() -> None:
+    with pytest.raises(ConfigError, match="embedding is 4 and model.hidden 6, but tied weights"):
+        lstm.Config(hidden=6, embedding=4)
+    assert lstm.Config(hidden=6, embedding=4, tie=False).widths == [4, 6]
+    assert lstm.Config(hidden=6, embedding=4, layers=2).widths == [4, 6, 4]

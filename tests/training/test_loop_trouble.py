@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.errors import ChainruleWarning
+from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.training import checkpoint
 from chainrule.training.advice import Diverged
 from chainrule.training.batches import Window
@@ -139,3 +139,21 @@ def test_nothing_is_advised_where_all_is_well() -> None:
     assert events(log, "advice") == []
     first, *_, last = [entry["loss"] for entry in entries(log) if "loss" in entry]
     assert last < first
+
+
+def test_a_plateau_needs_something_to_watch() -> None:
+    with pytest.raises(ConfigError, match="'plateau', which follows a validation text: give --valid"):
+        learn("lstm", schedule="plateau", valid=None)
+
+
+def test_time_enough_is_no_time_limit() -> None:
+    """What fits into the time that is given is learnt as though there were no limit, bit for bit."""
+    free, limited = (learn("lstm", max_seconds=seconds) for seconds in (None, 600.0))
+    for one, other in zip(free.network.parameters(), limited.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_that_runs_out_of_time_is_read_to_its_end(tmp_path: Path) -> None:
+    model = learn("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, place=tmp_path)
+    found = [json.loads(line) for line in model.log.splitlines()]
+    assert any("loss" in line for line in found)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.neural import lstm
+from chainrule.neural.device import exact
 from chainrule.training.batches import Lines, Stream, Window
 from chainrule.training.config import Training
 from chainrule.training.objective import next_token
-from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS, Eager, Step
+from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS, Eager, Step, fast_products
 from training.small import BOS, CPU, EOS, VOCABULARY, Weights, lines, slope
 
 PLAIN = Training(optimizer="sgd", learning_rate=0.5, clip=0.0)
@@ -201,18 +202,37 @@ def test_half_precision_is_for_the_forward_pass_alone(precision: Any) -> None:
     assert network.w.tolist() == [-1.0]  # 0.5 · 2, whatever the loss was multiplied by
 
 
-def test_rounded_products_are_for_learning_alone() -> None:
+def test_rounded_products_are_for_learning_on_the_gpu_alone() -> None:
     before = torch.get_float32_matmul_precision()
-    seen: list[str] = []
-
-    def spy(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
-        seen.append(torch.get_float32_matmul_precision())
+    with pytest.raises(KeyboardInterrupt), fast_products(torch.device("cuda")):
+        assert torch.get_float32_matmul_precision() == "high"
         raise KeyboardInterrupt  # even then it is put back
-
-    with pytest.raises(KeyboardInterrupt):
-        Step(Weights(0.0), spy, PLAIN, CPU)(Window(torch.tensor([[2.0]]), torch.zeros(1, 1)), ())
-    assert seen == ["high"]
     assert torch.get_float32_matmul_precision() == before
+    with fast_products(CPU):
+        assert torch.get_float32_matmul_precision() == before
+
+
+def test_evaluation_is_exact_whatever_was_set() -> None:
+    with fast_products(torch.device("cuda")), exact():
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_clipping_leaves_a_nan_where_it_is() -> None:
+    network = Weights(0.0, 0.0, 0.0)
+    step = Step(network, slope, replace(PLAIN, clip=1.0), CPU)
+    step(Window(torch.tensor([[3.0, math.nan, 4.0]]), torch.zeros(1, 1)), ())
+    assert step.flat.gradient[:3].isnan().tolist() == [False, True, False]
+
+
+def test_what_is_frozen_does_not_learn() -> None:
+    made = net()
+    made.embedding.requires_grad_(False)
+    before = made.embedding.clone()
+    step = Step(made, next_token, replace(PLAIN, optimizer="adamw", weight_decay=0.5), CPU)
+    ids = torch.tensor([[3, 4, 5]])
+    step(Window(ids, ids), made.start(1))
+    assert torch.equal(made.embedding, before)
+    assert "embedding" not in {name for name, _ in step.flat.named(step.flat.weights)}
 
 
 def test_a_scaled_loss_moves_the_weights_as_far() -> None:

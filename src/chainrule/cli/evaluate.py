@@ -121,6 +121,7 @@ def _figures(found: "Evaluation", settings: dict[str, float]) -> dict[str, Any]:
         "perplexity": found.perplexity,
         "bits_per_byte": found.bits_per_byte,
         "nats_per_token": found.nats_per_token,
+        "infinite": found.infinite,
         "settings": settings,
         "seconds": found.seconds,
     }

@@ -20,5 +20,10 @@ def choose(name: str) -> torch.device:
 @contextmanager
 def exact() -> Iterator[None]:
     """No gradients, and on the GPU no products rounded to ten bits."""
-    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False):
-        yield
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -16,6 +16,7 @@ from chainrule.training.threads import all_of_them
 
 PIECE_ON_CPU = 1 << 22  # numbers: few enough to stay near the processor, many enough for its products
 PIECE_ON_GPU = 1 << 27
+MOST_HALF_ROWS = 4096  # a sum over more of them could leave the range of fp16
 ALIGNMENT = 64  # half-precision matrix products want sizes of this kind
 
 
@@ -50,9 +51,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         b = pad(bias.to(dtype), (0, extra), value=-torch.inf)  # (V',)
         needs = [is_learning and tensor.requires_grad for tensor in (hidden, weight, bias)]
         dh = torch.empty_like(h) if needs[0] else None
-        dW = torch.zeros_like(W) if needs[1] else None
+        dW = torch.zeros_like(W, dtype=torch.float32 if is_half else dtype) if needs[1] else None
         db = torch.zeros(V + extra, dtype=torch.float32 if is_half else dtype, device=h.device)
         rows = max(1, (PIECE_ON_GPU if h.is_cuda else PIECE_ON_CPU) // (V + extra))
+        rows = min(rows, MOST_HALF_ROWS) if is_half else rows
         pieces = torch.empty(min(rows, N), V + extra, dtype=dtype, device=h.device)  # one memory for all of them
         nats = torch.zeros((), dtype=db.dtype, device=h.device)
         for first in range(0, N, rows):
@@ -68,7 +70,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if dh is not None:
                     torch.mm(p, W, out=dh[cut])
                 if dW is not None:
-                    dW.addmm_(p.t(), h[cut])
+                    _ = dW.add_(p.t() @ h[cut]) if is_half else dW.addmm_(p.t(), h[cut])
                 db += p.sum(dim=0, dtype=db.dtype)
         ctx.save_for_backward(dh, None if dW is None else dW[:V], db[:V])
         ctx.rows, ctx.dtypes, ctx.needs = N, (hidden.dtype, weight.dtype, bias.dtype), needs

@@ -47,6 +47,11 @@ class RecurrentConfig(Architecture):
         for name in ("activation_penalty", "temporal_penalty"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose 0 or more")
+        if self.tie and self.layers == 1 and self.embedding not in (0, self.hidden):
+            raise ConfigError(
+                f"model.embedding is {self.embedding} and model.hidden {self.hidden}, but tied weights make the "
+                "last layer, here the only one, as wide as the embedding: set them alike, or --no-tie"
+            )
         if not 1 <= self.memory <= LARGEST:
             raise ConfigError(f"model.memory is {self.memory}; choose 1 to {LARGEST}")
 

@@ -93,9 +93,8 @@ class NoiseContrastive(Sampled):
         super().__init__(width, vocabulary, tied, init_range, counts, samples)
         seen = counts.double().clamp(min=FLOOR).masked_fill(self.impossible, 0)
         unigram = (seen / seen.sum()).log().masked_fill(self.impossible, 0)
-        with (
-            torch.no_grad()
-        ):  # b = log unigram: with small W, Σ exp s(w) ≈ 1 at the start, and log Z stays fixed at 0
+        # b = log unigram: with small W, Σ exp s(w) ≈ 1 at the start, and log Z stays fixed at 0
+        with torch.no_grad():
             self.bias.copy_(unigram)
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ MOST_PARAMETERS = 1 << 33
 class Architecture(Training):
     """Settings that all networks share."""
 
-    hidden: int = 256  # width of the hidden layers
+    hidden: int = 256  # width of the hidden layers; a recurrent net's last, where tied, is as wide as the embedding
     layers: int = 1
     embedding: int = 0  # width of the word vectors, 0: as wide as the hidden layers
     tie: bool = True  # one matrix for reading and for predicting words

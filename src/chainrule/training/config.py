@@ -26,7 +26,7 @@ class Training:
     beta2: float = 0.99  # for rmsprop, adam and adamw
     weight_decay: float = 0.0
     schedule: Schedule = "linear"
-    warmup: int = 100  # steps from 0 to the full rate
+    warmup: int = 100  # steps from 0 to the full rate, a tenth of the run at most
     flat: float = 0.3  # part of the run at the full rate before linear, cosine or exponential decay
     decay: float = 0.25  # plateau: the factor; exponential: the rate's last part of the first
     patience: int = 1  # plateau: validations without progress before the rate falls

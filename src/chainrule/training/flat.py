@@ -16,7 +16,8 @@ class Flat:
     """θ and ∂L/∂θ of a network as two vectors (P,)."""
 
     def __init__(self, network: nn.Module) -> None:
-        named = list(network.named_parameters())  # a shared matrix comes once
+        # A shared matrix comes once, one that is not to learn not at all.
+        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self.places: list[tuple[str, int, int]] = []
         size = 0
         for name, parameter in named:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chainrule.errors import ConfigError
 from chainrule.progress import Progress, silent
 from chainrule.training import advice, averaging, checkpoint, optimizers, resuming, schedules
 from chainrule.training.batches import Source, Stream
@@ -21,10 +22,13 @@ from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
 from chainrule.training.meter import Meter
 from chainrule.training.signals import Stop
-from chainrule.training.step import Eager, Graphed, Objective, Step
+from chainrule.training.step import STEPS, Eager, Graphed, Objective, Step
 
 Validate = Callable[[], float]
 """Mean nats per token of the validation text by the network as it stands."""
+
+
+SETTLED = 0.05  # of the time that is given: before it, how fast steps are is not known yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,8 @@ class Trainer:
 
     def __init__(self, network: nn.Module, config: Training, run: Run) -> None:
         self.network, self.config, self.run = network, config, run
+        if config.schedule == "plateau" and run.validate is None:
+            raise ConfigError("model.schedule is 'plateau', which follows a validation text: give --valid")
         self.position = Position()
         self.rate = 0.0
         self.plateau = schedules.Plateau.start(config)
@@ -92,6 +98,9 @@ class Trainer:
             self.log.truncate(self.position.log_size)
             while self._is_unfinished():
                 self._epoch()
+            if self.position.step_in_epoch:  # the time was up before the epoch was
+                self._look(is_due=bool(self.step.seen[STEPS] > 0))
+                self._advise()
             self._validate(is_last=True)
             if self.stop.signal is not None:
                 self._leave()
@@ -149,7 +158,7 @@ class Trainer:
         if config.max_seconds is None:
             return by_epochs
         by_clock = position.seconds / config.max_seconds
-        is_too_slow = by_clock > by_epochs or by_clock >= 1
+        is_too_slow = by_clock > max(by_epochs, SETTLED) or by_clock >= 1
         return by_clock if is_too_slow else by_epochs
 
     def _set_rate(self, fraction: float) -> None:

@@ -26,8 +26,11 @@ WARM_UP_STEPS = 3
 
 
 @contextmanager
-def fast_products() -> Iterator[None]:
+def fast_products(device: torch.device) -> Iterator[None]:
     """While learning, the GPU may round the factors of fp32 products to ten bits (TF32); evaluation never does."""
+    if device.type != "cuda":
+        yield
+        return
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
@@ -51,7 +54,7 @@ class Step:
     def __call__(self, window: Window, state: Tensors) -> Tensors:
         """One update; the state after the window, cut off from what made it."""
         self.flat.gradient.zero_()
-        with fast_products(), threads.suited(self._work(window)):
+        with fast_products(self.device), threads.suited(self._work(window)):
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
@@ -77,7 +80,8 @@ class Step:
             gradient.clamp_(-self.config.clip_value, self.config.clip_value)
         norm = torch.linalg.vector_norm(gradient)
         if self.config.clip:
-            gradient.mul_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
+            shrunk = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
+            gradient.mul_(torch.where(norm.isfinite(), shrunk, 1.0))  # a NaN stays where it is, to be named
         return norm
 
     def _note(self, window: Window, nats: Tensor, norm: Tensor) -> None:
