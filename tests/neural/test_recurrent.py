@@ -278,7 +278,7 @@ def test_what_cannot_be_stacked() -> None:
 
 
 def test_a_single_tied_layer_cannot_have_two_widths() -> None:
-    with pytest.raises(ConfigError, match="embedding is 4 and model.hidden 6, but tied weights"):
+    with pytest.raises(ConfigError, match=r"embedding is 4 and model\.hidden 6, but tied weights"):
         lstm.Config(hidden=6, embedding=4)
     assert lstm.Config(hidden=6, embedding=4, tie=False).widths == [4, 6]
     assert lstm.Config(hidden=6, embedding=4, layers=2).widths == [4, 6, 4]
