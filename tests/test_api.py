@@ -195,3 +195,10 @@ def test_a_stream_of_pieces(toy: Path) -> None:
     model = chainrule.train("ngram", toy, order=3, smoothing="mle")
     assert "".join(model.stream("cats")) == model.generate("cats").text == " chase mice"
     assert [str(g) for g in model.generate_several("", 2, strategy="greedy")] == ["i love cats"] * 2
+
+
+def test_a_validation_text_without_words_is_refused(toy: Path, tmp_path: Path) -> None:
+    for content in ("", "\n\n"):
+        valid = write(tmp_path / "valid.txt", content)
+        with pytest.raises(InputError, match="the validation text holds no words"):
+            chainrule.train("ngram", toy, valid=valid)

@@ -55,6 +55,8 @@ def train(
     held_out = None if valid is None else Corpus.of(valid)
     corpus = Corpus.of(text)
     prepared = prepare(corpus, tokenizer_choice(tokenizer, wanted), held_out, progress)
+    if prepared.valid is not None and not prepared.valid.words:
+        raise InputError("the validation text holds no words; give one with words, or none")
     origin = Origin.now(
         text=corpus.name,
         fingerprint=prepared.fingerprint,

@@ -115,3 +115,9 @@ def test_static_scores_are_those_of_a_model_that_never_adapted() -> None:
     for kind in ("temperature", "cache", "dynamic"):
         adapt(model, text, valid, kind)
     assert np.array_equal(token_log_probs(model, text), before)
+
+
+def test_a_kind_that_does_not_exist_is_refused() -> None:
+    text = encoded(some_ids(20))
+    with pytest.raises(UsageError, match="there is no adaptation 'temprature'; choose one of temperature, cache"):
+        adapt(make(), text, text, "temprature")  # type: ignore[arg-type]

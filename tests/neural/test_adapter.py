@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor, nn
 
+from chainrule.errors import ChainruleError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import adapter, feedforward, gru, lstm, rnn, transformer
 from chainrule.neural.adapter import NeuralModel, NeuralState
@@ -235,3 +236,14 @@ def test_a_long_stream_of_short_lines_takes_memory_for_its_tokens_alone(monkeypa
     inputs = np.array([[EOS] * 200])
     model.score(Batch(inputs, inputs, np.ones((1, 200), dtype=bool)), state)
     assert sum(copied) < 5000  # 200 copies of a cache of 51 · 8 · 2 numbers would be 160,000
+
+
+def test_what_is_no_number_is_never_given_out() -> None:
+    network = lstm.build(lstm.Config(hidden=4), VOCABULARY, None)
+    nn.init.constant_(network.output.bias, torch.nan)
+    model = NeuralModel(network, VOCABULARY, "line")
+    row = np.array([[BOS, 3]])
+    with pytest.raises(ChainruleError, match="beyond all numbers"):
+        model.score(Batch(row, row, row >= 0), model.start(1))
+    with pytest.raises(ChainruleError, match="beyond all numbers"):
+        model.step(model.start(1), np.array([BOS]))

@@ -5,7 +5,7 @@ model itself stays as it is, and its static figures stand beside what comes of t
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from chainrule.data.encoded import Encoded
 from chainrule.errors import UsageError
@@ -39,6 +39,8 @@ def adapt(
 
     The gradients' statistics of dynamic evaluation are of `train`, of `valid` where there is none.
     """
+    if kind not in get_args(Kind):
+        raise UsageError(f"there is no adaptation '{kind}'; choose one of {', '.join(get_args(Kind))}")
     if kind == "stride":
         if stride is None:
             raise UsageError("a sliding window needs its stride: so many tokens on at a time")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.errors import ChainruleError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import segments
 from chainrule.neural.device import exact
@@ -73,7 +74,7 @@ class NeuralModel:
             hidden, after = self._run(read[:, None], tensors)
             log_p = self.network.output.log_probs(hidden[:, 0]).double()
             log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
-        return log_p.cpu().numpy(), NeuralState(after)
+        return _checked(log_p.cpu().numpy()), NeuralState(after)
 
     def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
         """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
@@ -144,8 +145,7 @@ class NeuralModel:
             self.network.output.log_probs(flat[i : i + rows]).gather(1, wanted[i : i + rows])
             for i in range(0, len(flat), rows)
         ]
-        scores: Floats = torch.cat(found).view(targets.shape).double().cpu().numpy()
-        return scores
+        return _checked(torch.cat(found).view(targets.shape).double().cpu().numpy())
 
     def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
         """The rows' states in their order; of rows that read nothing, the one they had."""
@@ -159,6 +159,16 @@ class NeuralModel:
 
     def _tensor(self, array: Ids) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def _checked(log_p: Floats) -> Floats:
+    """The same numbers; never one that is none."""
+    if np.isnan(log_p).any():
+        raise ChainruleError(
+            "the network's states grew beyond all numbers on this text, so it has no probability to give; "
+            "train it anew with a lower learning_rate or another attention_use"
+        )
+    return log_p
 
 
 def _rows(tensors: Tensors, rows: Ids) -> Tensors:
