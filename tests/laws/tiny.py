@@ -43,7 +43,7 @@ VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
     ],
     "gru": [
         {"reset": "after", "attention": "additive"},
-        {"reset": "before", "attention": "general", "attention_use": "state", "memory": 2},
+        {"reset": "before", "attention": "general", "attention_use": "concat", "memory": 2},
         {"output": "adaptive", "cutoffs": (3, 6), "tie": False, "learned_start": True},
     ],
     "transformer": [  # a window shorter than the lines: they start anew in their middle

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from chainrule.errors import ConfigError
 from chainrule.neural.gru import Config, GRULayer, candidates, facets
 
 T, B, IN, D = 7, 3, 4, 5
@@ -104,3 +105,8 @@ def test_candidates_have_names_of_their_own() -> None:
     names = {"-".join(str(value) for value in facets(config).values()) for config in candidates()}
     assert len(names) == 2
     assert facets(Config(hidden=8, reset="before")) == {"layers": 1, "width": 8, "reset": "before"}
+
+
+def test_attention_is_not_fed_on_as_its_state() -> None:
+    with pytest.raises(ConfigError, match="h grows without limit; choose sum or concat"):
+        Config(attention="dot", attention_use="state")

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
@@ -17,6 +18,14 @@ class Config(RecurrentConfig):
     """Settings of a GRU."""
 
     reset: Literal["before", "after"] = "after"  # tanh(W x + R (r ⊙ h)), or tanh(W x + r ⊙ (R h)) as cuDNN has it
+
+    def __post_init__(self) -> None:
+        RecurrentConfig.__post_init__(self)
+        if self.attention != "none" and self.attention_use == "state":
+            raise ConfigError(
+                "model.attention_use is 'state': what it adds to h a GRU carries on through z ⊙ h, and h grows "
+                "without limit; choose sum or concat, or an lstm or rnn, whose h is made anew at each step"
+            )
 
 
 class GRULayer(Layer):
