@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chainrule.errors import ChainruleError
-from chainrule.training.advice import Diverged, Facts, advise, findings, name_the_bad
+from chainrule.training.advice import Diverged, Facts, findings, name_the_bad
 
 HEALTHY: dict[str, Any] = {
     "epochs_done": 3,
@@ -23,11 +23,11 @@ HEALTHY: dict[str, Any] = {
 
 
 def test_a_healthy_run_needs_no_advice() -> None:
-    assert advise(Facts(**HEALTHY)) == []
+    assert findings(Facts(**HEALTHY)) == {}
 
 
 def test_little_known_is_nothing_said() -> None:
-    assert advise(Facts(epochs_done=1, learning_rate=0.1)) == []
+    assert findings(Facts(epochs_done=1, learning_rate=0.1)) == {}
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_each_fault_is_told_alone_with_numbers_and_remedy(
     ],
 )
 def test_what_only_resembles_a_fault_is_not_told(changed: dict[str, Any]) -> None:
-    assert advise(Facts(**(HEALTHY | changed))) == []
+    assert findings(Facts(**(HEALTHY | changed))) == {}
 
 
 def test_several_faults_are_told_the_gravest_first() -> None:
-    said = advise(Facts(**(HEALTHY | {"loss": 7.0, "clipped_share": 1.0})))
+    said = list(findings(Facts(**(HEALTHY | {"loss": 7.0, "clipped_share": 1.0}))).values())
     assert [words.split(",")[0] for words in said] == ["the loss", "the gradient was clipped on 100% of the steps"]
 
 

@@ -8,40 +8,35 @@ from chainrule.training.averaging import update_
 from chainrule.training.config import Averaging
 
 
-def average(kind: Averaging, values: list[Tensor], decay: float, *, is_tensor: bool) -> Tensor:
+def average(kind: Averaging, values: list[Tensor], decay: float) -> Tensor:
     average = torch.full_like(values[0], 17.0)
-    count = torch.zeros((), dtype=torch.int64)
     for n, weights in enumerate(values, start=1):
-        count += 1
-        update_(average, weights, kind, decay, count if is_tensor else n)
+        update_(average, weights, kind, decay, n)
     return average
 
 
-@pytest.mark.parametrize("is_tensor", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_mean_is_that_of_all_weights(is_tensor: bool, dtype: torch.dtype) -> None:
+def test_the_mean_is_that_of_all_weights(dtype: torch.dtype) -> None:
     values = list(torch.randn(20, 7, generator=torch.Generator().manual_seed(1)).to(dtype))
-    found = average("mean", values, 0.9, is_tensor=is_tensor)
+    found = average("mean", values, 0.9)
     assert found.dtype == dtype
     torch.testing.assert_close(found, torch.stack(values).mean(0))
 
 
-@pytest.mark.parametrize("is_tensor", [False, True])
-def test_the_moving_average_by_hand(is_tensor: bool) -> None:
+def test_the_moving_average_by_hand() -> None:
     values = [torch.tensor([8.0]), torch.tensor([0.0]), torch.tensor([4.0])]
     # 8;  ¾·8 + ¼·0 = 6;  ¾·6 + ¼·4 = 5.5
-    assert average("ema", values, 0.75, is_tensor=is_tensor).item() == 5.5
+    assert average("ema", values, 0.75).item() == 5.5
 
 
-@pytest.mark.parametrize("is_tensor", [False, True])
 @pytest.mark.parametrize("kind", ["mean", "ema"])
-def test_the_first_is_copied_bit_for_bit(kind: Averaging, is_tensor: bool) -> None:
+def test_the_first_is_copied_bit_for_bit(kind: Averaging) -> None:
     weights = torch.randn(1000, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(average(kind, [weights], 0.999, is_tensor=is_tensor), weights)
+    assert torch.equal(average(kind, [weights], 0.999), weights)
 
 
 def test_none_leaves_all_as_it_is() -> None:
-    assert average("none", [torch.zeros(3)], 0.9, is_tensor=False).tolist() == [17.0] * 3
+    assert average("none", [torch.zeros(3)], 0.9).tolist() == [17.0] * 3
 
 
 def test_the_average_has_no_gradient_and_the_weights_stay() -> None:
@@ -51,20 +46,3 @@ def test_the_average_has_no_gradient_and_the_weights_stay() -> None:
     assert not kept.requires_grad
     assert kept.tolist() == [0.5] * 3
     assert weights.tolist() == [1.0] * 3
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
-@pytest.mark.parametrize("kind", ["mean", "ema"])
-def test_a_captured_update_counts_on(kind: Averaging) -> None:
-    weights, kept = torch.zeros(5, device="cuda"), torch.full((5,), 3.0, device="cuda")
-    n = torch.zeros((), dtype=torch.int64, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        n.add_(1)
-        update_(kept, weights, kind, 0.75, n)
-    values = [8.0, 0.0, 4.0]
-    for value in values:
-        weights.fill_(value)
-        graph.replay()
-    assert kept.tolist() == pytest.approx([4.0 if kind == "mean" else 5.5] * 5)  # as above

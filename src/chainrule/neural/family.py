@@ -61,7 +61,6 @@ class NeuralFamily:
                 objective=next_token,
                 validate=_validation(model, data.valid),
                 device=device,
-                seed=data.seed,
                 progress=data.progress,
                 place=data.place,
                 resume=data.resume,

@@ -4,8 +4,6 @@ Lives here: the full softmax and the choice among output layers. Each offers `lo
 estimate, and `log_probs` to predict with, which is exact. Not here: sampled.py, adaptive.py.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -65,7 +63,6 @@ def make_output(
             "set them alike, or --no-tie"
         )
     numbers = torch.ones(vocabulary.size) if counts is None else torch.from_numpy(np.asarray(counts, np.float32))
-    kinds: dict[str, Any] = {"softmax": lambda: Softmax(width, vocabulary, tied, config.init_range)}
     if config.output in ("sampled", "nce"):
         from chainrule.neural.sampled import NoiseContrastive, SampledSoftmax
 
@@ -77,5 +74,4 @@ def make_output(
         if tied is not None:
             raise ConfigError("an adaptive softmax has its own vectors for words: add --no-tie")
         return AdaptiveSoftmax(width, vocabulary, numbers, config.cutoffs)
-    made: Output = kinds[config.output]()
-    return made
+    return Softmax(width, vocabulary, tied, config.init_range)

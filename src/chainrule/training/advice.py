@@ -47,13 +47,8 @@ class Diverged(ChainruleError):
         return cls(f"training diverged at step {step:,}: {what}; {good}lower learning_rate or clip")
 
 
-def advise(facts: Facts) -> list[str]:
-    """Every sentence that applies, the gravest first; none where nothing looks wrong."""
-    return list(findings(facts).values())
-
-
 def findings(facts: Facts) -> dict[str, str]:
-    """The same sentences by a short name, for saying each once though its numbers change."""
+    """Every sentence that applies, the gravest first, by a short name: each is said once though numbers change."""
     finders = {
         "frequencies": _worse_than_frequencies,
         "still": _still,

@@ -39,7 +39,6 @@ class Run:
     objective: Objective
     validate: Validate | None
     device: torch.device
-    seed: int = 0
     progress: Progress = silent
     place: Path | None = None  # where the checkpoint and the log are kept
     resume: bool = False
