@@ -44,7 +44,7 @@ def learn(family: str, context: Context = "line", place: Path | None = None, **s
         valid=valid,
         vocabulary=VOCABULARY,
         context=context,
-        device="cpu",
+        device=settings.pop("device", "cpu"),
         place=place,
         resume=resume,
         identity={"family": family},

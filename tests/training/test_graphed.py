@@ -1,5 +1,8 @@
 """On the GPU: a step replayed as a CUDA graph is the step as it stands; a run can be taken up there."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from chainrule.neural import gru, lstm, rnn, transformer
 from chainrule.training.batches import Stream
 from chainrule.training.objective import next_token
 from chainrule.training.step import Eager, Graphed, Step
-from training.small import VOCABULARY
+from training.small import VOCABULARY, entries, learn, lines
 
 pytestmark = [
     pytest.mark.gpu,
@@ -50,3 +53,49 @@ def test_a_model_of_the_gpu_opens_on_the_processor(tmp_path: Path) -> None:
     there, here = (api.load(tmp_path / "model", device=device) for device in ("cuda", "cpu"))
     assert here.lm.device.type == "cpu"  # type: ignore[attr-defined]
     assert here.score("a b c").log_prob == pytest.approx(there.score("a b c").log_prob, rel=1e-4)
+
+
+@contextmanager
+def stopped_after(steps: int) -> Iterator[None]:
+    """A request to stop comes after so many replays."""
+    real = Graphed.epoch
+
+    def counted(self: Graphed, epoch: int, first: int) -> Iterator[None]:
+        nonlocal steps
+        for _ in real(self, epoch, first):
+            steps -= 1
+            if steps == 0:
+                signal.raise_signal(signal.SIGTERM)
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Graphed, "epoch", counted)
+        yield
+
+
+def test_a_run_on_the_gpu_can_be_taken_up(tmp_path: Path) -> None:
+    """Dropout and all: the masks of the second part are those that the run would have drawn."""
+    settings: dict[str, Any] = {"dropout": 0.3, "weight_dropout": 0.2, "hidden": 16, "device": "cuda"}
+    whole = learn("lstm", "stream", **settings)
+    with stopped_after(7), pytest.raises(SystemExit):
+        learn("lstm", "stream", tmp_path, **settings)
+    again = learn("lstm", "stream", tmp_path, resume=True, **settings)
+    for name, weight in whole.network.state_dict().items():
+        torch.testing.assert_close(again.network.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
+
+
+def test_half_precision_with_dropout_learns_as_full_does() -> None:
+    """The same text by fp32 and by fp16, replayed: the losses are alike, and far below where they began."""
+    found = {}
+    for precision in ("fp32", "fp16"):
+        settings: dict[str, Any] = {
+            "hidden": 32,
+            "epochs": 20,
+            "device": "cuda",
+            "dropout": 0.1,
+            "precision": precision,
+        }
+        model = learn("lstm", "stream", train=lines(120), **settings)
+        found[precision] = [e["nats"] for e in entries(model.log) if e.get("event") == "validation"]
+    assert found["fp16"][-1] < found["fp16"][0] - 0.2
+    assert found["fp16"][-1] == pytest.approx(found["fp32"][-1], abs=0.1)
