@@ -138,6 +138,7 @@ class Graphed:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP_STEPS):
+                self.at.zero_()  # the text may be one window long
                 self._update()
         torch.cuda.current_stream().wait_stream(side)
         with torch.cuda.graph(self.graph):
