@@ -90,7 +90,7 @@ def test_half_precision_with_dropout_learns_as_full_does() -> None:
     found = {}
     for precision in ("fp32", "fp16"):
         settings: dict[str, Any] = {"hidden": 32, "epochs": 8, "learning_rate": 0.01, "dropout": 0.1}
-        texts = {"train": lines(200), "valid": lines(200, seed=2)}
+        texts: dict[str, Any] = {"train": lines(200), "valid": lines(200, seed=2)}
         model = learn("lstm", "stream", device="cuda", precision=precision, **texts, **settings)
         found[precision] = [e["nats"] for e in entries(model.log) if e.get("event") == "validation"]
     assert found["fp16"][-1] < found["fp16"][0] - 0.2

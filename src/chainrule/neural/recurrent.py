@@ -16,7 +16,7 @@ from torch.nn.functional import embedding, linear
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural import dropout, precision
+from chainrule.neural import dropout, evened, precision
 from chainrule.neural.attention import Concat, Past
 from chainrule.neural.initialization import fill_gates
 from chainrule.neural.network import Features, Network, Tensors
@@ -105,17 +105,31 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read (T, B, in) from a state: all outputs (T, B, D) and the state after the last."""
-        weights = self.weights()
         x, *before = precision.cast(x, *state)
-        return self.run(x, tuple(before), packed(weights) if x.is_cuda else weights)
+        return self.run(x, tuple(before), self.weights())
 
     def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         """The same with given weights, as fast as this layer can; `loop` where no kernel computes it."""
         if not self.has_kernel or (len(x) == 1 and not x.is_cuda):
             # A kernel on the processor packs its weights at every call: one step does not pay for it.
             return self.loop(x, state, weights)
-        outputs, after = self.kernel(x, tuple(s[None] for s in state), weights, 0.0)
+        outputs, after = self.fused(x, tuple(s[None] for s in state), weights, 0.0)
         return outputs, tuple(s[0] for s in after)
+
+    def fused(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """`kernel` as the device wants it: on the GPU weights in one piece and widths for its tensor cores."""
+        if not x.is_cuda:
+            return self.kernel(x, state, weights, p)
+        if evened.is_even(x, state):
+            return self.kernel(x, state, packed(weights), p)
+        return self.widened(x, state, weights, p)
+
+    def widened(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """The same numbers from wider layers."""
+        D = state[0].shape[-1]
+        wide = packed(evened.weights(weights, self.gates))
+        outputs, after = self.kernel(evened.inputs(x), tuple(map(evened.inputs, state)), wide, p)
+        return outputs[..., :D], tuple(s[..., :D] for s in after)
 
     @property
     def has_kernel(self) -> bool:
@@ -255,9 +269,9 @@ class RecurrentNetwork(Network):
         """The same as `_one_by_one` in one kernel."""
         n = self.layers[0].memories
         x, *cells = precision.cast(x, *cells)
-        weights = packed([w for layer in self.layers for w in layer.weights()])
+        weights = [w for layer in self.layers for w in layer.weights()]
         state = tuple(torch.stack(cells[i::n]) for i in range(n))  # (L, B, D)
-        x, after = self.layers[0].kernel(x, state, weights, self._p_hidden if self.training else 0.0)
+        x, after = self.layers[0].fused(x, state, weights, self._p_hidden if self.training else 0.0)
         return x, [tensor for layer in zip(*(s.unbind(0) for s in after), strict=True) for tensor in layer]
 
     def _split(self, state: Tensors) -> tuple[list[Tensor], list[Tensor]]:
