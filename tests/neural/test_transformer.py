@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Vocabulary
-from chainrule.neural.transformer import Config, Transformer, attend, build, candidates, facets
+from chainrule.neural.block import attend
+from chainrule.neural.transformer import Config, Transformer, build, candidates, facets
 
 WORDS = Vocabulary(size=13, bos=0, eos=1, unk=2)
 POSITIONS = ["sinusoidal", "learned", "rotary"]

@@ -4,7 +4,7 @@ Lives here: the search and its length rule. Not here: what may be chosen (shapin
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +32,58 @@ class Hypothesis:
         return self.score / math.pow(max(1, len(self.ids)), p)
 
 
+Search = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
+"""A search that asks for steps (state, ids) and is sent their answers; in the end it returns what it found."""
+
+
 def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1) -> list[Hypothesis]:
     """The `num` best continuations found: finished ones by rank, then, if these are too few, unfinished ones.
 
     At each length the B best extensions are kept; those that are finished are set aside and the others go on
     (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer come back where fewer are possible.
     """
+    search = steps(*read(lm, prompt), prompt, settings, num=num)
+    try:
+        asked = next(search)
+        while True:
+            asked = search.send(lm.step(*asked))
+    except StopIteration as end:
+        found: list[Hypothesis] = end.value
+        return found
+
+
+def together(
+    lm: LanguageModel[S], join: Callable[[Sequence[S]], S], searches: Sequence[Search[S]]
+) -> list[list[Hypothesis]]:
+    """Several searches in step with each other: what they ask of the model at a time is asked at once.
+
+    `join` puts the rows of several states into one. What a search finds does not depend on those beside it.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in searches]
+    asked: dict[int, tuple[S, Ids]] = {}
+
+    def go_on(i: int, answer: tuple[Floats, S] | None) -> None:
+        try:
+            asked[i] = searches[i].send(answer)  # type: ignore[arg-type]
+        except StopIteration as end:
+            found[i] = end.value
+
+    for i in range(len(searches)):
+        go_on(i, None)
+    while asked:
+        requests, asked = asked, {}
+        log_p, state = lm.step(
+            join([state for state, _ in requests.values()]), np.concatenate([ids for _, ids in requests.values()])
+        )
+        first = 0
+        for i, (_, ids) in requests.items():
+            rows = np.arange(first, first := first + len(ids))
+            go_on(i, (log_p[rows], state.select(rows)))
+    return found
+
+
+def steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *, num: int = 1) -> Search[S]:
+    """The search as one who asks, from (1, V) log p and the state after the prompt; each `yield` wants a step."""
     check("num", num)
     if num > settings.beam_size:
         raise ConfigError(
@@ -45,7 +91,6 @@ def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int
         )
     p, L = settings.length_penalty, settings.max_tokens
     running, finished = [Hypothesis()], list[Hypothesis]()
-    log_p, state = read(lm, prompt)
     for length in range(1, L + 1):
         extended, parents = _extend(running, log_p, prompt, settings)
         going = [k for k, hypothesis in enumerate(extended) if not hypothesis.is_finished]
@@ -53,7 +98,7 @@ def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int
         finished = _best([*finished, *(h for h in extended if h.is_finished)], p)[:num]
         if length == L or _is_decided(running, finished, num, p, L):
             break
-        log_p, state = lm.step(state.select(parents[going]), np.array([h.ids[-1] for h in running]))
+        log_p, state = yield state.select(parents[going]), np.array([h.ids[-1] for h in running])
     return [*finished, *_best(running, p)][:num]
 
 

@@ -4,7 +4,7 @@ Lives here: rows that end, lines that start anew, windows that are full, ids and
 Not here: any architecture.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -67,6 +67,10 @@ class NeuralModel:
         with exact():
             return NeuralState(self.network.start(rows))
 
+    def join(self, states: Sequence[NeuralState]) -> NeuralState:
+        """The rows of several states in one, in their order, to be stepped together."""
+        return NeuralState(self.network.join([state.tensors for state in states]))
+
     def step(self, state: NeuralState, ids: Ids) -> tuple[Floats, NeuralState]:
         """(K,) -> (K, V)."""
         with exact():
@@ -112,7 +116,8 @@ class NeuralModel:
         """Read these pieces side by side, fill in their scores, and give each row's last state."""
         row, first, length = pieces.row[chunk], pieces.first[chunk], pieces.length[chunk]
         is_fresh = bool(pieces.is_fresh[chunk[0]])  # and all of the chunk with it
-        tensors = self.network.start(len(chunk)) if is_fresh else state.select(row).tensors
+        old = state.tensors
+        tensors = self.network.fresh(old, self._tensor(row)) if is_fresh else _rows(old, row)
         is_last = pieces.is_last[chunk]
         begin, done = 0, 0  # columns read, pieces that have ended: lengths ascend
         while done < len(chunk):

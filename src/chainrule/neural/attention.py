@@ -1,7 +1,7 @@
-"""Attention of a recurrent network over its own past states.
+"""Attention of a recurrent network: over its own past states, or over those of another text.
 
 Lives here: the four scores, and a_t = Σ_l α_{t,l} h_l over the last M states before t. Not here: what the network
-does with a_t (recurrent.py), self-attention of a Transformer (transformer.py).
+does with a_t (recurrent.py, seq2seq.py), attention of a Transformer (block.py, cross.py).
 """
 
 import math
@@ -16,8 +16,8 @@ from chainrule.neural.initialization import fill
 PIECE = 64  # steps attended from at once: the cost stays linear in T
 
 
-class Past(nn.Module):
-    """e_{t,l} = score(h_t, h_l) for the M states l < t; α = softmax(e); a_t = Σ_l α_{t,l} h_l; a_1 = 0."""
+class Score(nn.Module):
+    """e = score(q, k), how much a state that looks finds in a state that is looked at."""
 
     def __init__(self, kind: Literal["dot", "scaled-dot", "general", "additive"], width: int) -> None:
         super().__init__()
@@ -30,15 +30,27 @@ class Past(nn.Module):
             self.v = nn.Parameter(torch.empty(1, width))
             fill(self.v, "xavier")
 
+    def keys(self, k: Tensor) -> Tensor:
+        """What can be worked out of (B, L, D) states once, whoever looks at them."""
+        if self.kind == "additive":
+            return linear(k, self.W_2)
+        return linear(k, self.W) if self.kind == "general" else k
+
+    def look(self, q: Tensor, keys: Tensor) -> Tensor:
+        """(B, T, D) states that look, the keys (B, L, D) of those looked at -> e (B, T, L)."""
+        if self.kind == "additive":  # vᵀ tanh(W_1 h_t + W_2 h_l)
+            sums = linear(q, self.W_1)[:, :, None] + keys[:, None]  # (B, T, L, D)
+            return linear(sums.tanh(), self.v).squeeze(-1)
+        e = q @ keys.transpose(1, 2)  # h_tᵀ h_l, or h_tᵀ W h_l
+        return e / math.sqrt(q.shape[-1]) if self.kind == "scaled-dot" else e
+
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         """(B, T, D) states that look, (B, L, D) states looked at -> e (B, T, L)."""
-        if self.kind == "additive":  # vᵀ tanh(W_1 h_t + W_2 h_l)
-            sums = linear(q, self.W_1)[:, :, None] + linear(k, self.W_2)[:, None]  # (B, T, L, D)
-            return linear(sums.tanh(), self.v).squeeze(-1)
-        if self.kind == "general":  # h_tᵀ W h_l
-            k = linear(k, self.W)
-        e = q @ k.transpose(1, 2)  # h_tᵀ h_l
-        return e / math.sqrt(q.shape[-1]) if self.kind == "scaled-dot" else e
+        return self.look(q, self.keys(k))
+
+
+class Past(Score):
+    """e_{t,l} = score(h_t, h_l) for the M states l < t; α = softmax(e); a_t = Σ_l α_{t,l} h_l; a_1 = 0."""
 
     def forward(self, h: Tensor, memory: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """States (B, T, D) after a memory (B, M, D), (B, M): a (B, T, D) and the memory after the last state."""

@@ -41,6 +41,10 @@ class Network(nn.Module):
         """Read (B, T) ids from a state; all rows are read to their end (no padding)."""
         raise NotImplementedError
 
+    def fresh(self, state: Tensors, rows: Tensor) -> Tensors:
+        """These rows of a state, (R,), as they were before anything was read."""
+        return self.start(len(rows))
+
     def work(self, rows: int, T: int) -> float:
         """Multiplications of its largest matrix product over (rows, T) ids, for choosing threads."""
         return float("inf")
@@ -51,7 +55,7 @@ class Network(nn.Module):
 
     def restart(self, state: Tensors, rows: Tensor) -> Tensors:
         """The state with these rows, (B,) True, as they were before anything was read."""
-        fresh = self.start(len(rows))
+        fresh = self.fresh(state, torch.arange(len(rows), device=rows.device))
         wide = (rows.view(-1, *(1,) * (old.dim() - 1)) for old in state)
         return tuple(torch.where(w, new, old) for w, new, old in zip(wide, fresh, state, strict=True))
 

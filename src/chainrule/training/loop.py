@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from chainrule.training.signals import Stop
 from chainrule.training.step import STEPS, Eager, Graphed, Objective, Step
 
 Validate = Callable[[], float]
-"""Mean nats per token of the validation text by the network as it stands."""
+"""What the validation text says of the network as it stands, the lower the better: nats per token, or an error."""
 
 
 SETTLED = 0.05  # of the time that is given: before it, how fast steps are is not known yet
@@ -45,6 +45,7 @@ class Run:
     tensorboard: Path | None = None
     identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
     unigram_nats: float = float("inf")  # what word frequencies alone would give
+    measure: Literal["nats", "error"] = "nats"  # what `validate` gives: per token, or a rate between 0 and 1
 
 
 @dataclass

@@ -68,21 +68,24 @@ class Meter:
 
     def show(self, position: "Position", fraction: float, speed: float) -> None:
         """Move the bar; it works out the time that is left."""
-        best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
-        what = (
-            f"training: epoch {position.epoch + 1} of {self.config.epochs}, "
-            f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}, {speed:,.0f} tokens/s"
-        )
+        if self.run.measure == "nats":
+            best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
+            now = f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}"
+        else:
+            best = "" if position.best is None else f", validation error {position.best:.2%}"
+            now = f"loss {self.loss:.3g}{best}"
+        what = f"training: epoch {position.epoch + 1} of {self.config.epochs}, {now}, {speed:,.0f} tokens/s"
         self.run.progress(what, int(PARTS * min(1.0, fraction)), PARTS)
 
-    def validated(self, nats: float, position: "Position", log: TrainLog) -> None:
+    def validated(self, found: float, position: "Position", log: TrainLog) -> None:
         """One line of the log."""
+        is_nats = self.run.measure == "nats"
+        figures = {"nats": found, "perplexity": math.exp(min(found, 700))} if is_nats else {"error": found}
         log.write(
             event="validation",
             step=position.step,
             epoch=position.epoch,
-            nats=nats,
-            perplexity=math.exp(min(nats, 700)),
+            **figures,
             best=position.best,
             seconds=self.seconds(),
         )
@@ -104,7 +107,7 @@ class Meter:
             gradient_norms=norms,
             saturated_share=_saturated(network, state),
             train_history=tuple(position.train_history),
-            valid_history=tuple(position.history),
+            valid_history=tuple(position.history) if self.run.measure == "nats" else (),
             learning_rate=self.config.learning_rate,
         )
         for name, words in advice.findings(facts).items():
