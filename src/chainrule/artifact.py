@@ -37,23 +37,27 @@ def save(model: Model, path: Path) -> None:
         "model": settings.to_json(model.config),
         "tokenizer": settings.to_json(model.tokenizer.config),
     }
-    files[CONFIG] = _json(config)
-    files[METRICS] = _json(model.metrics)
+    files[CONFIG] = as_json(config)
+    files[METRICS] = as_json(model.metrics)
     files[CARD] = model_card(model).encode()
     if model.speller is not None:
         files[SPELLER] = model.speller.to_bytes()
     if model.origin.fingerprint is not None:
         files[SKETCH] = model.origin.fingerprint.to_bytes()
-    _write(path, files, _facts("model", model.origin))
+    write(path, files, facts("model", model.origin))
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
     """The model of a folder, every file verified first; on a device where its family can use one."""
     sealed = folder.read(Path(path))
-    config = _read_json(sealed, CONFIG)
+    config = read_json(sealed, CONFIG)
+    if "task" in config:
+        raise ModelFileError(
+            f"{path} is a model to {config['task']} with: chainrule {config['task']} predict {path}"
+        )
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
-    with _refusing(sealed):
+    with refusing(sealed):
         return _load(sealed, config, str(path), device)
 
 
@@ -74,8 +78,8 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         family=config["family"],
         config=own,
         speller=Speller.from_bytes(sealed.bytes(SPELLER), SPELLER) if SPELLER in sealed.files else None,
-        origin=_origin(sealed),
-        metrics=_read_json(sealed, METRICS),
+        origin=origin_of(sealed),
+        metrics=read_json(sealed, METRICS),
         name=name,
     )
 
@@ -83,19 +87,19 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
 def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin) -> None:
     """Write a folder that holds a tokenizer alone."""
     files = _tokenizer_files(tokenizer)
-    files[CONFIG] = _json({"tokenizer": settings.to_json(tokenizer.config)})
-    _write(path, files, _facts("tokenizer", origin))
+    files[CONFIG] = as_json({"tokenizer": settings.to_json(tokenizer.config)})
+    write(path, files, facts("tokenizer", origin))
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer of a tokenizer folder or of a model folder."""
     sealed = folder.read(Path(path))
-    with _refusing(sealed):
-        return _read_tokenizer(sealed, _read_json(sealed, CONFIG))
+    with refusing(sealed):
+        return _read_tokenizer(sealed, read_json(sealed, CONFIG))
 
 
 @contextmanager
-def _refusing(sealed: Sealed) -> Iterator[None]:
+def refusing(sealed: Sealed) -> Iterator[None]:
     """Turn what shows a folder, whole by its digests, to be none of this chainrule's into a refusal of it."""
     try:
         yield
@@ -121,16 +125,19 @@ def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
 
 
-def _write(path: Path, files: dict[str, bytes], facts: dict[str, Any]) -> None:
+def write(path: Path, files: dict[str, bytes], about: dict[str, Any]) -> None:
+    """A sealed folder of these files."""
+
     def fill(temporary: Path) -> None:
         for name, content in files.items():
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).write_bytes(content)
 
-    folder.write(path, fill, facts)
+    folder.write(path, fill, about)
 
 
-def _facts(kind: str, origin: Origin) -> dict[str, Any]:
+def facts(kind: str, origin: Origin) -> dict[str, Any]:
+    """What a manifest says of a folder of this kind."""
     sha256 = origin.fingerprint.sha256 if origin.fingerprint else None
     return {
         "kind": kind,
@@ -142,27 +149,30 @@ def _facts(kind: str, origin: Origin) -> dict[str, Any]:
     }
 
 
-def _origin(sealed: Sealed) -> Origin:
-    facts: dict[str, Any] = dict(sealed.facts)
-    text = facts["training_text"]
+def origin_of(sealed: Sealed) -> Origin:
+    """Where the model of a folder comes from."""
+    said: dict[str, Any] = dict(sealed.facts)
+    text = said["training_text"]
     found = None
     if SKETCH in sealed.files:
         found = Fingerprint(text["sha256"], np.frombuffer(sealed.bytes(SKETCH), dtype="<u8"))
     return Origin(
         text=text["names"],
         fingerprint=found,
-        command=facts["command"],
-        seed=facts["seed"],
-        created=facts["created"],
-        versions=facts["versions"],
+        command=said["command"],
+        seed=said["seed"],
+        created=said["created"],
+        versions=said["versions"],
     )
 
 
-def _json(value: Any) -> bytes:
+def as_json(value: Any) -> bytes:
+    """A strict JSON document."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _read_json(sealed: Sealed, name: str) -> dict[str, Any]:
+def read_json(sealed: Sealed, name: str) -> dict[str, Any]:
+    """The JSON object of a sealed file."""
     try:
         value = json.loads(sealed.bytes(name))
     except (ValueError, RecursionError) as error:

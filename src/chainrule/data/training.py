@@ -1,4 +1,4 @@
-"""What any family is trained on: ids and what they mean, nothing of how they are modelled."""
+"""What a run is told beside its settings, and what any family is trained on: nothing of how it is modelled."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +10,9 @@ from chainrule.progress import Progress, silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingData:
-    """One text to learn from, perhaps another to watch, and the rules of both."""
+class Job:
+    """Where, how long and from which seed something is learnt."""
 
-    train: Encoded
-    valid: Encoded | None
-    vocabulary: Vocabulary
-    context: Context = "line"
     seed: int = 0
     progress: Progress = silent
     device: str = "auto"  # for families that can compute elsewhere than on the processor
@@ -25,3 +21,13 @@ class TrainingData:
     resume: bool = False  # go on from the checkpoint there
     tensorboard: Path | None = None  # a folder for TensorBoard's events
     identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData(Job):
+    """One text to learn from, perhaps another to watch, and the rules of both."""
+
+    train: Encoded
+    valid: Encoded | None
+    vocabulary: Vocabulary
+    context: Context = "line"

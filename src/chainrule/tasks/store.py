@@ -1,0 +1,104 @@
+"""The folder of a task's model: config, tokenizers, labels, weights, figures, card, manifest.
+
+Lives here: what the folders of all tasks share. Not here: sealing and verifying (folder.py), language models
+(artifact.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chainrule import artifact, folder
+from chainrule import config as settings
+from chainrule.errors import ModelFileError
+from chainrule.folder import Sealed
+from chainrule.model import Origin
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+LOG = "train_log.jsonl"
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """All that a task's model is, but for its weights."""
+
+    task: str  # "translate", "tag", "classify", "pretrain": the command that uses it
+    config: Any  # a frozen dataclass
+    tokenizers: Mapping[str, Tokenizer]  # by role: "text", or "source" and "target"
+    more: Mapping[str, Any]  # whatever else it needs, as JSON: labels, scheme
+    origin: Origin
+    metrics: Mapping[str, Any]
+
+
+def save(path: str | Path, parts: Parts, files: Mapping[str, bytes]) -> None:
+    """Write the folder at `path`, in place of a model that is there; `files` are the weights and the log."""
+    config = {
+        "task": parts.task,
+        "model": settings.to_json(parts.config),
+        "tokenizers": {role: settings.to_json(t.config) for role, t in parts.tokenizers.items()},
+        **parts.more,
+    }
+    content = {
+        **files,
+        **{_file(role): t.to_json().encode() for role, t in parts.tokenizers.items()},
+        artifact.CONFIG: artifact.as_json(config),
+        artifact.METRICS: artifact.as_json(dict(parts.metrics)),
+        artifact.CARD: _card(parts).encode(),
+    }
+    artifact.write(Path(path), content, artifact.facts(parts.task, parts.origin))
+
+
+def load(path: str | Path, task: str, kind: type[C]) -> tuple[Sealed, Parts]:
+    """The verified folder and what it holds; `kind` is the class of its config."""
+    sealed = folder.read(Path(path))
+    config = artifact.read_json(sealed, artifact.CONFIG)
+    if config.get("task") != task:
+        what = f"a model to {config['task']} with" if "task" in config else "no model of a task"
+        raise ModelFileError(f"{path} is {what}; give a folder made by chainrule {task}")
+    with artifact.refusing(sealed):
+        return sealed, Parts(
+            task=task,
+            config=settings.make(kind, config["model"], "model"),
+            tokenizers={role: _tokenizer(sealed, role, own) for role, own in config["tokenizers"].items()},
+            more={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
+            origin=artifact.origin_of(sealed),
+            metrics=artifact.read_json(sealed, artifact.METRICS),
+        )
+
+
+def _file(role: str) -> str:
+    return artifact.TOKENIZER if role == "text" else f"tokenizer.{role}.json"
+
+
+def _tokenizer(sealed: Sealed, role: str, own: dict[str, Any]) -> Tokenizer:
+    config = settings.make(TokenizerConfig, own, "tokenizer")
+    return Tokenizer.from_json(sealed.bytes(_file(role)).decode(), config)
+
+
+def _card(parts: Parts) -> str:
+    origin = parts.origin
+    chosen = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(parts.config).items())
+    figures = "\n".join(f"| {key} | {value} |" for key, value in parts.metrics.items()) or "| none | |"
+    return f"""# A model to {parts.task} with
+
+Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, with
+
+    {origin.command}
+
+- Training text: {origin.text}, sha256 {origin.fingerprint.sha256 if origin.fingerprint else "unknown"}
+
+| setting | value |
+|---|---|
+{chosen}
+
+| figure | value |
+|---|---|
+{figures}
+
+Use it:
+
+    chainrule {parts.task} predict THIS_FOLDER text.txt
+"""
