@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chainrule.api import load, mix, train
+    from chainrule.api import mix, train
     from chainrule.comparison import compare
     from chainrule.errors import ChainruleError, ChainruleWarning
+    from chainrule.loading import load
     from chainrule.model import Model
 
 __version__ = "0.1.0"
@@ -18,7 +19,7 @@ _HOMES = {
     "ChainruleWarning": "chainrule.errors",
     "Model": "chainrule.model",
     "compare": "chainrule.comparison",
-    "load": "chainrule.api",
+    "load": "chainrule.loading",
     "mix": "chainrule.api",
     "train": "chainrule.api",
 }

@@ -17,7 +17,7 @@ RANKS = [
     {"data"},
     {"tokenizers"},
     {"replacement"},
-    {"manifest"},
+    {"manifest", "vector_file"},
     {"folder"},
     {"ngram", "decoding", "evaluation", "inspection", "training", "gradients"},
     {"neural"},
@@ -28,7 +28,8 @@ RANKS = [
     {"artifact"},
     {"preparation", "exchange", "report"},
     {"api"},
-    {"comparison"},
+    {"comparison", "tasks"},
+    {"loading"},
     {"cli"},
     {"__main__"},
 ]
@@ -99,6 +100,7 @@ HOMES = {
     "rich": {"cli"},
     "pyarrow": {"text"},
     "zstandard": {"text"},
+    "sacrebleu": {"evaluation"},
 }
 
 
@@ -111,7 +113,7 @@ def test_outside_libraries_stay_at_home(module: Path) -> None:
 
 
 def test_matplotlib_and_friends_are_imported_when_called() -> None:
-    lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich")
+    lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
     for module in MODULES:
         at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}
         at_home = {"torch"} if part_of(module) in HOMES["torch"] else set()

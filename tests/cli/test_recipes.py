@@ -12,10 +12,10 @@ from cli.command import done, refused
 def test_the_list() -> None:
     outcome = done("recipes")
     header, *lines = outcome.out.splitlines()
-    assert header.split() == ["name", "family", "text", "expected", "time", "hardware"]
+    assert header.split() == ["name", "task", "family", "text", "expected", "time", "hardware"]
     begun = [line.split() for line in lines if not line.startswith(" ")]
     assert [words[0] for words in begun] == recipes.names()
-    assert [words[1] for words in begun] == [recipes.read(words[0]).family for words in begun]
+    assert [words[2] for words in begun] == [recipes.read(words[0]).family for words in begun]
     assert max(map(len, lines)) <= 120
     assert "chainrule recipes NAME prints one" in outcome.err
 
@@ -29,12 +29,12 @@ def test_one_is_printed_as_it_is() -> None:
 def test_json() -> None:
     listed = done("recipes", "--json").json()
     assert [recipe["name"] for recipe in listed["recipes"]] == recipes.names()
-    keys = {"name", "family", "title", "text", "expected", "time", "hardware", "command"}
+    keys = {"name", "task", "family", "title", "text", "expected", "time", "hardware", "command"}
     assert all(recipe.keys() == keys for recipe in listed["recipes"])
     one = done("recipes", "ptb-lstm", "--json").json()
     tables = tomllib.loads(recipes.path("ptb-lstm").read_text(encoding="utf-8"))
     about = tables.pop("recipe")
-    assert one == {"schema_version": 1, "name": "ptb-lstm"} | about | tables
+    assert one == {"schema_version": 1, "name": "ptb-lstm", "task": "train"} | about | tables
 
 
 def test_brackets_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

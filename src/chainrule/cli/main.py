@@ -25,6 +25,7 @@ from chainrule.cli import (
     score,
     tokenizer,
     train,
+    translate,
 )
 from chainrule.cli.console import say, show_warning
 from chainrule.errors import ChainruleError, ChainruleWarning
@@ -66,6 +67,7 @@ app.command("next")(next_token.next_token)
 app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
+app.add_typer(translate.app, name="translate")
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("doctor")(doctor.doctor)

@@ -12,14 +12,14 @@ from chainrule.cli.console import emit, say
 if TYPE_CHECKING:
     from chainrule.recipes import Recipe
 
-COLUMNS = ("name", "family", "text", "expected", "time", "hardware")
+COLUMNS = ("name", "task", "family", "text", "expected", "time", "hardware")
 
 
 def recipes(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, as TOML.")] = None,
     json: options.Json = False,
 ) -> None:
-    """List the recipes of `chainrule train --recipe`, or print one.
+    """List what can follow --recipe, or print one.
 
     Examples: chainrule recipes
 
@@ -56,7 +56,7 @@ def _print_table(found: "list[Recipe]") -> None:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 120)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in COLUMNS:
-        table.add_column(column, no_wrap=column in ("name", "family"))
+        table.add_column(column, no_wrap=column in ("name", "task", "family"))
     for recipe in found:
         table.add_row(*(str(getattr(recipe, column)) for column in COLUMNS))
     console.print(table, markup=False, highlight=False)

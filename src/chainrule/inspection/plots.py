@@ -58,7 +58,7 @@ def quality_by_facet(
         axes.xaxis.set_major_formatter("{x:.0f}")
         _draw_lines(axes, series, facet, quantity, is_log_y)
 
-    return _render(paint, title, description, _room_for(series))
+    return render(paint, title, description, _room_for(series))
 
 
 def learning_curves(series: Series, *, title: str, quantity: str, description: str = "") -> str:
@@ -69,7 +69,7 @@ def learning_curves(series: Series, *, title: str, quantity: str, description: s
         _draw_lines(axes, series, "tokens of training text", quantity)
         _tick_decades(axes.xaxis, _ticker("EngFormatter"))
 
-    return _render(paint, title, description, _room_for(series))
+    return render(paint, title, description, _room_for(series))
 
 
 def bars(values: Mapping[str, float], *, title: str, quantity: str, description: str = "") -> str:
@@ -89,9 +89,9 @@ def bars(values: Mapping[str, float], *, title: str, quantity: str, description:
         axes.grid(visible=False)
         axes.xaxis.set_major_locator(_ticker("MaxNLocator", nbins=5))
 
-    left = 16 + max(map(_text_width, values))
+    left = 16 + max(map(text_width, values))
     height = 58 + 26 * len(values)
-    return _render(paint, title, description, Margins(left=left, right=52, top=8), height)
+    return render(paint, title, description, Margins(left=left, right=52, top=8), height)
 
 
 def size_against_quality(
@@ -116,7 +116,7 @@ def size_against_quality(
         if len({dot.group for dot in dots}) > 1:
             axes.legend(frameon=False, loc="upper right", handletextpad=0.1)
 
-    return _render(paint, title, description, Margins())
+    return render(paint, title, description, Margins())
 
 
 def pareto_front(dots: Sequence[Dot]) -> list[Dot]:
@@ -128,8 +128,13 @@ def pareto_front(dots: Sequence[Dot]) -> list[Dot]:
     return front
 
 
-def _render(
-    paint: Callable[[Axes], None], title: str, description: str, margins: Margins, height: float = HEIGHT
+def render(
+    paint: Callable[[Axes], None],
+    title: str,
+    description: str,
+    margins: Margins,
+    height: float = HEIGHT,
+    width: float = WIDTH,
 ) -> str:
     """Paint axes of these margins and adapt them for a page; the same numbers give the same bytes."""
     try:
@@ -139,9 +144,9 @@ def _render(
         raise MissingExtra("drawing needs matplotlib: pip install 'chainrule[plots]'") from error
 
     with mpl.rc_context(_settings(title)):
-        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
-        wide, high = WIDTH - margins.left - margins.right, height - margins.top - margins.bottom
-        box = (margins.left / WIDTH, margins.bottom / height, wide / WIDTH, high / height)
+        figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        wide, high = width - margins.left - margins.right, height - margins.top - margins.bottom
+        box = (margins.left / width, margins.bottom / height, wide / width, high / height)
         paint(figure.add_axes(box))
         drawn = io.StringIO()
         figure.savefig(
@@ -240,7 +245,7 @@ def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int)
     for dot in named:
         if all(math.dist(centres[dot], centres[other]) > 1.5 * LABEL_GAP for other in apart):
             apart.append(dot)
-    widths = [_text_width(dot.name) for dot in apart]
+    widths = [text_width(dot.name) for dot in apart]
     places = labels.place([centres[dot] for dot in apart], widths, FONT_SIZE + 2, taken, frame)
     found = [(dot, place) for dot, place in zip(apart, places, strict=True) if place]
     for dot, place in found[:most]:
@@ -270,13 +275,13 @@ def _ticker(kind: str, **settings: object) -> Any:
 
 
 def _room_for(series: Series) -> Margins:
-    return Margins(right=42 + max(map(_text_width, series)))
+    return Margins(right=42 + max(map(text_width, series)))
 
 
 def _shorten(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _text_width(name: str) -> float:
+def text_width(name: str) -> float:
     """Pixels, on the generous side: the font is the reader's."""
     return 0.56 * FONT_SIZE * len(_shorten(name))

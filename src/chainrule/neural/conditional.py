@@ -9,7 +9,7 @@ import torch
 
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.adapter import NeuralModel, NeuralState
-from chainrule.neural.device import exact
+from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder_decoder import EncoderDecoder
 from chainrule.neural.network import Tensors
 from chainrule.neural.pairs import PairBatch, PairConfig, PairNetwork, padded
@@ -37,7 +37,7 @@ class Conditional(NeuralModel):
 
 def given(network: PairNetwork, vocabulary: Vocabulary, sources: Sequence[Ids]) -> list[Conditional]:
     """One language model a source, encoded side by side; each source ends in `</s>`."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     network.eval()
     with exact():
         state = NeuralState(network.encode(*padded(list(sources), vocabulary.eos, device)))
@@ -57,7 +57,7 @@ def nats(network: PairNetwork, batch: PairBatch) -> Floats:
 
 def alignment(network: PairNetwork, source: Ids, target: Ids, vocabulary: Vocabulary) -> Floats:
     """(L, H, T, S): where the prediction of each target token, `</s>` the last, looked in the source."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     with exact():
         state = network.encode(*padded([source], vocabulary.eos, device))
         ids = torch.tensor([[vocabulary.bos, *target.tolist()]], device=device)[:, : len(target)]

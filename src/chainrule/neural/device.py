@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 from chainrule.errors import ConfigError
 
@@ -15,6 +16,12 @@ def choose(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Where its weights are."""
+    device: torch.device = next(network.parameters()).device
+    return device
 
 
 @contextmanager

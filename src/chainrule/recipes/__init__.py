@@ -27,6 +27,7 @@ class Recipe:
     hardware: str  # on which it takes that time
     command: str
     tables: dict[str, dict[str, object]]
+    task: str = "train"  # the command that follows it
 
     @property
     def choices(self) -> Choices:
@@ -54,14 +55,17 @@ def path(name: str) -> Path:
     return FOLDER / f"{name}.toml"
 
 
-def read(name: str, family: str | None = None) -> Recipe:
-    """A recipe by name; one for another family than `family` is refused."""
+def read(name: str, family: str | None = None, task: str = "train") -> Recipe:
+    """A recipe by name; one for another task, or another family than `family`, is refused."""
     tables = read_toml(path(name))
     about = tables.pop(ABOUT)
     recipe = make(Recipe, {**about, "name": name, "tables": tables}, ABOUT)
-    if family is not None and family != recipe.family:
+    if family is not None and (family, task) != (recipe.family, recipe.task):
+        command = "train" if recipe.task == "train" else f"{recipe.task} train"
         raise ConfigError(
             f"recipe '{name}' is for family '{recipe.family}', not '{family}'; "
-            f"write chainrule train {recipe.family} … --recipe {name}"
+            f"write chainrule {command} {recipe.family} … --recipe {name}"
+            if task == recipe.task
+            else f"recipe '{name}' is followed by chainrule {command} {recipe.family} … --recipe {name}"
         )
     return recipe

@@ -17,8 +17,8 @@ from chainrule.training.config import Training
 from chainrule.training.flat import Flat
 
 Tensors = tuple[Tensor, ...]
-Objective = Callable[[Any, Window, Tensors], tuple[Tensor, Tensor, Tensors]]
-"""(network, window, state) -> what to minimise, mean nats per token to report, state to carry on."""
+Objective = Callable[[Any, Any, Tensors], tuple[Tensor, Tensor, Tensors]]
+"""(network, window or batch, state) -> what to minimise, mean nats per token to report, state to carry on."""
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 NATS, TOKENS, STEPS, CLIPPED, NORM, LARGEST_NORM = range(6)

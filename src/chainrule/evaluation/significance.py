@@ -1,0 +1,83 @@
+"""Whether one system is better than another, or only was on this test set: the paired bootstrap.
+
+Lives here: resampling of the test set, for any statistic of it and for BLEU and chrF. Not here: the scores
+(overlap.py).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.errors import UsageError
+from chainrule.evaluation.overlap import MetricName, check_aligned, load_metric
+from chainrule.lm import Ids
+
+Statistic = Callable[[Ids], float]
+"""A figure of the examples with these ids (n,), some of them several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A − B on the test set, and how far chance in choosing the test set could have moved it."""
+
+    difference: float
+    low: float  # low to high: 95 % of the resampled differences
+    high: float
+    p_value: float  # two-sided
+
+
+def paired_bootstrap(
+    a: Statistic, b: Statistic, n: int, *, samples: int = 1000, seed: int | np.random.Generator = 0
+) -> Comparison:
+    """Compare two systems on `samples` test sets of n examples drawn with replacement, the same for both.
+
+    With d the difference on the test set itself and dᵢ those on the drawn ones, the p-value is the part of the
+    |dᵢ − d| ≥ |d|, d itself counted among them: how often resampling alone moves the difference by as much as it
+    is away from nothing (Efron & Tibshirani 1993, ch. 16; Koehn 2004 resamples in the same way).
+    """
+    if n < 1 or samples < 1:
+        raise UsageError(f"n is {n} and samples is {samples}; both must be 1 or more")
+    if isinstance(seed, int) and seed < 0:
+        raise UsageError(f"seed is {seed}; choose 0 or more")
+    rng = np.random.default_rng(seed)
+    everything = np.arange(n)
+    difference = float(a(everything)) - float(b(everything))
+    resampled = np.empty(samples)  # dᵢ
+    for sample in range(samples):
+        ids = rng.integers(n, size=n)
+        resampled[sample] = a(ids) - b(ids)
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    # Rounding must not tell equal distances apart, least of all where the systems are the same.
+    slack = 1e-12 * max(1.0, abs(difference))
+    as_far = int(np.sum(np.abs(resampled - difference) >= abs(difference) - slack))
+    return Comparison(difference, float(low), float(high), (as_far + 1) / (samples + 1))
+
+
+def compare_bleu(
+    a: Sequence[str],
+    b: Sequence[str],
+    references: Sequence[str],
+    metric: MetricName = "bleu",
+    *,
+    samples: int = 1000,
+    seed: int | np.random.Generator = 0,
+) -> Comparison:
+    """Paired bootstrap of corpus BLEU or chrF, sentences drawn; the n-grams are counted once.
+
+    Both scores are functions of counts summed over sentences, so a drawn test set needs their sums alone.
+    """
+    check_aligned(a, references)
+    check_aligned(b, references)
+    score_a, score_b = (_corpus_score(texts, references, metric) for texts in (a, b))
+    return paired_bootstrap(score_a, score_b, len(references), samples=samples, seed=seed)
+
+
+def _corpus_score(found: Sequence[str], references: Sequence[str], name: MetricName) -> Statistic:
+    metric = load_metric(name)
+    counts = np.array(metric._extract_corpus_statistics(found, [references]), dtype=np.int64)  # (n, counts)
+
+    def score(ids: Ids) -> float:
+        return float(metric._compute_score_from_stats(counts[ids].sum(axis=0).tolist()).score)
+
+    return score

@@ -1,0 +1,88 @@
+"""What training any task shares: where the run is kept, what a checkpoint must fit, what the model came from."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chainrule import config as settings
+from chainrule import folder
+from chainrule.api import tokenizer_choice
+from chainrule.data.training import Job
+from chainrule.errors import UsageError
+from chainrule.model import Origin
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import Fingerprint
+from chainrule.tokenizers import train as tokenizer_training
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+FREE = {"max_seconds", "checkpoint_seconds"}  # settings that may change between a run and its resumption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What a person says of a run beside the settings of its model; all of it has defaults."""
+
+    seed: int = 0
+    device: str = "auto"
+    progress: Progress = silent
+    command: str = ""
+    out: Path | None = None  # where the run is kept while it goes on
+    resume: bool = False
+    tensorboard: bool = False
+
+    def job(
+        self, task: str, config: Any, texts: Sequence[Sequence[str]], tokenizers: Mapping[str, Tokenizer]
+    ) -> Job:
+        """The same for the loop; an unfinished run in the way is refused."""
+        if self.out is not None and not self.resume:
+            folder.refuse_unfinished(self.out)
+        if self.tensorboard and self.out is None:
+            raise UsageError("events for TensorBoard are written beside the model: give out")
+        identity = {
+            "task": task,
+            "config": {name: value for name, value in settings.to_json(config).items() if name not in FREE},
+            "text": [digest(lines) for lines in texts],
+            "tokenizers": [digest([tokenizer.to_json()]) for tokenizer in tokenizers.values()],
+            "seed": self.seed,
+        }
+        events = self.out.with_name(self.out.name + ".tensorboard") if self.tensorboard and self.out else None
+        return Job(
+            seed=self.seed,
+            device=self.device,
+            progress=self.progress,
+            place=self.out,
+            resume=self.resume,
+            tensorboard=events,
+            identity=identity,
+        )
+
+    def origin(self, task: str, name: str, texts: Sequence[Sequence[str]]) -> Origin:
+        """Where the model comes from."""
+        import numpy as np
+
+        mark = Fingerprint(digest([line for lines in texts for line in lines]), np.empty(0, np.uint64))
+        command = self.command or f"chainrule.tasks.{task}.train(…)"
+        return Origin.now(text=name, fingerprint=mark, command=command, seed=self.seed)
+
+
+def digest(lines: Sequence[str]) -> str:
+    """SHA-256 of lines, LF after each."""
+    sha256 = hashlib.sha256()
+    for line in lines:
+        sha256.update(line.encode() + b"\n")
+    return sha256.hexdigest()
+
+
+def make_tokenizer(
+    lines: Sequence[str], tokenizer: str | Path, wanted: Mapping[str, object], progress: Progress = silent
+) -> Tokenizer:
+    """A tokenizer of these lines, of a kind with its settings, or the one of a folder."""
+    choice = tokenizer_choice(tokenizer, wanted)
+    if isinstance(choice, Path):
+        from chainrule.artifact import load_tokenizer
+
+        return load_tokenizer(choice)
+    return tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)

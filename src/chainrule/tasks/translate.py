@@ -1,0 +1,311 @@
+"""Pairs of texts: learn to turn one into the other, translate, score a given translation, show where it looked.
+
+Lives here: text in, text out. Not here: the networks (neural/seq2seq.py, neural/encoder_decoder.py), the search
+(decoding/beam.py), figures (evaluation/overlap.py).
+"""
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule import config as settings
+from chainrule.api import split_settings
+from chainrule.decoding import beam
+from chainrule.decoding.generate import generate
+from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleWarning, InputError
+from chainrule.lm import Floats, Ids
+from chainrule.model import Origin
+from chainrule.neural import conditional, weights
+from chainrule.neural.conditional import Conditional
+from chainrule.neural.device import choose, device_of
+from chainrule.neural.learning import Plan, learn
+from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
+from chainrule.progress import Progress, silent
+from chainrule.tasks import store
+from chainrule.tasks.running import Running, make_tokenizer
+from chainrule.text.pairs import Pairs, read_pairs
+from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.training.examples import Examples
+
+SIDE_BY_SIDE = 64  # sources that are translated, or pairs that are scored, at a time
+BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One target for a source."""
+
+    source: str
+    text: str
+    tokens: list[str]  # `</s>` the last of them where it ended so
+    log_probs: list[float]  # nats, one a token
+    score: float  # what the search ranks by: log p over length^p
+    is_finished: bool  # False: the length was used up before `</s>`
+
+    @property
+    def log_prob(self) -> float:
+        """log p(target | source) in nats."""
+        return float(np.sum(self.log_probs))
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Where each prediction looked in the source."""
+
+    source: list[str]  # S tokens, `</s>` the last
+    target: list[str]  # T tokens, `</s>` the last
+    by_head: Floats  # (L, H, T, S), by layer and head
+
+    @property
+    def weights(self) -> Floats:
+        """(T, S) over all layers and heads."""
+        mean: Floats = self.by_head.mean(axis=(0, 1))
+        return mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Translator:
+    """A trained model of p(target | source)."""
+
+    network: PairNetwork
+    config: PairConfig
+    source: Tokenizer
+    target: Tokenizer
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<{self.config.family} translator of {self.origin.text}: {self.parameters:,} parameters>"
+
+    @property
+    def parameters(self) -> int:
+        """Weights that were learnt; a shared matrix counts once."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def given(self, source: str) -> Conditional:
+        """The language model of what this source becomes; its tokenizer is `target`."""
+        return conditional.given(self.network, self.target.vocabulary, [self._read(source, 1)])[0]
+
+    def translate(self, source: str, **chosen: Any) -> Translation:
+        """The best translation; `chosen` are settings of decoding (strategy, beam_size, temperature)."""
+        decoding = dataclasses.replace(BEAM, **chosen)
+        return self.translate_all([source], decoding)[0][0]
+
+    def translate_all(
+        self, sources: Sequence[str], decoding: Decoding = BEAM, *, num: int = 1, progress: Progress = silent
+    ) -> list[list[Translation]]:
+        """The `num` best, or so many samples, of each source; an empty source becomes an empty translation."""
+        encoded = [self._read(text, i) for i, text in enumerate(sources, start=1)]
+        found: list[list[Translation]] = [[Translation(text, "", [], [], 0.0, True)] for text in sources]
+        order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(encoded[i]))
+        for first in range(0, len(order), SIDE_BY_SIDE):
+            rows = order[first : first + SIDE_BY_SIDE]
+            progress("translating", first, len(order))
+            models = conditional.given(self.network, self.target.vocabulary, [encoded[i] for i in rows])
+            limits = [self._limit(len(encoded[i]), decoding) for i in rows]
+            chosen = [dataclasses.replace(decoding, max_tokens=limit) for limit in limits]
+            texts = [sources[i] for i in rows]
+            ways = self._samples if decoding.strategy == "sample" else self._searches
+            for i, made in zip(rows, ways(models, texts, chosen, num), strict=True):
+                found[i] = made
+        return found
+
+    def _limit(self, length: int, decoding: Decoding) -> int:
+        """Tokens a translation may have: twice the source and some, never more than was asked for or learnt."""
+        return min(2 * length + 20, self.config.longest, max(decoding.max_tokens, 1))
+
+    def _searches(
+        self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
+    ) -> Iterator[list[Translation]]:
+        prompt = Prompt((), self.target.vocabulary)
+        if chosen[0].strategy == "greedy":
+            chosen = [dataclasses.replace(one, strategy="beam", beam_size=1) for one in chosen]
+        searches = [
+            beam.steps(*read(lm, prompt), prompt, one, num=num) for lm, one in zip(models, chosen, strict=True)
+        ]
+        p = chosen[0].length_penalty
+        for text, hypotheses in zip(texts, beam.together(models[0], models[0].join, searches), strict=True):
+            yield [self._translation(text, h.ids, h.log_probs, h.rank(p), h.is_finished) for h in hypotheses]
+
+    def _samples(
+        self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
+    ) -> Iterator[list[Translation]]:
+        for lm, text, one in zip(models, texts, chosen, strict=True):
+            drawn = generate(lm, self.target, "", one, num=num)
+            yield [
+                self._translation(text, g.ids, g.log_probs, g.log_prob, g.finish_reason == "stop") for g in drawn
+            ]
+
+    def _translation(
+        self, source: str, ids: Sequence[int], log_probs: Sequence[float], score: float, is_finished: bool
+    ) -> Translation:
+        words = [i for i in ids if i != self.target.eos]
+        text = self.target.decode(words).strip()
+        return Translation(source, text, self.target.tokens(ids), list(log_probs), score, is_finished)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress = silent) -> Floats:
+        """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong."""
+        if len(sources) != len(targets):
+            raise InputError(f"{len(sources)} sources but {len(targets)} targets; give one target a source")
+        data = self._collate(sources, targets)
+        scores = np.zeros(len(sources))
+        for rows in _batches([len(t) for t in data.targets]):
+            progress("scoring", int(rows[-1]), len(sources))
+            scores[rows] = -conditional.nats(self.network, data(rows))
+        return scores
+
+    def align(self, source: str, target: str | None = None) -> Alignment:
+        """Where a translation, its own where none is given, looked."""
+        ids = self._read(source, 1)
+        wanted = self.translate(source).text if target is None else target
+        out = with_end(self.target, wanted)
+        found = conditional.alignment(self.network, ids, out, self.target.vocabulary)
+        return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(out.tolist()), found)
+
+    def _collate(self, sources: Sequence[str], targets: Sequence[str]) -> Collate:
+        ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
+        out = [with_end(self.target, text) for text in targets]
+        return Collate(ids, out, self.target.vocabulary, device_of(self.network))
+
+    def _read(self, text: str, line: int) -> Ids:
+        ids = with_end(self.source, text)
+        if self.config.family == "transformer" and len(ids) > self.config.longest:
+            raise InputError(
+                f"source {line} has {len(ids)} tokens with </s>, and this model reads {self.config.longest}; "
+                "cut it into sentences, or train with --set longest=…"
+            )
+        return ids
+
+    def save(self, path: str | Path) -> None:
+        """Write the model folder."""
+        tokenizers = {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
+        parts = store.Parts(
+            task="translate",
+            config=self.config,
+            tokenizers=tokenizers,
+            more={},
+            origin=self.origin,
+            metrics=self.metrics,
+        )
+        files = {weights.FILE: weights.to_bytes(self.network)}
+        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}))
+
+
+def load(path: str | Path, device: str = "auto") -> Translator:
+    """The translator of a folder, every file verified first."""
+    sealed, parts = store.load(path, "translate", PairConfig)
+    config, tokenizers = parts.config, parts.tokenizers
+    source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
+    network = weights.restore(
+        sealed, lambda: conditional.build(config, source.vocab_size, target.vocabulary), config.layers
+    )
+    return Translator(
+        network=network.to(choose(device)).eval(),
+        config=config,
+        source=source,
+        target=target,
+        origin=parts.origin,
+        metrics=dict(parts.metrics),
+        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+    )
+
+
+def train(
+    family: str,
+    pairs: Sequence[str | Path] | Pairs,
+    *,
+    valid: Sequence[str | Path] | Pairs | None = None,
+    tokenizer: str | Path = "bpe",
+    running: Running | None = None,
+    **chosen: Any,
+) -> Translator:
+    """Learn from pairs: two files, or one table; `chosen` are settings of the tokenizer and of the model."""
+    running = running or Running()
+    wanted, own = split_settings(chosen)
+    config = settings.make(PairConfig, {"family": family, **own}, "model")
+    data, held_out = (_pairs(texts) for texts in (pairs, valid))
+    assert data is not None
+    source, target = _tokenizers(data, config, tokenizer, wanted, running.progress)
+    kept = _encoded(data, source, target, config.longest)
+    watched = None if held_out is None else _encoded(held_out, source, target, config.longest)
+    texts = [text for each in (data, held_out) if each is not None for text in (each.sources, each.targets)]
+    job = running.job("translate", config, texts, {"source": source, "target": target})
+
+    def plan(network: PairNetwork, device: Any) -> Plan:
+        collate = Collate(*kept, target.vocabulary, device)
+        lengths = np.array([len(s) + len(t) for s, t in zip(*kept, strict=True)])
+        validate = None
+        if watched is not None:
+            held = Collate(*watched, target.vocabulary, device)
+            validate = lambda: mean_nats(network, held)  # noqa: E731
+        source_ = Examples(lengths, collate, config, job.seed)
+        return Plan(source=source_, objective=pair_loss, validate=validate)
+
+    start = time.perf_counter()
+    network, log = learn(job, config, lambda: conditional.build(config, source.vocab_size, target.vocabulary), plan)
+    metrics: dict[str, Any] = {"train_pairs": len(kept[0]), "train_seconds": round(time.perf_counter() - start, 3)}
+    if watched is not None:
+        nats = mean_nats(network, Collate(*watched, target.vocabulary, device_of(network)))
+        metrics |= {"valid_nats_per_token": nats, "valid_perplexity": float(np.exp(min(nats, 700)))}
+    return Translator(
+        network=network,
+        config=config,
+        source=source,
+        target=target,
+        origin=running.origin("translate", data.name, [data.sources, data.targets]),
+        metrics=metrics,
+        log=log,
+    )
+
+
+def mean_nats(network: PairNetwork, data: Collate) -> float:
+    """Nats a target token, `</s>` included."""
+    lengths = [len(target) for target in data.targets]
+    total = sum(float(conditional.nats(network, data(rows)).sum()) for rows in _batches(lengths))
+    return total / sum(lengths)
+
+
+def with_end(tokenizer: Tokenizer, text: str) -> Ids:
+    """The ids of a line and its `</s>`."""
+    return np.append(tokenizer.encode(text), tokenizer.eos).astype(np.int64)
+
+
+def _pairs(texts: Sequence[str | Path] | Pairs | None) -> Pairs | None:
+    return texts if texts is None or isinstance(texts, Pairs) else read_pairs(texts)
+
+
+def _tokenizers(
+    data: Pairs, config: PairConfig, tokenizer: str | Path, wanted: dict[str, object], progress: Progress
+) -> tuple[Tokenizer, Tokenizer]:
+    if config.joint:
+        both = make_tokenizer([*data.sources, *data.targets], tokenizer, wanted, progress)
+        return both, both
+    source = make_tokenizer(data.sources, tokenizer, wanted, progress)
+    return source, make_tokenizer(data.targets, tokenizer, wanted, progress)
+
+
+def _encoded(data: Pairs, source: Tokenizer, target: Tokenizer, longest: int) -> tuple[list[Ids], list[Ids]]:
+    """The pairs in ids; those too long are left out, and counted in a warning."""
+    both = [(with_end(source, s), with_end(target, t)) for s, t in zip(data.sources, data.targets, strict=True)]
+    kept = [pair for pair in both if max(map(len, pair)) <= longest]
+    if not kept:
+        raise InputError(f"{data.name}: every pair is longer than {longest} tokens; set longest higher")
+    if len(kept) < len(both):
+        message = f"{data.name}: {len(both) - len(kept)} pairs are longer than {longest} tokens and left out"
+        warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
+    return [s for s, _ in kept], [t for _, t in kept]
+
+
+def _batches(lengths: Sequence[int]) -> list[Ids]:
+    """Rows of like length together."""
+    order = np.argsort(np.array(lengths), kind="stable")
+    return np.split(order, range(SIDE_BY_SIDE, len(order), SIDE_BY_SIDE))

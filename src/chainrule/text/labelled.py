@@ -1,0 +1,226 @@
+"""Texts with a label each: tables, JSON Lines, and lines that begin with their label.
+
+Lives here: telling the three forms apart, finding label and text in a line, dealing the examples into parts.
+Not here: bytes and lines (utf8.py, lines.py), pairs of texts (pairs.py), what a classifier makes of the labels.
+"""
+
+import difflib
+import itertools
+import json
+import math
+import numbers
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from chainrule.errors import InputError, UsageError
+from chainrule.text.compression import SUFFIXES, read_blocks
+from chainrule.text.files import TextFile, find_files
+from chainrule.text.lines import cut_lines, join_lines
+from chainrule.text.utf8 import Decoder
+
+MOST_LABELS: Final = 20
+"""How many different first words can be labels where no tab parts label and text."""
+LINES_PER_LABEL: Final = 10
+"""How many lines there must be for each of them, unless they are numbers."""
+
+FORMS: Final = (
+    "label<TAB>text, JSON Lines (.jsonl, .ndjson), or label<SPACE>text "
+    f"with at most {MOST_LABELS} labels that recur and no tab in the file"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Texts and the label of each, in the order of the file."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    name: str
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.texts)
+
+
+def read_labelled(file: str | Path, *, text: str = "text", label: str = "label") -> Labelled:
+    """The examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
+
+    In a table the first tab parts label and text; tabs at the end of a line are empty columns and no part of the
+    text. In JSON Lines `text` and `label` name the columns; a label that is a number or a truth value is written as
+    JSON writes it. White space around a label does not count.
+    """
+    source = _find_file(file)
+    if _is_json_lines(source):
+        examples = list(_read_records(source, text, label))
+    else:
+        examples = _part_lines(list(_read_lines(source)), source.name)
+    if not examples:
+        raise InputError(f"{source.name} holds no examples; give a file with at least one, as {FORMS}")
+    labels, texts = zip(*examples, strict=True)
+    return Labelled(texts, labels, source.name.encode(errors="replace").decode())
+
+
+def read_texts(file: str | Path, *, text: str = "text") -> list[str]:
+    """Texts without labels: the lines of a plain text, empty ones too, or a column of JSON Lines."""
+    source = _find_file(file)
+    if not _is_json_lines(source):
+        return list(_read_lines(source))
+    return [_find_text(record, text, where) for record, where in _parse(source)]
+
+
+def split(labelled: Labelled, sizes: float | Sequence[float], seed: int = 0) -> tuple[Labelled, ...]:
+    """Deal the examples at random, every label in about the same proportion in all parts.
+
+    `sizes` are fractions that sum to 1, or whole numbers of examples, of which some may be left over; a single
+    one makes two parts, that and the rest. Each part keeps the order of the file. Of a label with n of
+    N examples and a part of s, about n s / N go there; a label with one example goes to the part in the middle of
+    the row, which is the first wherever that takes more than half.
+    """
+    if seed < 0:
+        raise UsageError(f"seed is {seed}; choose 0 or more")
+    row = _interleave(labelled.labels, np.random.default_rng(seed))
+    edges = [0, *itertools.accumulate(_count_examples(sizes, labelled))]
+    parts = [sorted(row[first:last]) for first, last in itertools.pairwise(edges)]
+    return tuple(
+        Labelled(tuple(labelled.texts[i] for i in part), tuple(labelled.labels[i] for i in part), labelled.name)
+        for part in parts
+    )
+
+
+def _find_file(file: str | Path) -> TextFile:
+    found = find_files(file)
+    if len(found) != 1:
+        raise UsageError(f"{file} stands for {len(found)} files; name one file, so that lines have numbers")
+    return found[0]
+
+
+def _is_json_lines(file: TextFile) -> bool:
+    name = file.path.name.lower()
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name.endswith((".jsonl", ".ndjson"))
+
+
+def _read_lines(file: TextFile) -> Iterator[str]:
+    return join_lines(cut_lines(Decoder().decode_blocks(read_blocks(file), file.name)))
+
+
+def _part_lines(lines: list[str], name: str) -> list[tuple[str, str]]:
+    """Label and text of each line, parted at the first tab, or at the first blank where there is no tab at all."""
+    is_table = any("\t" in line for line in lines)
+    if lines and not is_table and not _are_labels([line.partition(" ")[0] for line in lines]):
+        raise InputError(f"{name} has no labels that can be told from its text; these forms are read: {FORMS}")
+    mark = "\t" if is_table else " "
+    examples = []
+    for number, line in enumerate(lines, start=1):
+        label, found, text = line.partition(mark)
+        where, form = f"{name}, line {number}", "label, tab, text" if is_table else "label, blank, text"
+        if is_table and not found:
+            raise InputError(f"{where} has no label (there is no tab); each line must be {form}")
+        if not label.strip():
+            raise InputError(f"{where} has an empty label; each line must be {form}")
+        text = text.rstrip("\t")
+        if not text.strip():
+            raise InputError(f"{where} has the label {label.strip()!r} but no text; add it or drop the line")
+        examples.append((label.strip(), text))
+    return examples
+
+
+def _are_labels(words: Sequence[str]) -> bool:
+    """Whether the first words of the lines can be labels: few, and numbers or met again and again."""
+    distinct = set(words) - {""}  # a line without a label is refused later, by its number
+    if not 0 < len(distinct) <= MOST_LABELS:
+        return False
+    if all(re.fullmatch(r"[+-]?\d+", word) for word in distinct):
+        return True
+    # Two labels are believed on less: a file of four lines may well be an example of the form.
+    needed = 2 if len(distinct) <= 2 else LINES_PER_LABEL
+    return len(words) >= needed * len(distinct)
+
+
+def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, str]]:
+    for record, where in _parse(file):
+        found = _find_text(record, text, where)
+        if not found.strip():
+            raise InputError(f"{where}: {text!r} is an empty text; mend or drop the record")
+        yield _find_label(record, label, where), found
+
+
+def _parse(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
+    """The records of JSON Lines and where each stands; blank lines are passed over."""
+    for number, line in enumerate(_read_lines(file), start=1):
+        if not line.strip():
+            continue
+        where = f"{file.name}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{where} is not a JSON object; each line must be one")
+        yield record, where
+
+
+def _find(record: dict[str, Any], column: str, where: str) -> Any:
+    if column not in record:
+        near = difflib.get_close_matches(column, record, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"name one of these: {', '.join(record) or '(none)'}"
+        raise InputError(f"{where} has no column {column!r}; {hint}")
+    return record[column]
+
+
+def _find_text(record: dict[str, Any], column: str, where: str) -> str:
+    text = _find(record, column, where)
+    if not isinstance(text, str):
+        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record")
+    return Decoder().check(text, where)
+
+
+def _find_label(record: dict[str, Any], column: str, where: str) -> str:
+    value = _find(record, column, where)
+    is_number = isinstance(value, int | float) and math.isfinite(value)  # a truth value is an int, too
+    if not isinstance(value, str) and not is_number:
+        shown = json.dumps(value)[:40]
+        raise InputError(f"{where}: {column!r} is {shown}, not a label; give a text, a number, true or false")
+    label = Decoder().check(value, where).strip() if isinstance(value, str) else json.dumps(value)
+    if not label:
+        raise InputError(f"{where}: {column!r} is an empty label; mend or drop the record")
+    return label
+
+
+def _interleave(labels: Sequence[str], rng: np.random.Generator) -> list[int]:
+    """All examples in one row in which every stretch holds the labels in about their proportion.
+
+    The k-th of a label's n examples, in random order, stands at (k + 1/2) / n; equals in random order.
+    """
+    groups: dict[str, list[int]] = {}
+    for example in rng.permutation(len(labels)).tolist():
+        groups.setdefault(labels[example], []).append(example)
+    places = [((k + 0.5) / len(group), example) for group in groups.values() for k, example in enumerate(group)]
+    return [places[i][1] for i in sorted(rng.permutation(len(places)).tolist(), key=lambda i: places[i][0])]
+
+
+def _count_examples(sizes: float | Sequence[float], labelled: Labelled) -> list[int]:
+    """How many examples each part takes."""
+    total = len(labelled)
+    if isinstance(sizes, Sequence):
+        shares = list(sizes)
+    else:
+        shares = [sizes, (total if isinstance(sizes, numbers.Integral) else 1) - sizes]
+    if shares and all(isinstance(share, numbers.Integral) for share in shares):
+        counts = [int(share) for share in shares]
+        if min(counts) < 1 or sum(counts) > total:
+            raise UsageError(f"{total} examples cannot be parted as {counts}; choose 1 or more for each part")
+        return counts
+    if not shares or min(shares) <= 0 or not math.isclose(sum(shares), 1):
+        raise UsageError(f"the sizes are {shares}; choose fractions above 0 that sum to 1, or whole numbers")
+    edges = [round(total * share) for share in itertools.accumulate(shares)]
+    counts = [last - first for first, last in itertools.pairwise([0, *edges])]
+    if min(counts) < 1:
+        raise InputError(f"{labelled.name} has {total} examples, too few for parts of {shares}; add examples")
+    return counts

@@ -1,0 +1,85 @@
+"""Sentence pairs, source and target, from two files line by line or from one table with a tab.
+
+Lives here: putting the two sides together, and what is no pair. Not here: reading the lines (corpus.py), labels
+(labelled.py), ids and padding.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.text.corpus import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Sources and their targets, none of them empty, in the order of the file."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    name: str
+    numbers: tuple[int, ...]  # the line of each pair in its file, from 1
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return len(self.sources)
+
+
+def read_pairs(files: Sequence[str | Path]) -> Pairs:
+    """The pairs of two files, line by line, or of one table with a line `source<TAB>target` each.
+
+    A pair with an empty side (nothing, or only white space) is left out; one warning counts them.
+    """
+    given = [files] if isinstance(files, str | Path) else list(files)
+    if len(given) not in (1, 2):
+        raise UsageError(f"{len(given)} files were given for pairs; give two (source, target), or one table")
+    texts = [_open(file) for file in given]
+    name = ", ".join(text.name for text in texts)
+    lines = _read_table(texts[0]) if len(texts) == 1 else _read_aligned(texts[0], texts[1])
+    is_whole = [all(side.strip() for side in sides) for sides in lines]
+    kept = [number for number, whole in enumerate(is_whole, start=1) if whole]
+    if not kept:
+        raise InputError(f"{name}: none of {len(lines)} lines is a pair with text on both sides; check the files")
+    if empty := len(lines) - len(kept):
+        first = is_whole.index(False) + 1
+        message = f"{name}: {empty} of {len(lines)} pairs have an empty side, the first in line {first}; left out"
+        warnings.warn(message, ChainruleWarning, stacklevel=2)
+    sources, targets = zip(*(lines[number - 1] for number in kept), strict=True)
+    return Pairs(sources, targets, name, tuple(kept))
+
+
+def read_sources(file: str | Path) -> list[str]:
+    """The lines of a text that is to be read and has no targets; an empty line stays an empty line."""
+    return list(_open(file))
+
+
+def _open(file: str | Path) -> Corpus:
+    corpus = Corpus.of(file)
+    if len(corpus.files) != 1:
+        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file, so that lines have numbers")
+    return corpus
+
+
+def _read_aligned(source: Corpus, target: Corpus) -> list[tuple[str, str]]:
+    sources, targets = list(source), list(target)
+    if len(sources) != len(targets):
+        raise InputError(
+            f"{source.name} has {len(sources)} lines but {target.name} has {len(targets)}; "
+            "line n of one must be the translation of line n of the other"
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def _read_table(table: Corpus) -> list[tuple[str, str]]:
+    pairs = []
+    for number, line in enumerate(table, start=1):
+        if (tabs := line.count("\t")) != 1:
+            raise InputError(
+                f"{table.name}, line {number} has {tabs} tabs; a line must be source, one tab, target "
+                "(or give two files, one for each side)"
+            )
+        source, target = line.split("\t")
+        pairs.append((source, target))
+    return pairs

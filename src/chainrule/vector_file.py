@@ -1,0 +1,72 @@
+"""Writing word vectors in word2vec's text format; text/vectors.py reads them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.errors import InputError, UsageError
+from chainrule.lm import Floats
+from chainrule.replacement import replacing_file
+from chainrule.text.compression import SUFFIXES
+
+_NO_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
+_ROWS_AT_ONCE: Final = 1 << 10
+
+
+def write_vectors(file: str | Path, words: Sequence[str], matrix: Floats) -> None:
+    """Write a header `COUNT WIDTH` and one line a word, (N,) and (N, W); read again it is the same float32.
+
+    A file that stands there is replaced in one step, once the new one is whole and on the disk.
+    """
+    path = Path(file)
+    if path.suffix.lower() in SUFFIXES:
+        raise UsageError(f"{path} would be packed by its name, and vectors are written plain; drop {path.suffix}")
+    _check_words(words)
+    rows = _check_matrix(words, matrix)
+    with replacing_file(path) as raw:
+        for piece in _pieces(words, rows):
+            raw.write(piece.encode())
+
+
+def _check_words(words: Sequence[str]) -> None:
+    first_with: dict[str, int] = {}
+    for row, word in enumerate(words):
+        if not word or _NO_WORD.search(word):
+            raise InputError(f"word {row} is {word!r}; a file of vectors takes words without blanks or line ends")
+        if first_with.setdefault(word, row) != row:
+            raise InputError(f"words {first_with[word]} and {row} are both {word!r}; drop one with its vector")
+
+
+def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:
+    """The matrix in single precision."""
+    if matrix.ndim != 2 or len(matrix) != len(words) or not matrix.size:
+        raise InputError(f"{len(words)} words need one row of numbers each, not an array of shape {matrix.shape}")
+    with np.errstate(over="ignore"):
+        rows = matrix.astype(np.float32)
+    is_finite = np.isfinite(rows).all(axis=1)
+    if not is_finite.all():
+        raise InputError(f"the vector of {words[int(is_finite.argmin())]!r} is not finite in single precision")
+    return rows
+
+
+def _pieces(words: Sequence[str], rows: Floats) -> Iterator[str]:
+    yield f"{len(rows)} {rows.shape[1]}\n"
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        texts = _shortest(rows[first : first + _ROWS_AT_ONCE]).tolist()
+        block = words[first : first + _ROWS_AT_ONCE]
+        yield "".join(f"{word} {' '.join(values)}\n" for word, values in zip(block, texts, strict=True))
+
+
+def _shortest(rows: Floats) -> NDArray[np.str_]:
+    """Every number in the fewest digits from which single precision gives it back.
+
+    Readers go by way of double precision, which can round a number of few digits the wrong way; nine digits
+    stand so near that it cannot.
+    """
+    texts = rows.astype(np.str_)
+    is_exact = texts.astype(np.float64).astype(np.float32) == rows
+    return texts if is_exact.all() else np.where(is_exact, texts, np.char.mod("%.9g", rows.astype(np.float64)))
