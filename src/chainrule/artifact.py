@@ -156,6 +156,8 @@ def origin_of(sealed: Sealed) -> Origin:
     found = None
     if SKETCH in sealed.files:
         found = Fingerprint(text["sha256"], np.frombuffer(sealed.bytes(SKETCH), dtype="<u8"))
+    elif text["sha256"] is not None:
+        found = Fingerprint(text["sha256"], np.empty(0, np.uint64))
     return Origin(
         text=text["names"],
         fingerprint=found,

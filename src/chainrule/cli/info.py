@@ -12,21 +12,17 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
 
     Example: chainrule info runs/ngram5
     """
-    from chainrule import api, folder
+    from chainrule import folder, loading
 
-    loaded = api.load(model)
+    loaded = loading.load(model)
     files = folder.read(model).files
     origin = loaded.origin
     document: dict[str, Any] = {
         "model": str(model),
-        "family": loaded.family,
-        "context": loaded.lm.context,
-        "is_normalized": loaded.lm.is_normalized,
+        **(_of_task(loaded) if hasattr(loaded, "task") else _of_language_model(loaded)),
         "parameters": loaded.parameters,
         "size_bytes": sum(entry.size for entry in files.values()),
-        "vocab_size": loaded.tokenizer.vocab_size,
         "config": dataclasses.asdict(loaded.config),
-        "tokenizer": dataclasses.asdict(loaded.tokenizer.config),
         "training_text": origin.text,
         "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
         "command": origin.command,
@@ -47,3 +43,17 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
                 print(f"  {key:<24}{shown}")
         else:
             print(f"{name:<26}{f'{value:,}' if type(value) is int else value}")
+
+
+def _of_language_model(loaded: Any) -> dict[str, Any]:
+    return {
+        "family": loaded.family,
+        "context": loaded.lm.context,
+        "is_normalized": loaded.lm.is_normalized,
+        "vocab_size": loaded.tokenizer.vocab_size,
+        "tokenizer": dataclasses.asdict(loaded.tokenizer.config),
+    }
+
+
+def _of_task(loaded: Any) -> dict[str, Any]:
+    return {"task": loaded.task, "family": loaded.config.family}

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class Alignment:
 class Translator:
     """A trained model of p(target | source)."""
 
+    task: ClassVar = "translate"
     network: PairNetwork
     config: PairConfig
     source: Tokenizer

@@ -15,7 +15,7 @@ from chainrule.progress import Progress, silent
 from chainrule.tasks.translate import BEAM, Translator, with_end
 from chainrule.text.pairs import Pairs
 
-EDGES: Final = (0, 10, 15, 20, 30, 40)  # words of the source where buckets begin
+EDGES: Final = (10, 15, 20, 30, 40)  # words of the source where buckets begin
 WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 

@@ -1,0 +1,118 @@
+"""`chainrule translate`: learn, translate, score, align, measure, from files."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.command import Outcome, call, done, refused
+from tasks.toy_pairs import reversed_strings
+
+SMALL = ("--hidden", 16, "--epochs", 6, "--learning-rate", 1e-2, "--batch-size", 16, "--tokenizer", "char")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files, a table of the same pairs, and a model of them."""
+    place = tmp_path_factory.mktemp("pairs")
+    pairs = reversed_strings(200)
+    (place / "train.src").write_text("\n".join(pairs.sources) + "\n")
+    (place / "train.tgt").write_text("\n".join(pairs.targets) + "\n")
+    rows = zip(pairs.sources[:40], pairs.targets[:40], strict=True)
+    (place / "valid.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in rows))
+    outcome = trained(place, "--valid", place / "valid.tsv", "--json")
+    document = outcome.json()
+    assert document["task"] == "translate"
+    assert document["train_pairs"] == 200
+    assert document["valid_perplexity"] > 1
+    return place
+
+
+def trained(place: Path, *more: object) -> Outcome:
+    files = (place / "train.src", place / "train.tgt")
+    return done("translate", "train", "gru", *files, "--out", place / "model", *SMALL, *more)
+
+
+def test_predict(folder: Path) -> None:
+    plain = done("translate", "predict", folder / "model", stdin="abc\n\nfed\n")
+    lines = plain.out.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == ""
+    n_best = done("translate", "predict", folder / "model", "--num", 3, stdin="abc\n").out.splitlines()
+    assert [row.split("\t")[0] for row in n_best] == ["1", "2", "3"]
+    assert n_best[0].split("\t")[2] == lines[0]
+    scores = [float(row.split("\t")[1]) for row in n_best]
+    assert scores == sorted(scores, reverse=True)
+    documents = done("translate", "predict", folder / "model", "--json", stdin="abc\nfed\n").json_lines()
+    assert [d["source"] for d in documents] == ["abc", "fed"]
+    assert documents[0]["translations"][0]["text"] == lines[0]
+
+
+def test_greedy_and_samples(folder: Path) -> None:
+    greedy = done("translate", "predict", folder / "model", "--strategy", "greedy", stdin="abc\n").out
+    single = done("translate", "predict", folder / "model", "--beam-size", 1, stdin="abc\n").out
+    assert greedy == single
+    drawn = [
+        done("translate", "predict", folder / "model", "--strategy", "sample", "--seed", seed, stdin="abcde\n").out
+        for seed in (1, 1, 2, 3)
+    ]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) > 1
+
+
+def test_score_and_align(folder: Path) -> None:
+    lines = done("translate", "score", folder / "model", folder / "valid.tsv").out.splitlines()
+    assert len(lines) == 40
+    assert all(float(line.split("\t")[0]) < 0 for line in lines)
+    picture = folder / "alignment.svg"
+    shown = done(
+        "translate", "align", folder / "model", "abc", "--target", "cba", "--out", picture
+    ).out.splitlines()
+    assert [line.split("\t")[0] for line in shown] == ["c", "b", "a", "</s>"]
+    drawn = picture.read_text()
+    assert drawn.startswith("<svg")
+    assert ">&lt;/s&gt;</text>" in drawn or "&lt;/s&gt;" in drawn
+    found = done("translate", "align", folder / "model", "abc", "--json").json()
+    assert [sum(row) for row in found["weights"]] == pytest.approx([1.0] * len(found["target"]), abs=1e-4)
+
+
+def test_evaluate(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "found.txt"
+    document = done("translate", "evaluate", folder / "model", folder / "valid.tsv", "--out", out, "--json").json()
+    assert document["sentences"] == 40
+    assert "tok:13a" in document["bleu_signature"]
+    assert len(out.read_text().splitlines()) == 40
+    both = (folder / "model", folder / "valid.tsv", "--against")
+    with_itself = done("translate", "evaluate", *both, folder / "model").out
+    assert "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000" in with_itself
+    assert "+0.00" in done("translate", "evaluate", *both, out).out
+
+
+def test_info_and_other_commands(folder: Path) -> None:
+    assert done("info", folder / "model", "--json").json()["task"] == "translate"
+    assert "chainrule translate predict" in refused(3, "evaluate", folder / "model", folder / "train.src")
+
+
+def test_wrong_input(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.tgt").write_text("one\n")
+    (tmp_path / "bad.tsv").write_text("a\tb\nno tab\n")
+    out = ("--out", tmp_path / "model")
+    source = folder / "train.src"
+    train = ("translate", "train")
+    assert "has 200 lines but" in refused(3, *train, "gru", source, tmp_path / "short.tgt", *out)
+    assert "line 2 has 0 tabs" in refused(3, *train, "gru", tmp_path / "bad.tsv", *out)
+    assert "choose rnn, lstm, gru or transformer" in refused(2, *train, "ngram", source, *out)
+    assert "no setting 'hiden'" in refused(2, *train, "gru", source, source, *out, "--set", "hiden=3")
+    assert "heads is no setting" in refused(2, *train, "gru", source, source, *out, "--set", "heads=2")
+    assert refused(4, *train, "gru", tmp_path / "none.tsv", *out)
+    assert not (tmp_path / "model").exists()
+    assert "beam_size is 5; choose at least 6" in refused(
+        2, "translate", "predict", folder / "model", "--num", 6, stdin="abc\n"
+    )
+
+
+def test_a_finished_folder_is_replaced_and_a_foreign_one_not(folder: Path, tmp_path: Path) -> None:
+    assert call("translate", "predict", tmp_path).status == 3
+    (tmp_path / "mine.txt").write_text("keep me")
+    assert "not a model folder" in refused(
+        2, "translate", "train", "gru", folder / "train.src", folder / "train.tgt", "--out", tmp_path
+    )

@@ -1,0 +1,194 @@
+"""Translators: toys learnt exactly, the same after saving, resumed bit for bit, refusals that say why."""
+
+import dataclasses
+import signal
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import chainrule
+from chainrule import api
+from chainrule.decoding.generate import generate
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
+from chainrule.tasks import translate
+from chainrule.tasks.running import Running
+from chainrule.tasks.translate import BEAM, Translator
+from chainrule.tasks.translation_report import evaluate, words
+from tasks.toy_pairs import dates, made, no_advice, reversed_strings
+from training.test_resuming import signalled
+
+TINY: dict[str, Any] = {"hidden": 16, "epochs": 1, "batch_size": 16, "dropout": 0.1}
+LEARN: dict[str, Any] = {"hidden": 64, "dropout": 0.0, "batch_size": 32, "label_smoothing": 0.0, "warmup": 50}
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "additive": ("gru", {"attention": "additive", "learning_rate": 5e-3, "epochs": 12}),
+    "general": ("lstm", {"attention": "general", "learning_rate": 5e-3, "epochs": 14}),
+    "transformer": ("transformer", {"heads": 4, "layers": 2, "learning_rate": 3e-3, "epochs": 12}),
+}
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Translator:
+    with no_advice():
+        quick = TINY | {"epochs": 6, "learning_rate": 1e-2}
+        return translate.train("gru", reversed_strings(200), tokenizer="char", **quick)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_strings_are_reversed(system: str) -> None:
+    family, own = SYSTEMS[system]
+    with no_advice():
+        translator = translate.train(family, reversed_strings(1600), tokenizer="char", **LEARN, **own)
+    unseen = reversed_strings(100, seed=2)
+    found = [made[0].text for made in translator.translate_all(unseen.sources)]
+    assert np.mean([a == b for a, b in zip(found, unseen.targets, strict=True)]) >= 0.97
+    if system == "additive":  # it looks where the character is that it writes next
+        alignment = translator.align("abcdef")
+        assert alignment.target[:6] == list("fedcba")
+        assert (alignment.weights[1:5].argmax(axis=1) == [4, 3, 2, 1]).mean() >= 0.75
+
+
+def test_dates_become_iso() -> None:
+    with no_advice():
+        own: dict[str, Any] = {"attention": "additive", "learning_rate": 5e-3, "epochs": 8}
+        translator = translate.train("gru", dates(2000), tokenizer="char", **LEARN, **own)
+    unseen = dates(100, seed=2)
+    report = evaluate(translator, unseen, BEAM)
+    assert np.mean([a == b for a, b in zip(report.found, unseen.targets, strict=True)]) >= 0.97
+    assert report.perplexity < 1.1
+    assert report.unfinished == 0
+
+
+def test_given_a_source_it_is_a_language_model(tiny: Translator) -> None:
+    """`generate` of the decoding folder serves; so does the beam, which `translate` uses."""
+    lm = tiny.given("abc")
+    greedy = generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=20))[0]
+    assert tiny.translate("abc", strategy="greedy", max_tokens=20).tokens == greedy.tokens
+    beams = generate(lm, tiny.target, "", dataclasses.replace(BEAM, max_tokens=26), num=3)
+    found = tiny.translate_all(["abc"], dataclasses.replace(BEAM, max_tokens=26), num=3)[0]
+    assert [f.tokens for f in found] == [b.tokens for b in beams]
+    assert [f.log_prob for f in found] == pytest.approx([b.log_prob for b in beams])
+    assert found[0].score == pytest.approx(found[0].log_prob / len(found[0].tokens))  # length penalty 1
+
+
+def test_a_forced_target_has_the_log_prob_of_its_tokens(tiny: Translator) -> None:
+    best = tiny.translate("abc", strategy="greedy")
+    assert best.is_finished
+    scores = tiny.score(["abc", "f", "abcdef"], [best.text, "f", "a"])
+    assert scores[0] == pytest.approx(best.log_prob, rel=1e-5)
+    assert_allclose(tiny.score(["f"], ["f"]), scores[1:2], rtol=1e-5)
+
+
+def test_samples_follow_the_seed(tiny: Translator) -> None:
+    settings = Decoding(strategy="sample", seed=3, max_tokens=10)
+    first, again = (tiny.translate_all(["abc"], settings, num=3)[0] for _ in range(2))
+    assert [t.text for t in first] == [t.text for t in again]
+    assert len(first) == 3
+
+
+def test_empty_sources_stay_empty_and_order_is_kept(tiny: Translator) -> None:
+    sources = ["abc", "", "f", "  ", "abcdef"]
+    found = [t[0] for t in tiny.translate_all(sources)]
+    assert [t.source for t in found] == sources
+    assert (found[1].text, found[3].text) == ("", "")
+    assert found[0].text == tiny.translate("abc").text
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path, family: str, joint: bool) -> None:
+    pairs = made(["ein hund", "eine katze"] * 20, ["a dog", "a cat"] * 20)
+    with no_advice():
+        translator = translate.train(family, pairs, valid=pairs, tokenizer="word", joint=joint, **TINY)
+    translator.save(tmp_path / "model")
+    loaded = chainrule.load(tmp_path / "model", device="cpu")
+    assert loaded.score(["ein hund"], ["a dog"]) == pytest.approx(translator.score(["ein hund"], ["a dog"]))
+    assert loaded.translate("eine katze") == translator.translate("eine katze")
+    assert loaded.metrics == translator.metrics
+    assert loaded.metrics["valid_perplexity"] > 1
+    assert loaded.log == translator.log
+    assert (loaded.source.to_json() == loaded.target.to_json()) == joint
+    with pytest.raises(ModelFileError, match="chainrule translate predict"):
+        api.load(tmp_path / "model")
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path, tiny: Translator) -> None:
+    tiny.save(tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"model\.safetensors"):
+        translate.load(tmp_path / "model")
+
+
+def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
+    settings: dict[str, Any] = TINY | {"epochs": 2, "tokenizer": "char", "valid": reversed_strings(20, seed=5)}
+    with no_advice():
+        whole = translate.train("gru", reversed_strings(100), **settings)
+        with signalled(signal.SIGTERM, 9), pytest.raises(SystemExit):
+            translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
+        with pytest.raises(UsageError, match="unfinished run"):
+            translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
+        again = translate.train(
+            "gru", reversed_strings(100), running=Running(out=tmp_path, resume=True), **settings
+        )
+    for name, weight in whole.network.state_dict().items():
+        assert (again.network.state_dict()[name] == weight).all(), name
+
+
+def test_what_is_too_long() -> None:
+    pairs = made(["a b c d e f", "a b"] * 10, ["a", "b"] * 10)
+    with (
+        pytest.warns(ChainruleWarning, match="10 pairs are longer than 5 tokens and left out"),
+        no_advice_but_first(),
+    ):
+        translator = translate.train("transformer", pairs, tokenizer="word", longest=5, heads=2, **TINY)
+    with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, and this model reads 5"):
+        translator.translate_all(["a b", "a b c d e f"])
+    with pytest.raises(InputError, match="every pair is longer than 1 tokens"):
+        translate.train("gru", pairs, tokenizer="word", longest=1, **TINY)
+
+
+def no_advice_but_first() -> Any:
+    catching = warnings.catch_warnings()
+    warnings.filterwarnings("ignore", message="the (loss|gradient|network)")
+    return catching
+
+
+@pytest.mark.parametrize(
+    ("settings", "words_"),
+    [
+        ({"heads": 2}, "heads is no setting of family 'gru'"),
+        ({"atention": "dot"}, "did you mean 'attention'"),
+        ({"precision": "bf16", "running": Running(device="cpu")}, "computes in fp32"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], words_: str) -> None:
+    with pytest.raises(ConfigError, match=words_):
+        translate.train("gru", reversed_strings(20), tokenizer="char", **settings)
+
+
+def test_a_report_by_hand() -> None:
+    assert words("Ein Mann, 3 Hunde.") == 6
+
+
+def test_unequal_numbers(tiny: Translator) -> None:
+    with pytest.raises(InputError, match="2 sources but 1 targets"):
+        tiny.score(["a", "b"], ["c"])
+
+
+def test_against_another_system(tiny: Translator) -> None:
+    strings = reversed_strings(30, seed=7)
+    pairs = made(list(strings.sources), [f"the word {text} turned round" for text in strings.targets])
+    report = evaluate(tiny, pairs, BEAM, other=list(pairs.targets))
+    assert report.against is not None
+    assert report.against.difference == pytest.approx(report.bleu.score - 100)
+    assert report.against.high < 0
+    document = report.as_json()
+    assert document["bleu"] == report.bleu.score
+    assert sum(b["sentences"] for b in document["by_source_words"]) == 30
