@@ -15,6 +15,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.tokenizer import split_words
 
 ROOT: Final = Path(__file__).parents[1]
+DATA: Final = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "data"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,7 @@ class Benchmark:
 
     def path(self, split: str) -> Path:
         """The file of `train`, `valid` or `test`."""
-        data = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "data"))
-        return data / self.folder / self.pattern.format(split)
+        return DATA / self.folder / self.pattern.format(split)
 
     def corpus(self, split: str, collapsed: bool = False) -> Corpus:
         """The same as the library reads it; collapsed, every kind of tokenizer sees the same bytes."""

@@ -202,3 +202,21 @@ def test_a_validation_text_without_words_is_refused(toy: Path, tmp_path: Path) -
         valid = write(tmp_path / "valid.txt", content)
         with pytest.raises(InputError, match="the validation text holds no words"):
             chainrule.train("ngram", toy, valid=valid)
+
+
+def test_a_recipe_is_followed_and_what_is_given_wins(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c d\nb c d e\nc d e a\nrare\n" * 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        made = chainrule.train("lstm", text, recipe="small-lstm", epochs=1, hidden=8, device="cpu")
+    assert (made.lm.context, made.tokenizer.config.min_count) == ("stream", 2)
+    assert (made.config.hidden, made.config.batch_size, made.config.epochs) == (8, 16, 1)
+    with pytest.raises(ConfigError, match="is for family 'lstm', not 'gru'"):
+        chainrule.train("gru", text, recipe="small-lstm")
+
+
+def test_a_setting_of_another_family_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c\n")
+    with pytest.raises(ConfigError, match="'smoothing' is a setting of ngram, not of lstm"):
+        chainrule.train("lstm", tmp_path / "text.txt", smoothing="katz")

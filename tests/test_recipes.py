@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule import families, recipes
+from chainrule import families, recipes, tasks
 from chainrule.config import TABLES, Choices, Run, make
 from chainrule.errors import ConfigError
 from chainrule.tokenizers.config import TokenizerConfig
@@ -20,7 +20,9 @@ def test_the_shelf() -> None:
         "shakespeare": {"transformer"},
         "small": {"rnn", "lstm", "transformer"},
     }
-    assert sorted(f"{text}-{kind}" for text, kinds in families_of.items() for kind in kinds) == ALL
+    models = [name for name in ALL if recipes.read(name).task == "train"]
+    assert sorted(f"{text}-{kind}" for text, kinds in families_of.items() for kind in kinds) == models
+    assert {recipes.read(name).task for name in ALL} <= {"train", *tasks.TASKS}
     assert all(recipes.path(name).is_relative_to(Path(recipes.__file__).parent) for name in ALL)
 
 
@@ -28,10 +30,13 @@ def test_the_shelf() -> None:
 def test_a_recipe_can_be_followed(name: str) -> None:
     chosen = recipes.read(name).choices
     family = recipes.read(name).family
-    config = make(families.get(family).Config, chosen.model, "model", family)
-    assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
+    task = recipes.read(name).task
+    kind = families.get(family).Config if task == "train" else tasks.get(task).Config
+    own = chosen.model if task == "train" else {"family": family, **chosen.model}
+    config = make(kind, own, "model", family)
+    assert {setting: getattr(config, setting) for setting in own} == own
     make(TokenizerConfig, chosen.tokenizer, "tokenizer")
-    assert make(Run, chosen.run, "run").context == "stream"
+    assert make(Run, chosen.run, "run").context == ("stream" if task == "train" else "line")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -41,7 +46,8 @@ def test_a_recipe_says_all_of_itself(name: str) -> None:
     assert set(recipe.tables) == set(TABLES)
     assert all((recipe.title, recipe.text, recipe.expected, recipe.time, recipe.hardware))
     words = shlex.split(recipe.command)
-    assert words[:3] == ["chainrule", "train", recipe.family]
+    command = [recipe.task] if recipe.task in ("train", "pretrain") else [recipe.task, "train"]
+    assert words[: len(command) + 2] == ["chainrule", *command, recipe.family]
     assert words[words.index("--recipe") + 1] == name
     assert "--out" in words
 
@@ -69,7 +75,7 @@ def test_what_is_chosen_is_the_readers_own_copy() -> None:
 def test_an_unknown_name_is_answered_with_a_near_one() -> None:
     with pytest.raises(ConfigError, match=r"there is no recipe 'ptb-lsmt'; did you mean 'ptb-lstm'\?"):
         recipes.read("ptb-lsmt")
-    with pytest.raises(ConfigError, match="there is no recipe 'zzz'; choose one of ptb-awd-lstm, "):
+    with pytest.raises(ConfigError, match=r"there is no recipe 'zzz'; choose one of .*, ptb-awd-lstm, "):
         recipes.read("zzz")
     with pytest.raises(ConfigError, match="there is no recipe"):
         recipes.path("../recipes/ptb-lstm")
@@ -81,3 +87,5 @@ def test_a_recipe_of_another_family_is_refused() -> None:
         ConfigError, match="'ptb-lstm' is for family 'lstm', not 'gru'; write chainrule train lstm … "
     ):
         recipes.read("ptb-lstm", "gru")
+    with pytest.raises(ConfigError, match="is followed by chainrule translate train gru … --recipe multi30k-none"):
+        recipes.read("multi30k-none", "gru")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chainrule import artifact, families, folder, mixture
+from chainrule import artifact, families, folder, mixture, recipes
 from chainrule import config as settings
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
@@ -31,9 +31,10 @@ def train(
     text: Sources | Corpus,
     *,
     valid: Sources | Corpus | None = None,
-    tokenizer: str | Path = "word",
-    context: Context = "line",
-    seed: int = 0,
+    tokenizer: str | Path | None = None,
+    context: Context | None = None,
+    seed: int | None = None,
+    recipe: str | None = None,
     device: str = "auto",
     progress: Progress = silent,
     command: str = "",
@@ -44,24 +45,32 @@ def train(
 ) -> Model:
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
 
+    By default words, each line from `<s>`, seed 0; a `recipe` may say otherwise, and what is given here wins.
     With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on from it; save
     the finished model to the same folder.
     """
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    wanted, own = split_settings(chosen)
+    known = settings.Choices() if recipe is None else recipes.read(recipe, family).choices
+    kind = str(known.tokenizer.pop("kind", "word"))
+    if tokenizer is not None and tokenizer not in KINDS:
+        known.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+    said = {name: value for name, value in (("context", context), ("seed", seed)) if value is not None}
+    run = settings.make(settings.Run, known.run | said, "run")
+    wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
+    families.check_settings(family, own)
     config = settings.make(config_kind, own, "model")
     held_out = None if valid is None else Corpus.of(valid)
     corpus = Corpus.of(text)
-    prepared = prepare(corpus, tokenizer_choice(tokenizer, wanted), held_out, progress)
+    prepared = prepare(corpus, tokenizer_choice(tokenizer or kind, wanted), held_out, progress)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text holds no words; give one with words, or none")
     origin = Origin.now(
         text=corpus.name,
         fingerprint=prepared.fingerprint,
         command=command or f"chainrule.train({family!r}, …)",
-        seed=seed,
+        seed=run.seed,
     )
     place = None if out is None else Path(out)
     if place is not None and not resume:
@@ -71,8 +80,8 @@ def train(
         config,
         prepared,
         origin,
-        context=context,
-        seed=seed,
+        context=run.context,
+        seed=run.seed,
         progress=progress,
         device=device,
         place=place,

@@ -5,7 +5,8 @@ first asked for.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
@@ -71,6 +72,22 @@ def get(name: str) -> Family:
         if error.name != "torch":
             raise
         raise MissingExtra(f"'{name}' needs torch: pip install 'chainrule[neural]'") from error
+
+
+def check_settings(family: str, names: Collection[str]) -> None:
+    """Refuse a setting that another family has and this one does not, saying whose it is."""
+    own = {field.name for field in fields(get(family).Config)}
+    for name in names:
+        owners = [] if name in own else [other for other in trainable() if name in _settings_of(other)]
+        if owners:
+            raise ConfigError(f"'{name}' is a setting of {', '.join(owners)}, not of {family}; leave it out")
+
+
+def _settings_of(family: str) -> set[str]:
+    try:
+        return {field.name for field in fields(get(family).Config)}
+    except MissingExtra:
+        return set()
 
 
 def trainable() -> list[str]:

@@ -20,6 +20,8 @@ PARTS = {
     "matplotlib": "plots",
     "zstandard": "data",
     "pyarrow": "data",
+    "sacrebleu": "tasks",
+    "tensorboard": "tensorboard",
 }
 """Packages and the extra that brings each; those without one always come along."""
 

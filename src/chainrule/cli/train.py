@@ -108,6 +108,7 @@ def train(
             out=out,
             resume=resume,
             tensorboard=tensorboard,
+            recipe=None,  # it is among what was chosen
             **chosen.tokenizer,
             **chosen.model,
         )
@@ -174,6 +175,7 @@ def _check(family: str, chosen: "Choices") -> None:
     from chainrule.tokenizers.config import TokenizerConfig
 
     if family in families.trainable():
+        families.check_settings(family, chosen.model)
         make(families.get(family).Config, chosen.model, "model", family)
     else:
         chosen.model.clear()  # the family itself is what will be refused

@@ -72,6 +72,15 @@ def learning_curves(series: Series, *, title: str, quantity: str, description: s
     return render(paint, title, description, _room_for(series))
 
 
+def curves(series: Series, *, title: str, x_label: str, quantity: str, description: str = "") -> str:
+    """A quality by something that is counted."""
+
+    def paint(axes: Axes) -> None:
+        _draw_lines(axes, series, x_label, quantity)
+
+    return render(paint, title, description, _room_for(series))
+
+
 def bars(values: Mapping[str, float], *, title: str, quantity: str, description: str = "") -> str:
     """One bar a name from zero, the first at the top and strongest, its value written at its end."""
 

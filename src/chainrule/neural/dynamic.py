@@ -21,6 +21,7 @@ from chainrule.data.encoded import Encoded
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.neural.adapter import NeuralModel
 from chainrule.neural.columns import Columns
+from chainrule.neural.device import exact
 from chainrule.neural.network import Tensors
 from chainrule.progress import Progress, silent
 from chainrule.training.flat import Flat
@@ -198,11 +199,7 @@ def climb(values: Sequence[float], start: float, cost: Callable[[float], float])
 @contextmanager
 def _learning() -> Iterator[None]:
     """Gradients, and on the GPU no products rounded to ten bits."""
-    with (
-        torch.enable_grad(),
-        torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False),
-        warnings.catch_warnings(),
-    ):
+    with exact(), torch.enable_grad(), warnings.catch_warnings():
         for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
             warnings.filterwarnings("ignore", message=harmless)
         yield

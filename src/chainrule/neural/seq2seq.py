@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
 from chainrule.lm import Vocabulary
-from chainrule.neural.attention import Score, weigh
+from chainrule.neural.attention import Score
 from chainrule.neural.block import chosen, drop
 from chainrule.neural.encoder import Reader, make_layer
 from chainrule.neural.network import Features, Tensors
@@ -96,13 +96,14 @@ class Seq2Seq(PairNetwork):
         memory, keys, mask, _, *cells = state
         y, memory, keys, *cells = cast(y, memory, keys, *cells)
         weights = [layer.weights() for layer in self.layers]
-        E = y.shape[-1]
+        E, hidden = y.shape[-1], ~mask[:, None]
         W, _, b_W, _ = weights[0]
         read = linear(y, W[:, :E], b_W)  # (B, T, gates · D): what the words say to the first layer
         outputs, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
         for i in range(y.shape[1]):
             top = cells[-self.layers[-1].memories]  # s_{i−1}
-            alpha = weigh(self.score.look(top[:, None], keys), mask[:, None])  # (B, 1, S)
+            e = self.score.look(top[:, None], keys).masked_fill(hidden, -torch.inf)  # (B, 1, S)
+            alpha = torch.softmax(e, dim=-1).to(memory.dtype)
             context = (alpha @ memory)[:, 0]  # (B, D)
             cells = self._step(read[:, i] + linear(context, W[:, E:]), cells, weights)
             outputs.append(cells[-self.layers[-1].memories])

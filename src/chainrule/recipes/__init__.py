@@ -61,7 +61,7 @@ def read(name: str, family: str | None = None, task: str = "train") -> Recipe:
     about = tables.pop(ABOUT)
     recipe = make(Recipe, {**about, "name": name, "tables": tables}, ABOUT)
     if family is not None and (family, task) != (recipe.family, recipe.task):
-        command = "train" if recipe.task == "train" else f"{recipe.task} train"
+        command = recipe.task if recipe.task in ("train", "pretrain") else f"{recipe.task} train"
         raise ConfigError(
             f"recipe '{name}' is for family '{recipe.family}', not '{family}'; "
             f"write chainrule {command} {recipe.family} … --recipe {name}"

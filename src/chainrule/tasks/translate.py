@@ -35,6 +35,7 @@ from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.examples import Examples
 
+Config = PairConfig
 SIDE_BY_SIDE = 64  # sources that are translated, or pairs that are scored, at a time
 BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0)
 

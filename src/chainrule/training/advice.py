@@ -40,11 +40,12 @@ class Diverged(ChainruleError):
     """The loss is no longer a number."""
 
     @classmethod
-    def at(cls, step: int, found: str | None, kept: Path | None) -> Self:
+    def at(cls, step: int, found: str | None, kept: Path | None, is_half: bool = False) -> Self:
         """Name the step, what `name_the_bad` found, and the checkpoint from which to try again."""
         what = found or "the loss is not finite, though every weight and gradient is"
         good = f"the last good checkpoint is kept at {kept}: " if kept else ""
-        return cls(f"training diverged at step {step:,}: {what}; {good}lower learning_rate or clip")
+        remedy = f"lower learning_rate or clip{', or loss_scale' if is_half else ''}"
+        return cls(f"training diverged at step {step:,}: {what}; {good}{remedy}")
 
 
 def findings(facts: Facts) -> dict[str, str]:

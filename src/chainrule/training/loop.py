@@ -193,7 +193,7 @@ class Trainer:
             found = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
         place = None if self.run.place is None else self.run.place / checkpoint.NAME
         kept = place if place is not None and place.exists() else None
-        return advice.Diverged.at(self.position.step, found, kept)
+        return advice.Diverged.at(self.position.step, found, kept, self.config.precision == "fp16")
 
     def _validate(self, is_last: bool = False) -> None:
         """Measure with the weights that would be kept, and remember the best."""
