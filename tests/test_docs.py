@@ -1,4 +1,4 @@
-"""docs/commands.md says what works: every line of it is run, in order, in a folder that holds what it names."""
+"""The pages say what works: every line of them is run, in order, in a folder that holds what it names."""
 
 import gzip
 import json
@@ -13,7 +13,8 @@ import zstandard
 
 from cli.command import english
 
-PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[1] / "docs"
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 @pytest.fixture
@@ -30,23 +31,54 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def blocks() -> list[str]:
-    """The indented blocks of the page: shell commands first, Python last."""
-    return re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+@pytest.fixture
+def tasks_folder(folder: Path) -> Path:
+    """Pairs, tagged sentences, labelled texts and word vectors."""
+    pairs = [("ein mann geht .", "a man walks ."), ("eine frau singt .", "a woman sings .")] * 20
+    for side, name in enumerate(("de", "en")):
+        for part in ("train", "test"):
+            Path(f"{part}.{name}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    for name in ("pairs", "valid"):
+        Path(f"{name}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    tagged = "John I-PER\nlives O\nin O\nNew I-LOC\nYork I-LOC\n. O\n\nthe O\ndog O\nbarks O\n\n" * 20
+    for part in ("train", "dev", "test"):
+        Path(f"{part}.conll").write_text(tagged)
+        Path(f"{part}.labels.tsv").write_text("spam\twin a prize now\nham\tsee you at lunch\n" * 20)
+    Path("vectors.txt").write_text("dog 0.1 -0.2 0.3 0.5\nlunch -0.4 0.1 0.2 0.0\n")
+    return folder
+
+
+def blocks(page: str) -> list[str]:
+    """The indented blocks of a page."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
+
+
+def run_shell(block: str, least: int) -> None:
+    commands = [line.strip().split("  #")[0] for line in block.splitlines() if line.strip()]
+    assert len(commands) >= least
+    for command in commands:
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def run_python(script: str) -> None:
+    whole = "import warnings; warnings.simplefilter('ignore')\n" + script
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_page_works() -> None:
-    shell, *_, python = blocks()
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    commands = [line.strip().split("  #")[0] for line in shell.splitlines() if line.strip()]
-    assert len(commands) > 14
-    for command in commands:
-        done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, env=os.environ | {"PATH": path}
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-    script = "import warnings; warnings.simplefilter('ignore')\n" + re.sub(r"^    ", "", python, flags=re.MULTILINE)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_every_line_of_the_commands_works() -> None:
+    shell, *_, python = blocks("commands.md")
+    run_shell(shell, 15)
+    run_python(re.sub(r"^    ", "", python, flags=re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tasks_folder")
+def test_every_line_of_the_tasks_works() -> None:
+    run_shell(blocks("tasks.md")[0], 7)
+    for script in re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text(encoding="utf-8"), re.DOTALL):
+        run_python(script)

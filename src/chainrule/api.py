@@ -52,26 +52,19 @@ def train(
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    known = settings.Choices() if recipe is None else recipes.read(recipe, family).choices
+    known = _known(recipe, family, tokenizer)
     kind = str(known.tokenizer.pop("kind", "word"))
-    if tokenizer is not None and tokenizer not in KINDS:
-        known.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
     said = {name: value for name, value in (("context", context), ("seed", seed)) if value is not None}
     run = settings.make(settings.Run, known.run | said, "run")
     wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
     families.check_settings(family, own)
     config = settings.make(config_kind, own, "model")
-    held_out = None if valid is None else Corpus.of(valid)
-    corpus = Corpus.of(text)
+    corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     prepared = prepare(corpus, tokenizer_choice(tokenizer or kind, wanted), held_out, progress)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text holds no words; give one with words, or none")
-    origin = Origin.now(
-        text=corpus.name,
-        fingerprint=prepared.fingerprint,
-        command=command or f"chainrule.train({family!r}, …)",
-        seed=run.seed,
-    )
+    command = command or f"chainrule.train({family!r}, …)"
+    origin = Origin.now(text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed)
     place = None if out is None else Path(out)
     if place is not None and not resume:
         folder.refuse_unfinished(place)
@@ -88,6 +81,14 @@ def train(
         resume=resume,
         tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
     )
+
+
+def _known(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.Choices:
+    """What a recipe chooses; nothing where there is none."""
+    known = settings.Choices() if recipe is None else recipes.read(recipe, family).choices
+    if tokenizer is not None and tokenizer not in KINDS:
+        known.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+    return known
 
 
 def train_prepared(

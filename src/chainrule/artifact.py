@@ -52,9 +52,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     sealed = folder.read(Path(path))
     config = read_json(sealed, CONFIG)
     if "task" in config:
-        raise ModelFileError(
-            f"{path} is a model to {config['task']} with: chainrule {config['task']} predict {path}"
-        )
+        raise ModelFileError(f"{path} is no language model: {use_of(str(config['task']), path)}")
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
     with refusing(sealed):
@@ -82,6 +80,13 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         metrics=read_json(sealed, METRICS),
         name=name,
     )
+
+
+def use_of(task: str, path: str | Path) -> str:
+    """The command that uses the model of a task."""
+    if task == "pretrain":
+        return f"it is an encoder to begin a task from: chainrule tag train … --pretrained {path}"
+    return f"use it with chainrule {task} predict {path}"
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin) -> None:

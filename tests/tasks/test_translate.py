@@ -112,7 +112,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, family: str, joint: boo
     assert loaded.metrics["valid_perplexity"] > 1
     assert loaded.log == translator.log
     assert (loaded.source.to_json() == loaded.target.to_json()) == joint
-    with pytest.raises(ModelFileError, match="chainrule translate predict"):
+    with pytest.raises(ModelFileError, match="use it with chainrule translate predict"):
         api.load(tmp_path / "model")
 
 

@@ -21,6 +21,7 @@ from chainrule.cli import (
     info,
     mix,
     next_token,
+    pretrain,
     recipes,
     score,
     tokenizer,
@@ -68,6 +69,7 @@ app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.add_typer(translate.app, name="translate")
+app.command("pretrain")(pretrain.pretrain)
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("doctor")(doctor.doctor)

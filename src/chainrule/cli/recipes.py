@@ -40,7 +40,7 @@ def _list(found: "list[Recipe]", json: bool) -> None:
         emit({"recipes": [_about(recipe) for recipe in found]})
         return
     _print_table(found)
-    say("chainrule recipes NAME prints one; chainrule train FAMILY TEXT --recipe NAME --out DIR follows it")
+    say("chainrule recipes NAME prints one, with the command that follows it")
 
 
 def _about(recipe: "Recipe") -> dict[str, Any]:

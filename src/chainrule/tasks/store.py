@@ -56,8 +56,8 @@ def load(path: str | Path, task: str, kind: type[C]) -> tuple[Sealed, Parts]:
     sealed = folder.read(Path(path))
     config = artifact.read_json(sealed, artifact.CONFIG)
     if config.get("task") != task:
-        what = f"a model to {config['task']} with" if "task" in config else "no model of a task"
-        raise ModelFileError(f"{path} is {what}; give a folder made by chainrule {task}")
+        what = artifact.use_of(str(config["task"]), path) if "task" in config else "it is no model of a task"
+        raise ModelFileError(f"{path} was not made by chainrule {task}: {what}")
     with artifact.refusing(sealed):
         return sealed, Parts(
             task=task,
@@ -82,7 +82,7 @@ def _card(parts: Parts) -> str:
     origin = parts.origin
     chosen = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(parts.config).items())
     figures = "\n".join(f"| {key} | {value} |" for key, value in parts.metrics.items()) or "| none | |"
-    return f"""# A model to {parts.task} with
+    return f"""# A model made by chainrule {parts.task}
 
 Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, with
 
@@ -100,5 +100,5 @@ Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, wi
 
 Use it:
 
-    chainrule {parts.task} predict THIS_FOLDER text.txt
+    chainrule{artifact.use_of(parts.task, "THIS_FOLDER").partition("chainrule")[2]}
 """

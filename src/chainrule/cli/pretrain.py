@@ -1,0 +1,88 @@
+"""`chainrule pretrain`: an encoder learnt from plain text, for the tasks to begin with."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from chainrule.cli import learning, options
+from chainrule.cli.console import emit, say
+
+FAMILIES = "rnn, lstm, gru: two directions; transformer: hidden words."
+
+
+def pretrain(
+    call: typer.Context,
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
+    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
+    out: learning.Out,
+    valid: Annotated[list[str] | None, typer.Option(help="Held-out text to measure on while training.")] = None,
+    recipe: learning.Recipe = None,
+    config: learning.Config = None,
+    set_: learning.Set = None,
+    resume: learning.Resume = False,
+    tensorboard: learning.Tensorboard = False,
+    tokenizer: options.Tokenizer = None,
+    vocab_size: options.VocabSize = None,
+    min_count: options.MinCount = None,
+    lowercase: options.Lowercase = False,
+    mask: Annotated[
+        float | None, typer.Option(help="transformer: part of the words to find out.  [default: 0.15]")
+    ] = None,
+    hidden: options.Hidden = None,
+    layers: options.Layers = None,
+    embedding: options.Embedding = None,
+    dropout: options.Dropout = None,
+    batch_size: options.BatchSize = None,
+    epochs: options.Epochs = None,
+    max_seconds: options.MaxSeconds = None,
+    optimizer: options.Optimizer = None,
+    learning_rate: options.LearningRate = None,
+    clip: options.Clip = None,
+    precision: options.Precision = None,
+    seed: options.RunSeed = None,
+    threads: options.Threads = None,
+    device: options.Device = "auto",
+    column: options.Column = "text",
+    errors: options.Errors = "strict",
+    drop_blank_lines: options.DropBlankLines = False,
+    json: options.Json = False,
+) -> None:
+    """Learn an encoder from plain text and save it for --pretrained of tag and classify.
+
+    An rnn, lstm or gru predicts the next word and the one before (ELMo), a transformer hidden words (BERT).
+
+    Examples: chainrule pretrain lstm corpus.txt --valid valid.txt --min-count 2 --out runs/encoder
+
+    chainrule tag train lstm train.conll --valid dev.conll --pretrained runs/encoder --out runs/tagger
+
+    chainrule classify train lstm train.tsv --valid dev.tsv --pretrained runs/encoder --out runs/classifier
+    """
+    options.use_threads(threads)
+    from chainrule import tasks
+    from chainrule.errors import UsageError
+    from chainrule.text.corpus import Corpus
+
+    start = time.perf_counter()
+    if family not in ("rnn", "lstm", "gru", "transformer"):
+        raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
+    task = tasks.get("pretrain")
+    given = dict(call.params)
+    chosen = learning.choices("pretrain", family, task.PretrainConfig, given, ("mask",))
+    kind = str(chosen.tokenizer.pop("kind", "word"))
+    rules = options.text_rules(column, errors, drop_blank_lines)
+    with learning.run(given, chosen) as running:
+        made = task.train(
+            family,
+            Corpus.of(text, **rules),
+            valid=None if valid is None else Corpus.of(valid, **rules),
+            tokenizer=tokenizer or kind,
+            running=running,
+            **chosen.tokenizer,
+            **chosen.model,
+        )
+        made.save(out)
+    if json:
+        about = {"model": str(out), "task": "pretrain", "family": family, "parameters": made.parameters}
+        emit(about | made.metrics)
+    say(f"saved {out}: {made.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
