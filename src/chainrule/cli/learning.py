@@ -20,6 +20,12 @@ SETTINGS = (
 )
 """The options that are settings by the same name, where a command has them."""
 
+SHAPE = (
+    *("hidden", "layers", "embedding", "directions", "longest"),
+    *("heads", "positions", "norm", "feedforward", "activation", "bias"),
+)
+"""Settings of an encoder that a pre-trained one has decided."""
+
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
 Recipe = Annotated[str | None, typer.Option(help="Settings by name; see chainrule recipes.")]
 Config = Annotated[Path | None, typer.Option(help="Settings in TOML: [model], [training], [tokenizer], [run].")]
@@ -51,12 +57,21 @@ def choices(
         chosen = recipes.read(given["recipe"], family, task).choices
         if given.get("tokenizer") not in (None, *KINDS):
             chosen.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+        if given.get("pretrained") is not None:
+            _leave_to_pretrained(chosen)
     if given["config"] is not None:
         chosen |= of_tables(read_toml(given["config"]), given["config"])
     chosen |= Choices(model=own, tokenizer=wanted, run=seed)
     make(kind, {"family": family, **chosen.model}, "model", family)  # a wrong name is answered before any work
     make(TokenizerConfig, {n: v for n, v in chosen.tokenizer.items() if n != "kind"}, "tokenizer")
     return chosen
+
+
+def _leave_to_pretrained(chosen: "Choices") -> None:
+    """What a recipe says of tokenizer and encoder is not followed where a pre-trained one is taken."""
+    for name in SHAPE:
+        chosen.model.pop(name, None)
+    chosen.tokenizer.clear()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from chainrule.cli import (
     pretrain,
     recipes,
     score,
+    tag,
     tokenizer,
     train,
     translate,
@@ -69,6 +70,7 @@ app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.add_typer(translate.app, name="translate")
+app.add_typer(tag.app, name="tag")
 app.command("pretrain")(pretrain.pretrain)
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")

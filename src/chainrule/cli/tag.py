@@ -1,0 +1,216 @@
+"""`chainrule tag`: learn tags of words, tag sentences, measure."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainrule.cli import learning, options
+from chainrule.cli.console import dumps, emit, progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chainrule.tasks.tag import TagReport
+
+app = typer.Typer(help="Tag words: parts of speech, names, chunks.", no_args_is_help=True)
+
+SETTINGS = ("characters",)  # options of this command alone that are settings
+MOST_CONFUSED = 10
+File = Annotated[str, typer.Argument(metavar="FILE", help="Columns (CoNLL, CoNLL-U), packed or not; - for stdin.")]
+Column = Annotated[
+    str | None,
+    typer.Option(help="Where the tag is: a number from 1; CoNLL-U also upos, xpos.  [default: the last]"),
+]
+
+
+@app.command()
+def train(
+    call: typer.Context,
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="rnn, lstm, gru or transformer.")],
+    file: File,
+    out: learning.Out,
+    valid: Annotated[str | None, typer.Option(help="Held-out sentences to measure on while training.")] = None,
+    column: Column = None,
+    crf: Annotated[
+        bool | None, typer.Option("--crf/--no-crf", help="Choose a sentence's tags together.  [default: crf]")
+    ] = None,
+    characters: Annotated[
+        int | None, typer.Option(help="Features of a word's spelling; 0: none.  [default: 50]")
+    ] = None,
+    pretrained: Annotated[str | None, typer.Option(help="Start from this folder of chainrule pretrain.")] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="Start from these word vectors (text, as of GloVe or word2vec).")
+    ] = None,
+    recipe: learning.Recipe = None,
+    config: learning.Config = None,
+    set_: learning.Set = None,
+    resume: learning.Resume = False,
+    tensorboard: learning.Tensorboard = False,
+    tokenizer: Annotated[str | None, typer.Option(help="The folder of a word tokenizer, for its words.")] = None,
+    vocab_size: options.VocabSize = None,
+    min_count: options.MinCount = None,
+    lowercase: Annotated[
+        bool | None, typer.Option("--lowercase/--cased", help="How words are looked up.  [default: lowercase]")
+    ] = None,
+    hidden: options.Hidden = None,
+    layers: options.Layers = None,
+    embedding: options.Embedding = None,
+    dropout: options.Dropout = None,
+    batch_size: options.BatchSize = None,
+    epochs: options.Epochs = None,
+    max_seconds: options.MaxSeconds = None,
+    optimizer: options.Optimizer = None,
+    learning_rate: options.LearningRate = None,
+    clip: options.Clip = None,
+    precision: options.Precision = None,
+    seed: options.RunSeed = None,
+    threads: options.Threads = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Learn from sentences whose words have tags, one a line, a blank line between sentences.
+
+    Names and chunks (B-PER, I-PER, O) are learnt and measured as spans.
+
+    Examples: chainrule tag train lstm train.conllu --valid dev.conllu --out runs/upos
+
+    chainrule tag train lstm eng.train --valid eng.testa --recipe conll2003-lstm --out runs/names
+    """
+    options.use_threads(threads)
+    from chainrule import tasks
+
+    task = tasks.get("tag")
+    start = time.perf_counter()
+    finished = tokenizer if pretrained is None else pretrained  # then a recipe's settings of the words do not count
+    chosen = learning.choices("tag", family, task.Config, {**call.params, "tokenizer": finished}, SETTINGS)
+    chosen.model.update({} if crf is None else {"crf": crf})
+    chosen.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
+    kind = chosen.tokenizer.pop("kind", None)
+    with learning.run(call.params, chosen) as running:
+        model = task.train(
+            family,
+            file,
+            valid=valid,
+            column=column,
+            tokenizer=kind if tokenizer is None else tokenizer,
+            pretrained=pretrained,
+            vectors=vectors,
+            running=running,
+            **chosen.tokenizer,
+            **chosen.model,
+        )
+        model.save(out)
+    if json:
+        emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
+    say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+
+
+@app.command()
+def predict(
+    model: options.ModelFolder,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sentences; - for stdin.")] = "-",
+    plain: Annotated[
+        bool | None,
+        typer.Option("--plain/--columns", help="Lines of words, or columns.  [default: .txt and stdin are lines]"),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also how probable each tag is, spans as they are learnt.")
+    ] = False,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Tag sentences: a word and its tag a line, a blank line between sentences; JSON has a sentence a line.
+
+    Example: echo "the saw saw wood" | chainrule tag predict runs/upos
+    """
+    from chainrule import tasks
+    from chainrule.text.columns import read_words
+
+    loaded = tasks.get("tag").load(model, options.device(device))
+    sentences = read_words(file, plain=True if plain is None and file == "-" else plain)
+    with progress() as bar:
+        found = loaded.tag_all(sentences, bar)
+        sure = loaded.confidences(sentences, bar) if probabilities else None
+    for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
+        row = None if sure is None else sure[i]
+        if json:
+            document = {"words": list(words), "tags": tags} | ({} if row is None else {"probabilities": row})
+            print(dumps(document, None))
+            continue
+        cells = [words, tags] if row is None else [words, tags, [f"{p:.4f}" for p in row]]
+        print("\n".join(map("\t".join, zip(*cells, strict=True))), end="\n\n" if i + 1 < len(sentences) else "\n")
+
+
+@app.command()
+def evaluate(
+    model: options.ModelFolder,
+    file: File,
+    column: Column = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Measure a tagger: accuracy, and precision, recall and F1 of spans, or of each tag.
+
+    Example: chainrule tag evaluate runs/names eng.testb
+    """
+    from chainrule import tasks
+
+    loaded = tasks.get("tag").load(model, options.device(device))
+    with progress() as bar:
+        found = loaded.evaluate(file, column=column, progress=bar)
+    if json:
+        emit({"model": str(model), "family": loaded.config.family, **_document(found)})
+        return
+    _print(found)
+
+
+def _document(found: "TagReport") -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "sentences": found.sentences,
+        "words": found.words,
+        "unknown_words": found.unknown_words,
+        "accuracy": found.accuracy,
+        "unknown_accuracy": found.unknown_accuracy if found.unknown_words else None,
+    }
+    if found.spans is not None:
+        document |= _scores(found.spans)
+    confused = [mistake._asdict() for mistake in found.confusion.most_confused(MOST_CONFUSED)]
+    return document | {
+        "by_label": {label: _scores(scores) for label, scores in found.by_label.items()},
+        "most_confused": confused,
+        "seconds": found.seconds,
+        "words_per_second": found.words_per_second,
+    }
+
+
+def _scores(scores: Any) -> dict[str, Any]:
+    names = ("gold", "found", "correct", "precision", "recall", "f1")
+    return {name: getattr(scores, name) for name in names}
+
+
+def _print(found: "TagReport") -> None:
+    document = _document(found)
+    labels, confused = document.pop("by_label"), document.pop("most_confused")
+    for name, value in document.items():
+        if value is not None:
+            print(f"{name:<26}{_readable(value)}")
+    print()
+    header = ("label", "gold", "found", "correct", "precision", "recall", "f1")
+    _print_table(1, header, [(label, *map(_readable, scores.values())) for label, scores in labels.items()])
+    if confused:
+        print()
+        rows = [(each["gold"], each["found"], _readable(each["times"])) for each in confused]
+        _print_table(2, ("right", "found", "times"), rows)
+
+
+def _print_table(names: int, header: tuple[str, ...], rows: "Sequence[tuple[str, ...]]") -> None:
+    """Columns as wide as they need to be, the first `names` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]
+        print("  ".join(cells).rstrip())
+
+
+def _readable(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if value < 1000 else f"{value:,.0f}"

@@ -1,0 +1,196 @@
+"""A tag for every word of a sentence: an encoder, perhaps the words' spellings beside it, and a chain of tags.
+
+s_t = W h_t + b,   p(y_1 … y_n | words) by the chain of crf.py, or word by word without one (Lample et al. 2016,
+Ma & Hovy 2016)
+
+Lives here: settings, network, batches, loss, and the two questions put to a network (best tags, p of each tag). Not
+here: what tags mean (evaluation/spans.py), text (tasks/tag.py). Letters: B rows, T words, K tags, N spellings.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chainrule.data.spellings import Spellings
+from chainrule.errors import ConfigError
+from chainrule.evaluation.spans import Transitions
+from chainrule.lm import Floats, Ids, Mask, Vocabulary
+from chainrule.neural.block import chosen, drop
+from chainrule.neural.characters import CharacterFeatures
+from chainrule.neural.crf import CRF, Independent
+from chainrule.neural.device import exact
+from chainrule.neural.encoder import EncoderConfig, Reader
+from chainrule.neural.network import Tensors
+from chainrule.neural.pairs import padded
+from chainrule.neural.settings import LARGEST
+from chainrule.training import threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagConfig(EncoderConfig):
+    """Settings of a tagger."""
+
+    crf: bool = True  # tags are chosen together, by which may follow which; else each by itself
+    characters: int = 50  # features of a word's spelling, 0: none
+    rare_unknown: float = 0.5  # how often a word met once is read as <unk> while learning: so <unk> gets a vector
+    scheme: Literal["auto", "keep", "bioes", "iob2"] = "auto"  # how spans are learnt; auto: bioes, keep: as written
+    hidden: int = 400
+    embedding: int = 100
+    dropout: float = 0.5
+    batch_size: int = 16  # sentences
+    epochs: int = 30
+    learning_rate: float = 2e-3
+
+    def __post_init__(self) -> None:
+        EncoderConfig.__post_init__(self)
+        if not 0 <= self.characters <= LARGEST:
+            raise ConfigError(f"model.characters is {self.characters}; choose 0 to {LARGEST} features")
+        if not 0 <= self.rare_unknown <= 1:
+            raise ConfigError(f"model.rare_unknown is {self.rare_unknown:g}; choose a value in [0, 1]")
+        if self.output != "softmax":
+            raise ConfigError(f"model.output is '{self.output}'; a tagger knows all its tags: leave it at softmax")
+
+
+@dataclass(frozen=True, slots=True)
+class TagBatch:
+    """Sentences side by side."""
+
+    inputs: Tensor  # (B, T) ids
+    targets: Tensor  # (B, T) tags
+    mask: Tensor  # (B, T) True where there is a word
+    spellings: Tensor  # (N, L) characters of the batch's words, each once
+    places: Tensor  # (B, T) which of the N each word is
+    is_rare: Tensor | None = None  # (B, T) words that were met once
+    starts: bool = True
+
+
+class TagNetwork(nn.Module):
+    """An encoder over word vectors and spellings, a score for each tag, and the chain that weighs tags together."""
+
+    def __init__(
+        self, config: TagConfig, vocabulary: Vocabulary, characters: int, tags: int, allowed: Transitions | None
+    ) -> None:
+        super().__init__()
+        self.config, self.unknown = config, vocabulary.unk
+        self.spelling = (
+            CharacterFeatures(characters, config.characters, chosen(config.input_dropout, config))
+            if config.characters
+            else None
+        )
+        self.reader = Reader(config, vocabulary.size, config.characters)
+        self.output = nn.Linear(config.hidden, tags)
+        nn.init.zeros_(self.output.bias)
+        masks = None if allowed is None else tuple(torch.from_numpy(mask) for mask in allowed)
+        self.chain: CRF | Independent = CRF(tags, masks) if config.crf else Independent()
+
+    def start(self, rows: int) -> Tensors:
+        """Nothing is carried from sentence to sentence."""
+        return ()
+
+    def work(self, rows: int, T: int) -> float:
+        """Multiplications of its largest product: of one time step, where each waits for the one before."""
+        c = self.config
+        if c.family == "transformer":
+            return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
+        return float(max(layer.R.numel() for layer in self.reader.encoder.forwards) * rows)
+
+    def forward(self, ids: Tensor, mask: Tensor, spellings: Tensor, places: Tensor) -> Tensor:
+        """(B, T), (B, T), (N, L), (B, T) -> (B, T, K) the score of each tag."""
+        c = self.config
+        features = None if self.spelling is None else functional.embedding(places, self.spelling(spellings))
+        hidden = self.reader(ids, mask, features).hidden  # (B, T, D)
+        scores: Tensor = self.output(drop(hidden, chosen(c.output_dropout, c), c, self.training))
+        return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collate:
+    """Rows of sentences to a batch on the device; none is empty."""
+
+    ids: Sequence[Ids]  # of each sentence's words
+    words: Sequence[Sequence[str]]  # as they are spelled
+    tags: Sequence[Ids] | None  # None: they are to be found
+    spellings: Spellings | None
+    vocabulary: Vocabulary
+    device: torch.device
+    is_rare: Mask | None = None  # (V,) words met once in training; None: nothing is learnt
+
+    def __call__(self, rows: Ids) -> TagBatch:
+        """The sentences of these rows."""
+        chosen = rows.tolist()
+        ids, mask = padded([self.ids[i] for i in chosen], self.vocabulary.eos, self.device)
+        tags = torch.zeros_like(ids)
+        if self.tags is not None:
+            tags, _ = padded([self.tags[i] for i in chosen], 0, self.device)
+        is_rare = None
+        if self.is_rare is not None:
+            rare = [self.is_rare[self.ids[i]].astype(np.int64) for i in chosen]
+            is_rare = padded(rare, 0, self.device)[0].bool()
+        spellings, places = self._spell([self.words[i] for i in chosen])
+        return TagBatch(ids, tags, mask, spellings, places, is_rare)
+
+    def _spell(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """(N, L) each word's characters once, (B, T) which of them stands where; padding is the first."""
+        found: dict[str, int] = {}
+        places = [np.array([found.setdefault(word, len(found)) for word in words]) for words in sentences]
+        characters = np.zeros((1, 1), dtype=np.int64) if self.spellings is None else self.spellings.ids(list(found))
+        return torch.from_numpy(characters).to(self.device), padded(places, 0, self.device)[0]
+
+
+def tag_loss(network: TagNetwork, batch: TagBatch, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
+    """−log p(tags | words) over the number of words."""
+    ids = batch.inputs
+    if batch.is_rare is not None and network.unknown is not None and network.config.rare_unknown:
+        drawn = torch.rand(ids.shape, device=ids.device) < network.config.rare_unknown
+        ids = ids.masked_fill(batch.is_rare & drawn, network.unknown)
+    scores = network(ids, batch.mask, batch.spellings, batch.places)
+    nats = network.chain.nats(scores, batch.targets, batch.mask).sum() / batch.mask.sum()
+    return nats, nats, ()
+
+
+def start_from(network: TagNetwork, vectors: Floats) -> None:
+    """Make (V, E) vectors the first word vectors, scaled so that what the encoder reads has variance 1."""
+    wanted = 1 / (network.reader.scale * float(vectors.std(dtype=np.float64)) or 1.0)
+    with torch.no_grad():
+        network.reader.embedding.copy_(torch.from_numpy(vectors * np.float32(wanted)))
+
+
+def best_tags(network: TagNetwork, batch: TagBatch) -> list[Ids]:
+    """The most probable tags of each sentence, together where there is a chain."""
+    with _asked(network, batch) as scores:
+        path, _ = network.chain.decode(scores, batch.mask)
+    return _rows(path, batch.mask)
+
+
+def confidences(network: TagNetwork, batch: TagBatch) -> list[Floats]:
+    """(n,) of each sentence: p(y_t | words) of the tags that `best_tags` gives."""
+    with _asked(network, batch) as scores:
+        path, _ = network.chain.decode(scores, batch.mask)
+        p = network.chain.marginals(scores, batch.mask).gather(2, path[:, :, None]).squeeze(2)
+    return _rows(p.double(), batch.mask)
+
+
+def marginals(network: TagNetwork, batch: TagBatch) -> list[Floats]:
+    """(n, K) of each sentence: p(y_t = k | words)."""
+    with _asked(network, batch) as scores:
+        p = network.chain.marginals(scores, batch.mask)
+    return _rows(p.double(), batch.mask)
+
+
+@contextmanager
+def _asked(network: TagNetwork, batch: TagBatch) -> Iterator[Tensor]:
+    """(B, T, K) scores, and no more threads than they are worth while they are looked at."""
+    with exact(), threads.suited(network.work(*batch.inputs.shape)):
+        yield network(batch.inputs, batch.mask, batch.spellings, batch.places)
+
+
+def _rows(values: Tensor, mask: Tensor) -> list[np.ndarray]:
+    """Each row without its padding."""
+    lengths = mask.sum(dim=1).tolist()
+    return [row[:n] for row, n in zip(values.cpu().numpy(), lengths, strict=True)]

@@ -1,0 +1,194 @@
+"""A trained tagger: words in, tags out, and the folder it is kept in.
+
+Lives here: `Tagger` and how it reads a sentence. Not here: learning (tag.py), the network (neural/tagger.py), how
+tags are learnt and measured (tagset.py).
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from chainrule import artifact
+from chainrule.data.spellings import Spellings
+from chainrule.errors import InputError, UsageError
+from chainrule.lm import Ids
+from chainrule.model import Origin
+from chainrule.neural import tagger, weights
+from chainrule.neural.device import choose, device_of
+from chainrule.neural.tagger import Collate, TagConfig, TagNetwork
+from chainrule.progress import Progress, silent
+from chainrule.tasks import store
+from chainrule.tasks.tagset import TagReport, TagSet, compare
+from chainrule.text.columns import Tagged, read_tagged
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+SIDE_BY_SIDE: Final = 64  # sentences that are tagged at a time
+
+Sentences = str | Path | Sequence[Tagged]
+"""A file of columns, or what was read from one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Tagger:
+    """A trained model of p(tags | words)."""
+
+    network: TagNetwork
+    config: TagConfig
+    tokenizer: Tokenizer
+    tags: TagSet
+    spellings: Spellings | None
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<{self.config.family} tagger of {self.origin.text}: {self.parameters:,} parameters>"
+
+    @property
+    def parameters(self) -> int:
+        """Weights that were learnt."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """The tags of one sentence."""
+        return self.tag_all([words])[0]
+
+    def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress = silent) -> list[list[str]]:
+        """The tags of each sentence, written as in the training file; a sentence without words has none."""
+        found: list[list[str]] = [[] for _ in sentences]
+        data = self._collate(sentences)
+        for rows in batches(data):
+            progress("tagging", int(rows[-1]), len(found))
+            for i, path in zip(rows, tagger.best_tags(self.network, data(rows)), strict=True):
+                found[i] = self.tags.decode(path)
+        return found
+
+    def confidences(self, sentences: Sequence[Sequence[str]], progress: Progress = silent) -> list[list[float]]:
+        """p(tag | words) of each tag that `tag_all` gives; of spans as they are learnt, so of S-PER, not I-PER."""
+        found: list[list[float]] = [[] for _ in sentences]
+        data = self._collate(sentences)
+        for rows in batches(data):
+            progress("weighing", int(rows[-1]), len(found))
+            for i, p in zip(rows, tagger.confidences(self.network, data(rows)), strict=True):
+                found[i] = p.tolist()
+        return found
+
+    def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
+        """p(tag | words) of each word's `most` probable tags, these first; spans are written as they are learnt."""
+        if not words:
+            return []
+        (found,) = tagger.marginals(self.network, self._collate([words])(np.arange(1)))
+        order = np.argsort(-found, axis=1, kind="stable")[:, :most]
+        return [{self.tags.names[k]: float(row[k]) for k in ks} for row, ks in zip(found, order, strict=True)]
+
+    def evaluate(
+        self, tagged: Sentences, *, column: str | int | None = None, progress: Progress = silent
+    ) -> TagReport:
+        """Tag these sentences and compare; tags the model never met count as errors, and a warning names them."""
+        sentences, name = read(tagged, column)
+        return self.measure(sentences, self.tags.gold(sentences, name), progress)
+
+    def measure(
+        self, sentences: Sequence[Tagged], gold: Sequence[Sequence[str]], progress: Progress = silent
+    ) -> TagReport:
+        """Tag these sentences and compare with `gold`, which is in the scheme of the training file."""
+        start = time.perf_counter()
+        found = self.tag_all([sentence.words for sentence in sentences], progress)
+        seconds = time.perf_counter() - start
+        ids = [encode(self.tokenizer, sentence.words, i) for i, sentence in enumerate(sentences, start=1)]
+        return compare(gold, found, [row == self.tokenizer.unk for row in ids], self.tags.scheme, seconds)
+
+    def _collate(self, sentences: Sequence[Sequence[str]]) -> Collate:
+        ids = [encode(self.tokenizer, words, i) for i, words in enumerate(sentences, start=1)]
+        for i, row in enumerate(ids, start=1):
+            if self.config.family == "transformer" and len(row) > self.config.longest:
+                raise InputError(
+                    f"sentence {i} has {len(row)} words, and this model reads {self.config.longest}; "
+                    "cut it, or train with --set longest=…"
+                )
+        return Collate(
+            ids=ids,
+            words=sentences,
+            tags=None,
+            spellings=self.spellings,
+            vocabulary=self.tokenizer.vocabulary,
+            device=device_of(self.network),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model folder."""
+        parts = store.Parts(
+            task="tag",
+            config=self.config,
+            tokenizers={"text": self.tokenizer},
+            more={
+                "tags": self.tags.to_json(),
+                "characters": None if self.spellings is None else self.spellings.to_json(),
+            },
+            origin=self.origin,
+            metrics=self.metrics,
+        )
+        files = {weights.FILE: weights.to_bytes(self.network)}
+        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}))
+
+
+def load(path: str | Path, device: str = "auto") -> Tagger:
+    """The tagger of a folder, every file verified first."""
+    sealed, parts = store.load(path, "tag", TagConfig)
+    config, tokenizer = parts.config, parts.tokenizers["text"]
+    with artifact.refusing(sealed):
+        known = TagSet.from_json(parts.more["tags"])
+        spellings = Spellings.from_json(parts.more["characters"]) if config.characters else None
+        network = weights.restore(sealed, lambda: build(config, tokenizer, known, spellings), config.layers)
+    return Tagger(
+        network=network.to(choose(device)).eval(),
+        config=config,
+        tokenizer=tokenizer,
+        tags=known,
+        spellings=spellings,
+        origin=parts.origin,
+        metrics=dict(parts.metrics),
+        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+    )
+
+
+def build(config: TagConfig, tokenizer: Tokenizer, known: TagSet, spellings: Spellings | None) -> TagNetwork:
+    """An untrained network for these words, tags and characters."""
+    characters = 0 if spellings is None else spellings.size
+    return TagNetwork(config, tokenizer.vocabulary, characters, len(known.names), known.allowed)
+
+
+def read(tagged: Sentences, column: str | int | None) -> tuple[Sequence[Tagged], str]:
+    """The sentences, and what messages call them."""
+    if isinstance(tagged, str | Path):
+        return read_tagged(tagged, column=column), "standard input" if str(tagged) == "-" else str(tagged)
+    return tagged, "sentences in memory"
+
+
+def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
+    """(n,) one id a word; `number` is the sentence's, for messages."""
+    if isinstance(words, str):
+        raise UsageError(
+            f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
+        )
+    ids = tokenizer.encode(" ".join(map(as_one, words))).astype(np.int64)
+    if len(ids) != len(words):
+        raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
+    return ids
+
+
+def batches(data: Collate) -> list[Ids]:
+    """Sentences of like length together, those without words left out."""
+    lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
+    return np.split(order, range(SIDE_BY_SIDE, len(order), SIDE_BY_SIDE)) if len(order) else []
+
+
+def as_one(word: str) -> str:
+    """The word as it is looked up, without blanks inside."""
+    return re.sub(r"[ \t\r\n]", "_", word)

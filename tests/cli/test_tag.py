@@ -1,0 +1,181 @@
+"""The commands of tagging: train, predict, evaluate; what they print, and what they refuse."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule import recipes
+from chainrule.config import make
+from chainrule.tasks import pretrain, tag
+from chainrule.tasks.running import Running
+from chainrule.tokenizers.config import TokenizerConfig
+from cli.command import call, digests, done, refused
+from cli.command import write as write_text
+from tasks.tagging import grammar, names, write
+from training.test_resuming import signalled
+
+SMALL = ("--hidden", 24, "--embedding", 12, "--dropout", 0.1, "--batch-size", 8, "--learning-rate", 0.02)
+QUICK = (*SMALL, "--set", "warmup=10", "--epochs", 5, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagging")
+    for seed, name in enumerate(("train", "dev", "test"), start=1):
+        write(folder / f"{name}.conll", grammar(100 if name == "train" else 40, seed))
+        write(folder / f"names.{name}", names(120 if name == "train" else 40, seed))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(place: Path) -> Path:
+    """A tagger of nouns, verbs and the like."""
+    files = (place / "train.conll", "--valid", place / "dev.conll")
+    outcome = done("tag", "train", "lstm", *files, "--out", place / "words", "--characters", 0, *QUICK, "--json")
+    document = outcome.json()
+    assert document["model"] == str(place / "words")
+    assert document["train_sentences"] == 100
+    assert document["valid_accuracy"] >= 0.99
+    assert "saved" in outcome.err
+    return place / "words"
+
+
+@pytest.fixture(scope="module")
+def spans(place: Path) -> Path:
+    """A tagger of names."""
+    arguments = ("--valid", place / "names.dev", "--out", place / "names", "--cased", "--characters", 4)
+    done("tag", "train", "lstm", place / "names.train", *arguments, *QUICK)
+    return place / "names"
+
+
+def test_predict(words: Path) -> None:
+    outcome = done("tag", "predict", words, stdin="the old saw saw a duck\n\na cat hear this fish\n")
+    assert outcome.out == (
+        "the\tDET\nold\tADJ\nsaw\tNOUN\nsaw\tVERB\na\tDET\nduck\tNOUN\n\n"
+        "a\tDET\ncat\tNOUN\nhear\tVERB\nthis\tDET\nfish\tNOUN\n"
+    )
+    assert outcome.err == ""
+
+
+def test_predict_as_json(words: Path, tmp_path: Path) -> None:
+    path = write_text(tmp_path / "new.txt", "a cat hear this fish\nthe saw saw the dog\n")
+    lines = done("tag", "predict", words, path, "--json", "--probabilities").json_lines()
+    assert [line["words"][2] for line in lines] == ["hear", "saw"]
+    assert [line["tags"] for line in lines] == [["DET", "NOUN", "VERB", "DET", "NOUN"]] * 2
+    assert all(0.5 < p <= 1 for line in lines for p in line["probabilities"])
+    assert "probabilities" not in done("tag", "predict", words, path, "--json").json_lines()[0]
+
+
+def test_predict_columns(words: Path, place: Path) -> None:
+    """A file of columns is read for its words; the tags found stand where the file's own stood."""
+    found = done("tag", "predict", words, place / "test.conll").out
+    lines, right = found.splitlines(), (place / "test.conll").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines] == [line.split("\t")[0] for line in right]
+    assert sum(a == b for a, b in zip(lines, right, strict=True)) / len(lines) > 0.99
+    sure = done("tag", "predict", words, "-", "--columns", "--probabilities", stdin="the\nsaw\n").out
+    assert [line.split("\t")[:2] for line in sure.splitlines()] == [["the", "DET"], ["saw", "NOUN"]]
+    assert all(0 <= float(line.split("\t")[2]) <= 1 for line in sure.splitlines())
+
+
+def test_evaluate(words: Path, spans: Path, place: Path) -> None:
+    plain = done("tag", "evaluate", words, place / "test.conll", "--json").json()
+    assert plain["accuracy"] >= 0.99
+    assert plain["sentences"] == 40
+    assert "f1" not in plain
+    assert set(plain["by_label"]) == {"DET", "ADJ", "NOUN", "VERB"}
+    assert sum(scores["gold"] for scores in plain["by_label"].values()) == plain["words"]
+    assert plain["unknown_accuracy"] is None
+    named = done("tag", "evaluate", spans, place / "names.test", "--json").json()
+    assert named["f1"] == named["precision"] == named["recall"] == 1
+    assert named["gold"] == named["by_label"]["LOC"]["gold"] + named["by_label"]["PER"]["gold"] == 80
+    assert named["most_confused"] == []
+
+
+def test_the_table(words: Path, place: Path) -> None:
+    wrong = place / "wrong.conll"
+    # the first noun of the test file is called a verb: one mistake is sure to be found
+    first = (place / "test.conll").read_text()
+    write_text(wrong, first.replace("\tNOUN", "\tVERB", 1))
+    table = done("tag", "evaluate", words, wrong).out.splitlines()
+    assert table[0].split() == ["sentences", "40"]
+    assert any(line.split() == ["label", "gold", "found", "correct", "precision", "recall", "f1"] for line in table)
+    assert any(line.split()[:1] == ["DET"] and line.split()[-1] == "1.0000" for line in table)
+    assert table[-1].split() == ["VERB", "NOUN", "1"]
+
+
+def test_line_numbers_of_what_cannot_be_read(words: Path, tmp_path: Path) -> None:
+    path = write_text(tmp_path / "bad.conll", "the\tDET\nsaw\tNOUN\n\na\tDET\nduck\n")
+    assert "bad.conll, line 5 has one column" in refused(3, "tag", "evaluate", words, path)
+    assert "bad.conll, line 5" in refused(3, "tag", "train", "lstm", path, "--out", tmp_path / "x")
+    assert "standard input" in refused(3, "tag", "predict", words, stdin="")
+    assert not (tmp_path / "x").exists()
+    assert "none.conll" in refused(4, "tag", "evaluate", words, tmp_path / "none.conll")
+
+
+def test_wrong_settings(place: Path, tmp_path: Path) -> None:
+    file, out = place / "train.conll", tmp_path / "x"
+    assert "no setting 'hiden'" in refused(2, "tag", "train", "lstm", file, "--out", out, "--set", "hiden=3")
+    assert "no setting of family 'lstm'" in refused(
+        2, "tag", "train", "lstm", file, "--out", out, "--set", "heads=2"
+    )
+    assert "is for family 'lstm'" in refused(2, "tag", "train", "gru", file, "--out", out, "--recipe", "ewt-lstm")
+    assert "column is 'upos'" in refused(2, "tag", "train", "lstm", file, "--out", out, "--column", "upos")
+
+
+def test_the_other_switches(place: Path, tmp_path: Path) -> None:
+    vectors = write_text(tmp_path / "vectors.txt", "the 1 0 2 3\nsaw 2 1 0 1\n")
+    more = ("--no-crf", "--vectors", vectors, "--recipe", "conll2003-lstm", "--hidden", 8, "--embedding", 4)
+    file = place / "names.train"
+    done("tag", "train", "lstm", file, "--out", tmp_path / "x", *more, "--epochs", 1, "--set", "characters=2")
+    made = tag.load(tmp_path / "x", "cpu")
+    assert (made.config.crf, made.config.characters, made.config.hidden, made.config.embedding) == (False, 2, 8, 4)
+    assert made.config.rare_unknown == 0.5
+    assert made.tokenizer.config.lowercase
+    assert made.metrics["vectors_coverage"] > 0
+    assert "chainrule tag predict" in (tmp_path / "x" / "README.md").read_text()
+
+
+def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
+    """Its words and its shape, whatever a recipe says of them; another shape that was typed is refused."""
+    text = write_text(tmp_path / "text.txt", "".join(" ".join(s.words) + "\n" for s in grammar(20, seed=1)))
+    encoder = pretrain.train("lstm", text, epochs=1, hidden=8, embedding=6, running=Running(device="cpu"))
+    encoder.save(tmp_path / "encoder")
+    start = (
+        "tag",
+        "train",
+        "lstm",
+        place / "train.conll",
+        "--out",
+        tmp_path / "x",
+        "--pretrained",
+        tmp_path / "encoder",
+    )
+    recipe = ("--recipe", "ewt-lstm", "--epochs", 1)
+    assert "model.hidden is 400 but 8 in" in refused(2, *start, *recipe, "--hidden", 400)
+    done(*start, *recipe)
+    assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
+    assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2)
+
+
+def test_stopped_and_resumed(place: Path, tmp_path: Path) -> None:
+    arguments: tuple[Any, ...] = ("tag", "train", "lstm", place / "names.train", "--valid", place / "names.dev")
+    arguments += (*QUICK, "--epochs", 2, "--characters", 3)
+    done(*arguments, "--out", tmp_path / "whole")
+    with signalled(signal.SIGTERM, 20):
+        outcome = call(*arguments, "--out", tmp_path / "cut")
+    assert outcome.status == 143
+    assert "--resume goes on from there" in outcome.err
+    done(*arguments, "--out", tmp_path / "cut", "--resume")
+    whole, cut = (digests(tmp_path / name) for name in ("whole", "cut"))
+    assert whole["model.safetensors"] == cut["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["conll2003-lstm", "ewt-lstm"])
+def test_the_recipes_can_be_followed(name: str) -> None:
+    recipe = recipes.read(name, "lstm", "tag")
+    config = make(tag.Config, {"family": recipe.family, **recipe.choices.model}, "model")
+    assert {setting: getattr(config, setting) for setting in recipe.choices.model} == recipe.choices.model
+    make(TokenizerConfig, recipe.choices.tokenizer, "tokenizer")
+    assert f"--recipe {name} " in recipe.command

@@ -1,0 +1,243 @@
+"""Taggers that learn a small language exactly, come back from their folder, and refuse what they cannot read."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
+from chainrule.loading import load as load_any
+from chainrule.neural import weights
+from chainrule.tasks import pretrain, tag
+from chainrule.tasks.running import Running
+from chainrule.text.columns import Tagged
+from tasks.tagging import TINY, grammar, names, write
+from training.small import entries
+from training.test_resuming import signalled
+
+CPU = Running(device="cpu")
+SENTENCE = ("the", "old", "saw", "saw", "a", "duck")
+
+
+def learn(data: Any, running: Running = CPU, family: str = "lstm", **chosen: Any) -> tag.Tagger:
+    settings = {name: value for name, value in (TINY | chosen).items() if value is not None}
+    return tag.train(family, data, running=running, **{"characters": 0, "epochs": 5} | settings)
+
+
+@pytest.fixture(scope="module")
+def model() -> tag.Tagger:
+    return learn(grammar(100, seed=1), valid=grammar(30, seed=2))
+
+
+def best_table(train: list[Tagged], test: list[Tagged]) -> float:
+    """The accuracy of each word's most frequent tag."""
+    seen: dict[str, Counter[str]] = {}
+    pairs = [list(zip(s.words, s.tags, strict=True)) for part in (train, test) for s in part]
+    for word, right in (pair for sentence in pairs[: len(train)] for pair in sentence):
+        seen.setdefault(word, Counter())[right] += 1
+    found = [
+        seen[word].most_common(1)[0][0] == right for sentence in pairs[len(train) :] for word, right in sentence
+    ]
+    return float(np.mean(found))
+
+
+def test_tags_that_depend_on_their_neighbours(model: tag.Tagger) -> None:
+    unseen = grammar(200, seed=3)
+    assert best_table(grammar(100, seed=1), unseen) < 0.93
+    found = model.evaluate(unseen)
+    assert found.accuracy >= 0.99
+    assert found.spans is None
+    assert found.unknown_words == 0
+    assert model.tag(SENTENCE) == ["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]
+    assert model.metrics["valid_accuracy"] >= 0.99
+    assert model.metrics["train_sentences"] == 100
+    errors = [e["error"] for e in entries(model.log) if e.get("event") == "validation"]
+    assert min(errors) == pytest.approx(1 - model.metrics["valid_accuracy"])  # the best is kept
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("gru", {"crf": False, "epochs": 8}),
+        ("rnn", {"scheme": "keep"}),
+        ("transformer", {"heads": 2, "learning_rate": 0.01, "dropout": 0.0}),
+        ("lstm", {"characters": 4, "scheme": "iob2", "lowercase": False}),
+    ],
+)
+def test_names_of_one_word_and_two(family: str, settings: dict[str, Any]) -> None:
+    made = learn(names(120, seed=1), family=family, **settings)
+    found = made.evaluate(names(100, seed=2))
+    assert found.spans is not None
+    assert found.spans.f1 == 1
+    assert found.accuracy == 1
+    words = ["Anna", "York", "likes", "the", "new", "road", "to", "New", "York"]
+    assert made.tag(words) == ["I-PER", "I-PER", "O", "O", "O", "O", "O", "I-LOC", "I-LOC"]
+
+
+def test_how_sure(model: tag.Tagger) -> None:
+    ways = model.marginals(SENTENCE)
+    assert [next(iter(way)) for way in ways] == model.tag(SENTENCE)  # so sure that both agree
+    assert_allclose([sum(way.values()) for way in ways], 1, atol=1e-6)  # four tags: all are among the five
+    assert all(list(way.values()) == sorted(way.values(), reverse=True) for way in ways)
+    (sure,) = model.confidences([SENTENCE])
+    assert_allclose(sure, [max(way.values()) for way in ways], atol=1e-6)
+    assert [len(way) for way in model.marginals(SENTENCE, most=2)] == [2] * 6
+    assert model.marginals([]) == []
+
+
+def test_sentences_keep_their_order(model: tag.Tagger) -> None:
+    sentences = [s.words for s in grammar(150, seed=4)]
+    sentences[70:70] = [(), SENTENCE]
+    together = model.tag_all(sentences)
+    assert together[70] == []
+    assert [len(tags) for tags in together] == [len(words) for words in sentences]
+    assert all(together[i] == model.tag(sentences[i]) for i in (0, 70, 71, 120, 151))
+    assert [len(row) for row in model.confidences(sentences)] == [len(words) for words in sentences]
+    assert model.tag_all([]) == []
+
+
+def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> None:
+    spelled = learn(names(40, seed=1), characters=5, epochs=2)
+    for made, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
+        made.save(tmp_path / "model")
+        for again in (tag.load(tmp_path / "model", "cpu"), load_any(tmp_path / "model", device="cpu")):
+            assert again.tags == made.tags
+            assert again.spellings == made.spellings
+            assert again.config == made.config
+            assert again.metrics == made.metrics
+            assert again.log == made.log
+            assert weights.to_bytes(again.network) == weights.to_bytes(made.network)
+            words = [s.words for s in sentences]
+            assert again.tag_all(words) == made.tag_all(words)
+            assert again.confidences(words) == made.confidences(words)
+    assert "lstm tagger of sentences in memory" in repr(spelled)
+
+
+def test_a_changed_folder_is_refused(model: tag.Tagger, tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    model.save(place)
+    config = json.loads((place / "config.json").read_bytes())
+    manifest = (place / "manifest.json").read_bytes()
+    config["tags"]["names"].append("X")
+    (place / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFileError, match=r"config\.json"):
+        tag.load(place)
+    assert (place / "manifest.json").read_bytes() == manifest
+
+
+def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
+    data, valid = names(40, seed=1), names(10, seed=2)
+    chosen: dict[str, Any] = {"valid": valid, "characters": 4, "epochs": 3, "rare_unknown": 0.5, "min_count": 1}
+    data = [*data, Tagged(("Zoe", "sees", "Oslo"), ("I-PER", "O", "I-LOC"))]  # words met once
+    whole = learn(data, **chosen)
+    for step in (1, 4, 6, 7, 15):  # 41 sentences, 8 at a time: 6 steps an epoch
+        place = tmp_path / str(step)
+        with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
+            learn(data, Running(device="cpu", out=place), **chosen)
+        again = learn(data, Running(device="cpu", out=place, resume=True), **chosen)
+        assert weights.to_bytes(again.network) == weights.to_bytes(whole.network)
+        assert entries(again.log) == entries(whole.log)
+    other = learn(data, **chosen | {"rare_unknown": 0.0})
+    assert weights.to_bytes(other.network) != weights.to_bytes(whole.network)
+
+
+def test_files_and_their_columns(tmp_path: Path) -> None:
+    rows = "the DT DET\nold JJ ADJ\nsaw NN NOUN\n\nwe PRP PRON\nsaw VBD VERB\n"
+    path = tmp_path / "train.conll"
+    path.write_text(rows)
+    assert set(learn(path, epochs=1).tags.names) == {"DET", "ADJ", "NOUN", "PRON", "VERB"}
+    second = learn(path, valid=path, column=2, epochs=1)
+    assert set(second.tags.names) == {"DT", "JJ", "NN", "PRP", "VBD"}
+    assert second.evaluate(path, column="2").words == 5
+    assert second.origin.text == str(path)
+    with pytest.warns(ChainruleWarning, match=r"train.conll: the model never met ADJ, DET, NOUN, PRON, VERB; "):
+        assert second.evaluate(path).accuracy == 0
+    path.write_text(rows.replace("saw VBD VERB", "saw VBD"))
+    with pytest.raises(InputError, match=r"train.conll, line 6 has 2 columns but the first line has 3"):
+        learn(path)
+
+
+def test_one_id_a_word(tmp_path: Path) -> None:
+    """Words are looked up in lower case, a blank inside one as `_`; `<s>` is a word like any other unknown one."""
+    data = [Tagged(("10 000", "Cats", "<s>"), ("NUM", "NOUN", "SYM"))]
+    made = learn(data, epochs=1, characters=3)
+    assert set(made.tokenizer.known) == {"<unk>", "10_000", "cats"}
+    assert made.spellings is not None
+    assert {" ", "C", "<"} <= set(made.spellings.characters)
+    assert len(made.tag(["CATS", "10\t000", "x y"])) == 3
+    cased = learn(data, epochs=1, lowercase=False)
+    assert "Cats" in cased.tokenizer.known
+    with pytest.raises(InputError, match="sentence 2 has 2 words, some of them empty"):
+        made.tag_all([["a"], ["a", ""]])
+    with pytest.raises(UsageError, match="sentence 1 is one text, 'a cat'; give a list of words"):
+        made.tag("a cat")
+    with pytest.raises(ConfigError, match="tokenizer is 'bpe', and tags belong to words"):
+        learn(data, tokenizer="bpe")
+
+
+def test_long_sentences_of_a_transformer() -> None:
+    data = [*grammar(20, seed=1), Tagged(("the",) * 30, ("DET",) * 30)]
+    with pytest.warns(ChainruleWarning, match="1 sentences have more than 20 words and are left out"):
+        made = learn(data, family="transformer", heads=2, epochs=1, longest=20)
+    assert made.metrics["train_sentences"] == 20
+    with pytest.raises(InputError, match="sentence 2 has 21 words, and this model reads 20"):
+        made.tag_all([["the"], ["the"] * 21])
+    with pytest.raises(InputError, match="no sentence is left to learn from"), pytest.warns(ChainruleWarning):
+        learn(data[-1:], family="transformer", heads=2, longest=20)
+
+
+def test_tags_never_met_count_as_errors(model: tag.Tagger) -> None:
+    with pytest.warns(ChainruleWarning, match="the model never met ADV") as said:
+        found = model.evaluate([Tagged(SENTENCE, ("DET", "ADV", "NOUN", "VERB", "DET", "NOUN"))])
+    assert len(said) == 1
+    assert found.accuracy == pytest.approx(5 / 6)
+
+
+def test_given_vectors(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("the 1 0 -1\nsaw 0.5 0.5 2\nnowhere 9 9 9\n")
+    data = grammar(10, seed=1)
+    made = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
+    assert made.config.embedding == 3
+    V = made.tokenizer.vocab_size
+    assert made.metrics["vectors_coverage"] == pytest.approx(2 / V)
+    rows = made.network.reader.embedding.detach().numpy()[[made.tokenizer.known[w] for w in ("the", "saw")]]
+    assert_allclose(rows / rows[0, 0], [[1.0, 0.0, -1.0], [0.5, 0.5, 2.0]], atol=1e-4)
+    with pytest.raises(ConfigError, match=r"model.embedding is 5 but .*vectors.txt has vectors of 3"):
+        learn(data, vectors=path, embedding=5)
+    again = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
+    assert weights.to_bytes(again.network) == weights.to_bytes(made.network)
+
+
+def test_a_pretrained_encoder(tmp_path: Path) -> None:
+    data = grammar(30, seed=1)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(s.words) + "\n" for s in data))
+    shape: dict[str, Any] = {"hidden": 8, "embedding": 6}
+    first = pretrain.train("lstm", text, running=CPU, epochs=1, **shape)
+    first.save(tmp_path / "encoder")
+    own = {k: v for k, v in TINY.items() if k not in shape}
+    chosen: dict[str, Any] = own | {"pretrained": tmp_path / "encoder", "running": CPU, "epochs": 1}
+    made = tag.train("lstm", data, **chosen | {"learning_rate": 1e-9})
+    assert made.tokenizer.to_json() == first.tokenizer.to_json()
+    assert (made.config.hidden, made.config.embedding) == (8, 6)
+    given, kept = first.reader.embedding.detach().numpy(), made.network.reader.embedding.detach().numpy()
+    assert_allclose(kept, given, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"model.hidden is 10 but 8 in .*encoder; set it so, or leave it out"):
+        tag.train("lstm", data, hidden=10, **chosen)
+    with pytest.raises(ConfigError, match=r"the family is 'gru' but 'lstm' in .*encoder"):
+        tag.train("gru", data, **chosen)
+    with pytest.raises(ConfigError, match="has words and vectors of its own"):
+        tag.train("lstm", data, min_count=2, **chosen)
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no setting 'crff'.*did you mean 'crf'"):
+        learn(grammar(2, seed=1), crff=True)
+    with pytest.raises(ConfigError, match="are no scheme of spans"):
+        learn(write(tmp_path / "x.conll", grammar(2, seed=1)), scheme="iob2")

@@ -1,0 +1,150 @@
+"""Tags as they are learnt and back, gold tags made comparable, and a report worked by hand."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.evaluation import spans
+from chainrule.tasks.tagset import TagSet, compare
+from chainrule.text.columns import Tagged, read_tagged
+
+
+def tagged(*sentences: str) -> list[Tagged]:
+    """Sentences of these tags; what the words are makes no difference here."""
+    return [Tagged(tuple("w" * len(s.split())), tuple(s.split())) for s in sentences]
+
+
+IOB1 = tagged("I-PER I-PER O I-LOC", "O O", "I-LOC B-LOC")
+
+
+def test_spans_are_learnt_in_bioes() -> None:
+    made = TagSet.of(IOB1, "auto", "x")
+    assert (made.scheme, made.learnt) == ("iob1", "bioes")
+    # B-PER E-PER O S-LOC / O O / S-LOC S-LOC: O and S-LOC three times each, by name among equals
+    assert made.names == ("O", "S-LOC", "B-PER", "E-PER")
+    assert [row.tolist() for row in made.encode(IOB1)] == [[2, 3, 0, 1], [0, 0], [1, 1]]
+    assert [made.decode(row) for row in made.encode(IOB1)] == [list(s.tags) for s in IOB1]
+
+
+def test_schemes_that_are_asked_for() -> None:
+    kept, plain = TagSet.of(IOB1, "keep", "x"), TagSet.of(IOB1, "iob2", "x")
+    assert (kept.scheme, kept.learnt) == ("iob1", "iob1")
+    assert set(kept.names) == {"O", "I-PER", "I-LOC", "B-LOC"}
+    assert (plain.scheme, plain.learnt) == ("iob1", "iob2")
+    assert set(plain.names) == {"O", "B-PER", "I-PER", "B-LOC"}
+    for made in (kept, plain):
+        assert [made.decode(row) for row in made.encode(IOB1)] == [list(s.tags) for s in IOB1]
+
+
+def test_tags_without_spans() -> None:
+    made = TagSet.of(tagged("DET NOUN VERB", "NOUN"), "auto", "x")
+    assert made == TagSet(("NOUN", "DET", "VERB"), None, None)
+    assert made.allowed is None
+    assert made.decode(np.array([1, 0])) == ["DET", "NOUN"]
+    with pytest.raises(ConfigError, match=r"model\.scheme is 'bioes', and the tags of x are no scheme of spans"):
+        TagSet.of(tagged("DET NOUN VERB"), "bioes", "x")
+
+
+def test_ill_formed_gold_is_mended_before_it_is_learnt() -> None:
+    """The second B-PER of IOB1 follows no span: every tag is learnt as BIOES allows."""
+    data = tagged("I-PER O B-PER", "I-PER O I-PER", "I-PER O", "I-PER B-PER")
+    made = TagSet.of(data, "auto", "x")
+    assert made.scheme == "iob1"
+    assert made.allowed is not None
+    follows, starts, ends = made.allowed
+    for row in made.encode(data):
+        assert starts[row[0]]
+        assert ends[row[-1]]
+        assert all(follows[i, j] for i, j in pairwise(row.tolist()))
+
+
+def test_wild_predictions_become_well_formed() -> None:
+    """Without a chain anything may be found: E after O is a span of its own, in the file's scheme."""
+    made = TagSet(("O", "B-PER", "I-PER", "E-PER"), "iob2", "bioes")
+    assert made.decode(np.array([0, 3, 0, 2, 3])) == ["O", "B-PER", "O", "B-PER", "I-PER"]
+
+
+def test_gold_in_another_scheme_is_converted() -> None:
+    made = TagSet.of(IOB1, "auto", "x")
+    assert made.gold(tagged("B-PER E-PER O S-LOC"), "y") == [["I-PER", "I-PER", "O", "I-LOC"]]
+    assert made.gold(tagged("B-PER I-PER B-PER"), "y") == [["I-PER", "I-PER", "B-PER"]]
+    assert made.gold(tagged("O O"), "y") == [("O", "O")]
+
+
+def test_unknown_gold_is_named_once() -> None:
+    made = TagSet.of(IOB1, "auto", "x")
+    with pytest.warns(ChainruleWarning, match="y: the model never met ORG; what is tagged so counts") as said:
+        assert made.gold(tagged("I-ORG O", "I-ORG I-LOC"), "y") == [("I-ORG", "O"), ("I-ORG", "I-LOC")]
+    assert len(said) == 1
+    plain = TagSet.of(tagged("A B2"), "auto", "x")
+    with pytest.warns(ChainruleWarning, match="y: the model never met C, D, E, F, G, …; "):
+        plain.gold(tagged("H G F E D C"), "y")
+
+
+def test_gold_that_is_no_spans_is_refused() -> None:
+    made = TagSet.of(IOB1, "auto", "x")
+    with pytest.raises(InputError, match=r"y: a tag such as 'NNP' writes no span.*\(iob1\); name the column"):
+        made.gold(tagged("I-LOC NNP"), "y")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"names": [], "scheme": None, "learnt": None},
+        {"names": ["A", "A"], "scheme": None, "learnt": None},
+        {"names": ["A", 1], "scheme": None, "learnt": None},
+        {"names": ["O"], "scheme": "iob3", "learnt": "bioes"},
+        {"names": ["O"], "scheme": "iob1", "learnt": None},
+        {"names": ["O", "NNP"], "scheme": "iob1", "learnt": "bioes"},
+    ],
+)
+def test_only_what_was_written_is_read(given: dict[str, object]) -> None:
+    for whole in (TagSet.of(IOB1, "auto", "x"), TagSet(("A", "B2"), None, None)):
+        assert TagSet.from_json(whole.to_json()) == whole
+    with pytest.raises(ValueError, match=r"tags are names|scheme|is no tag of bioes"):
+        TagSet.from_json(given)
+
+
+def test_a_report_by_hand() -> None:
+    gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
+    found = [["B-PER", "O", "O"], ["B-LOC", "O"]]
+    is_unknown = [np.array([True, True, False]), np.array([False, False])]
+    made = compare(gold, found, is_unknown, "iob2", seconds=2.0)
+    assert (made.sentences, made.words, made.unknown_words) == (2, 5, 2)
+    assert made.accuracy == pytest.approx(4 / 5)
+    assert made.unknown_accuracy == pytest.approx(1 / 2)
+    assert made.spans is not None
+    assert (made.spans.gold, made.spans.found, made.spans.correct) == (2, 2, 1)  # PER ends too early
+    assert made.error == pytest.approx(1 - 1 / 2)
+    assert made.words_per_second == pytest.approx(2.5)
+    assert made.by_label["LOC"].f1 == 1
+    assert made.by_label["PER"].f1 == 0
+
+
+def test_a_report_on_plain_tags() -> None:
+    made = compare([["A", "B2", "A"]], [["A", "A", "A"]], [np.zeros(3, dtype=bool)], None, seconds=0.0)
+    assert made.error == pytest.approx(1 / 3)
+    assert made.unknown_accuracy == 0
+    assert made.spans is None
+    assert made.by_label["A"].precision == pytest.approx(2 / 3)
+    assert made.by_label["A"].recall == 1
+    assert (made.by_label["B2"].gold, made.by_label["B2"].found, made.by_label["B2"].correct) == (1, 0, 0)
+
+
+@pytest.mark.data
+def test_conll_2003(data_folder: Path) -> None:
+    """Four labels in four places each, and O; what is learnt is the file again, its ill-formed sentences mended."""
+    data = read_tagged(data_folder / "conll2003" / "eng.train")
+    made = TagSet.of(data, "auto", "x")
+    assert made.scheme == "iob1"
+    places = {f"{place}-{label}" for place in "BIES" for label in ("LOC", "MISC", "ORG", "PER")}
+    assert set(made.names) == places | {"O"}
+    changed = 0
+    for sentence, ids in zip(data, made.encode(data), strict=True):
+        again = made.decode(ids)
+        assert spans.read(again, "iob1") == spans.read(sentence.tags, "iob1")
+        changed += again != list(sentence.tags)
+    assert changed <= 2
