@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 from chainrule import __version__
 from chainrule.cli import (
+    classify,
     compare,
     convert,
     doctor,
@@ -71,6 +72,7 @@ app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.add_typer(translate.app, name="translate")
 app.add_typer(tag.app, name="tag")
+app.add_typer(classify.app, name="classify")
 app.command("pretrain")(pretrain.pretrain)
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")

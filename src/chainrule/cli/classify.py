@@ -1,0 +1,258 @@
+"""`chainrule classify`: train, predict, evaluate."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chainrule.cli import learning, options
+from chainrule.cli.console import dumps, emit, progress, say
+
+if TYPE_CHECKING:
+    from chainrule.tasks.classify import Classifier
+    from chainrule.tasks.classify_page import Explained
+    from chainrule.tasks.classify_report import Report
+
+app = typer.Typer(help="Learn labels of texts, label new ones.", no_args_is_help=True)
+FAMILIES = "ngram (Bayes' rule), rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
+OWN = ("pooling", "class_weights", "order", "smoothing")
+WIDEST = 10  # labels of which every pair is shown
+LOUD, CLEAR, FAINT = 0.7, 0.4, 0.1  # parts of the largest weight from where a token is shown so
+
+Labelled = Annotated[
+    str, typer.Argument(metavar="FILE", help="label<TAB>text, label<SPACE>text or JSON Lines; - for stdin.")
+]
+Label = Annotated[str, typer.Option("--label", help="The label column of JSON Lines.")]
+Lowercase = Annotated[
+    bool | None, typer.Option("--lowercase/--no-lowercase", help="Lower-case the text.  [default: yes]")
+]
+
+
+@app.command()
+def train(
+    call: typer.Context,
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
+    file: Labelled,
+    out: learning.Out,
+    valid: Annotated[str | None, typer.Option(help="Held-out labelled texts to measure on while training.")] = None,
+    recipe: learning.Recipe = None,
+    config: learning.Config = None,
+    set_: learning.Set = None,
+    resume: learning.Resume = False,
+    tensorboard: learning.Tensorboard = False,
+    pretrained: Annotated[Path | None, typer.Option(help="Networks: a folder of chainrule pretrain.")] = None,
+    vectors: Annotated[Path | None, typer.Option(help="Networks: a file of word vectors to begin with.")] = None,
+    tokenizer: options.Tokenizer = None,
+    vocab_size: options.VocabSize = None,
+    min_count: options.MinCount = None,
+    lowercase: Lowercase = None,
+    pooling: Annotated[str | None, typer.Option(help="Networks: last, mean, max or attention.")] = None,
+    class_weights: Annotated[
+        str | None, typer.Option(help="Networks: balanced where rare labels shall weigh more; or none.")
+    ] = None,
+    order: Annotated[int | None, typer.Option(help="ngram: words per n-gram.  [default: 1]")] = None,
+    smoothing: options.Smoothing = None,
+    hidden: options.Hidden = None,
+    layers: options.Layers = None,
+    embedding: options.Embedding = None,
+    dropout: options.Dropout = None,
+    batch_size: options.BatchSize = None,
+    epochs: options.Epochs = None,
+    max_seconds: options.MaxSeconds = None,
+    optimizer: options.Optimizer = None,
+    learning_rate: options.LearningRate = None,
+    clip: options.Clip = None,
+    precision: options.Precision = None,
+    seed: options.RunSeed = None,
+    threads: options.Threads = None,
+    device: options.Device = "auto",
+    column: options.Column = "text",
+    label: Label = "label",
+    json: options.Json = False,
+) -> None:
+    """Learn from labelled texts.
+
+    With --valid the best epoch is kept, and the temperature of the probabilities is fitted.
+
+    Examples: chainrule classify train ngram spam.tsv --out runs/bayes
+
+    chainrule classify train lstm train.tsv --valid dev.tsv --pooling attention --out runs/lstm
+    """
+    options.use_threads(threads)
+    from chainrule import tasks
+    from chainrule.text.labelled import read_labelled
+
+    start = time.perf_counter()
+    classify = tasks.get("classify")
+    classify.check_family(family, pretrained=pretrained, vectors=vectors)
+    given = dict(call.params)
+    if lowercase is False:  # which is a choice, too
+        given["set_"] = [*(set_ or []), "lowercase=false"]
+    if pretrained is not None and tokenizer is None:
+        given["tokenizer"] = str(pretrained)  # a recipe's tokenizer gives way to the encoder's own
+    chosen = learning.choices("classify", family, classify.config_of(family), given, OWN)
+    kind = chosen.tokenizer.pop("kind", None)
+    with learning.run(given, chosen) as running:
+        model = classify.train(
+            family,
+            read_labelled(file, text=column, label=label),
+            valid=None if valid is None else read_labelled(valid, text=column, label=label),
+            tokenizer=tokenizer or kind,
+            pretrained=pretrained,
+            vectors=vectors,
+            running=running,
+            **chosen.tokenizer,
+            **{name: value for name, value in chosen.model.items() if name != "family"},
+        )
+        model.save(out)
+    if json:
+        emit(
+            {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}
+            | model.metrics
+        )
+    accuracy = model.metrics.get("valid_accuracy")
+    found = "" if accuracy is None else f", validation accuracy {accuracy:.2%}"
+    say(f"saved {out}: {model.parameters:,} parameters{found}, {time.perf_counter() - start:.1f} s in all")
+
+
+@app.command()
+def predict(
+    model: options.ModelFolder,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Texts, one a line, or JSON Lines; - for stdin.")
+    ] = "-",
+    explain: Annotated[bool, typer.Option("--explain", help="Also what each token did for the label.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the explanations to this file, as a page.")] = None,
+    column: options.Column = "text",
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Print the label of each text, its probability and the text, with tabs between them.
+
+    A network reads the first tokens of a long text, up to its setting `longest`, and warns where it cuts.
+
+    Example: echo "a gorgeous film" | chainrule classify predict runs/lstm --explain
+    """
+    from chainrule import tasks
+    from chainrule.tasks.classify_page import Explained, page
+    from chainrule.text.labelled import read_texts
+
+    loaded: Classifier = tasks.get("classify").load(model, options.device(device))
+    texts = read_texts(file, text=column)
+    with progress() as bar:
+        p = loaded.probabilities(texts, bar)
+    pages: list[Explained] = []
+    for text, row in zip(texts, p, strict=True):
+        best = int(row.argmax())
+        tokens = loaded.explain(text) if explain or html is not None else []
+        found = Explained(loaded.labels[best], float(row[best]), tokens)
+        pages.append(found)
+        if json:
+            probabilities = dict(zip(loaded.labels, row.tolist(), strict=True))
+            _emit(text, found, probabilities, explain)
+            continue
+        print(f"{found.label}\t{found.probability:.6f}\t{' '.join(text.splitlines())}")
+        if explain:
+            _show(found)
+    if html is not None:
+        html.write_text(page(pages), encoding="utf-8")
+        say(f"wrote {html}")
+
+
+@app.command()
+def evaluate(
+    model: options.ModelFolder,
+    file: Labelled,
+    bins: Annotated[int, typer.Option(min=1, help="Rows of the reliability table.")] = 10,
+    column: options.Column = "text",
+    label: Label = "label",
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Measure on labelled texts: accuracy, precision and recall by label, what is taken for what, calibration.
+
+    Example: chainrule classify evaluate runs/lstm test.tsv
+    """
+    from chainrule import tasks
+    from chainrule.text.labelled import read_labelled
+
+    loaded: Classifier = tasks.get("classify").load(model, options.device(device))
+    examples = read_labelled(file, text=column, label=label)
+    with progress() as bar:
+        report = loaded.evaluate(examples, bins=bins, progress=bar)
+    if json:
+        about = {"model": str(model), "family": loaded.config.family, "temperature": loaded.temperature}
+        emit(about | report.as_json())
+        return
+    _print_report(report)
+
+
+def _emit(text: str, found: "Explained", probabilities: dict[str, float], explain: bool) -> None:
+    """One line of JSON."""
+    document: dict[str, Any] = {"text": text, "label": found.label, "probability": found.probability}
+    document["probabilities"] = probabilities
+    if explain:
+        document["tokens"] = [{"token": token, "weight": weight} for token, weight in found.tokens]
+    print(dumps(document, None))
+
+
+def _show(found: "Explained") -> None:
+    """A line of coloured tokens on a terminal; a line for each token elsewhere."""
+    if not sys.stdout.isatty():
+        for token, weight in found.tokens:
+            print(f"{weight:+.6f}\t  {token}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text("  ")
+    for token, shade in found.shades:
+        colour = "bright_blue" if shade > 0 else "dark_orange"
+        strengths = ((LOUD, f"reverse {colour}"), (CLEAR, f"bold {colour}"), (FAINT, colour))
+        line.append(token, style=next((style for least, style in strengths if abs(shade) >= least), ""))
+        line.append(" ")
+    Console(file=sys.stdout).print(line, soft_wrap=True)
+
+
+def _print_report(report: "Report") -> None:
+    document = report.as_json()
+    for name, value in document.items():
+        if isinstance(value, float):
+            print(f"{name:<28}{value:.6g}")
+        elif isinstance(value, int):
+            print(f"{name:<28}{value:,}")
+    print(f"{'majority':<28}{report.majority_accuracy:.6g} ({report.majority})")
+    c, k = report.classes, report.calibration
+    rows = [
+        (label, *(f"{x[i]:.4f}" for x in (c.precision, c.recall, c.f1)), f"{c.support[i]:,}")
+        for i, label in enumerate(c.labels)
+    ]
+    _print_table(("label", "precision", "recall", "f1", "texts"), rows)
+    if len(c.labels) <= WIDEST:
+        counts = c.confusion.tolist()
+        _print_table(
+            ("true, found:", *c.labels), [(n, *map(str, row)) for n, row in zip(c.labels, counts, strict=True)]
+        )
+    else:
+        mistakes = [
+            (c.confusion[i, j], a, b) for i, a in enumerate(c.labels) for j, b in enumerate(c.labels) if i != j
+        ]
+        worst = sorted(mistakes, key=lambda mistake: -mistake[0])[:WIDEST]
+        _print_table(("true", "found", "texts"), [(a, b, str(n)) for n, a, b in worst if n])
+    bins = [
+        (f"{b.low:.3g} to {b.high:.3g}", f"{b.confidence:.4f}", f"{b.accuracy:.4f}", f"{b.count:,}") for b in k.bins
+    ]
+    _print_table(("probability", "mean", "accuracy", "texts"), bins)
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A blank line, then columns as wide as they must be, all but the first to the right."""
+    print()
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    sides = "<" + ">" * (len(header) - 1)
+    for row in (header, *rows):
+        cells = (f"{cell:{side}{width}}" for cell, width, side in zip(row, widths, sides, strict=True))
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,54 @@
+"""What each word of a text did for its label: by gradients, or by where an attentive classifier looked.
+
+Lives here: one number a token, of a trained network. Not here: the network (classifier.py), showing the numbers.
+"""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from chainrule.errors import ConfigError
+from chainrule.lm import Floats, Ids
+from chainrule.neural.classifier import TextClassifier
+from chainrule.neural.device import device_of, exact
+
+STEPS = 32  # points between no vectors at all and those of the text
+
+
+def gradient(network: TextClassifier, text: Ids, label: int, other: int, steps: int = STEPS) -> Floats:
+    """(T,) what each token of a text adds to log p(label) − log p(other), by integrated gradients.
+
+    Σ_d x_d · ∫₀¹ ∂F(α x)/∂x_d dα over the values of the token's vector x, as a sum over the middles of `steps`
+    pieces (Sundararajan et al. 2017, eq. 1 and 3). Over all tokens this sums to F(x) − F(0), up to the pieces; with
+    one step it is nearly the plain product of input and gradient.
+    """
+    E = network.reader.embedding.detach()
+    ids = torch.from_numpy(text.astype("int64")).to(E.device)
+    alpha = (torch.arange(steps, device=E.device) + 0.5) / steps  # (S,)
+    rows = (alpha[:, None, None] * E[ids]).flatten(0, 1).requires_grad_()  # (S·T, E)  a vector for every place
+    places = torch.arange(len(rows), device=E.device).view(steps, len(ids))  # (S, T)
+    with torch.enable_grad():
+        # The network itself, but that place i of the text reads row i.
+        logits = functional_call(
+            network, {"reader.embedding": rows}, (places, torch.ones_like(places, dtype=torch.bool))
+        )
+        (slope,) = torch.autograd.grad((logits[:, label] - logits[:, other]).sum(), rows)
+    mean = slope.view(steps, len(ids), -1).mean(dim=0)  # (T, E)
+    return _numbers((E[ids] * mean).sum(dim=-1))
+
+
+def attention(network: TextClassifier, text: Ids) -> Floats:
+    """(T,) how much of the pooled vector comes from each token; they sum to 1."""
+    if network.attention is None:
+        raise ConfigError(
+            f"this classifier pools by '{network.config.pooling}' and looks nowhere; explain it by gradient"
+        )
+    ids = torch.from_numpy(text.astype("int64"))[None].to(device_of(network))  # (1, T)
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    with exact():
+        return _numbers(network.attention(network.reader(ids, mask).hidden, mask)[0])
+
+
+def _numbers(x: Tensor) -> Floats:
+    found: Floats = x.detach().double().cpu().numpy()
+    return found

@@ -1,0 +1,278 @@
+"""Labels for whole texts: learn from labelled ones, label new ones, say how sure and why, measure.
+
+Lives here: one surface for both kinds of classifier, and the folder. Not here: the generative kind
+(classify_ngram.py), which needs no torch; the discriminative kind (classify_neural.py); figures and the temperature
+(classify_report.py). Letters: N texts, K labels.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from chainrule import artifact, folder
+from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
+from chainrule.evaluation.classes import calibration
+from chainrule.evaluation.classes import evaluate as compare
+from chainrule.lm import Floats, Ids
+from chainrule.model import Origin
+from chainrule.progress import Progress, silent
+from chainrule.tasks import classify_ngram, store
+from chainrule.tasks.classify_ngram import BayesConfig, Generative
+from chainrule.tasks.classify_report import Report, fit_temperature, tempered, validation_figures
+from chainrule.tasks.running import Running
+from chainrule.text.labelled import Labelled, read_labelled
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+FAMILIES: Final = ("ngram", "rnn", "lstm", "gru", "transformer")
+
+
+class Posterior(Protocol):
+    """What both kinds of classifier offer: p(label | text), and why."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What cuts the texts."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were estimated."""
+        ...
+
+    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+        """(N, K) log p(label | text)."""
+        ...
+
+    def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
+        """The tokens of a text and what each says for one label against another."""
+        ...
+
+    def files(self) -> dict[str, bytes]:
+        """What is saved of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Classifier:
+    """A trained model of p(label | text), whatever its family."""
+
+    posterior: Posterior
+    config: Any  # a ClassifyConfig, or a BayesConfig
+    counts: dict[str, int]  # training texts of each label, by name of the label
+    temperature: float = 1.0  # what log-probabilities are divided by, fitted to the validation texts
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: bytes = b""
+
+    def __repr__(self) -> str:
+        labels = ", ".join(self.labels[:5]) + (", …" if len(self.labels) > 5 else "")
+        return f"<{self.config.family} classifier of {self.origin.text}: {labels}; {self.parameters:,} parameters>"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """K of them, sorted by name."""
+        return tuple(self.counts)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What cuts the texts."""
+        return self.posterior.tokenizer
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were estimated."""
+        return self.posterior.parameters
+
+    def probabilities(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+        """(N, K) p(label | text); a network reads the first `longest` tokens of a text, and warns where it cuts."""
+        if isinstance(texts, str):
+            raise UsageError("texts is a single text; give a list of them, such as [text]")
+        return np.exp(tempered(self.posterior.log_posteriors(texts, progress), self.temperature))
+
+    def predict(self, texts: Sequence[str], progress: Progress = silent) -> list[str]:
+        """The most probable label of each text, the first by name among equals; long texts as above."""
+        return [self.labels[k] for k in self.probabilities(texts, progress).argmax(axis=1)]
+
+    def explain(self, text: str, by: str | None = None) -> list[tuple[str, float]]:
+        """Each token of a text with its weight for the label found, `</s>` the last.
+
+        By "gradient" or, of n-grams, "evidence" it is in nats and has a sign: what the token adds to
+        log p(label found) − log p(next most probable label), before the temperature. By "attention" it is the
+        part of the text's vector that comes from the token. None: attention where there is such, else the first.
+        """
+        label, other = np.argsort(-self.posterior.log_posteriors([text])[0], kind="stable")[:2].tolist()
+        tokens, found = self.posterior.explain(text, label, other, by)
+        return list(zip(tokens, found.tolist(), strict=True))
+
+    def evaluate(self, data: str | Path | Labelled, *, bins: int = 10, progress: Progress = silent) -> Report:
+        """Label the texts of a file and compare; `bins` are those of the reliability table."""
+        examples = _read(data)
+        gold = number(examples, self.counts)
+        start = time.perf_counter()
+        p = self.probabilities(examples.texts, progress)
+        seconds = time.perf_counter() - start
+        majority = max(self.counts, key=lambda label: self.counts[label])
+        return Report(
+            classes=compare(examples.labels, [self.labels[k] for k in p.argmax(axis=1)], self.labels),
+            calibration=calibration(p, gold, bins),
+            majority=majority,
+            majority_accuracy=examples.labels.count(majority) / len(examples),
+            seconds=seconds,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model folder."""
+        parts = store.Parts(
+            task="classify",
+            config=self.config,
+            tokenizers={"text": self.tokenizer},
+            more={"labels": self.counts, "temperature": self.temperature},
+            origin=self.origin,
+            metrics=self.metrics,
+        )
+        store.save(path, parts, self.posterior.files() | ({store.LOG: self.log} if self.log else {}))
+
+
+def load(path: str | Path, device: str = "auto") -> Classifier:
+    """The classifier of a folder, every file verified first."""
+    model = artifact.read_json(folder.read(Path(path)), artifact.CONFIG).get("model")
+    is_generative = isinstance(model, dict) and model.get("family") == "ngram"
+    sealed, parts = store.load(path, "classify", config_of("ngram" if is_generative else "lstm"))
+    with artifact.refusing(sealed):
+        counts, temperature = _facts(parts.more)
+        tokenizer = parts.tokenizers["text"]
+        posterior: Posterior = (
+            Generative.load(sealed, parts.config, counts, tokenizer)
+            if is_generative
+            else _neural().Discriminative.load(sealed, parts.config, len(counts), tokenizer, device)
+        )
+    return Classifier(
+        posterior=posterior,
+        config=parts.config,
+        counts=counts,
+        temperature=temperature,
+        origin=parts.origin,
+        metrics=dict(parts.metrics),
+        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+    )
+
+
+def train(
+    family: str,
+    data: str | Path | Labelled,
+    *,
+    valid: str | Path | Labelled | None = None,
+    tokenizer: str | Path | None = None,
+    pretrained: str | Path | None = None,
+    vectors: str | Path | None = None,
+    running: Running | None = None,
+    **chosen: Any,
+) -> Classifier:
+    """Learn from labelled texts; `chosen` are settings of the tokenizer and of the model.
+
+    Text is lower-cased, unless told otherwise. A network may begin from a folder of `pretrain`, or with the word
+    vectors of a file. With `valid` the best of its epochs is kept, and the temperature is fitted there.
+    """
+    running = running or Running()
+    check_family(family, pretrained=pretrained, vectors=vectors)
+    examples, held_out = _read(data), None if valid is None else _read(valid)
+    counts = count(examples)
+    if held_out is not None:
+        number(held_out, counts)  # a label that is not learnt is refused before any work
+    origin = running.origin("classify", examples.name, [examples.texts, examples.labels])
+    if family == "ngram":
+        posterior, config, metrics = classify_ngram.train(examples, tokenizer, running, chosen)
+        made = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
+    else:
+        neural = _neural()
+        given = neural.Beginning(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
+        prepared = neural.prepare(family, examples.texts, given, running, chosen)
+        found, metrics, log = neural.train(prepared, examples, held_out, counts, running)
+        made = Classifier(
+            posterior=found, config=prepared.config, counts=counts, origin=origin, metrics=metrics, log=log
+        )
+    return made if held_out is None else _calibrated(made, held_out, running.progress)
+
+
+def _calibrated(made: Classifier, held_out: Labelled, progress: Progress) -> Classifier:
+    """The same with the temperature that suits these texts, and their figures."""
+    gold = number(held_out, made.counts)
+    log_p = made.posterior.log_posteriors(held_out.texts, progress)
+    temperature = fit_temperature(log_p, gold)
+    figures = validation_figures(log_p, gold, temperature, made.labels)
+    return replace(made, temperature=temperature, metrics=made.metrics | figures)
+
+
+def check_family(family: str, *, pretrained: object = None, vectors: object = None) -> None:
+    """Refuse a family there is not, and for n-grams what only a network can begin from."""
+    if family not in FAMILIES:
+        raise ConfigError(f"there is no classifier of family '{family}'; choose one of {', '.join(FAMILIES)}")
+    for name, given in (("pretrained", pretrained), ("vectors", vectors)):
+        if family == "ngram" and given is not None:
+            raise ConfigError(f"{name} is for networks; an n-gram classifier begins from counts: leave it out")
+
+
+def config_of(family: str) -> type[Any]:
+    """The class of a family's settings."""
+    kind: type[Any] = BayesConfig if family == "ngram" else _neural().ClassifyConfig
+    return kind
+
+
+def count(examples: Labelled) -> dict[str, int]:
+    """How many texts each label has, in order of the labels' names."""
+    times = dict(sorted(Counter(examples.labels).items()))
+    if len(times) < 2:
+        raise InputError(
+            f"{examples.name} has one label alone, '{next(iter(times), '')}'; a classifier needs two or more"
+        )
+    return times
+
+
+def number(examples: Labelled, counts: dict[str, int]) -> Ids:
+    """(N,) the ids of the labels; one that was not learnt is refused."""
+    numbers = {label: k for k, label in enumerate(counts)}
+    for place, label in enumerate(examples.labels, start=1):
+        if label not in numbers:
+            raise InputError(
+                f"{examples.name}, example {place} has the label {label!r}, which the training texts do not; "
+                f"they have {', '.join(list(counts)[:10])}: mend or drop it"
+            )
+    return np.array([numbers[label] for label in examples.labels], dtype=np.int64)
+
+
+def _facts(more: Any) -> tuple[dict[str, int], float]:
+    """Labels with their counts, and the temperature, of a folder; a ConfigError where they can be none."""
+    counts, temperature = more["labels"], more["temperature"]
+    is_count = isinstance(counts, dict) and all(type(n) is int and n > 0 for n in counts.values())
+    if not is_count or len(counts) < 2 or list(counts) != sorted(counts):
+        raise ConfigError("labels must be two or more, sorted, each with the number of its texts")
+    if type(temperature) is not float or not 0 < temperature < float("inf"):
+        raise ConfigError(f"temperature is {temperature!r}; it must be a number above 0")
+    return counts, temperature
+
+
+def _read(data: str | Path | Labelled) -> Labelled:
+    return data if isinstance(data, Labelled) else read_labelled(data)
+
+
+def _neural() -> Any:
+    """The module that needs torch."""
+    try:
+        from chainrule.tasks import classify_neural
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra("a network that classifies needs torch: pip install 'chainrule[neural]'") from error
+    return classify_neural
+
+
+def __getattr__(name: str) -> Any:
+    """`Config`, the settings of the networks, as the other tasks have it; looked up late, as it needs torch."""
+    if name == "Config":
+        return config_of("lstm")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

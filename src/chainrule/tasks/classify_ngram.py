@@ -1,0 +1,100 @@
+"""The generative classifier: one n-gram for each label and Bayes' rule, behind the surface of tasks/classify.py."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from chainrule import config as settings
+from chainrule import families, folder
+from chainrule.api import split_settings
+from chainrule.errors import ConfigError
+from chainrule.folder import Sealed
+from chainrule.lm import Floats
+from chainrule.ngram.config import Config as NgramConfig
+from chainrule.progress import Progress, silent
+from chainrule.tasks import bayes
+from chainrule.tasks.bayes import Bayes
+from chainrule.tasks.running import Running
+from chainrule.text.labelled import Labelled
+from chainrule.tokenizers.config import KINDS, TokenizerConfig
+from chainrule.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BayesConfig(NgramConfig):
+    """Settings of the n-grams; by default of order 1, naive Bayes."""
+
+    family: Literal["ngram"] = "ngram"
+    order: int = bayes.NGRAM.order
+    smoothing: str = bayes.NGRAM.smoothing
+
+    @property
+    def ngram(self) -> NgramConfig:
+        """The same without the family."""
+        return NgramConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(NgramConfig)})
+
+
+@dataclass(frozen=True, slots=True)
+class Generative:
+    """p(label | text) ∝ p(label) · p(text | label)."""
+
+    model: Bayes
+
+    @classmethod
+    def load(cls, files: Sealed, config: BayesConfig, counts: dict[str, int], tokenizer: Tokenizer) -> Self:
+        """The classifier of a folder."""
+        prior = tuple(count / sum(counts.values()) for count in counts.values())
+        own = bayes.Config(labels=tuple(counts), prior=prior, ngram=settings.to_json(config.ngram))
+        return cls(Bayes.load(files, own, tokenizer))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of all the n-grams."""
+        return self.model.tokenizer
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were estimated."""
+        return sum(families.get("ngram").parameters(lm) for lm in self.model.models)
+
+    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+        """(N, K) log p(label | text)."""
+        return self.model.log_posteriors(texts, progress)
+
+    def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
+        """Each token with log p(token | before it, label) − log p(token | before it, other)."""
+        if by not in (None, "evidence"):
+            raise ConfigError(f"an n-gram classifier has no {by}; explain it by evidence")
+        tokens, log_p = zip(*self.model.token_evidence(text), strict=True)
+        of = np.stack(log_p)  # (T, K)
+        with np.errstate(invalid="ignore"):
+            difference = of[:, label] - of[:, other]
+        return list(tokens), np.where(np.isnan(difference), 0.0, difference)  # impossible for both: no evidence
+
+    def files(self) -> dict[str, bytes]:
+        """What is saved."""
+        return self.model.files()
+
+
+def train(
+    data: Labelled, tokenizer: str | Path | None, running: Running, chosen: dict[str, Any]
+) -> tuple[Generative, BayesConfig, dict[str, Any]]:
+    """One n-gram for each label, and figures of the run; `chosen` are settings of tokenizer and n-grams."""
+    wanted, own = split_settings(chosen)
+    config = settings.make(BayesConfig, own | {"family": "ngram"}, "model", "ngram")
+    if tokenizer is not None and tokenizer not in KINDS:
+        raise ConfigError(f"an n-gram classifier trains its own tokenizer: choose one of {', '.join(KINDS)}")
+    choice = settings.make(TokenizerConfig, {"kind": tokenizer or "word", "lowercase": True} | wanted, "tokenizer")
+    if running.out is not None and not running.resume:
+        folder.refuse_unfinished(running.out)
+    start = time.perf_counter()
+    made = Bayes.train(
+        data.texts, data.labels, tokenizer=choice, ngram=config.ngram, seed=running.seed, progress=running.progress
+    )
+    seconds = round(time.perf_counter() - start, 3)
+    return Generative(made), config, {"train_texts": len(data), "train_seconds": seconds}

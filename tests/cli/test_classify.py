@@ -1,0 +1,195 @@
+"""`chainrule classify`: train, predict, evaluate; numbers by hand, and a bad file answered with its line."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from chainrule import recipes
+from chainrule.config import make
+from chainrule.neural.classifier import ClassifyConfig
+from chainrule.tokenizers.config import TokenizerConfig
+from cli.command import call, done, refused, write
+
+TABLE = "pos\tgood good\nneg\tbad\npos\tGood bad\n"
+NAIVE = ("--smoothing", "laplace")
+TINY = ("--hidden", 4, "--embedding", 4, "--epochs", 2, "--clip", 0, "--device", "cpu", "--threads", 1)
+POS = (4 / 50) / (4 / 50 + 1 / 54)
+"""p(pos | good) of add-one unigrams: 2/3 · 4/10 · 3/10 against 1/3 · 1/6 · 2/6."""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("classify") / "t.tsv", TABLE)
+
+
+@pytest.fixture(scope="module")
+def naive(table: Path) -> Path:
+    done("classify", "train", "ngram", table, "--out", table.with_name("naive"), *NAIVE)
+    return table.with_name("naive")
+
+
+@pytest.fixture(scope="module")
+def network(table: Path) -> Path:
+    out = table.with_name("network")
+    done("classify", "train", "lstm", table, "--valid", table, "--out", out, *TINY, "--pooling", "attention")
+    return out
+
+
+def test_labels_by_hand(naive: Path) -> None:
+    outcome = done("classify", "predict", naive, stdin="good\n\nbad bad bad\n")
+    # neg and pos of an empty line: 1/3 · 2/6 = 1/9 against 2/3 · 3/10 = 1/5, so 9/14 for pos.
+    # Of three times bad: 1/3 · (1/3)⁴ = 1/243 against 2/3 · (1/5)³ · 3/10 = 1/625.
+    lines = [line.split("\t") for line in outcome.out.splitlines()]
+    assert [(label, text) for label, _, text in lines] == [("pos", "good"), ("pos", ""), ("neg", "bad bad bad")]
+    wanted = [POS, 9 / 14, 625 / (243 + 625)]
+    assert [float(p) for _, p, _ in lines] == pytest.approx(wanted, abs=1e-6)
+    found = done("classify", "predict", naive, "--json", stdin="good\n").json()
+    assert found["probabilities"] == {"neg": pytest.approx(1 - POS), "pos": pytest.approx(POS)}
+    assert found == {
+        "schema_version": 1,
+        "text": "good",
+        "label": "pos",
+        "probability": found["probabilities"]["pos"],
+        "probabilities": found["probabilities"],
+    }
+
+
+def test_explained_by_hand(naive: Path, tmp_path: Path) -> None:
+    # good: 4/10 against 1/6; </s>: 3/10 against 2/6
+    outcome = done("classify", "predict", naive, "--explain", stdin="GOOD\n").out.splitlines()
+    assert outcome[1:] == [f"{math.log(2.4):+.6f}\t  good", f"{math.log(0.9):+.6f}\t  </s>"]
+    found = done("classify", "predict", naive, "--explain", "--json", stdin="GOOD\n").json()
+    assert [(t["token"], round(t["weight"], 6)) for t in found["tokens"]] == [
+        ("good", round(math.log(2.4), 6)),
+        ("</s>", round(math.log(0.9), 6)),
+    ]
+    page = tmp_path / "page.html"
+    outcome_ = done("classify", "predict", naive, "--html", page, stdin="good <b> & more\n")
+    assert outcome_.err == f"wrote {page}\n"
+    assert outcome_.out.count("\n") == 1
+    assert "good" in page.read_text()
+    assert "<b>" not in page.read_text()
+    assert "&lt;unk&gt;" in page.read_text()
+
+
+def test_measured_by_hand(naive: Path, tmp_path: Path) -> None:
+    test = write(tmp_path / "test.tsv", "pos\tgood\npos\tbad bad bad\nneg\tgood\n")
+    found = done("classify", "evaluate", naive, test, "--json").json()
+    assert found["accuracy"] == pytest.approx(1 / 3)
+    assert found["confusion"] == {"neg": {"neg": 0, "pos": 1}, "pos": {"neg": 1, "pos": 1}}
+    assert found["majority"] == {"label": "pos", "accuracy": pytest.approx(2 / 3)}
+    nats = -(math.log(POS) + math.log(243 / 868) + math.log(1 - POS)) / 3
+    assert found["log_loss"] == pytest.approx(nats, rel=1e-6)
+    shown = done("classify", "evaluate", naive, test).out
+    assert "accuracy                    0.333333\n" in shown
+    assert "majority                    0.666667 (pos)\n" in shown
+    assert "\ntrue, found:  neg  pos\nneg             0    1\npos             1    1\n" in shown
+    assert "\nlabel  precision  recall      f1  texts\nneg       0.0000  0.0000  0.0000      1\n" in shown
+    # 625/868 = 0.72 is wrong; the two of 0.81 are right and wrong.
+    assert "0.7 to 0.8   0.7200    0.0000      1\n0.8 to 0.9   0.8120    0.5000      2\n" in shown
+
+
+def test_a_network(network: Path, table: Path, tmp_path: Path) -> None:
+    config = json.loads((network / "config.json").read_bytes())
+    assert config["task"] == "classify"
+    assert config["labels"] == {"neg": 1, "pos": 2}
+    assert config["model"]["pooling"] == "attention"
+    assert config["tokenizers"]["text"]["lowercase"] is True
+    found = done(
+        "classify", "predict", network, "--explain", "--json", "--device", "cpu", stdin="good bad\n"
+    ).json()
+    assert sum(token["weight"] for token in found["tokens"]) == pytest.approx(1)
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert done("classify", "evaluate", network, table, "--json", "--device", "cpu").json()["texts"] == 3
+    out = tmp_path / "m"
+    trained = done("classify", "train", "gru", table, "--out", out, *TINY, "--no-lowercase", "--json").json()
+    assert trained["labels"] == {"neg": 1, "pos": 2}
+    assert trained["train_texts"] == 3
+    config = json.loads((out / "config.json").read_bytes())
+    assert config["tokenizers"]["text"]["lowercase"] is False
+    assert config["model"]["family"] == "gru"
+
+
+def test_settings_from_everywhere(table: Path, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "c.toml", '[model]\nhidden = 6\nlayers = 2\n[tokenizer]\nkind = "char"\n[run]\nseed = 3\n'
+    )
+    given = ("--config", file, "--set", "pooling=mean", *TINY, "--class-weights", "balanced")
+    done("classify", "train", "rnn", table, "--out", tmp_path / "m", *given)
+    config = json.loads((tmp_path / "m" / "config.json").read_bytes())
+    wanted = {"hidden": 4, "layers": 2, "pooling": "mean", "class_weights": "balanced", "family": "rnn"}
+    assert {name: config["model"][name] for name in wanted} == wanted
+    assert config["tokenizers"]["text"]["kind"] == "char"
+    assert json.loads((tmp_path / "m" / "manifest.json").read_bytes())["seed"] == 3
+
+
+def test_json_lines_and_standard_input(tmp_path: Path) -> None:
+    records = [{"review": "good\ngood", "stars": 5}, {"review": "bad", "stars": 1}]
+    file = write(tmp_path / "t.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    columns = ("--column", "review", "--label", "stars")
+    done("classify", "train", "ngram", file, "--out", tmp_path / "m", *columns)
+    found = done("classify", "evaluate", tmp_path / "m", file, *columns, "--json").json()
+    assert found["accuracy"] == 1
+    outcome = done("classify", "predict", tmp_path / "m", file, "--column", "review")
+    assert [line.split("\t")[::2] for line in outcome.out.splitlines()] == [["5", "good good"], ["1", "bad"]]
+    done("classify", "train", "ngram", "-", "--out", tmp_path / "n", stdin=TABLE)
+    assert done("classify", "evaluate", tmp_path / "n", "-", "--json", stdin=TABLE).json()["texts"] == 3
+
+
+def test_bad_files(naive: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "m")
+    half = write(tmp_path / "half.tsv", "a\tone\nb\ttwo\nthree\n")
+    assert f"{half}, line 3 has no label" in refused(3, "classify", "train", "ngram", half, *out)
+    assert f"{half}, line 3 has no label" in refused(3, "classify", "evaluate", naive, half)
+    odd = write(tmp_path / "odd.tsv", "pos\tgood\nother\tbad\n")
+    assert f"{odd}, example 2 has the label 'other'" in refused(3, "classify", "evaluate", naive, odd)
+    one = write(tmp_path / "one.tsv", "a\tone\na\ttwo\n")
+    assert "one label alone, 'a'" in refused(3, "classify", "train", "lstm", one, *out)
+    broken = write(tmp_path / "broken.jsonl", '{"text": "x", "label": "a"}\n{"text"\n')
+    assert f"{broken}, line 2 is not JSON" in refused(3, "classify", "train", "ngram", broken, *out)
+    assert f"{broken}, line 2 is not JSON" in refused(3, "classify", "predict", naive, broken)
+    refused(4, "classify", "train", "ngram", tmp_path / "nowhere.tsv", *out)
+    refused(4, "classify", "predict", tmp_path / "nowhere")
+    assert not (tmp_path / "m").exists()
+
+
+def test_wrong_usage(table: Path, naive: Path, network: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "m")
+    assert "choose one of ngram, rnn, lstm" in refused(2, "classify", "train", "cnn", table, *out)
+    assert "has no setting 'hidden' for family 'ngram'" in refused(
+        2, "classify", "train", "ngram", table, *out, "--hidden", 3
+    )
+    assert "pooling is 'sum'; choose one of last" in refused(
+        2, "classify", "train", "lstm", table, *out, "--pooling", "sum"
+    )
+    assert "vectors is for networks" in refused(2, "classify", "train", "ngram", table, *out, "--vectors", table)
+    message = refused(2, "classify", "train", "lstm", table, *out, "--recipe", "ptb-lstm")
+    assert "recipe 'ptb-lstm' is followed by chainrule train lstm" in message
+    assert f"chainrule classify predict {network}" in refused(3, "score", network)
+    (tmp_path / "copy").mkdir()
+    for file in naive.iterdir():
+        if file.is_file():
+            (tmp_path / "copy" / file.name).write_bytes(file.read_bytes())
+    refused(3, "classify", "predict", tmp_path / "copy", stdin="good\n")  # without its n-grams
+    assert not (tmp_path / "m").exists()
+
+
+def test_long_texts_are_warned_of(table: Path, tmp_path: Path) -> None:
+    outcome = done("classify", "train", "lstm", table, "--out", tmp_path / "m", *TINY, "--set", "longest=2")
+    assert "warning: " in outcome.err
+    assert "2 of 3 texts are longer than 2 tokens and read up to there" in outcome.err
+    outcome = call("classify", "predict", tmp_path / "m", "--device", "cpu", stdin="good bad\ngood\n")
+    assert outcome.err.count("1 of 2 texts are longer than 2 tokens") == 1
+
+
+@pytest.mark.parametrize("name", ["sst2-lstm", "sms-spam-lstm"])
+def test_recipes_can_be_followed(name: str) -> None:
+    recipe = recipes.read(name, "lstm", "classify")
+    chosen = recipe.choices
+    config = make(ClassifyConfig, {"family": "lstm", **chosen.model}, "model")
+    assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
+    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    assert recipe.command.startswith("chainrule classify train lstm ")
+    assert f"--recipe {name} --out " in recipe.command
