@@ -162,15 +162,6 @@ def test_words_read_as_unknown() -> None:
     assert made._with_unknown(ids) is ids
 
 
-def test_given_vectors_are_read_at_variance_one() -> None:
-    reader = network(embedding=4).float().reader
-    given = np.random.default_rng(1).normal(0, 7.0, (9, 4))
-    classifier.begin_from(reader, given)
-    found = (reader.embedding * reader.scale).detach().numpy()
-    assert found.std(ddof=1) == pytest.approx(1, rel=1e-5)
-    assert_allclose(found / found[0, 0], given / given[0, 0], rtol=1e-4)
-
-
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 def test_weights_of_words_add_up(family: Any, pooling: Any) -> None:

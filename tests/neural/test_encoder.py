@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ConfigError
 from chainrule.neural.encoder import EncoderConfig, Reader, Recurrent, reversal
@@ -89,6 +91,24 @@ def test_one_layer_is_torchs_own(family: str) -> None:
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
     wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
     torch.testing.assert_close(ours(x, MASK).hidden, wanted)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_given_vectors_are_read_at_variance_one(kind: str) -> None:
+    net = reader(kind)
+    vectors = np.random.default_rng(1).normal(3.0, 7.0, (9, 6)).astype(np.float32)
+    net.take_vectors(vectors)
+    read = net.embedding.detach().numpy() * net.scale
+    assert read.std() == pytest.approx(1.0, rel=1e-5)
+    assert_allclose(read, vectors / vectors.std(), rtol=1e-5)
+    net.take_vectors(np.zeros((9, 6), dtype=np.float32))
+    assert_array_equal(net.embedding.detach().numpy(), 0)
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (1, 6), (6,)])
+def test_vectors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), and the encoder reads \(9, 6\)"):
+        reader("lstm").take_vectors(np.ones(shape, dtype=np.float32))
 
 
 def test_reversal() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from chainrule.data.spellings import Spellings
 from chainrule.errors import ConfigError
@@ -171,17 +171,6 @@ def test_sometimes_unknown() -> None:
     counts = [found.count(value) for value in set(found)]
     assert len(counts) == 4
     assert min(counts) > 25  # of 200; 50 ± 6
-
-
-def test_given_vectors_are_scaled() -> None:
-    made = network()
-    vectors = np.random.default_rng(1).normal(3.0, 7.0, (8, 4)).astype(np.float32)
-    tagger.start_from(made, vectors)
-    read = made.reader.embedding.detach().numpy() * made.reader.scale
-    assert read.std() == pytest.approx(1.0, rel=1e-5)
-    assert_allclose(read, vectors / vectors.std(), rtol=1e-5)
-    tagger.start_from(made, np.zeros((8, 4), dtype=np.float32))
-    assert_array_equal(made.reader.embedding.detach().numpy(), 0)
 
 
 def test_work_decides_threads() -> None:

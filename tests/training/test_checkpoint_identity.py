@@ -48,6 +48,13 @@ def test_a_changed_text_is_refused_as_input() -> None:
         ({"config": {"hidden": 128}}, ["model.epochs is unset now and was 5 then"]),
         ({"family": "gru"}, ["family is gru now and was lstm then"]),
         ({"context": "line"}, ["context is line now and was stream then"]),
+        (
+            {"begun": "4e5f", "config": {"hidden": 256, "epochs": 5}},
+            [
+                "the pre-trained encoder or the word vectors changed since",
+                "begin with what the first run began with",
+            ],
+        ),
         ({"tokenizer": "ffff"}, ["the tokenizer changed since the checkpoint was written"]),
     ],
 )

@@ -16,13 +16,15 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
 
     loaded = loading.load(model)
     files = folder.read(model).files
-    origin = loaded.origin
+    origin, is_task = loaded.origin, hasattr(loaded, "task")
     document: dict[str, Any] = {
         "model": str(model),
-        **(_of_task(loaded) if hasattr(loaded, "task") else _of_language_model(loaded)),
+        **_kind(loaded),
         "parameters": loaded.parameters,
         "size_bytes": sum(entry.size for entry in files.values()),
+        **({} if is_task else {"vocab_size": loaded.tokenizer.vocab_size}),
         "config": dataclasses.asdict(loaded.config),
+        **({} if is_task else {"tokenizer": dataclasses.asdict(loaded.tokenizer.config)}),
         "training_text": origin.text,
         "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
         "command": origin.command,
@@ -45,15 +47,7 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
             print(f"{name:<26}{f'{value:,}' if type(value) is int else value}")
 
 
-def _of_language_model(loaded: Any) -> dict[str, Any]:
-    return {
-        "family": loaded.family,
-        "context": loaded.lm.context,
-        "is_normalized": loaded.lm.is_normalized,
-        "vocab_size": loaded.tokenizer.vocab_size,
-        "tokenizer": dataclasses.asdict(loaded.tokenizer.config),
-    }
-
-
-def _of_task(loaded: Any) -> dict[str, Any]:
-    return {"task": loaded.task, "family": loaded.config.family}
+def _kind(loaded: Any) -> dict[str, Any]:
+    if hasattr(loaded, "task"):
+        return {"task": loaded.task, "family": loaded.config.family}
+    return {"family": loaded.family, "context": loaded.lm.context, "is_normalized": loaded.lm.is_normalized}

@@ -184,11 +184,3 @@ def error(log_p: Floats, labels: Ids, weights: Floats) -> float:
     """Which part of the texts gets a wrong label, each weighted as in the loss: (N, K), (N,), (K,)."""
     w = weights[labels]
     return float(w[log_p.argmax(axis=1) != labels].sum() / w.sum())
-
-
-def begin_from(reader: Reader, vectors: Floats) -> None:
-    """Take (V, E) given vectors as the first ones, scaled so that what the encoder reads has about variance 1."""
-    given = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
-    deviation = max(float(given.std()), 1e-12)
-    with torch.no_grad():
-        reader.embedding.copy_(given / (deviation * reader.scale))

@@ -9,11 +9,13 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from chainrule.errors import ConfigError
+from chainrule.lm import Floats
 from chainrule.neural import dropout, gru, lstm, rnn
 from chainrule.neural.block import Block, BlockConfig, chosen, drop
 from chainrule.neural.initialization import fill
@@ -180,6 +182,14 @@ class Reader(nn.Module):
     def width(self) -> int:
         """D of what it gives."""
         return self.config.hidden
+
+    def take_vectors(self, vectors: Floats) -> None:
+        """Make given ones, (V, E), the first word vectors, scaled so that what the encoder reads has variance 1."""
+        if vectors.shape != (wanted := tuple(self.embedding.shape)):
+            raise ConfigError(f"the word vectors are {vectors.shape}, and the encoder reads {wanted}")
+        deviation = float(vectors.std(dtype=np.float64)) or 1.0  # where all are alike there is nothing to scale
+        with torch.no_grad():
+            self.embedding.copy_(torch.from_numpy(vectors / (deviation * self.scale)))
 
     def forward(self, ids: Tensor, mask: Tensor, features: Tensor | None = None) -> Read:
         """(B, T) ids, (B, T) True where there is a word, (B, T, F) -> (B, T, D) and more."""

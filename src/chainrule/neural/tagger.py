@@ -154,13 +154,6 @@ def tag_loss(network: TagNetwork, batch: TagBatch, state: Tensors) -> tuple[Tens
     return nats, nats, ()
 
 
-def start_from(network: TagNetwork, vectors: Floats) -> None:
-    """Make (V, E) vectors the first word vectors, scaled so that what the encoder reads has variance 1."""
-    wanted = 1 / (network.reader.scale * float(vectors.std(dtype=np.float64)) or 1.0)
-    with torch.no_grad():
-        network.reader.embedding.copy_(torch.from_numpy(vectors * np.float32(wanted)))
-
-
 def best_tags(network: TagNetwork, batch: TagBatch) -> list[Ids]:
     """The most probable tags of each sentence, together where there is a chain."""
     with _asked(network, batch) as scores:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Posterior(Protocol):
 class Classifier:
     """A trained model of p(label | text), whatever its family."""
 
+    task: ClassVar = "classify"
     posterior: Posterior
     config: Any  # a ClassifyConfig, or a BayesConfig
     counts: dict[str, int]  # training texts of each label, by name of the label
@@ -190,11 +191,11 @@ def train(
         made = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
     else:
         neural = _neural()
-        given = neural.Beginning(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
-        prepared = neural.prepare(family, examples.texts, given, running, chosen)
-        found, metrics, log = neural.train(prepared, examples, held_out, counts, running)
+        given = neural.Given(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
+        begun = neural.begin(family, examples.texts, given, running, chosen)
+        found, metrics, log = neural.train(begun, examples, held_out, counts, running)
         made = Classifier(
-            posterior=found, config=prepared.config, counts=counts, origin=origin, metrics=metrics, log=log
+            posterior=found, config=begun.config, counts=counts, origin=origin, metrics=metrics, log=log
         )
     return made if held_out is None else _calibrated(made, held_out, running.progress)
 

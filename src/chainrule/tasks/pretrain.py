@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class Pieces:
 class Pretrained:
     """An encoder that has read a text."""
 
+    task: ClassVar = "pretrain"
     network: Encoder
     config: PretrainConfig
     tokenizer: Tokenizer

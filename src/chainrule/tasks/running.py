@@ -34,9 +34,17 @@ class Running:
     tensorboard: bool = False
 
     def job(
-        self, task: str, config: Any, texts: Sequence[Sequence[str]], tokenizers: Mapping[str, Tokenizer]
+        self,
+        task: str,
+        config: Any,
+        texts: Sequence[Sequence[str]],
+        tokenizers: Mapping[str, Tokenizer],
+        begun: str = "",
     ) -> Job:
-        """The same for the loop; an unfinished run in the way is refused."""
+        """The same for the loop; an unfinished run in the way is refused.
+
+        `begun` is the digest of weights learnt elsewhere that the run begins with, empty where there are none.
+        """
         if self.out is not None and not self.resume:
             folder.refuse_unfinished(self.out)
         if self.tensorboard and self.out is None:
@@ -45,8 +53,9 @@ class Running:
             "task": task,
             "config": {name: value for name, value in settings.to_json(config).items() if name not in FREE},
             "text": [digest(lines) for lines in texts],
-            "tokenizers": [digest([tokenizer.to_json()]) for tokenizer in tokenizers.values()],
+            "tokenizer": [digest([tokenizer.to_json()]) for tokenizer in tokenizers.values()],
             "seed": self.seed,
+            **({"begun": begun} if begun else {}),
         }
         events = self.out.with_name(self.out.name + ".tensorboard") if self.tensorboard and self.out else None
         return Job(

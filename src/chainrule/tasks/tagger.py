@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -37,6 +37,7 @@ Sentences = str | Path | Sequence[Tagged]
 class Tagger:
     """A trained model of p(tags | words)."""
 
+    task: ClassVar = "tag"
     network: TagNetwork
     config: TagConfig
     tokenizer: Tokenizer
