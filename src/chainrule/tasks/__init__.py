@@ -1,6 +1,6 @@
 """What models are for beyond text itself: labels, tags, translations; and encoders learnt from plain text for them.
 
-Each module named here offers `Config`, `train`, `load` and a model with `save`; it is imported when first asked for.
+Each module named here offers `Config`, `train`, `load` and a model with `save`, and is imported when asked for.
 """
 
 import os
