@@ -103,12 +103,12 @@ def measured(model: Path, test: Pairs) -> dict[str, Any]:
 def picture(found: dict[str, dict[str, Any]]) -> str:
     series = {
         name: [((b.low + min(b.high, b.low + 15)) / 2, b.score) for b in each["buckets"] if b.score is not None]
-        for name, each in found.items()
+        for name, each in reversed(found.items())
     }
     return plots.curves(
         series,
         title="BLEU by the length of the source",
-        x_label="words of the source; beyond 30 mostly two or three sentences joined",
+        x_label="words of the source",
         quantity="BLEU",
     )
 

@@ -134,9 +134,7 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
             translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
             translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
-        again = translate.train(
-            "gru", reversed_strings(100), running=Running(out=tmp_path, resume=True), **settings
-        )
+        again = translate.train("gru", reversed_strings(100), out=tmp_path, resume=True, **settings)
     for name, weight in whole.network.state_dict().items():
         assert (again.network.state_dict()[name] == weight).all(), name
 

@@ -179,7 +179,7 @@ def train(
     Text is lower-cased, unless told otherwise. A network may begin from a folder of `pretrain`, or with the word
     vectors of a file. With `valid` the best of its epochs is kept, and the temperature is fitted there.
     """
-    running = running or Running()
+    running = Running.of(running, chosen)
     check_family(family, pretrained=pretrained, vectors=vectors)
     examples, held_out = _read(data), None if valid is None else _read(valid)
     counts = count(examples)

@@ -166,7 +166,7 @@ def train(
     **chosen: Any,
 ) -> Pretrained:
     """Learn from plain text; `chosen` are settings of the tokenizer (`min_count`) and of the encoder (`hidden`)."""
-    running = running or Running()
+    running = Running.of(running, chosen)
     wanted, own = split_settings(chosen)
     config = settings.make(PretrainConfig, {"family": family, **own}, "model", family)
     corpora = [Corpus.of(each) for each in (text, valid) if each is not None]

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,14 @@ class Running:
     out: Path | None = None  # where the run is kept while it goes on
     resume: bool = False
     tensorboard: bool = False
+
+    @classmethod
+    def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
+        """What was given, and over it what stands among the settings, which is taken out of them."""
+        named = {field.name: chosen.pop(field.name) for field in fields(cls) if field.name in chosen}
+        if named.get("out") is not None:
+            named["out"] = Path(named["out"])
+        return replace(given or cls(), **named)
 
     def job(
         self,

@@ -49,7 +49,7 @@ def train(
     Words are looked up lower-cased, unless told otherwise; their spellings are read as they stand. The encoder may
     start from a folder of `pretrain`, or the word vectors from a file.
     """
-    running = running or Running()
+    running = Running.of(running, chosen)
     (data, name), (held_out, held_name) = read(tagged, column), read(valid or (), column)
     given = Given(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
     lines = [" ".join(map(as_one, sentence.words)) for sentence in data]

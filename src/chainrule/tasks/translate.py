@@ -231,7 +231,7 @@ def train(
     **chosen: Any,
 ) -> Translator:
     """Learn from pairs: two files, or one table; `chosen` are settings of the tokenizer and of the model."""
-    running = running or Running()
+    running = Running.of(running, chosen)
     wanted, own = split_settings(chosen)
     config = settings.make(PairConfig, {"family": family, **own}, "model")
     data, held_out = (_pairs(texts) for texts in (pairs, valid))

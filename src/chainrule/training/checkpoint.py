@@ -77,14 +77,14 @@ def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         raise InputError(
             f"the text changed since the checkpoint was written; give the text it was trained on, or {REMEDY}"
         )
-    if "tokenizer" in changed:
-        raise UsageError(
-            f"the tokenizer changed since the checkpoint was written; give that of the first run, or {REMEDY}"
-        )
     if "begun" in changed:
         raise UsageError(
             "the pre-trained encoder or the word vectors changed since the checkpoint was written; "
             f"begin with what the first run began with, or {REMEDY}"
+        )
+    if "tokenizer" in changed:
+        raise UsageError(
+            f"the tokenizer changed since the checkpoint was written; give that of the first run, or {REMEDY}"
         )
     if changed:
         said = "; ".join(line for name in changed for line in _differences(name, then.get(name), now.get(name)))
