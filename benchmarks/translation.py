@@ -7,6 +7,7 @@ sentences joined by twos and threes, which are longer than anything in the train
 """
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -17,10 +18,10 @@ from typing import Any
 from benchmarks.corpora import DATA, machine, table
 
 from chainrule import recipes
-from chainrule.decoding.settings import Decoding
 from chainrule.evaluation.overlap import bleu, bleu_by_length
 from chainrule.inspection import plots
 from chainrule.tasks import translate
+from chainrule.tasks.translate import BEAM
 from chainrule.tasks.translation_report import evaluate, words
 from chainrule.text.pairs import Pairs, read_pairs
 
@@ -30,7 +31,6 @@ RECIPES = {
     "Transformer": "multi30k-transformer",
 }
 EDGES = (8, 12, 16, 20, 30, 40, 50)
-BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=1000)
 LONG = 20
 
 
@@ -40,7 +40,7 @@ def files(part: str) -> list[Path]:
 
 def trained(out: Path, recipe: str, settings: list[str]) -> float:
     """Train by the command unless it is there; the seconds it took."""
-    clock = out / f"{recipe}.seconds"
+    clock = out / f"{recipe}.{digest(recipe, settings)}.seconds"  # of another recipe or setting it is trained anew
     if not clock.exists():
         start = time.perf_counter()
         valid = [word for file in files("val") for word in ("--valid", file)]
@@ -61,6 +61,12 @@ def trained(out: Path, recipe: str, settings: list[str]) -> float:
         subprocess.run([sys.executable, "-m", "chainrule", *map(str, command)], check=True)
         clock.write_text(f"{time.perf_counter() - start:.1f}")
     return float(clock.read_text())
+
+
+def digest(recipe: str, settings: list[str]) -> str:
+    """What a model was trained by, in short."""
+    said = recipes.path(recipe).read_text(encoding="utf-8") + "\n".join(settings)
+    return hashlib.sha256(said.encode()).hexdigest()[:8]
 
 
 def joined(pairs: Pairs, n: int) -> Pairs:
@@ -113,6 +119,10 @@ def picture(found: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def _upper(high: float) -> str:
+    return " and more" if high == float("inf") else f"–{high - 1:.0f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
@@ -132,7 +142,7 @@ def main() -> None:
     print(f"Multi30k de→en, test 2016; {machine()}; {found['Transformer']['signature']}\n")
     long = f"BLEU, {LONG} words and more ({found['Transformer']['long_sentences']} sentences)"
     print(table(["system", "parameters", "minutes", "BLEU", long, "chrF"], rows), end="\n\n")
-    heads = [f"{b.low:.0f}–{b.high - 1:.0f} ({b.sentences})" for b in found["Transformer"]["buckets"]]
+    heads = [f"{b.low:.0f}{_upper(b.high)} ({b.sentences})" for b in found["Transformer"]["buckets"]]
     by_length = [
         [name, *(f"{b.score:.1f}" if b.score is not None else "" for b in each["buckets"])]
         for name, each in found.items()

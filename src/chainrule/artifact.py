@@ -126,7 +126,8 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
-    own = settings.make(TokenizerConfig, config.get("tokenizer", {}), "tokenizer")
+    settings_of = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
+    own = settings.make(TokenizerConfig, settings_of, "tokenizer")
     return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
 
 

@@ -177,11 +177,11 @@ def test_wrong_usage(table: Path, naive: Path, network: Path, tmp_path: Path) ->
 
 
 def test_long_texts_are_warned_of(table: Path, tmp_path: Path) -> None:
-    outcome = done("classify", "train", "lstm", table, "--out", tmp_path / "m", *TINY, "--set", "longest=2")
+    outcome = done("classify", "train", "lstm", table, "--out", tmp_path / "m", *TINY, "--set", "longest=3")
     assert "warning: " in outcome.err
-    assert "2 of 3 texts are longer than 2 tokens and read up to there" in outcome.err
+    assert "2 of 3 texts are longer than 3 tokens and read up to there" in outcome.err
     outcome = call("classify", "predict", tmp_path / "m", "--device", "cpu", stdin="good bad\ngood\n")
-    assert outcome.err.count("1 of 2 texts are longer than 2 tokens") == 1
+    assert outcome.err.count("1 of 2 texts are longer than 3 tokens") == 1
 
 
 @pytest.mark.parametrize("name", ["sst2-lstm", "sms-spam-lstm"])

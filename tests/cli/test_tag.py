@@ -124,6 +124,25 @@ def test_wrong_settings(place: Path, tmp_path: Path) -> None:
     assert "column is 'upos'" in refused(2, "tag", "train", "lstm", file, "--out", out, "--column", "upos")
 
 
+@pytest.mark.parametrize("task", ["tag", "classify", "pretrain"])
+def test_the_family_among_the_settings(place: Path, tmp_path: Path, task: str) -> None:
+    """The same one is no matter; another is refused, wherever it stands."""
+    text = write_text(tmp_path / "text.tsv", "a\tone two\nb\ttwo one\n")
+    command = {
+        "tag": ("tag", "train", "lstm", place / "train.conll"),
+        "classify": ("classify", "train", "lstm", text),
+        "pretrain": ("pretrain", "lstm", text),
+    }[task]
+    config = write_text(tmp_path / "c.toml", '[model]\nfamily = "gru"\nhidden = 4\n')
+    for wrong in (("--config", config), ("--set", "family=gru")):
+        said = refused(2, *command, "--out", tmp_path / "x", *wrong)
+        assert "model.family is 'gru', and the command says 'lstm'" in said
+    same = write_text(tmp_path / "d.toml", '[model]\nfamily = "lstm"\nhidden = 4\n')
+    small = ("--embedding", 4, "--epochs", 1, "--clip", 0, "--device", "cpu")
+    outcome = done(*command, "--out", tmp_path / "x", "--config", same, "--set", "family=lstm", *small)
+    assert "saved" in outcome.err
+
+
 def test_the_other_switches(place: Path, tmp_path: Path) -> None:
     vectors = write_text(tmp_path / "vectors.txt", "the 1 0 2 3\nsaw 2 1 0 1\n")
     more = ("--no-crf", "--vectors", vectors, "--recipe", "conll2003-lstm", "--hidden", 8, "--embedding", 4)
@@ -154,9 +173,33 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     )
     recipe = ("--recipe", "ewt-lstm", "--epochs", 1)
     assert "model.hidden is 400 but 8 in" in refused(2, *start, *recipe, "--hidden", 400)
-    done(*start, *recipe)
+    # The recipe has one layer by default and says nothing of directions: two sizes are overridden.
+    said = (
+        f"the encoder of {tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
+    )
+    assert said in done(*start, *recipe).err
     assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
+    assert "decides" not in done(*start, "--epochs", 1).err  # nothing else was said of its shape
     assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2)
+
+
+@pytest.mark.parametrize(("positions", "kept"), [("sinusoidal", 40), ("learned", 20)])
+def test_what_a_recipe_says_of_longest(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: Any, kept: int
+) -> None:
+    """Followed where positions have no end, not where there is a learned vector for each of 20."""
+    monkeypatch.setattr(recipes, "FOLDER", tmp_path)
+    about = {**dict.fromkeys(("title", "text", "expected", "time", "hardware", "command"), "x"), "task": "tag"}
+    lines = [f'{name} = "{value}"' for name, value in {**about, "family": "transformer"}.items()]
+    write_text(tmp_path / "mine.toml", "\n".join(["[recipe]", *lines, "[model]", "hidden = 4", "longest = 40", ""]))
+    text = write_text(tmp_path / "text.txt", "".join(" ".join(s.words) + "\n" for s in grammar(20, seed=1)))
+    shape: dict[str, Any] = {"hidden": 6, "heads": 3, "positions": positions, "longest": 20, "clip": 0}
+    pretrain.train("transformer", text, epochs=1, running=Running(device="cpu"), **shape).save(tmp_path / "encoder")
+    begun = ("--pretrained", tmp_path / "encoder", "--recipe", "mine", "--epochs", 1, "--device", "cpu")
+    out = tmp_path / "x"
+    outcome = done("tag", "train", "transformer", place / "train.conll", "--out", out, *begun, "--hidden", 6)
+    assert tag.load(out, "cpu").config.longest == kept
+    assert ("longest 20" in outcome.err) == (kept == 20)
 
 
 def test_stopped_and_resumed(place: Path, tmp_path: Path) -> None:

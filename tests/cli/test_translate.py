@@ -1,9 +1,13 @@
 """`chainrule translate`: learn, translate, score, align, measure, from files."""
 
+import inspect
+import re
 from pathlib import Path
 
 import pytest
 
+from chainrule.cli import translate as command
+from chainrule.tasks.translate import BEAM
 from cli.command import Outcome, call, done, refused
 from tasks.toy_pairs import reversed_strings
 
@@ -70,7 +74,9 @@ def test_score_and_align(folder: Path) -> None:
     assert [line.split("\t")[0] for line in shown] == ["c", "b", "a", "</s>"]
     drawn = picture.read_text()
     assert drawn.startswith("<svg")
-    assert ">&lt;/s&gt;</text>" in drawn or "&lt;/s&gt;" in drawn
+    labels = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert labels.count("&lt;/s&gt;") == 2  # a column and a row
+    assert {label: labels.count(label) for label in "abc"} == dict.fromkeys("abc", 2)
     found = done("translate", "align", folder / "model", "abc", "--json").json()
     assert [sum(row) for row in found["weights"]] == pytest.approx([1.0] * len(found["target"]), abs=1e-4)
 
@@ -84,7 +90,40 @@ def test_evaluate(folder: Path, tmp_path: Path) -> None:
     both = (folder / "model", folder / "valid.tsv", "--against")
     with_itself = done("translate", "evaluate", *both, folder / "model").out
     assert "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000" in with_itself
-    assert "+0.00" in done("translate", "evaluate", *both, out).out
+    assert (
+        "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000"
+        in done("translate", "evaluate", *both, out).out
+    )
+    targets = [f"the word {source} turned round" for source in ("abc", "fed", "cab")]  # long enough for 4-grams
+    (tmp_path / "long.tsv").write_text("".join(f"{text.split()[2]}\t{text}\n" for text in targets))
+    (tmp_path / "right.txt").write_text("".join(f"{text}\n" for text in targets))
+    document = done(
+        "translate",
+        "evaluate",
+        folder / "model",
+        tmp_path / "long.tsv",
+        "--against",
+        tmp_path / "right.txt",
+        "--json",
+    ).json()
+    assert document["bleu_minus_other"]["difference"] == pytest.approx(document["bleu"] - 100)
+    assert document["bleu_minus_other"]["high"] < 0
+
+
+def test_the_search_is_that_of_python() -> None:
+    for shown in (command.predict, command.evaluate):
+        defaults = {name: p.default for name, p in inspect.signature(shown).parameters.items()}
+        settings = ("strategy", "beam_size", "length_penalty")
+        assert command._decoding(*(defaults[name] for name in settings)) == BEAM
+
+
+def test_no_attention_no_picture(folder: Path, tmp_path: Path) -> None:
+    files, model = (folder / "train.src", folder / "train.tgt"), tmp_path / "model"
+    quick = ("--hidden", 8, "--epochs", 1, "--tokenizer", "char", "--attention", "none")
+    done("translate", "train", "gru", *files, "--out", model, *quick)
+    picture = tmp_path / "alignment.svg"
+    assert "this model has no attention" in refused(2, "translate", "align", model, "abc", "--out", picture)
+    assert not picture.exists()
 
 
 def test_info_and_other_commands(folder: Path) -> None:

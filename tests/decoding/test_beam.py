@@ -1,14 +1,16 @@
 """Beam search against exhaustive search, and by hand."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
-from chainrule.decoding.beam import search
+from chainrule.decoding.beam import _highest, search
 from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ConfigError
+from chainrule.lm import Floats
 from decoding.toy import Markov, Trigram, log, random_markov
 
 L = 4  # the greatest length searched exhaustively: 3 words, so at most 3 + 9 + 27 + 81 unfinished texts
@@ -145,3 +147,28 @@ def test_more_texts_than_hypotheses_are_refused() -> None:
     lm = random_markov(0)
     with pytest.raises(ConfigError, match="beam_size is 2; choose at least 3"):
         search(lm, Prompt((), lm.vocabulary), beam(beam_size=2), num=3)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_highest_against_a_full_sort(seed: int) -> None:
+    """Few values, so that many are equal, and some that are impossible."""
+    rng = np.random.default_rng(seed)
+    K, V, B = (int(n) for n in rng.integers(1, 9, 3))
+    totals = rng.integers(-3, 1, (K, V)).astype(float)
+    totals[rng.random((K, V)) < 0.3] = -np.inf
+    flat = totals.ravel().tolist()
+    expected = sorted((i for i in range(K * V) if flat[i] > -np.inf), key=lambda i: (-flat[i], i))[:B]
+    assert _highest(totals, B).tolist() == sorted(expected)
+
+
+def test_a_step_sorts_few_of_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The B-th highest of one row bounds the rest: of 3 · 5,000 words only those that reach it are sorted."""
+    sizes, real = list[int](), np.argsort
+
+    def watched(values: Floats, **kind: Any) -> Any:
+        sizes.append(values.size)
+        return real(values, **kind)
+
+    monkeypatch.setattr(np, "argsort", watched)
+    _highest(np.random.default_rng(1).normal(size=(3, 5000)), 4)
+    assert 4 <= sizes[0] <= 50

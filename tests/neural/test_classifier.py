@@ -1,4 +1,4 @@
-"""Pooling and losses worked by hand, padding that changes nothing, weights of words that add up."""
+"""Pooling and losses worked by hand, signs around every text, padding that changes nothing."""
 
 import math
 from typing import Any
@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Vocabulary
-from chainrule.neural import classifier, saliency
+from chainrule.neural import classifier
 from chainrule.neural.classifier import ClassifyConfig, Collate, LabelBatch, TextClassifier, label_loss
 from chainrule.neural.encoder import Read
-from chainrule.neural.pairs import padded
+from chainrule.training.examples import padded
 
 BOS, EOS, UNK = 0, 1, 2
 VOCABULARY = Vocabulary(9, BOS, EOS, UNK)
@@ -31,8 +31,9 @@ def network(**settings: Any) -> TextClassifier:
 
 
 def texts(*lengths: int) -> list[Ids]:
+    """Framed texts of so many tokens, both signs among them."""
     rng = np.random.default_rng(5)
-    return [np.append(rng.integers(2, 9, n - 1), EOS) for n in lengths]
+    return [np.array([BOS, *rng.integers(2, 9, n - 2).tolist(), EOS]) for n in lengths]
 
 
 def logits(made: TextClassifier, rows: list[Ids]) -> Any:
@@ -70,7 +71,7 @@ def test_attention_by_hand() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_stands_beside_a_text_changes_nothing(family: Any, pooling: Any) -> None:
     made = network(family=family, pooling=pooling, layers=2)
-    rows = texts(7, 1, 3, 12)
+    rows = texts(7, 2, 3, 12)  # the second has no words
     together = logits(made, rows)
     for row, found in zip(rows, together, strict=True):
         assert_allclose(logits(made, [row])[0], found, rtol=1e-5, atol=1e-9)
@@ -81,8 +82,37 @@ def test_what_stands_beside_a_text_changes_nothing(family: Any, pooling: Any) ->
 def test_order_matters(pooling: Any) -> None:
     """A bag of words would give both texts the same."""
     made = network(pooling=pooling)
-    one, other = logits(made, [np.array([3, 4, 5, EOS]), np.array([5, 4, 3, EOS])])
+    one, other = logits(made, [np.array([BOS, 3, 4, 5, EOS]), np.array([BOS, 5, 4, 3, EOS])])
     assert np.abs(one - other).max() > 1e-4
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("family", ["gru", "transformer"])
+def test_the_first_sign_is_read_and_not_pooled(family: Any, pooling: Any) -> None:
+    """Against the encoder's states pooled by numpy: those of the words and of `</s>`."""
+    made = network(family=family, pooling=pooling)
+    (row,) = texts(6)
+    ids = torch.from_numpy(row)[None]
+    with torch.no_grad():
+        hidden, last = (x[0] for x in made.reader(ids, torch.ones_like(ids, dtype=torch.bool)))
+        h = hidden[1:].numpy()
+        if made.attention is not None:
+            e = (made.attention.W(hidden[1:]).tanh() @ made.attention.v.weight[0]).numpy()
+            pooled = (np.exp(e) / np.exp(e).sum()) @ h
+        else:
+            pooled = {"last": last.numpy(), "mean": h.mean(axis=0), "max": h.max(axis=0)}[pooling]
+        W, b = made.output.weight.numpy(), made.output.bias.numpy()
+    assert_allclose(logits(made, [row])[0], W @ pooled + b, rtol=1e-5)
+    other = row.copy()
+    other[0] = 5  # it is read: another one changes what is found
+    assert np.abs(logits(made, [other])[0] - logits(made, [row])[0]).max() > 1e-6
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_texts_without_words_can_be_pooled(pooling: Any) -> None:
+    found = logits(network(pooling=pooling), texts(2, 2))
+    assert np.isfinite(found).all()
+    assert_array_equal(found[0], found[1])
 
 
 class Fixed:
@@ -122,7 +152,7 @@ def test_weights_of_labels() -> None:
 
 
 def test_a_batch() -> None:
-    rows = texts(3, 1, 5)
+    rows = texts(3, 2, 5)
     collate = Collate(rows, np.array([2, 0, 1]), np.array([1.0, 5.0, 7.0]), EOS, CPU)
     batch = collate(np.array([2, 0]))
     assert_array_equal(batch.inputs, [rows[2], [*rows[0], EOS, EOS]])
@@ -134,7 +164,7 @@ def test_a_batch() -> None:
 
 
 def test_log_probabilities_come_in_the_order_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, rows = network(), texts(4, 9, 1, 2, 9, 6)
+    made, rows = network(), texts(4, 9, 2, 3, 9, 6)
     monkeypatch.setattr(classifier, "SIDE_BY_SIDE", 2)
     found = classifier.log_probs(made, rows)
     z = np.concatenate([logits(made, [row]) for row in rows])
@@ -151,65 +181,16 @@ def test_the_error_is_weighted_as_the_loss_is() -> None:
 
 def test_words_read_as_unknown() -> None:
     made = network(unknown=0.25)
-    ids = torch.tensor([[3, 4, 5, EOS]]).repeat(5000, 1)
+    ids = torch.tensor([[BOS, 3, 4, 5, EOS]]).repeat(5000, 1)
     torch.manual_seed(0)
     assert made._with_unknown(ids) is ids  # while it is used
     read = made.train()._with_unknown(ids)
-    assert (read[:, 3] == EOS).all()
+    assert (read[:, 0] == BOS).all()
+    assert (read[:, 4] == EOS).all()
     assert ((read == ids) | (read == UNK)).all()
-    assert float((read[:, :3] == UNK).float().mean()) == pytest.approx(0.25, abs=0.02)  # 5 deviations are 0.018
+    assert float((read[:, 1:4] == UNK).float().mean()) == pytest.approx(0.25, abs=0.02)  # 5 deviations are 0.018
     made.vocabulary = Vocabulary(9, BOS, EOS, None)
     assert made._with_unknown(ids) is ids
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_weights_of_words_add_up(family: Any, pooling: Any) -> None:
-    """Their sum is F(x) − F(0), F(0) that of the same network with all its vectors zero."""
-    made = network(family=family, pooling=pooling)
-    (row,) = texts(6)
-    found = saliency.gradient(made, row, 2, 0, steps=2000)
-    whole = logits(made, [row])[0]
-    with torch.no_grad():
-        made.reader.embedding.zero_()
-    nothing = logits(made, [row])[0]
-    assert found.shape == (6,)
-    assert found.sum() == pytest.approx((whole[2] - whole[0]) - (nothing[2] - nothing[0]), rel=1e-3)
-
-
-def test_weights_of_words_by_differences() -> None:
-    """∂F/∂x at the middle of one piece, x/2, from F alone: x · ∂F ≈ [F(x/2 + h x_t) − F(x/2 − h x_t)] / 2h."""
-    made = network(family="gru", pooling="mean")
-    row = np.array([3, 4, 5, EOS])
-    found = saliency.gradient(made, row, 1, 0, steps=1)
-    E = made.reader.embedding.detach().clone()
-    for place, word in enumerate(row):
-        slopes = []
-        for h in (1e-5, -1e-5):
-            with torch.no_grad():
-                made.reader.embedding.copy_(E / 2)
-                made.reader.embedding[word] += h * E[word]
-            z = logits(made, [row])[0]
-            slopes.append((z[1] - z[0]) / 2e-5)
-        assert found[place] == pytest.approx(slopes[0] - slopes[1], rel=1e-4)
-
-
-def test_explaining_changes_nothing() -> None:
-    made = network(pooling="attention")
-    before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
-    saliency.gradient(made, texts(5)[0], 0, 1)
-    saliency.attention(made, texts(5)[0])
-    assert all(torch.equal(tensor, before[name]) for name, tensor in made.state_dict().items())
-    assert all(parameter.grad is None for parameter in made.parameters())
-
-
-def test_where_it_looked() -> None:
-    made, (row,) = network(pooling="attention"), texts(5)
-    found = saliency.attention(made, row)
-    assert found.sum() == pytest.approx(1)
-    assert (found > 0).all()
-    with pytest.raises(ConfigError, match="pools by 'max' and looks nowhere"):
-        saliency.attention(network(), row)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +199,7 @@ def test_where_it_looked() -> None:
         ({"label_smoothing": 1.0}, "label_smoothing is 1; choose a value"),
         ({"unknown": -0.1}, "unknown is -0.1; choose a value"),
         ({"output": "adaptive"}, "full softmax"),
+        ({"longest": 2}, "model.longest is 2; choose 3 or more"),
         ({"family": "transformer", "directions": "apart"}, "directions is no setting of family 'transformer'"),
     ],
 )

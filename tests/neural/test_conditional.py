@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from chainrule.decoding import beam
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ConfigError
+from chainrule.errors import ChainruleError, ConfigError
 from chainrule.lm import Batch, Ids, Vocabulary
 from chainrule.neural import conditional
 from chainrule.neural.conditional import Conditional, alignment, given
@@ -162,3 +162,26 @@ def test_smoothing_by_hand() -> None:
 def test_what_does_not_go_together_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         PairConfig(**settings)
+
+
+def test_nats_are_worked_out_in_pieces_and_of_no_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = network("gru-additive")
+    batch = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
+    whole, sizes, real = conditional.nats(net, batch), list[int](), net.output.log_probs
+
+    def watched(hidden: torch.Tensor) -> Any:
+        sizes.append(len(hidden))
+        return real(hidden)
+
+    monkeypatch.setattr(conditional, "LARGEST_PIECE", 4 * 11 + 10)  # four rows of V = 11 numbers, not five
+    monkeypatch.setattr(net.output, "log_probs", watched)
+    assert_allclose(conditional.nats(net, batch), whole, rtol=1e-6)
+    assert sizes == [4, 4, 2]  # 3 + 6 + 1 targets
+
+
+def test_nats_that_are_no_number_are_refused() -> None:
+    net = network("gru-additive")
+    torch.nn.init.constant_(net.output.bias, float("nan"))
+    batch = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
+    with pytest.raises(ChainruleError, match="beyond all numbers"):
+        conditional.nats(net, batch)

@@ -9,7 +9,12 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ConfigError
-from chainrule.neural.encoder import EncoderConfig, Reader, Recurrent, reversal
+from chainrule.lm import Vocabulary
+from chainrule.neural.classifier import ClassifyConfig
+from chainrule.neural.encoder import EncoderConfig, Reader, Recurrent, framed, reversal, shape
+from chainrule.neural.pairs import PairConfig
+from chainrule.neural.pretraining import PretrainConfig
+from chainrule.neural.tagger import TagConfig
 
 SMALL = EncoderConfig(hidden=8, embedding=6, layers=2, dropout=0.0)
 KINDS: dict[str, EncoderConfig] = {
@@ -114,6 +119,52 @@ def test_vectors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
 def test_reversal() -> None:
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
     assert reversal(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+
+
+def test_a_text_between_its_signs() -> None:
+    vocabulary = Vocabulary(9, 7, 8, 0)
+    assert framed(np.array([3, 1], dtype=np.int32), vocabulary).tolist() == [7, 3, 1, 8]
+    assert framed(np.array([], dtype=np.int32), vocabulary).tolist() == [7, 8]
+    assert framed(np.array([3], dtype=np.int32), vocabulary).dtype == np.int64
+
+
+def test_work_decides_threads() -> None:
+    """LSTM: four gates of 4 cells a direction, at each of 5 rows; blocks: 8 · 32 at each of 5 · 3 places."""
+    assert reader("lstm").work(5, 3) == 4 * 4 * 4 * 5
+    assert reader("lstm-forward").work(5, 3) == 4 * 8 * 8 * 5
+    assert reader("transformer").work(5, 3) == 8 * 32 * 5 * 3
+
+
+def test_the_shape_is_what_two_encoders_must_share() -> None:
+    recurrent = replace(SMALL, directions="apart", weight_dropout=0.1, longest=17)
+    assert shape(recurrent) == {
+        "family": "lstm",
+        "hidden": 8,
+        "layers": 2,
+        "embedding": 6,
+        "directions": "apart",
+    }
+    blocks = replace(SMALL, family="transformer", heads=2, embedding=0, attention_dropout=0.3)
+    found = shape(blocks)
+    assert (found["embedding"], found["feedforward"], found["heads"]) == (8, 32, 2)  # 0 stands for these
+    assert found.keys() & {"directions", "attention_dropout", "longest"} == set()
+    assert shape(replace(blocks, positions="learned", longest=17)) == found | {
+        "positions": "learned",
+        "longest": 17,
+    }
+
+
+@pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig, PairConfig, PretrainConfig])
+@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": (5,)}, {"tie": False}])
+def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting: dict[str, Any]) -> None:
+    """Whole texts are read and every output is a full softmax; only those that predict words can share vectors."""
+    if "tie" in setting and kind in (PairConfig, PretrainConfig):
+        assert not kind(**setting).tie
+        return
+    (name,) = setting
+    with pytest.raises(ConfigError, match=f"model.{name} is no setting of this task, it changes nothing; leave it"):
+        kind(**setting)
+    kind(**{name: getattr(kind(), name)})
 
 
 @pytest.mark.parametrize(

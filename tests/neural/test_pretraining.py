@@ -12,8 +12,8 @@ from torch import Tensor
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Mask, Vocabulary
-from chainrule.neural.encoder import EncoderConfig, Reader
-from chainrule.neural.pretraining import PretrainConfig, TwoWay, adopt, build, mean_nats, measure, shape, text_loss
+from chainrule.neural.encoder import EncoderConfig, Reader, shape
+from chainrule.neural.pretraining import PretrainConfig, TwoWay, adopt, build, mean_nats, measure, text_loss
 
 BOS, EOS, UNK = 0, 1, 2
 VOCABULARY = Vocabulary(9, BOS, EOS, UNK)
@@ -271,11 +271,10 @@ def test_the_same_sizes_may_mean_something_else() -> None:
         adopt(reader(replace(learned, longest=12)), network(learned).reader)
 
 
-def test_the_shape_is_what_a_task_must_share() -> None:
-    assert shape(RECURRENT) == {"family": "lstm", "hidden": 8, "layers": 2, "embedding": 6, "directions": "apart"}
-    found = shape(TRANSFORMER)
-    assert (found["embedding"], found["feedforward"], found["heads"]) == (8, 32, 2)  # 0 stands for these
-    assert "directions" not in found
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_work_is_that_of_the_reader(kind: str) -> None:
+    net = network(kind)
+    assert net.work(5, 3) == net.reader.work(5, 3) > 0
 
 
 @pytest.mark.parametrize(

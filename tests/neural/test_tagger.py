@@ -139,7 +139,7 @@ def test_a_batch_spells_each_word_once() -> None:
         [2, 4, 5, 3, 0],
     ]
     assert batch.places.tolist() == [[0, 1, 2, 3], [4, 0, 4, 0]]  # the last is padding
-    assert batch.inputs.tolist() == [[2, 4, 5, 1], [1, 2, 1, 7]]
+    assert batch.inputs.tolist() == [[6, 2, 4, 5, 1, 7], [6, 1, 2, 1, 7, 7]]  # `<s>` is 6, `</s>` 7
     assert batch.targets.tolist() == [[2, 0, 1, 2], [0, 1, 2, 0]]
     assert batch.mask.tolist() == [[True] * 4, [True, True, True, False]]
     assert batch.starts
@@ -173,9 +173,35 @@ def test_sometimes_unknown() -> None:
     assert min(counts) > 25  # of 200; 50 ± 6
 
 
-def test_work_decides_threads() -> None:
-    assert network(hidden=8).work(5, 3) == 4 * 4 * 4 * 5  # four gates, 4 cells a direction, 5 rows
-    assert network(family="transformer", heads=2, hidden=8).work(5, 3) == 8 * 32 * 5 * 3
+def test_work_is_that_of_the_reader() -> None:
+    made = network(hidden=8)
+    assert made.work(5, 3) == made.reader.work(5, 3) == 4 * 4 * 4 * 5  # four gates, 4 cells a direction, 5 rows
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_words_are_read_between_their_signs(family: str) -> None:
+    """Each sentence alone as `<s> words </s>` through the reader, features zero at the signs, words kept."""
+    settings: dict[str, Any] = {"heads": 2} if family == "transformer" else {}
+    made = network(family=family, **settings)
+    found = scores(made, collate()(np.arange(3)))
+    assert found.shape == (3, 4, 3)  # of words alone
+    assert made.spelling is not None
+    for row, words in enumerate(SENTENCES):
+        ids = torch.tensor([[6, *IDS[row].tolist(), 7]])
+        with torch.no_grad():
+            spelled = made.spelling(torch.from_numpy(SPELLINGS.ids(list(words))))  # (n, F)
+            features = torch.zeros(1, len(words) + 2, 3)
+            features[0, 1:-1] = spelled
+            hidden = made.reader(ids, torch.ones_like(ids, dtype=torch.bool), features).hidden
+            assert_allclose(found[row, : len(words)], made.output(hidden)[0, 1:-1], atol=1e-6)
+
+
+def test_rare_words_are_never_signs() -> None:
+    is_rare = np.zeros(8, dtype=bool)
+    is_rare[[3, 4]] = True
+    batch = collate(is_rare=is_rare)(np.array([1, 2]))
+    assert batch.is_rare is not None
+    assert batch.is_rare.tolist() == [[False, True] + [False] * 4, [False, False, True] + [False] * 3]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +211,7 @@ def test_work_decides_threads() -> None:
         ({"rare_unknown": 1.5}, r"model.rare_unknown is 1.5; choose a value in \[0, 1\]"),
         ({"output": "adaptive"}, "model.output is 'adaptive'"),
         ({"hidden": 5}, "two directions share it"),
+        ({"longest": 2}, "model.longest is 2; choose 3 or more"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:

@@ -223,9 +223,9 @@ def test_empty_texts_line_breaks_and_case(order: Classifier) -> None:
 
 
 def test_long_texts_are_cut_and_counted() -> None:
-    with pytest.warns(ChainruleWarning, match="order: 400 of 400 texts are longer than 5 tokens and read up to"):
-        made = learnt(longest=5, epochs=1)
-    with pytest.warns(ChainruleWarning, match="1 of 2 texts are longer than 5 tokens") as caught:
+    with pytest.warns(ChainruleWarning, match="order: 400 of 400 texts are longer than 6 tokens and read up to"):
+        made = learnt(longest=6, epochs=1)  # four words and two signs
+    with pytest.warns(ChainruleWarning, match="1 of 2 texts are longer than 6 tokens") as caught:
         found = made.probabilities(["c d e f a b", "a b"])
     assert len(caught) == 1
     with warnings.catch_warnings():

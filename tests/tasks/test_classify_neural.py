@@ -5,11 +5,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.tasks import classify, pretrain
+from chainrule.tasks.pretrain import Pieces
 from chainrule.tasks.running import Running
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.encode import encode
 from tasks.test_classify import TRAIN, learnt, network
 
 
@@ -39,6 +43,12 @@ def test_a_pre_trained_encoder(tmp_path: Path) -> None:
     taken = dict(network(made).reader.named_parameters())
     for name, tensor in plain.reader.named_parameters():
         assert_allclose(taken[name].detach(), tensor.detach(), atol=1e-6)
+    read: list[Any] = []
+    network(made).reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
+    made.probabilities(["a b"])
+    text = encode(Corpus.from_lines(["a b"]), plain.tokenizer)
+    line, _ = Pieces.of(text, plain.tokenizer.vocabulary, 9).rows(np.arange(1))
+    assert read == [line.tolist()]  # as pre-training read the same line
     made.save(tmp_path / "m")
     shutil.rmtree(tmp_path / "encoder")
     assert_array_equal(classify.load(tmp_path / "m", "cpu").probabilities(["a b"]), made.probabilities(["a b"]))

@@ -1,8 +1,10 @@
 """Taggers that learn a small language exactly, come back from their folder, and refuse what they cannot read."""
 
+import hashlib
 import json
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.loading import load as load_any
 from chainrule.neural import weights
 from chainrule.tasks import pretrain, tag
+from chainrule.tasks.pretrain import Pieces
 from chainrule.tasks.running import Running
 from chainrule.text.columns import Tagged
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.encode import encode
 from tasks.tagging import TINY, grammar, names, write
 from training.small import entries
 from training.test_resuming import signalled
@@ -101,6 +106,16 @@ def test_sentences_keep_their_order(model: tag.Tagger) -> None:
     assert model.tag_all([]) == []
 
 
+@pytest.mark.parametrize("ask", ["tag_all", "confidences"])
+def test_progress_counts_what_is_done(model: tag.Tagger, ask: str) -> None:
+    """150 sentences, 64 at a time and those of like length together, whatever their order; one has no words."""
+    sentences = sorted((s.words for s in grammar(150, seed=4)), key=len, reverse=True)
+    said: list[tuple[str, int, int | None]] = []
+    getattr(model, ask)([(), *sentences], lambda *now: said.append(now))
+    assert [done for _, done, _ in said] == [0, 64, 128, 150]
+    assert {total for _, _, total in said} == {150}
+
+
 def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> None:
     spelled = learn(names(40, seed=1), characters=5, epochs=2)
     for made, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
@@ -119,15 +134,25 @@ def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> No
 
 
 def test_a_changed_folder_is_refused(model: tag.Tagger, tmp_path: Path) -> None:
+    """By the manifest, by the manifest's own digest, and where all was sealed anew by the weights."""
     place = tmp_path / "model"
     model.save(place)
     config = json.loads((place / "config.json").read_bytes())
-    manifest = (place / "manifest.json").read_bytes()
     config["tags"]["names"].append("X")
-    (place / "config.json").write_text(json.dumps(config))
+    changed = json.dumps(config).encode()
+    (place / "config.json").write_bytes(changed)
     with pytest.raises(ModelFileError, match=r"config\.json"):
         tag.load(place)
-    assert (place / "manifest.json").read_bytes() == manifest
+    manifest = json.loads((place / "manifest.json").read_bytes())
+    entry = {"sha256": hashlib.sha256(changed).hexdigest(), "size": len(changed)}
+    assert manifest["files"]["config.json"].keys() == entry.keys()
+    manifest["files"]["config.json"] = entry
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelFileError, match=r"manifest\.json is damaged or was edited"):
+        tag.load(place)
+    replace(model, tags=replace(model.tags, names=(*model.tags.names, "X"))).save(tmp_path / "sealed")
+    with pytest.raises(ModelFileError, match="does not fit its config"):
+        tag.load(tmp_path / "sealed")
 
 
 def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
@@ -183,8 +208,9 @@ def test_one_id_a_word(tmp_path: Path) -> None:
 def test_long_sentences_of_a_transformer() -> None:
     data = [*grammar(20, seed=1), Tagged(("the",) * 30, ("DET",) * 30)]
     with pytest.warns(ChainruleWarning, match="1 sentences have more than 20 words and are left out"):
-        made = learn(data, family="transformer", heads=2, epochs=1, longest=20)
+        made = learn(data, family="transformer", heads=2, epochs=1, longest=22, positions="learned", clip=0)
     assert made.metrics["train_sentences"] == 20
+    assert len(made.tag(["the"] * 20)) == 20  # and two signs: as many as there are positions
     with pytest.raises(InputError, match="sentence 2 has 21 words, and this model reads 20"):
         made.tag_all([["the"], ["the"] * 21])
     with pytest.raises(InputError, match="no sentence is left to learn from"), pytest.warns(ChainruleWarning):
@@ -226,6 +252,13 @@ def test_a_pretrained_encoder(tmp_path: Path) -> None:
     assert (made.config.hidden, made.config.embedding) == (8, 6)
     given, kept = first.reader.embedding.detach().numpy(), made.network.reader.embedding.detach().numpy()
     assert_allclose(kept, given, atol=1e-5)
+    read: list[Any] = []
+    made.network.reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
+    made.tag(["the", "saw"])
+    line, _ = Pieces.of(
+        encode(Corpus.from_lines(["the saw"]), first.tokenizer), first.tokenizer.vocabulary, 9
+    ).rows(np.arange(1))
+    assert read == [line.tolist()]  # as pre-training read the same line
     pretrain.train("lstm", text, tokenizer="char", running=CPU, epochs=1, **shape).save(tmp_path / "letters")
     with pytest.raises(ConfigError, match="tokenizer is 'char', and tags belong to words"):
         tag.train("lstm", data, **chosen | {"pretrained": tmp_path / "letters"})

@@ -1,5 +1,6 @@
 """Translators: toys learnt exactly, the same after saving, resumed bit for bit, refusals that say why."""
 
+import copy
 import dataclasses
 import signal
 import warnings
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 import chainrule
@@ -15,11 +17,13 @@ from chainrule import api
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
+from chainrule.neural import conditional
 from chainrule.tasks import translate
 from chainrule.tasks.running import Running
 from chainrule.tasks.translate import BEAM, Translator
 from chainrule.tasks.translation_report import evaluate, words
 from tasks.toy_pairs import dates, made, no_advice, reversed_strings
+from training.small import entries
 from training.test_resuming import signalled
 
 TINY: dict[str, Any] = {"hidden": 16, "epochs": 1, "batch_size": 16, "dropout": 0.1}
@@ -126,17 +130,27 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, tiny: Translator) -> None:
         translate.load(tmp_path / "model")
 
 
-def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
-    settings: dict[str, Any] = TINY | {"epochs": 2, "tokenizer": "char", "valid": reversed_strings(20, seed=5)}
+@pytest.mark.parametrize(
+    ("family", "own"),
+    [
+        ("gru", {"label_smoothing": 0.0}),
+        ("lstm", {"label_smoothing": 0.2, "layers": 2, "locked": True}),
+        ("transformer", {"heads": 2, "layers": 2}),
+    ],
+)
+def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str, own: dict[str, Any]) -> None:
+    settings = TINY | own | {"epochs": 2, "tokenizer": "char", "valid": reversed_strings(20, seed=5)}
     with no_advice():
-        whole = translate.train("gru", reversed_strings(100), **settings)
+        whole = translate.train(family, reversed_strings(100), **settings)
         with signalled(signal.SIGTERM, 9), pytest.raises(SystemExit):
-            translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
+            translate.train(family, reversed_strings(100), running=Running(out=tmp_path), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
-            translate.train("gru", reversed_strings(100), running=Running(out=tmp_path), **settings)
-        again = translate.train("gru", reversed_strings(100), out=tmp_path, resume=True, **settings)
+            translate.train(family, reversed_strings(100), running=Running(out=tmp_path), **settings)
+        again = translate.train(family, reversed_strings(100), out=tmp_path, resume=True, **settings)
     for name, weight in whole.network.state_dict().items():
         assert (again.network.state_dict()[name] == weight).all(), name
+    assert entries(again.log) == entries(whole.log)
+    assert entries(whole.log)[-1]["step"] == 14  # two epochs of 100 pairs by 16
 
 
 def test_what_is_too_long() -> None:
@@ -148,6 +162,12 @@ def test_what_is_too_long() -> None:
         translator = translate.train("transformer", pairs, tokenizer="word", longest=5, heads=2, **TINY)
     with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, and this model reads 5"):
         translator.translate_all(["a b", "a b c d e f"])
+    for refused in (translator.score, lambda s, t: evaluate(translator, made(s, t))):
+        with pytest.raises(InputError, match=r"target 2 has 7 tokens with </s>, and this model reads 5"):
+            refused(["a b", "a"], ["a b", "a b c d e f"])
+    with pytest.raises(InputError, match="target 1 has 7 tokens"):
+        translator.align("a b", "a b c d e f")
+    assert len(endless(translator).translate("a b").ids) == 5  # it has no more positions
     with pytest.raises(InputError, match="every pair is longer than 1 tokens"):
         translate.train("gru", pairs, tokenizer="word", longest=1, **TINY)
 
@@ -173,6 +193,66 @@ def test_wrong_settings(settings: dict[str, Any], words_: str) -> None:
 
 def test_a_report_by_hand() -> None:
     assert words("Ein Mann, 3 Hunde.") == 6
+
+
+def endless(translator: Translator) -> Translator:
+    """The same, but it never ends a translation."""
+    network = copy.deepcopy(translator.network)
+    with torch.no_grad():
+        network.output.bias[translator.target.eos] = -1e6
+    return dataclasses.replace(translator, network=network)
+
+
+def test_how_long_a_translation_may_be(tiny: Translator) -> None:
+    """2 · S + 20, `</s>` of the source included; a recurrent net may write more than the longest it has learnt."""
+    short = endless(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, longest=7)))
+    for text, length in (("abc", 28), ("abcdef" * 10, 142)):
+        found = short.translate(text)
+        assert (len(found.ids), found.is_finished) == (length, False)
+        assert len(short.translate(text, max_tokens=9).ids) == 9
+    sampled = short.translate_all(["abc"], dataclasses.replace(BEAM, strategy="sample", seed=1))
+    assert len(sampled[0][0].ids) == 28
+    assert short.translate("abc", max_tokens=0).text == ""
+
+
+@pytest.mark.parametrize("strategy", ["beam", "greedy", "sample"])
+def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> None:
+    settings = dataclasses.replace(BEAM, strategy=strategy, seed=4, max_tokens=28)
+    whole = endless(tiny).translate_all(["abcdef"], settings)[0][0]
+    sign = whole.text[3:5]
+    stopping = dataclasses.replace(settings, stop=(sign,))
+    found = endless(tiny).translate_all(["abcdef"], stopping)[0][0]
+    expected = generate(endless(tiny).given("abcdef"), tiny.target, "", stopping)[0]
+    assert (found.text, found.ids) == (expected.text, expected.ids)
+    assert not whole.is_finished
+    assert found.is_finished
+    assert "".join(found.tokens) == found.text + sign
+    if strategy != "beam":  # which may now prefer another one
+        assert found.text == whole.text[: whole.text.index(sign)]
+
+
+def test_progress_counts_the_pairs_that_are_done(tiny: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditional, "SIDE_BY_SIDE", 8)
+    pairs, seen = reversed_strings(20, seed=9), list[tuple[str, int, int | None]]()
+    tiny.score(pairs.sources, pairs.targets, lambda *told: seen.append(told))
+    assert seen == [("scoring", 0, 20), ("scoring", 8, 20), ("scoring", 16, 20)]
+
+
+def test_without_attention_there_is_no_alignment() -> None:
+    with no_advice():
+        translator = translate.train("gru", reversed_strings(20), tokenizer="char", attention="none", **TINY)
+    for target in (None, "cba"):
+        with pytest.raises(ConfigError, match="this model has no attention"):
+            translator.align("abc", target)
+
+
+def test_an_alignment_is_of_the_very_translation(tiny: Translator) -> None:
+    """Cut off it has no `</s>`; nor has its alignment."""
+    cut = endless(tiny)
+    assert cut.align("abc").target == cut.translate("abc").tokens
+    assert "</s>" not in cut.align("abc").target
+    assert tiny.align("abc").target == tiny.translate("abc").tokens
+    assert tiny.align("").target == ["</s>"]
 
 
 def test_unequal_numbers(tiny: Translator) -> None:

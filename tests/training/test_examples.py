@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from chainrule.lm import Ids
 from chainrule.training.config import Training
-from chainrule.training.examples import Examples, pad
+from chainrule.training.examples import Examples, moved, pad, padded
 
 
 def source(number: int, batch_size: int, *, shuffle: bool = True, seed: int = 3) -> Examples:
@@ -53,3 +54,27 @@ def test_like_lengths_stand_together() -> None:
 def test_pad() -> None:
     assert pad([np.array([1, 2, 3]), np.array([4])], 9).tolist() == [[1, 2, 3], [4, 9, 9]]
     assert pad([], 0).shape == (0, 0)
+
+
+def test_padded_rows_on_a_device() -> None:
+    ids, mask = padded([np.array([4, 5, 6]), np.array([7])], 1, torch.device("cpu"))
+    assert ids.tolist() == [[4, 5, 6], [7, 1, 1]]
+    assert mask.tolist() == [[True, True, True], [True, False, False]]
+
+
+def test_a_copy_to_a_gpu_leaves_from_pinned_memory_and_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+
+    def pin(self: torch.Tensor) -> torch.Tensor:
+        asked.append(("pin", None))
+        return self
+
+    def to(self: torch.Tensor, device: torch.device, *, non_blocking: bool = False) -> torch.Tensor:
+        asked.append((device.type, non_blocking))
+        return self
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    moved(torch.zeros(2), torch.device("cpu"))
+    moved(torch.zeros(2), torch.device("cuda"))
+    assert asked == [("cpu", False), ("pin", None), ("cuda", True)]

@@ -105,7 +105,7 @@ def train(
             vectors=vectors,
             running=running,
             **chosen.tokenizer,
-            **{name: value for name, value in chosen.model.items() if name != "family"},
+            **chosen.model,
         )
         model.save(out)
     if json:

@@ -20,12 +20,6 @@ SETTINGS = (
 )
 """The options that are settings by the same name, where a command has them."""
 
-SHAPE = (
-    *("hidden", "layers", "embedding", "directions", "longest"),
-    *("heads", "positions", "norm", "feedforward", "activation", "bias"),
-)
-"""Settings of an encoder that a pre-trained one has decided."""
-
 Out = Annotated[Path, typer.Option(help="The model folder to write.")]
 Recipe = Annotated[str | None, typer.Option(help="Settings by name; see chainrule recipes.")]
 Config = Annotated[Path | None, typer.Option(help="Settings in TOML: [model], [training], [tokenizer], [run].")]
@@ -39,9 +33,10 @@ def choices(
 ) -> "Choices":
     """All that was chosen, each source over the one before: recipe, file, --set, options; checked against `kind`.
 
-    `given` are the parameters of the command; `more` are options beyond the common ones that are settings.
+    `given` are the parameters of the command; `more` are options beyond the common ones that are settings. The
+    family is an argument of the command and not among the settings found.
     """
-    from chainrule import recipes
+    from chainrule import recipes, tasks
     from chainrule.api import split_settings
     from chainrule.config import Choices, make, parse_overrides, read_toml
     from chainrule.config import choices as of_tables
@@ -52,26 +47,53 @@ def choices(
     if "kind" in own:
         wanted["kind"] = own.pop("kind")
     seed = {} if given["seed"] is None else {"seed": given["seed"]}
-    chosen = Choices()
+    pretrained = given.get("pretrained")
+    decided = {} if pretrained is None else tasks.get("pretrain").shape_of(pretrained)
+    chosen, unfollowed = Choices(), []
     if given["recipe"] is not None:
         chosen = recipes.read(given["recipe"], family, task).choices
         if given.get("tokenizer") not in (None, *KINDS):
             chosen.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
-        if given.get("pretrained") is not None:
-            _leave_to_pretrained(chosen)
+        if pretrained is not None:
+            unfollowed = _leave_to_pretrained(chosen, decided)
     if given["config"] is not None:
         chosen |= of_tables(read_toml(given["config"]), given["config"])
     chosen |= Choices(model=own, tokenizer=wanted, run=seed)
-    make(kind, {"family": family, **chosen.model}, "model", family)  # a wrong name is answered before any work
+    _check_family(chosen.model.pop("family", family), family)
+    _check(kind, {"family": family, **chosen.model}, decided, pretrained)  # a wrong one is answered before any work
     make(TokenizerConfig, {n: v for n, v in chosen.tokenizer.items() if n != "kind"}, "tokenizer")
+    if unfollowed:
+        say(f"the encoder of {pretrained} decides {', '.join(unfollowed)}; the recipe is not followed there")
     return chosen
 
 
-def _leave_to_pretrained(chosen: "Choices") -> None:
-    """What a recipe says of tokenizer and encoder is not followed where a pre-trained one is taken."""
-    for name in SHAPE:
-        chosen.model.pop(name, None)
+def _check_family(named: object, family: str) -> None:
+    """Refuse settings that name another family than the command does."""
+    from chainrule.errors import ConfigError
+
+    if named != family:
+        raise ConfigError(
+            f"model.family is '{named}', and the command says '{family}'; leave it out of the settings"
+        )
+
+
+def _check(kind: type[Any], own: Mapping[str, object], decided: Mapping[str, object], pretrained: Any) -> None:
+    """Refuse settings that the model does not have, or that a pre-trained encoder has decided otherwise."""
+    from chainrule.config import make
+
+    if pretrained is None:
+        make(kind, own, "model", str(own["family"]))
+        return
+    from chainrule.tasks.beginning import with_shape
+
+    with_shape(kind, own, decided, pretrained)
+
+
+def _leave_to_pretrained(chosen: "Choices", decided: Mapping[str, object]) -> list[str]:
+    """Drop what a recipe says of tokenizer and encoder; in words, what a pre-trained one decides otherwise."""
+    found = {name: chosen.model.pop(name) for name in decided if name in chosen.model}
     chosen.tokenizer.clear()
+    return [f"{name} {decided[name]}" for name, value in found.items() if value != decided[name]]
 
 
 @contextmanager

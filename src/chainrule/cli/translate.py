@@ -189,7 +189,7 @@ def align(
             stream.write(draw(found.source, found.target, found.weights.tolist(), title=source).encode())
     if json:
         emit({"source": found.source, "target": found.target, "weights": found.weights.tolist()})
-    elif found.weights.size:
+    else:
         for token, row in zip(found.target, found.weights.tolist(), strict=True):
             best = max(range(len(row)), key=row.__getitem__)
             print(f"{token}\t{found.source[best]}\t{row[best]:.3f}")
@@ -237,10 +237,13 @@ def evaluate(
 
 
 def _decoding(strategy: str, beam_size: int, length_penalty: float, **more: Any) -> "Decoding":
-    from chainrule.decoding.settings import Decoding
+    from dataclasses import replace
+
+    from chainrule import tasks
 
     chosen: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
-    return Decoding(**chosen, **more, max_tokens=1000)
+    decoding: Decoding = replace(tasks.get("translate").BEAM, **chosen, **more)
+    return decoding
 
 
 def _as_json(translation: Any) -> dict[str, Any]:

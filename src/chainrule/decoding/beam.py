@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.decoding import filters
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.ranges import check
 from chainrule.decoding.settings import Decoding
@@ -109,15 +108,28 @@ def _extend(
     words = prompt.words
     allowed = shape(log_p, [[*words, *h.ids] for h in running], settings, prompt.vocabulary)
     totals = np.array([h.score for h in running])[:, None] + allowed  # (K, V)
-    best = filters.top_k(totals.reshape(1, -1), settings.beam_size)[0]
     # Rows stand in the order of their ids, so the lowest flat index is also the lowest sequence of ids.
-    parents, tokens = np.divmod(np.flatnonzero(best > -np.inf), totals.shape[1])
+    parents, tokens = np.divmod(_highest(totals, settings.beam_size), totals.shape[1])
     extended = []
     for k, token in zip(parents.tolist(), tokens.tolist(), strict=True):
         ids = (*running[k].ids, token)
         log_probs = (*running[k].log_probs, float(log_p[k, token]))
         extended.append(Hypothesis(ids, log_probs, float(totals[k, token]), prompt.is_ended_by(ids)))
     return extended, parents
+
+
+def _highest(totals: Floats, B: int) -> Ids:
+    """Where the B highest of (K, V) stand, as ascending flat indices, the lowest among equals; none of `-inf`.
+
+    The B-th highest of any one row is a bound that the B highest of all reach: with that of the row which holds the
+    highest of all few others do, and only these are sorted.
+    """
+    V = totals.shape[1]
+    bound = np.partition(totals[int(np.argmax(totals)) // V], V - B)[V - B] if B < V else -np.inf
+    flat = totals.reshape(-1)
+    reached = np.flatnonzero((flat >= bound) & (flat > -np.inf))
+    order = np.argsort(-flat[reached], kind="stable")[:B]
+    return np.sort(reached[order])
 
 
 def _best(hypotheses: Sequence[Hypothesis], p: float) -> list[Hypothesis]:

@@ -24,8 +24,8 @@ def normalize(log_p: Floats) -> Floats:
     array([[0.25, 0.75]])
     """
     shifted = _from_highest(log_p)
-    normalized: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return normalized
+    shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return shifted
 
 
 def temperature(log_p: Floats, T: float) -> Floats:

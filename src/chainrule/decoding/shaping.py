@@ -4,12 +4,13 @@ Lives here: which filters apply, and in which order. Not here: the filters (filt
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from chainrule.decoding import filters
 from chainrule.decoding.settings import Decoding
-from chainrule.lm import Floats, Vocabulary
+from chainrule.lm import Floats, Ids, Vocabulary
 
 
 def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, vocabulary: Vocabulary) -> Floats:
@@ -18,7 +19,7 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
     `texts` holds the ids of each row so far, those of the prompt included. The result sums to one, also where
     the model's scores do not; what is not predictable, `<s>` above all, is impossible in it.
     """
-    allowed = filters.normalize(np.where(vocabulary.predictable, log_p, -np.inf))
+    first = allowed = filters.normalize(_possible(log_p, vocabulary))
     if settings.repetition_penalty != 1:
         allowed = filters.repetition_penalty(allowed, texts, settings.repetition_penalty)
     if settings.no_repeat_ngram is not None:
@@ -32,4 +33,20 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
         allowed = filters.top_p(allowed, settings.top_p)
     if settings.min_p is not None:
         allowed = filters.min_p(allowed, settings.min_p)
-    return filters.normalize(allowed)
+    return allowed if allowed is first else filters.normalize(allowed)
+
+
+def _possible(log_p: Floats, vocabulary: Vocabulary) -> Floats:
+    """The same without what is not predictable; most models give that no probability, and are not copied."""
+    never = _unpredictable(vocabulary)
+    if np.isneginf(log_p[:, never]).all():
+        return log_p
+    out = np.array(log_p)
+    out[:, never] = -np.inf
+    return out
+
+
+@lru_cache(maxsize=8)
+def _unpredictable(vocabulary: Vocabulary) -> Ids:
+    """The few ids that may not come next, looked for among V once and not at every step."""
+    return np.flatnonzero(~vocabulary.predictable)

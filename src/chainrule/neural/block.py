@@ -6,7 +6,7 @@ Lives here: what a decoder, an encoder and both together are made of, and its se
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, p: float
 class Block(nn.Module):
     """Attention to the past, then a net on each position by itself; around each a residual path and a norm."""
 
+    branches: ClassVar[int] = 2  # that add to the residual path
+
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.config = config
@@ -76,13 +78,16 @@ class Block(nn.Module):
         self.norm_attention = nn.LayerNorm(D, bias=config.bias)
         self.norm_feedforward = nn.LayerNorm(D, bias=config.bias)
         fill_gates(self.qkv.weight, 3, config.init, config.init_range)
-        # 2L branches add up on the residual path: scaled so that their sum keeps its variance (GPT-2).
-        scale = 1 / math.sqrt(2 * config.layers) if config.init == "normal" else 1.0
-        for layer, by in ((self.widen, 1.0), (self.merge, scale), (self.narrow, scale)):
+        for layer, by in ((self.widen, 1.0), (self.merge, self.scale), (self.narrow, self.scale)):
             fill(layer.weight, config.init, config.init_range)
             layer.weight.data.mul_(by)
         for layer in (self.qkv, self.merge, self.widen, self.narrow) if config.bias else ():
             nn.init.zeros_(layer.bias)
+
+    @property
+    def scale(self) -> float:
+        """Of the last matrix of each branch: the sum of all of them keeps its variance (GPT-2)."""
+        return 1 / math.sqrt(self.branches * self.config.layers) if self.config.init == "normal" else 1.0
 
     def forward(
         self, x: Tensor, past: tuple[Tensor, Tensor], rotation: Rotation | None, mask: Tensor | None

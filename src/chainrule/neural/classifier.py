@@ -1,13 +1,17 @@
 """One label for a whole text: an encoder, its outputs pooled into one vector, a softmax over the labels.
 
+Every text is read as `<s> words </s>`, as in pre-training. Mean, max and attention pool the words and `</s>`, so
+that an empty text has something to pool; `<s>`, with which every text begins, is read and not pooled. `last` is the
+state after all of it: at `</s>` forwards, at `<s>` backwards; of a Transformer that at `</s>`.
+
 Lives here: settings, pooling, the network, its batches and its loss. Not here: the encoders (encoder.py), which
 words weighed how much (saliency.py), texts and labels in words (tasks/classify.py).
-Letters: B texts, T tokens, D width, K labels, N texts in all.
+Letters: B texts, T tokens, both signs among them, D width, K labels, N texts in all.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,9 +25,9 @@ from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder import EncoderConfig, Family, Read, Reader
 from chainrule.neural.initialization import fill
 from chainrule.neural.network import Tensors
-from chainrule.neural.pairs import padded
 from chainrule.progress import Progress, silent
 from chainrule.training import threads
+from chainrule.training.examples import padded
 
 SIDE_BY_SIDE = 64  # texts that are read at a time
 
@@ -32,7 +36,8 @@ SIDE_BY_SIDE = 64  # texts that are read at a time
 class ClassifyConfig(EncoderConfig):
     """Settings of a classifier of texts."""
 
-    pooling: Literal["last", "mean", "max", "attention"] = "max"  # how T vectors become one
+    without_effect: ClassVar[tuple[str, ...]] = (*EncoderConfig.without_effect, "tie")
+    pooling: Literal["last", "mean", "max", "attention"] = "max"  # how the vectors of words and `</s>` become one
     class_weights: Literal["none", "balanced"] = "none"  # balanced: rare labels weigh more in the loss, N / (K n_c)
     label_smoothing: float = 0.0  # ε: part of the probability that the loss wants spread over all labels
     unknown: float = 0.1  # part of the words read as `<unk>` while learning, so that it gets a vector, too
@@ -40,7 +45,7 @@ class ClassifyConfig(EncoderConfig):
     hidden: int = 200
     embedding: int = 100
     dropout: float = 0.5
-    longest: int = 256  # tokens of a text, `</s>` among them; longer ones are cut
+    longest: int = 256  # tokens of a text, `<s>` and `</s>` among them; longer ones are cut
     epochs: int = 10
     batch_size: int = 32  # texts
     learning_rate: float = 2e-3
@@ -48,6 +53,7 @@ class ClassifyConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)
+        self.check_longest(3)
         for name in ("label_smoothing", "unknown"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose a value in [0, 1)")
@@ -74,7 +80,7 @@ class Attention(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """p(label | text) = softmax(W pool(h_1 … h_T) + b)."""
+    """p(label | text) = softmax(W pool(h_2 … h_T) + b); h_1 stands at `<s>`."""
 
     def __init__(self, config: ClassifyConfig, vocabulary: Vocabulary, labels: int) -> None:
         super().__init__()
@@ -90,37 +96,39 @@ class TextClassifier(nn.Module):
         return ()
 
     def work(self, rows: int, T: int) -> float:
-        """Multiplications of its largest product that others wait for: of one time step, or of a block."""
-        c = self.config
-        if c.family == "transformer":
-            return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
-        return float(max(layer.R.numel() for layer in self.reader.encoder.forwards) * rows)
+        """Multiplications of the reader's largest product over (rows, T) ids."""
+        return self.reader.work(rows, T)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(B, T) ids, (B, T) True where there is one, which each row has -> logits (B, K)."""
-        read = self.reader(self._with_unknown(ids), mask)
+        """(B, T) ids of framed texts, (B, T) True where there is one -> logits (B, K)."""
+        read, pooled = self.read(self._with_unknown(ids), mask)
         p = chosen(self.config.output_dropout, self.config)
-        logits: Tensor = self.output(dropout.units(self.pool(read, mask), p, self.training))
+        logits: Tensor = self.output(dropout.units(self.pool(read, pooled), p, self.training))
         return logits
 
+    def read(self, ids: Tensor, mask: Tensor) -> tuple[Read, Tensor]:
+        """(B, T), (B, T) -> what the encoder made of what is pooled, (B, T − 1) of it, and where there is such."""
+        hidden, last = self.reader(ids, mask)
+        return Read(hidden[:, 1:], last), mask[:, 1:]
+
     def pool(self, read: Read, mask: Tensor) -> Tensor:
-        """What the encoder made of (B, T) words -> (B, D)."""
+        """What the encoder made of words and `</s>`, and where there is one -> (B, D)."""
         if self.attention is not None:
             alpha = self.attention(read.hidden, mask).to(read.hidden.dtype)
             return (alpha[:, None] @ read.hidden).squeeze(1)  # Σ_t α_t h_t
         if self.config.pooling == "max":
             return read.hidden.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
         if self.config.pooling == "mean":
-            return read.hidden.sum(dim=1) / mask.sum(dim=1, keepdim=True)  # h is 0 where there is no word
+            return read.hidden.sum(dim=1) / mask.sum(dim=1, keepdim=True)  # h is 0 behind a row's end
         return read.last
 
     def _with_unknown(self, ids: Tensor) -> Tensor:
-        """While learning, some words as if they had never been met; `</s>`, which ends a text, always stands."""
+        """While learning, some words as if they had never been met; `<s>` and `</s>` always stand."""
         v, p = self.vocabulary, self.config.unknown
         if not self.training or not p or v.unk is None:
             return ids
         is_hidden = torch.rand(ids.shape, device=ids.device) < p
-        return torch.where(is_hidden & (ids != v.eos), v.unk, ids)
+        return torch.where(is_hidden & (ids != v.bos) & (ids != v.eos), v.unk, ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +145,9 @@ class LabelBatch:
 
 @dataclass(frozen=True, slots=True)
 class Collate:
-    """Rows of encoded texts to a batch on the device; every text ends in `</s>`, so that none is empty."""
+    """Rows of encoded texts to a batch on the device; each stands between its signs, so that none is empty."""
 
-    texts: Sequence[Ids]
+    texts: Sequence[Ids]  # framed
     labels: Ids  # (N,)
     weights: Floats  # (K,)  of each label
     eos: int
@@ -168,7 +176,7 @@ def weigh(counts: Ids, how: Literal["none", "balanced"]) -> Floats:
 
 
 def log_probs(network: TextClassifier, texts: Sequence[Ids], progress: Progress = silent) -> Floats:
-    """(N, K) log p(label | text) of encoded texts, in single precision; texts of like length are read together."""
+    """(N, K) log p(label | text) of framed texts, in single precision; those of like length are read together."""
     found = np.empty((len(texts), network.output.out_features))
     order = np.argsort([len(text) for text in texts], kind="stable")
     for first in range(0, len(order), SIDE_BY_SIDE):

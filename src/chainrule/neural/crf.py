@@ -7,6 +7,7 @@ mean and which may follow which. Letters: B rows, T words, K tags, n a row's own
 word; its mask (B, T) is True for its first n places, and what stands in the other places changes nothing.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -77,7 +78,8 @@ class CRF(nn.Module):
         s = _small(scores, mask)
         A, start, end = self._chain()
         alpha, _ = _forward(s, A, start, end, mask)
-        return _posterior(alpha, _backward(s, A, end, mask), mask)[0]
+        beta = [beta_t for _, beta_t in _backward(s, A, end, mask)]
+        return _posterior(alpha, torch.stack(beta[::-1], dim=1), mask)
 
     def _chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """A, start and end as they count: `-inf` where not allowed."""
@@ -145,24 +147,34 @@ def _forward(s: Tensor, A: Tensor, start: Tensor, end: Tensor, mask: Tensor) -> 
     return alphas, (alphas[rows, mask.sum(dim=1) - 1] + end).logsumexp(dim=-1)
 
 
-def _backward(s: Tensor, A: Tensor, end: Tensor, mask: Tensor) -> Tensor:
-    """β_n = end, β_t(i) = log Σ_j exp(A[i, j] + s_{t+1}(j) + β_{t+1}(j)), (B, T, K); `end` on padding."""
-    beta = [end.expand_as(s[:, 0])]
+def _backward(s: Tensor, A: Tensor, end: Tensor, mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """From t = T down to 1: A[i, j] + s_{t+1}(j) + β_{t+1}(j), (B, K, K), and β_t, its log-sum over j, (B, K).
+
+    β is `end` at a row's last word and behind it; nothing follows T, and what stands in its place is `-inf`.
+    """
+    B, _, K = s.shape
+    beta = end.expand(B, K)
+    yield s.new_full((1, 1, 1), -torch.inf).expand(B, K, K), beta
     for s_t, is_word in zip(s.unbind(1)[:0:-1], mask[:, :, None].unbind(1)[:0:-1], strict=True):
-        beta.append(torch.where(is_word, (A + (s_t + beta[-1])[:, None]).logsumexp(dim=-1), end))
-    return torch.stack(beta[::-1], dim=1)
+        ahead = A + (s_t + beta)[:, None]
+        beta = torch.where(is_word, ahead.logsumexp(dim=-1), end)
+        yield ahead.masked_fill(~is_word[..., None], -torch.inf), beta
 
 
-def _posterior(alpha: Tensor, beta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, T, K) p(y_t = k) = exp(α_t(k) + β_t(k) − log Z), and the (B, T, 1) log Z found at each word.
+def _posterior(alpha: Tensor, beta: Tensor, mask: Tensor) -> Tensor:
+    """(B, T, K) p(y_t = k) = exp(α_t(k) + β_t(k) − log Z), zero on padding."""
+    joint = alpha + beta
+    return (joint - _log_z(joint)).exp().masked_fill(~mask[:, :, None], 0)
+
+
+def _log_z(joint: Tensor) -> Tensor:
+    """(…, K) α_t + β_t -> (…, 1) the log Z found at word t.
 
     These differ in rounding alone, and each makes its own word's p sum to one. Where a row has no path it is `inf`,
     so that p is 0 and not 0 / 0.
     """
-    joint = alpha + beta
     log_z = joint.logsumexp(dim=-1, keepdim=True)
-    log_z = log_z.masked_fill(torch.isneginf(log_z), torch.inf)
-    return (joint - log_z).exp().masked_fill(~mask[:, :, None], 0), log_z
+    return log_z.masked_fill(torch.isneginf(log_z), torch.inf)
 
 
 class _LogZ(torch.autograd.Function):
@@ -181,12 +193,13 @@ class _LogZ(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         s, A, end, mask, alpha = ctx.saved_tensors
-        beta = _backward(s, A, end, mask)
-        p, log_z = _posterior(alpha, beta, mask)
-        ds = p * grads[0][:, None, None]
-        # p(y_t = i, y_{t+1} = j) = exp(α_t(i) − log Z + A[i, j] + s_{t+1}(j) + β_{t+1}(j)), (B, T − 1, K, K)
-        here = (alpha - log_z)[:, :-1].masked_fill(~mask[:, 1:, None], -torch.inf)
-        pairs = (here[:, :, :, None] + A + (s + beta)[:, 1:, None]).exp()
-        dA = (pairs.sum(dim=1) * grads[0][:, None, None]).sum(dim=0)  # sums stay fp32, a matrix product may not
+        dA, betas = s.new_zeros(len(s), *A.shape), []  # (B, K, K): summed as β is made, not held for every t
+        for alpha_t, (ahead, beta_t) in zip(alpha.unbind(1)[::-1], _backward(s, A, end, mask), strict=True):
+            # p(y_t = i, y_{t+1} = j) = exp(α_t(i) − log Z + A[i, j] + s_{t+1}(j) + β_{t+1}(j))
+            dA += ((alpha_t - _log_z(alpha_t + beta_t))[:, :, None] + ahead).exp_()
+            betas.append(beta_t)
+        by = grads[0][:, None, None]
+        ds = _posterior(alpha, torch.stack(betas[::-1], dim=1), mask) * by
         last = torch.arange(len(s), device=s.device), mask.sum(dim=1) - 1
-        return ds, dA, ds[:, 0].sum(dim=0), ds[last].sum(dim=0), None
+        # sums stay fp32, a matrix product may not
+        return ds, (dA * by).sum(dim=0), ds[:, 0].sum(dim=0), ds[last].sum(dim=0), None

@@ -1,6 +1,7 @@
 """A block that attends to its own past and then to another text: the decoder's half of a Transformer."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ Past = tuple[Tensor, Tensor]
 class CrossBlock(Block):
     """Self-attention, cross-attention softmax(QKᵀ/√d_k)V with K and V of the source, position-wise net."""
 
+    branches: ClassVar[int] = 3
+
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
         D = config.hidden
@@ -26,6 +29,7 @@ class CrossBlock(Block):
         fill_gates(self.kv_cross.weight, 2, config.init, config.init_range)
         for layer in (self.q_cross, self.merge_cross):
             fill(layer.weight, config.init, config.init_range)
+        self.merge_cross.weight.data.mul_(self.scale)
         for layer in (self.q_cross, self.kv_cross, self.merge_cross) if config.bias else ():
             nn.init.zeros_(layer.bias)
 

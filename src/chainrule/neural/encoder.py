@@ -1,13 +1,13 @@
 """Reading a whole text at once: each word's vector knows what stands before it and after it.
 
-Lives here: the recurrent encoder in one or two directions, the Transformer encoder, and the reader that puts word
-vectors before either. Not here: what is predicted from it (tags, labels, another text); a language model, which may
-not see what is ahead (recurrent.py, transformer.py).
+Lives here: the recurrent encoder in one or two directions, the Transformer encoder, the reader that puts word
+vectors before either, and which settings decide its shape. Not here: what is predicted from it (tags, labels,
+another text); a language model, which may not see what is ahead (recurrent.py, transformer.py).
 """
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chainrule.errors import ConfigError
-from chainrule.lm import Floats
+from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural import dropout, gru, lstm, rnn
 from chainrule.neural.block import Block, BlockConfig, chosen, drop
 from chainrule.neural.initialization import fill
@@ -24,28 +24,37 @@ from chainrule.neural.recurrent import Layer
 from chainrule.neural.settings import LARGEST
 
 Family = Literal["rnn", "lstm", "gru", "transformer"]
-OF_TRANSFORMERS: Final = ("heads", "positions", "norm", "feedforward", "activation", "attention_dropout", "bias")
-OF_RECURRENT: Final = ("directions", "weight_dropout")
+SHAPE_OF_ALL: Final = ("family", "hidden", "layers", "embedding")
+SHAPE_OF_TRANSFORMERS: Final = ("heads", "positions", "norm", "feedforward", "activation", "bias")
+SHAPE_OF_RECURRENT: Final = ("directions",)
+OF_TRANSFORMERS: Final = (*SHAPE_OF_TRANSFORMERS, "attention_dropout")
+OF_RECURRENT: Final = (*SHAPE_OF_RECURRENT, "weight_dropout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig(BlockConfig):
-    """Settings of whatever reads whole texts; those of the other kind of encoder cannot be set."""
+    """Settings of whatever reads whole texts; those that change nothing there cannot be set."""
 
+    without_effect: ClassVar[tuple[str, ...]] = ("bptt", "samples", "cutoffs")  # a text is read and learnt at once
     family: Family = "lstm"
     directions: Literal["joined", "apart", "forward"] = "joined"  # both feed the next layer, each its own, or one
     weight_dropout: float = 0.0  # of the recurrent matrices
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     locked: bool = False
-    longest: int = 256  # tokens of a text, `</s>` among them, that a Transformer can read
+    longest: int = 256  # tokens of a text, its signs `<s>` and `</s>` among them, that a Transformer can read
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
         is_transformer = self.family == "transformer"
         foreign = OF_RECURRENT if is_transformer else OF_TRANSFORMERS
         for field in fields(self):
-            if field.name in foreign and getattr(self, field.name) != field.default:
+            is_usual = getattr(self, field.name) == field.default
+            if field.name in foreign and not is_usual:
                 raise ConfigError(f"model.{field.name} is no setting of family '{self.family}'; leave it out")
+            if field.name in self.without_effect and not is_usual:
+                raise ConfigError(
+                    f"model.{field.name} is no setting of this task, it changes nothing; leave it out"
+                )
         if not 0 <= self.weight_dropout < 1:
             raise ConfigError(f"model.weight_dropout is {self.weight_dropout:g}; choose a value in [0, 1)")
         if not 1 <= self.longest <= LARGEST:
@@ -54,6 +63,28 @@ class EncoderConfig(BlockConfig):
             self.check_blocks()
         elif self.directions != "forward" and self.hidden % 2:
             raise ConfigError(f"model.hidden is {self.hidden}; two directions share it: choose an even number")
+
+    def check_longest(self, least: int) -> None:
+        """Refuse a length that leaves no room between `<s>` and `</s>`."""
+        if self.longest < least:
+            raise ConfigError(f"model.longest is {self.longest}; choose {least} or more")
+
+
+def shape(config: EncoderConfig) -> dict[str, object]:
+    """The settings that two encoders must share for one to take over the other's weights."""
+    is_transformer = config.family == "transformer"
+    names = (*SHAPE_OF_ALL, *(SHAPE_OF_TRANSFORMERS if is_transformer else SHAPE_OF_RECURRENT))
+    found = {name: getattr(config, name) for name in names} | {"embedding": config.embedding_width}
+    if is_transformer:
+        found["feedforward"] = config.feedforward or 4 * config.hidden
+        if config.positions == "learned":
+            found["longest"] = config.longest  # a vector for each position
+    return found
+
+
+def framed(words: Ids, vocabulary: Vocabulary) -> Ids:
+    """(n,) -> (n + 2,) `<s>`, the words, `</s>`: how every task shows a text to its encoder, pre-trained or not."""
+    return np.concatenate([[vocabulary.bos], words, [vocabulary.eos]]).astype(np.int64)
 
 
 class Read(NamedTuple):
@@ -182,6 +213,13 @@ class Reader(nn.Module):
     def width(self) -> int:
         """D of what it gives."""
         return self.config.hidden
+
+    def work(self, rows: int, T: int) -> float:
+        """Multiplications of its largest product: of a block, or of one time step, for which the next one waits."""
+        c = self.config
+        if c.family == "transformer":
+            return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
+        return float(max(layer.R.numel() for layer in self.encoder.forwards) * rows)
 
     def take_vectors(self, vectors: Floats) -> None:
         """Make given ones, (V, E), the first word vectors, scaled so that what the encoder reads has variance 1."""

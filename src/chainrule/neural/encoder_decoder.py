@@ -69,6 +69,10 @@ class EncoderDecoder(PairNetwork):
         n = self._from_source
         return (*state[:n], state[n].masked_fill(rows, 0), *state[n + 1 :])
 
+    def work(self, rows: int, T: int) -> float:
+        """Of the position-wise net."""
+        return float(self.config.hidden * (self.config.feedforward or 4 * self.config.hidden) * rows * T)
+
     def position(self, state: Tensors) -> Tensor:
         """(B,) tokens of the target read."""
         return state[self._from_source]

@@ -27,6 +27,7 @@ class Plan:
     objective: Objective
     validate: Validate | None
     measure: Literal["nats", "error"] = "nats"
+    unit: str = "tokens"  # what a target is
     unigram_nats: float = float("inf")  # what word frequencies alone would give
 
 
@@ -48,6 +49,7 @@ def learn(
             objective=made.objective,
             validate=made.validate,
             measure=made.measure,
+            unit=made.unit,
             unigram_nats=made.unigram_nats,
             device=device,
             progress=job.progress,

@@ -6,8 +6,9 @@ encoder_decoder.py), the contract behind a given source (conditional.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.neural.encoder import EncoderConfig, Reader
 from chainrule.neural.network import Network, Tensors
-from chainrule.training.examples import pad
+from chainrule.training.examples import moved, padded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class PairBatch:
     inputs: Tensor  # (B, T)
     targets: Tensor  # (B, T)
     mask: Tensor  # (B, T)
+    places: Tensor  # (N,) of the targets there are among all B · T
     starts: bool = True
 
 
@@ -86,34 +88,37 @@ class Collate:
     def __call__(self, rows: Ids) -> PairBatch:
         """The pairs of these rows."""
         v = self.vocabulary
-        source, source_mask = self.padded([self.sources[i] for i in rows.tolist()])
-        targets, mask = self.padded([self.targets[i] for i in rows.tolist()])
+        wanted = [self.targets[i] for i in rows.tolist()]
+        source, source_mask = padded([self.sources[i] for i in rows.tolist()], v.eos, self.device)
+        targets, mask = padded(wanted, v.eos, self.device)
         inputs = torch.cat([torch.full_like(targets[:, :1], v.bos), targets[:, :-1]], dim=1)
-        return PairBatch(source, source_mask, inputs, targets, mask)
-
-    def padded(self, rows: list[Ids]) -> tuple[Tensor, Tensor]:
-        """(B, T) ids and which of them there are."""
-        return padded(rows, self.vocabulary.eos, self.device)
+        return PairBatch(source, source_mask, inputs, targets, mask, moved(_places(wanted), self.device))
 
 
-def padded(rows: list[Ids], value: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows of different lengths on the device: (B, T) ids, (B, T) True where there is one."""
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = torch.from_numpy(pad(rows, value))
-    return ids.to(device), (torch.arange(ids.shape[1]) < lengths[:, None]).to(device)
+def _places(rows: Sequence[Ids]) -> Tensor:
+    """(N,) where the ids of rows of different lengths stand in their (B, T) array read row by row.
+
+    Worked out on the processor: to find them by a mask on the GPU is to wait for it.
+    """
+    lengths = np.array([len(row) for row in rows])
+    return torch.from_numpy(np.flatnonzero(np.arange(lengths.max()) < lengths[:, None]))
 
 
 def pair_loss(network: PairNetwork, batch: PairBatch, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
     """(1 − ε)(−log p(target)) + ε · mean_w(−log p(w)), and the nats alone (Szegedy et al. 2016)."""
     hidden = network(batch.inputs, network.encode(batch.source, batch.source_mask)).hidden
-    kept = batch.mask.flatten()
-    flat, targets = hidden.flatten(0, 1)[kept], batch.targets.flatten()[kept]
+    flat, targets = (part.index_select(0, batch.places) for part in (hidden.flatten(0, 1), batch.targets.flatten()))
+    nats = network.output.loss(flat, targets)
     epsilon = network.config.label_smoothing
-    if not epsilon:
-        nats = network.output.loss(flat, targets)
-        return nats, nats, ()
-    log_p = network.output.log_probs(flat).float()  # (N, V)
-    nats = -log_p.gather(1, targets[:, None]).mean()
-    possible = ~network.output.impossible
-    spread = -(log_p.masked_fill(~possible, 0.0).sum(dim=-1) / possible.sum()).mean()
-    return (1 - epsilon) * nats + epsilon * spread, nats, ()
+    return (nats + epsilon * _preference(network.output, flat, targets) if epsilon else nats), nats, ()
+
+
+def _preference(output: Any, hidden: Tensor, targets: Tensor) -> Tensor:
+    """mean_w(−log p(w)) − (−log p(target)) over the words w that may come, the mean of the N places.
+
+    The normaliser drops out and z_t − mean_w z_w = h · (W_t − mean_w W_w) + b_t − mean_w b_w is left: no (N, V).
+    """
+    share = ~output.impossible / (~output.impossible).sum()  # (V,)
+    W, b, h = output.weight, output.bias, hidden.float()
+    apart = W.index_select(0, targets) - (share[:, None] * W).sum(dim=0)  # (N, D)
+    return ((h * apart).sum(dim=-1) + b.index_select(0, targets) - (share * b).sum()).mean()

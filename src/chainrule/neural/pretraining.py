@@ -6,7 +6,7 @@ Not here: the encoders themselves (encoder.py), reading text (tasks/pretrain.py)
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,12 +16,10 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
 from chainrule.neural.block import chosen, drop
 from chainrule.neural.device import device_of, exact
-from chainrule.neural.encoder import EncoderConfig, Reader
+from chainrule.neural.encoder import EncoderConfig, Reader, shape
 from chainrule.neural.output import make_output
 from chainrule.training import threads
 
-OF_ALL: Final = ("family", "hidden", "layers", "embedding")
-OF_TRANSFORMERS: Final = ("heads", "positions", "norm", "feedforward", "activation", "bias")
 BECOME_SIGN, BECOME_OTHER = 0.8, 0.1  # of the chosen words; the rest stay as they are (Devlin et al. 2019)
 FIXED_SEED = 0  # of what is hidden in a text to measure on: the same at each measurement
 LOG_PROBS_AT_ONCE = 1 << 24
@@ -49,20 +47,9 @@ class PretrainConfig(EncoderConfig):
             raise ConfigError(f"model.mask is no setting of family '{self.family}', which hides no words")
         if not 0 < self.mask < 1:
             raise ConfigError(f"model.mask is {self.mask:g}; choose a value in (0, 1)")
-        if self.longest < 2:
-            raise ConfigError(f"model.longest is {self.longest}; choose 2 or more")
+        self.check_longest(2)
         if self.output != "softmax":
             raise ConfigError(f"model.output is '{self.output}'; an encoder is learnt with the full softmax")
-
-
-def shape(config: EncoderConfig) -> dict[str, object]:
-    """The settings that two encoders must share for one to take over the other's weights."""
-    found = {name: getattr(config, name) for name in OF_ALL} | {"embedding": config.embedding_width}
-    if config.family != "transformer":
-        return found | {"directions": config.directions}
-    own = {name: getattr(config, name) for name in OF_TRANSFORMERS}
-    learned = {"longest": config.longest} if config.positions == "learned" else {}  # a vector for each position
-    return found | own | {"feedforward": config.feedforward or 4 * config.hidden} | learned
 
 
 def adopt(reader: Reader, given: Reader) -> None:
@@ -127,8 +114,8 @@ class Encoder(nn.Module):
         return ()
 
     def work(self, rows: int, T: int) -> float:
-        """Multiplications of its largest matrix product over (rows, T) ids, for choosing threads."""
-        raise NotImplementedError
+        """Multiplications of the reader's largest product over (rows, T) ids; the output layer counts its own."""
+        return self.reader.work(rows, T)
 
     def collate(self, ids: Ids, mask: Mask, generator: torch.Generator | None = None) -> TextBatch:
         """(B, T), (B, T) -> a batch on the network's device; `generator` is torch's own where none is given."""
@@ -163,10 +150,6 @@ class TwoWay(Encoder):
     def __init__(self, config: PretrainConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary, config.hidden // 2, 0)
 
-    def work(self, rows: int, T: int) -> float:
-        """Of one time step: each waits for the one before."""
-        return float(max(layer.R.numel() for layer in self.reader.encoder.forwards) * rows)
-
     def collate(self, ids: Ids, mask: Mask, generator: torch.Generator | None = None) -> TextBatch:
         """Targets of the forward half, then those of the backward half."""
         B, T = ids.shape
@@ -194,10 +177,6 @@ class Masked(Encoder):
 
     def __init__(self, config: PretrainConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary, config.hidden, 1)
-
-    def work(self, rows: int, T: int) -> float:
-        """Of the position-wise net."""
-        return float(self.config.hidden * (self.config.feedforward or 4 * self.config.hidden) * rows * T)
 
     def collate(self, ids: Ids, mask: Mask, generator: torch.Generator | None = None) -> TextBatch:
         """Choose words, the same part of each row; hide most of them, change some, leave some."""

@@ -4,11 +4,14 @@ Without: c is the encoder's last state, given to the decoder as its first state 
 With: c_i = Σ_j α_ij h_j, α_i = softmax_j score(s_{i−1}, h_j).
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
 from chainrule.lm import Vocabulary
+from chainrule.neural import dropout
 from chainrule.neural.attention import Score
 from chainrule.neural.block import chosen, drop
 from chainrule.neural.encoder import Reader, make_layer
@@ -58,6 +61,10 @@ class Seq2Seq(PairNetwork):
         kept = [tensor.index_select(0, rows) for tensor in state[:FROM_SOURCE]]
         return (*kept, *self._first(kept[-1]))
 
+    def work(self, rows: int, T: int) -> float:
+        """Of one time step: each waits for the one before."""
+        return float(max(layer.R.numel() for layer in self.layers) * rows)
+
     def join(self, states: "list[Tensors]") -> Tensors:  # type: ignore[override]
         """Shorter sources are padded with what nobody looks at."""
         S = max(state[0].shape[1] for state in states)
@@ -96,30 +103,50 @@ class Seq2Seq(PairNetwork):
         memory, keys, mask, _, *cells = state
         y, memory, keys, *cells = cast(y, memory, keys, *cells)
         weights = [layer.weights() for layer in self.layers]
+        look, masks = self._look(), self._masks(cells)
         E, hidden = y.shape[-1], ~mask[:, None]
         W, _, b_W, _ = weights[0]
         read = linear(y, W[:, :E], b_W)  # (B, T, gates · D): what the words say to the first layer
         outputs, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
         for i in range(y.shape[1]):
             top = cells[-self.layers[-1].memories]  # s_{i−1}
-            e = self.score.look(top[:, None], keys).masked_fill(hidden, -torch.inf)  # (B, 1, S)
+            e = look(top[:, None], keys).masked_fill(hidden, -torch.inf)  # (B, 1, S)
             alpha = torch.softmax(e, dim=-1).to(memory.dtype)
             context = (alpha @ memory)[:, 0]  # (B, D)
-            cells = self._step(read[:, i] + linear(context, W[:, E:]), cells, weights)
+            cells = self._step(read[:, i] + linear(context, W[:, E:]), cells, weights, masks)
             outputs.append(cells[-self.layers[-1].memories])
             contexts.append(context)
             alphas.append(alpha[:, 0])
         return torch.stack(outputs, 1), torch.stack(contexts, 1), cells, torch.stack(alphas, 1)
 
-    def _step(self, u: Tensor, cells: list[Tensor], weights: list[list[Tensor]]) -> list[Tensor]:
+    def _look(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """`score.look` for all steps of a pass, its weights cast to the arithmetic of the pass once."""
+        if self.score.kind != "additive":
+            return self.score.look
+        W_1, v = cast(self.score.W_1, self.score.v)
+        # vᵀ tanh(W_1 s_{i−1} + W_2 h_j): (B, 1, D), (B, S, D) -> (B, 1, S)
+        return lambda q, keys: linear((linear(q, W_1)[:, :, None] + keys[:, None]).tanh(), v).squeeze(-1)
+
+    def _masks(self, cells: list[Tensor]) -> list[Tensor] | None:
+        """Locked dropout between layers, (B, D) before each but the first, one for all steps; else None."""
+        c = self.config
+        if not (self.training and c.locked and c.dropout):
+            return None
+        return [dropout.keep_mask(cells[0], tuple(cells[0].shape), c.dropout) for _ in self.layers[1:]]
+
+    def _step(
+        self, u: Tensor, cells: list[Tensor], weights: list[list[Tensor]], masks: list[Tensor] | None
+    ) -> list[Tensor]:
         """One step of all layers from u = W x + b_W of the first."""
         after = list[Tensor]()
         for k, (layer, (W, R, b_W, b_R)) in enumerate(zip(self.layers, weights, strict=True)):
             if k:
-                below = drop(
-                    after[-self.layers[k - 1].memories][:, None], self.config.dropout, self.config, self.training
-                )
-                u = linear(below[:, 0], W, b_W)
+                below = after[-self.layers[k - 1].memories]
+                if masks is None:
+                    below = dropout.units(below, self.config.dropout, self.training)
+                else:
+                    below = below * masks[k - 1]
+                u = linear(below, W, b_W)
             mine, cells = cells[: layer.memories], cells[layer.memories :]
             after += layer.cell(u, tuple(mine), R, b_R)
         return after

@@ -4,13 +4,14 @@ s_t = W h_t + b,   p(y_1 … y_n | words) by the chain of crf.py, or word by wor
 Ma & Hovy 2016)
 
 Lives here: settings, network, batches, loss, and the two questions put to a network (best tags, p of each tag). Not
-here: what tags mean (evaluation/spans.py), text (tasks/tag.py). Letters: B rows, T words, K tags, N spellings.
+here: what tags mean (evaluation/spans.py), text (tasks/tag.py). The encoder reads `<s>` and `</s>` around words,
+as in pre-training; these have no spelling, no score and no tag. Letters: B rows, T words, K tags, N spellings.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,17 +26,18 @@ from chainrule.neural.block import chosen, drop
 from chainrule.neural.characters import CharacterFeatures
 from chainrule.neural.crf import CRF, Independent
 from chainrule.neural.device import exact
-from chainrule.neural.encoder import EncoderConfig, Reader
+from chainrule.neural.encoder import EncoderConfig, Reader, framed
 from chainrule.neural.network import Tensors
-from chainrule.neural.pairs import padded
 from chainrule.neural.settings import LARGEST
 from chainrule.training import threads
+from chainrule.training.examples import padded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagConfig(EncoderConfig):
     """Settings of a tagger."""
 
+    without_effect: ClassVar[tuple[str, ...]] = (*EncoderConfig.without_effect, "tie")
     crf: bool = True  # tags are chosen together, by which may follow which; else each by itself
     characters: int = 50  # features of a word's spelling, 0: none
     rare_unknown: float = 0.5  # how often a word met once is read as <unk> while learning: so <unk> gets a vector
@@ -49,6 +51,7 @@ class TagConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)
+        self.check_longest(3)
         if not 0 <= self.characters <= LARGEST:
             raise ConfigError(f"model.characters is {self.characters}; choose 0 to {LARGEST} features")
         if not 0 <= self.rare_unknown <= 1:
@@ -61,12 +64,12 @@ class TagConfig(EncoderConfig):
 class TagBatch:
     """Sentences side by side."""
 
-    inputs: Tensor  # (B, T) ids
+    inputs: Tensor  # (B, T + 2) ids, each row `<s>`, its words, `</s>`
     targets: Tensor  # (B, T) tags
     mask: Tensor  # (B, T) True where there is a word
     spellings: Tensor  # (N, L) characters of the batch's words, each once
     places: Tensor  # (B, T) which of the N each word is
-    is_rare: Tensor | None = None  # (B, T) words that were met once
+    is_rare: Tensor | None = None  # (B, T + 2) words that were met once
     starts: bool = True
 
 
@@ -94,17 +97,17 @@ class TagNetwork(nn.Module):
         return ()
 
     def work(self, rows: int, T: int) -> float:
-        """Multiplications of its largest product: of one time step, where each waits for the one before."""
-        c = self.config
-        if c.family == "transformer":
-            return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
-        return float(max(layer.R.numel() for layer in self.reader.encoder.forwards) * rows)
+        """Multiplications of the reader's largest product over (rows, T) inputs."""
+        return self.reader.work(rows, T)
 
     def forward(self, ids: Tensor, mask: Tensor, spellings: Tensor, places: Tensor) -> Tensor:
-        """(B, T), (B, T), (N, L), (B, T) -> (B, T, K) the score of each tag."""
-        c = self.config
-        features = None if self.spelling is None else functional.embedding(places, self.spelling(spellings))
-        hidden = self.reader(ids, mask, features).hidden  # (B, T, D)
+        """(B, T + 2) inputs, (B, T) which words there are, (N, L), (B, T) -> (B, T, K) the score of each tag."""
+        c, features = self.config, None
+        if self.spelling is not None:
+            spelled = functional.embedding(places, self.spelling(spellings)) * mask[..., None]
+            features = functional.pad(spelled, (0, 0, 1, 1))  # (B, T + 2, F)  zero at both signs
+        read = functional.pad(mask, (2, 0), value=True)  # two more in front: n words and two signs
+        hidden = self.reader(ids, read, features).hidden[:, 1:-1]  # (B, T, D)  of the words
         scores: Tensor = self.output(drop(hidden, chosen(c.output_dropout, c), c, self.training))
         return scores
 
@@ -124,16 +127,16 @@ class Collate:
     def __call__(self, rows: Ids) -> TagBatch:
         """The sentences of these rows."""
         chosen = rows.tolist()
-        ids, mask = padded([self.ids[i] for i in chosen], self.vocabulary.eos, self.device)
-        tags = torch.zeros_like(ids)
-        if self.tags is not None:
-            tags, _ = padded([self.tags[i] for i in chosen], 0, self.device)
+        sentences = [framed(self.ids[i], self.vocabulary) for i in chosen]
+        inputs, _ = padded(sentences, self.vocabulary.eos, self.device)
+        gold = [np.zeros_like(self.ids[i]) if self.tags is None else self.tags[i] for i in chosen]
+        tags, mask = padded(gold, 0, self.device)
         is_rare = None
         if self.is_rare is not None:
-            rare = [self.is_rare[self.ids[i]].astype(np.int64) for i in chosen]
+            rare = [self.is_rare[ids].astype(np.int64) for ids in sentences]  # the signs are no words of the text
             is_rare = padded(rare, 0, self.device)[0].bool()
         spellings, places = self._spell([self.words[i] for i in chosen])
-        return TagBatch(ids, tags, mask, spellings, places, is_rare)
+        return TagBatch(inputs, tags, mask, spellings, places, is_rare)
 
     def _spell(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """(N, L) each word's characters once, (B, T) which of them stands where; padding is the first."""

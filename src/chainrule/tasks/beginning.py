@@ -18,7 +18,7 @@ from chainrule.api import split_settings
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
 from chainrule.neural import pretraining, weights
-from chainrule.neural.encoder import EncoderConfig, Reader
+from chainrule.neural.encoder import EncoderConfig, Reader, shape
 from chainrule.tasks import pretrain
 from chainrule.tasks.running import Running, make_tokenizer
 from chainrule.text.vectors import initial, read_vectors
@@ -109,17 +109,23 @@ def _check_alone(given: Given, wanted: Mapping[str, object]) -> None:
 def _with_pretrained(kind: type[C], own: Mapping[str, object], folder: str | Path) -> Beginning[C]:
     """Tokenizer, shape and weights of a pre-trained encoder."""
     found = pretrain.load(folder)
-    family = found.shape["family"]
+    config = with_shape(kind, own, found.shape, folder)
+    return Beginning(config=config, tokenizer=found.tokenizer, reader=found.reader)
+
+
+def with_shape(kind: type[C], own: Mapping[str, object], decided: Mapping[str, object], folder: str | Path) -> C:
+    """Settings of a model whose encoder is that of a folder, of this shape; a choice that differs is refused."""
+    family = decided["family"]
     if own["family"] != family:
         raise ConfigError(f"the family is '{own['family']}' but '{family}' in {folder}; take that one")
-    config = settings.make(kind, {**found.shape, **own}, "model", str(family))
-    here = pretraining.shape(config)
-    for name, value in found.shape.items():
+    config = settings.make(kind, {**decided, **own}, "model", str(family))
+    here = shape(config)
+    for name, value in decided.items():
         if here[name] != value:
             raise ConfigError(
                 f"model.{name} is {here[name]!r} but {value!r} in {folder}; set it so, or leave it out"
             )
-    return Beginning(config=config, tokenizer=found.tokenizer, reader=found.reader)
+    return config
 
 
 def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, seed: int) -> Beginning[C]:

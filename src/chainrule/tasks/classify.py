@@ -100,7 +100,7 @@ class Classifier:
         return [self.labels[k] for k in self.probabilities(texts, progress).argmax(axis=1)]
 
     def explain(self, text: str, by: str | None = None) -> list[tuple[str, float]]:
-        """Each token of a text with its weight for the label found, `</s>` the last.
+        """Each token of a text with its weight for the label found, `</s>` the last; `<s>` has none.
 
         By "gradient" or, of n-grams, "evidence" it is in nats and has a sign: what the token adds to
         log p(label found) − log p(next most probable label), before the temperature. By "attention" it is the

@@ -19,6 +19,7 @@ from chainrule.lm import Floats, Ids
 from chainrule.neural import classifier, saliency, weights
 from chainrule.neural.classifier import ClassifyConfig, Collate, TextClassifier
 from chainrule.neural.device import choose
+from chainrule.neural.encoder import framed
 from chainrule.neural.learning import Plan, learn
 from chainrule.progress import Progress, silent
 from chainrule.tasks import beginning
@@ -57,7 +58,7 @@ class Discriminative:
         return classifier.log_probs(self.network, ids, progress)
 
     def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
-        """Each token with what it adds to log p(label) − log p(other), or with the attention it was given."""
+        """Words and `</s>`, each with what it adds to log p(label) − log p(other), or with its attention."""
         if by not in (None, *WAYS):
             raise ConfigError(f"a network is explained by {' or '.join(WAYS)}, not by '{by}'")
         (ids,) = encode([text], self.tokenizer, self.network.config.longest)
@@ -65,7 +66,7 @@ class Discriminative:
             found = saliency.attention(self.network, ids)
         else:
             found = saliency.gradient(self.network, ids, label, other)
-        return self.tokenizer.tokens(ids.tolist()), found
+        return self.tokenizer.tokens(ids[1:].tolist()), found  # `<s>` has no number
 
     def files(self) -> dict[str, bytes]:
         """What is saved."""
@@ -118,13 +119,13 @@ def train(
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, longest: int, name: str = "") -> list[Ids]:
-    """The ids of each text, line breaks read as blanks, and its `</s>`; what is too long is cut, with a warning."""
+    """Each text as `<s> words </s>`, line breaks read as blanks; what is too long is cut, with a warning."""
     found: list[Ids] = []
     cut = 0
     for text in texts:
         ids = tokenizer.encode(BREAKS.sub(" ", text))
-        cut += len(ids) >= longest
-        found.append(np.append(ids[: longest - 1], tokenizer.eos).astype(np.int64))
+        cut += len(ids) > longest - 2
+        found.append(framed(ids[: longest - 2], tokenizer.vocabulary))
     if cut:
         message = f"{cut} of {len(texts)} texts are longer than {longest} tokens and read up to there"
         whose = f"{name}: " if name else ""

@@ -23,7 +23,7 @@ from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.model import Origin
 from chainrule.neural import pretraining, weights
 from chainrule.neural.device import choose
-from chainrule.neural.encoder import Reader
+from chainrule.neural.encoder import Reader, shape
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pretraining import Encoder, Figures, PretrainConfig
 from chainrule.progress import Progress, silent
@@ -113,7 +113,7 @@ class Pretrained:
     @property
     def shape(self) -> dict[str, object]:
         """The settings that a task's encoder must share to adopt this one."""
-        return pretraining.shape(self.config)
+        return shape(self.config)
 
     @property
     def parameters(self) -> int:
@@ -154,6 +154,12 @@ def load(path: str | Path, device: str = "cpu") -> Pretrained:
         metrics=dict(parts.metrics),
         log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
     )
+
+
+def shape_of(path: str | Path) -> dict[str, object]:
+    """The settings that the encoder of a folder decides, its weights left alone."""
+    _, parts = store.load(path, "pretrain", PretrainConfig)
+    return shape(parts.config)
 
 
 def train(

@@ -86,10 +86,11 @@ class Running:
 
 
 def digest(lines: Sequence[str]) -> str:
-    """SHA-256 of lines, LF after each."""
+    """SHA-256 of texts, each behind its length, so that one that holds line breaks is not taken for two."""
     sha256 = hashlib.sha256()
     for line in lines:
-        sha256.update(line.encode() + b"\n")
+        content = line.encode()
+        sha256.update(f"{len(content)}\n".encode() + content)
     return sha256.hexdigest()
 
 

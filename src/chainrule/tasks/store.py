@@ -4,7 +4,7 @@ Lives here: what the folders of all tasks share. Not here: sealing and verifying
 (artifact.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,18 +51,21 @@ def save(path: str | Path, parts: Parts, files: Mapping[str, bytes]) -> None:
     artifact.write(Path(path), content, artifact.facts(parts.task, parts.origin))
 
 
-def load(path: str | Path, task: str, kind: type[C]) -> tuple[Sealed, Parts]:
-    """The verified folder and what it holds; `kind` is the class of its config."""
+def load(
+    path: str | Path, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
+) -> tuple[Sealed, Parts]:
+    """The verified folder and what it holds; `kind` is its config's class, `roles` the tokenizers it needs."""
     sealed = folder.read(Path(path))
     config = artifact.read_json(sealed, artifact.CONFIG)
     if config.get("task") != task:
         what = artifact.use_of(str(config["task"]), path) if "task" in config else "it is no model of a task"
         raise ModelFileError(f"{path} was not made by chainrule {task}: {what}")
     with artifact.refusing(sealed):
+        made = settings.make(kind, config["model"], "model")
         return sealed, Parts(
             task=task,
-            config=settings.make(kind, config["model"], "model"),
-            tokenizers={role: _tokenizer(sealed, role, own) for role, own in config["tokenizers"].items()},
+            config=made,
+            tokenizers={role: _tokenizer(sealed, role, config["tokenizers"][role]) for role in roles(made)},
             more={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
             origin=artifact.origin_of(sealed),
             metrics=artifact.read_json(sealed, artifact.METRICS),

@@ -20,7 +20,7 @@ from chainrule.neural.learning import Plan, learn
 from chainrule.neural.tagger import Collate, TagConfig, TagNetwork
 from chainrule.tasks.beginning import Beginning, Given, begin
 from chainrule.tasks.running import Running
-from chainrule.tasks.tagger import Sentences, Tagger, as_one, build, encode, load, read
+from chainrule.tasks.tagger import Sentences, Tagger, as_one, build, encode, load, most_words, read
 from chainrule.tasks.tagset import TagReport, TagSet
 from chainrule.text.columns import Tagged
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -124,11 +124,11 @@ def _check_kind(tokenizer: Tokenizer) -> None:
 
 def _short_enough(sentences: Sequence[Tagged], config: TagConfig, name: str) -> list[Tagged]:
     """Those a network can learn from; those too long for a Transformer are counted in a warning."""
-    longest = config.longest if config.family == "transformer" else None
-    kept = [s for s in sentences if s.words and (longest is None or len(s.words) <= longest)]
-    too_long = sum(len(s.words) > (longest or len(s.words)) for s in sentences)
+    most = most_words(config)
+    kept = [s for s in sentences if s.words and (most is None or len(s.words) <= most)]
+    too_long = sum(len(s.words) > (most or len(s.words)) for s in sentences)
     if too_long:
-        message = f"{name}: {too_long} sentences have more than {longest} words and are left out"
+        message = f"{name}: {too_long} sentences have more than {most} words and are left out"
         warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=3)
     if not kept and sentences:
         raise InputError(f"{name}: no sentence is left to learn from; set longest higher")

@@ -6,7 +6,7 @@ tags are learnt and measured (tagset.py).
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -63,8 +63,7 @@ class Tagger:
         """The tags of each sentence, written as in the training file; a sentence without words has none."""
         found: list[list[str]] = [[] for _ in sentences]
         data = self._collate(sentences)
-        for rows in batches(data):
-            progress("tagging", int(rows[-1]), len(found))
+        for rows in counted(batches(data), "tagging", progress):
             for i, path in zip(rows, tagger.best_tags(self.network, data(rows)), strict=True):
                 found[i] = self.tags.decode(path)
         return found
@@ -73,8 +72,7 @@ class Tagger:
         """p(tag | words) of each tag that `tag_all` gives; of spans as they are learnt, so of S-PER, not I-PER."""
         found: list[list[float]] = [[] for _ in sentences]
         data = self._collate(sentences)
-        for rows in batches(data):
-            progress("weighing", int(rows[-1]), len(found))
+        for rows in counted(batches(data), "weighing", progress):
             for i, p in zip(rows, tagger.confidences(self.network, data(rows)), strict=True):
                 found[i] = p.tolist()
         return found
@@ -106,10 +104,11 @@ class Tagger:
 
     def _collate(self, sentences: Sequence[Sequence[str]]) -> Collate:
         ids = [encode(self.tokenizer, words, i) for i, words in enumerate(sentences, start=1)]
+        most = most_words(self.config)
         for i, row in enumerate(ids, start=1):
-            if self.config.family == "transformer" and len(row) > self.config.longest:
+            if most is not None and len(row) > most:
                 raise InputError(
-                    f"sentence {i} has {len(row)} words, and this model reads {self.config.longest}; "
+                    f"sentence {i} has {len(row)} words, and this model reads {most}; "
                     "cut it, or train with --set longest=…"
                 )
         return Collate(
@@ -183,6 +182,11 @@ def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
     return ids
 
 
+def most_words(config: TagConfig) -> int | None:
+    """How long a sentence may be: a Transformer has room for `longest` tokens, two of them `<s>` and `</s>`."""
+    return config.longest - 2 if config.family == "transformer" else None
+
+
 def batches(data: Collate) -> list[Ids]:
     """Sentences of like length together, those without words left out."""
     lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
@@ -193,3 +197,13 @@ def batches(data: Collate) -> list[Ids]:
 def as_one(word: str) -> str:
     """The word as it is looked up, without blanks inside."""
     return re.sub(r"[ \t\r\n]", "_", word)
+
+
+def counted(parts: Sequence[Ids], what: str, progress: Progress) -> Iterator[Ids]:
+    """The same parts, with word of how many of their sentences are done before each, and at the end."""
+    done, total = 0, sum(map(len, parts))
+    for rows in parts:
+        progress(what, done, total)
+        yield rows
+        done += len(rows)
+    progress(what, done, total)

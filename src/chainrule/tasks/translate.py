@@ -17,59 +17,28 @@ import numpy as np
 from chainrule import config as settings
 from chainrule.api import split_settings
 from chainrule.decoding import beam
+from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.generate import generate
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ChainruleWarning, InputError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.neural import conditional, weights
-from chainrule.neural.conditional import Conditional
+from chainrule.neural.conditional import SIDE_BY_SIDE, Conditional, mean_nats
 from chainrule.neural.device import choose, device_of
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
 from chainrule.progress import Progress, silent
 from chainrule.tasks import store
 from chainrule.tasks.running import Running, make_tokenizer
+from chainrule.tasks.translation import Alignment, Translation
 from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.examples import Examples
 
 Config = PairConfig
-SIDE_BY_SIDE = 64  # sources that are translated, or pairs that are scored, at a time
-BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """One target for a source."""
-
-    source: str
-    text: str
-    tokens: list[str]  # `</s>` the last of them where it ended so
-    log_probs: list[float]  # nats, one a token
-    score: float  # what the search ranks by: log p over length^p
-    is_finished: bool  # False: the length was used up before `</s>`
-
-    @property
-    def log_prob(self) -> float:
-        """log p(target | source) in nats."""
-        return float(np.sum(self.log_probs))
-
-
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """Where each prediction looked in the source."""
-
-    source: list[str]  # S tokens, `</s>` the last
-    target: list[str]  # T tokens, `</s>` the last
-    by_head: Floats  # (L, H, T, S), by layer and head
-
-    @property
-    def weights(self) -> Floats:
-        """(T, S) over all layers and heads."""
-        mean: Floats = self.by_head.mean(axis=(0, 1))
-        return mean
+BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=1 << 30)  # the source sets the limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -107,7 +76,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `num` best, or so many samples, of each source; an empty source becomes an empty translation."""
         encoded = [self._read(text, i) for i, text in enumerate(sources, start=1)]
-        found: list[list[Translation]] = [[Translation(text, "", [], [], 0.0, True)] for text in sources]
+        found: list[list[Translation]] = [[Translation(text, "", [], [], [], 0.0, True)] for text in sources]
         order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(encoded[i]))
         for first in range(0, len(order), SIDE_BY_SIDE):
             rows = order[first : first + SIDE_BY_SIDE]
@@ -122,13 +91,15 @@ class Translator:
         return found
 
     def _limit(self, length: int, decoding: Decoding) -> int:
-        """Tokens a translation may have: twice the source and some, never more than was asked for or learnt."""
-        return min(2 * length + 20, self.config.longest, max(decoding.max_tokens, 1))
+        """Tokens a translation may have: twice the source and some, what was asked for or can be read if less."""
+        most = min(2 * length + 20, decoding.max_tokens)
+        return min(most, self.config.longest) if self.config.family == "transformer" else most
 
     def _searches(
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
-        prompt = Prompt((), self.target.vocabulary)
+        continuation = Continuation(self.target, "", chosen[0].stop)
+        prompt = Prompt((), self.target.vocabulary, continuation.is_stopped)
         if chosen[0].strategy == "greedy":
             chosen = [dataclasses.replace(one, strategy="beam", beam_size=1) for one in chosen]
         searches = [
@@ -136,7 +107,10 @@ class Translator:
         ]
         p = chosen[0].length_penalty
         for text, hypotheses in zip(texts, beam.together(models[0], models[0].join, searches), strict=True):
-            yield [self._translation(text, h.ids, h.log_probs, h.rank(p), h.is_finished) for h in hypotheses]
+            yield [
+                self._translation(text, continuation.text(h.ids), h.ids, h.log_probs, h.rank(p), h.is_finished)
+                for h in hypotheses
+            ]
 
     def _samples(
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
@@ -144,45 +118,63 @@ class Translator:
         for lm, text, one in zip(models, texts, chosen, strict=True):
             drawn = generate(lm, self.target, "", one, num=num)
             yield [
-                self._translation(text, g.ids, g.log_probs, g.log_prob, g.finish_reason == "stop") for g in drawn
+                self._translation(text, g.text, g.ids, g.log_probs, g.log_prob, g.finish_reason == "stop")
+                for g in drawn
             ]
 
     def _translation(
-        self, source: str, ids: Sequence[int], log_probs: Sequence[float], score: float, is_finished: bool
+        self,
+        source: str,
+        text: str,
+        ids: Sequence[int],
+        log_probs: Sequence[float],
+        score: float,
+        is_finished: bool,
     ) -> Translation:
-        words = [i for i in ids if i != self.target.eos]
-        text = self.target.decode(words).strip()
-        return Translation(source, text, self.target.tokens(ids), list(log_probs), score, is_finished)
+        tokens = self.target.tokens(ids)
+        return Translation(source, text.strip(), list(ids), tokens, list(log_probs), score, is_finished)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress = silent) -> Floats:
         """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong."""
         if len(sources) != len(targets):
             raise InputError(f"{len(sources)} sources but {len(targets)} targets; give one target a source")
         data = self._collate(sources, targets)
-        scores = np.zeros(len(sources))
-        for rows in _batches([len(t) for t in data.targets]):
-            progress("scoring", int(rows[-1]), len(sources))
+        scores, done = np.zeros(len(sources)), 0
+        for rows in conditional.batches([len(t) for t in data.targets]):
+            progress("scoring", done, len(sources))
             scores[rows] = -conditional.nats(self.network, data(rows))
+            done += len(rows)
         return scores
 
     def align(self, source: str, target: str | None = None) -> Alignment:
         """Where a translation, its own where none is given, looked."""
+        if self.config.attention == "none":
+            raise ConfigError(
+                "this model has no attention: it translates from the last state of its encoder and looks nowhere; "
+                "train one with --attention additive"
+            )
         ids = self._read(source, 1)
-        wanted = self.translate(source).text if target is None else target
-        out = with_end(self.target, wanted)
+        own = self.translate(source).ids if target is None else []
+        out = np.array(own, dtype=np.int64) if own else self._written(target or "", 1)
         found = conditional.alignment(self.network, ids, out, self.target.vocabulary)
         return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(out.tolist()), found)
 
     def _collate(self, sources: Sequence[str], targets: Sequence[str]) -> Collate:
         ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
-        out = [with_end(self.target, text) for text in targets]
+        out = [self._written(text, i) for i, text in enumerate(targets, start=1)]
         return Collate(ids, out, self.target.vocabulary, device_of(self.network))
 
     def _read(self, text: str, line: int) -> Ids:
-        ids = with_end(self.source, text)
+        return self._readable(with_end(self.source, text), f"source {line}")
+
+    def _written(self, text: str, line: int) -> Ids:
+        return self._readable(with_end(self.target, text), f"target {line}")
+
+    def _readable(self, ids: Ids, name: str) -> Ids:
+        """The same ids, refused where a Transformer has no positions for them."""
         if self.config.family == "transformer" and len(ids) > self.config.longest:
             raise InputError(
-                f"source {line} has {len(ids)} tokens with </s>, and this model reads {self.config.longest}; "
+                f"{name} has {len(ids)} tokens with </s>, and this model reads {self.config.longest}; "
                 "cut it into sentences, or train with --set longest=…"
             )
         return ids
@@ -204,7 +196,7 @@ class Translator:
 
 def load(path: str | Path, device: str = "auto") -> Translator:
     """The translator of a folder, every file verified first."""
-    sealed, parts = store.load(path, "translate", PairConfig)
+    sealed, parts = store.load(path, "translate", PairConfig, _roles)
     config, tokenizers = parts.config, parts.tokenizers
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.restore(
@@ -219,6 +211,10 @@ def load(path: str | Path, device: str = "auto") -> Translator:
         metrics=dict(parts.metrics),
         log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
     )
+
+
+def _roles(config: PairConfig) -> tuple[str, ...]:
+    return ("text",) if config.joint else ("source", "target")
 
 
 def train(
@@ -269,13 +265,6 @@ def train(
     )
 
 
-def mean_nats(network: PairNetwork, data: Collate) -> float:
-    """Nats a target token, `</s>` included."""
-    lengths = [len(target) for target in data.targets]
-    total = sum(float(conditional.nats(network, data(rows)).sum()) for rows in _batches(lengths))
-    return total / sum(lengths)
-
-
 def with_end(tokenizer: Tokenizer, text: str) -> Ids:
     """The ids of a line and its `</s>`."""
     return np.append(tokenizer.encode(text), tokenizer.eos).astype(np.int64)
@@ -305,9 +294,3 @@ def _encoded(data: Pairs, source: Tokenizer, target: Tokenizer, longest: int) ->
         message = f"{data.name}: {len(both) - len(kept)} pairs are longer than {longest} tokens and left out"
         warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
     return [s for s, _ in kept], [t for _, t in kept]
-
-
-def _batches(lengths: Sequence[int]) -> list[Ids]:
-    """Rows of like length together."""
-    order = np.argsort(np.array(lengths), kind="stable")
-    return np.split(order, range(SIDE_BY_SIDE, len(order), SIDE_BY_SIDE))

@@ -68,11 +68,11 @@ def evaluate(
     progress: Progress = silent,
 ) -> TranslationReport:
     """Translate the sources and compare with the targets; `other` are another system's translations of them."""
+    nats = -translator.score(pairs.sources, pairs.targets, progress)  # first: what cannot be scored is refused now
     start = time.perf_counter()
     best = [made[0] for made in translator.translate_all(pairs.sources, decoding, progress=progress)]
     seconds = time.perf_counter() - start
     found = [translation.text for translation in best]
-    nats = -translator.score(pairs.sources, pairs.targets, progress)
     tokens = sum(len(with_end(translator.target, text)) for text in pairs.targets)
     return TranslationReport(
         found=found,

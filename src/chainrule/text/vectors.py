@@ -112,7 +112,7 @@ def _read_entries(source: TextFile) -> Iterator[_Entry]:
             header = _Header(number, int(claim[1]), int(claim[2]))
             width = header.width
             continue
-        word, _, values = line.partition(b" ")
+        word, values = _parts(line, width)
         found = values.count(b" ") + 1 if values else 0
         width = found if not entries and header is None else width
         if not word or found != width or not found:
@@ -126,6 +126,16 @@ def _read_entries(source: TextFile) -> Iterator[_Entry]:
         raise _error(source.name, number, what)
 
 
+def _parts(line: bytes, width: int) -> tuple[bytes, bytes]:
+    """The word and its values; where the width is known a word may hold blanks, as some of GloVe's do."""
+    if width and line.count(b" ") > width:
+        word, *values = line.rsplit(b" ", width)
+        if not any(map(_is_number, word.split(b" ")[1:])):
+            return word, b" ".join(values)
+    word, _, rest = line.partition(b" ")
+    return word, rest
+
+
 def _explain(word: bytes, found: int, width: int, header: _Header | None) -> str:
     """What is wrong with a line that is no word with `width` values."""
     if not word:
@@ -133,7 +143,7 @@ def _explain(word: bytes, found: int, width: int, header: _Header | None) -> str
     if not found:
         return "holds a word without values; expected 'word v1 … vW' with one blank between all"
     origin = "the first vector has" if header is None else f"line {header.line} says"
-    return f"{found} values after {_show(word)} where {origin} {width}; a word may not hold blanks"
+    return f"{found} values after {_show(word)} where {origin} {width}"
 
 
 def _read_lines(source: TextFile) -> Iterator[bytes]:

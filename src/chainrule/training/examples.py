@@ -4,10 +4,11 @@ Lives here: which examples stand together, in which order. Not here: what an exa
 task knows), texts that are read as a stream or line by line (batches.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from chainrule.lm import Ids
@@ -74,9 +75,21 @@ class Examples:
             yield self.collate(rows)
 
 
-def pad(rows: list[Ids], value: int) -> Ids:
+def pad(rows: Sequence[Ids], value: int) -> Ids:
     """Rows of different lengths as one (B, T) array, `value` behind their ends."""
     out = np.full((len(rows), max(map(len, rows), default=0)), value, dtype=np.int64)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row
     return out
+
+
+def padded(rows: Sequence[Ids], value: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows of different lengths on the device: (B, T) ids, (B, T) True where there is one."""
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.from_numpy(pad(rows, value))
+    return moved(ids, device), moved(torch.arange(ids.shape[1]) < lengths[:, None], device)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; to a GPU from memory that stays in place, so that nobody waits for the copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -46,6 +46,7 @@ class Run:
     identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
     unigram_nats: float = float("inf")  # what word frequencies alone would give
     measure: Literal["nats", "error"] = "nats"  # what `validate` gives: per token, or a rate between 0 and 1
+    unit: str = "tokens"  # what a target is, for the speed that is shown
 
 
 @dataclass

@@ -74,7 +74,9 @@ class Meter:
         else:
             best = "" if position.best is None else f", validation error {position.best:.2%}"
             now = f"loss {self.loss:.3g}{best}"
-        what = f"training: epoch {position.epoch + 1} of {self.config.epochs}, {now}, {speed:,.0f} tokens/s"
+        what = (
+            f"training: epoch {position.epoch + 1} of {self.config.epochs}, {now}, {speed:,.0f} {self.run.unit}/s"
+        )
         self.run.progress(what, int(PARTS * min(1.0, fraction)), PARTS)
 
     def validated(self, found: float, position: "Position", log: TrainLog) -> None:
