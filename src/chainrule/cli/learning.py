@@ -97,6 +97,19 @@ def _leave_to_pretrained(chosen: "Choices", decided: Mapping[str, object]) -> li
 
 
 @contextmanager
+def said_if_saved(out: Path) -> Iterator[None]:
+    """Where a signal ends the block, say what was saved and how to go on."""
+    from chainrule.folder import CHECKPOINT
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if (out / CHECKPOINT).exists():
+            say(f"the run is saved in {out / CHECKPOINT}: the same command with --resume goes on from there")
+        raise
+
+
+@contextmanager
 def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     """The run of a command, its folder held, a bar shown; where a signal ends it, how to go on is said."""
     from chainrule import folder
@@ -106,18 +119,13 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     out: Path = given["out"]
     seed = make(Run, chosen.run, "run").seed
     folder.check_target(out)
-    try:
-        with folder.hold(out), progress() as bar:
-            yield Running(
-                seed=seed,
-                device=options.device(given["device"]),
-                progress=bar,
-                command=options.command_line(),
-                out=out,
-                resume=given["resume"],
-                tensorboard=given["tensorboard"],
-            )
-    except (KeyboardInterrupt, SystemExit):
-        if (out / folder.CHECKPOINT).exists():
-            say(f"the run is saved in {out / folder.CHECKPOINT}: the same command with --resume goes on from there")
-        raise
+    with said_if_saved(out), folder.hold(out), progress() as bar:
+        yield Running(
+            seed=seed,
+            device=options.device(given["device"]),
+            progress=bar,
+            command=options.command_line(),
+            out=out,
+            resume=given["resume"],
+            tensorboard=given["tensorboard"],
+        )

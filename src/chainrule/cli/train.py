@@ -1,8 +1,7 @@
 """`chainrule train`: one model."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
+from chainrule.cli.learning import said_if_saved
 
 if TYPE_CHECKING:
     from chainrule.config import Choices
@@ -94,7 +94,7 @@ def train(
     _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with _said_if_saved(out), folder.hold(out), progress() as bar:
+    with said_if_saved(out), folder.hold(out), progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),
@@ -117,19 +117,6 @@ def train(
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
     _advise(model)
-
-
-@contextmanager
-def _said_if_saved(out: Path) -> Iterator[None]:
-    """Where a signal ends the block, say what was saved and how to go on."""
-    from chainrule.folder import CHECKPOINT
-
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        if (out / CHECKPOINT).exists():
-            say(f"the run is saved in {out / CHECKPOINT}: the same command with --resume goes on from there")
-        raise
 
 
 def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":

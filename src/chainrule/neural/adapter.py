@@ -78,7 +78,7 @@ class NeuralModel:
             hidden, after = self._run(read[:, None], tensors)
             log_p = self.network.output.log_probs(hidden[:, 0]).double()
             log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
-        return _checked(log_p.cpu().numpy()), NeuralState(after)
+        return checked(log_p.cpu().numpy()), NeuralState(after)
 
     def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
         """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
@@ -150,7 +150,7 @@ class NeuralModel:
             self.network.output.log_probs(flat[i : i + rows]).gather(1, wanted[i : i + rows])
             for i in range(0, len(flat), rows)
         ]
-        return _checked(torch.cat(found).view(targets.shape).double().cpu().numpy())
+        return checked(torch.cat(found).view(targets.shape).double().cpu().numpy())
 
     def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
         """The rows' states in their order; of rows that read nothing, the one they had."""
@@ -166,7 +166,7 @@ class NeuralModel:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
 
-def _checked(log_p: Floats) -> Floats:
+def checked(log_p: Floats) -> Floats:
     """The same numbers; never one that is none."""
     if np.isnan(log_p).any():
         raise ChainruleError(

@@ -38,15 +38,20 @@ class Score(nn.Module):
 
     def look(self, q: Tensor, keys: Tensor) -> Tensor:
         """(B, T, D) states that look, the keys (B, L, D) of those looked at -> e (B, T, L)."""
-        if self.kind == "additive":  # vᵀ tanh(W_1 h_t + W_2 h_l)
-            sums = linear(q, self.W_1)[:, :, None] + keys[:, None]  # (B, T, L, D)
-            return linear(sums.tanh(), self.v).squeeze(-1)
+        if self.kind == "additive":
+            return additive(q, keys, self.W_1, self.v)
         e = q @ keys.transpose(1, 2)  # h_tᵀ h_l, or h_tᵀ W h_l
         return e / math.sqrt(q.shape[-1]) if self.kind == "scaled-dot" else e
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         """(B, T, D) states that look, (B, L, D) states looked at -> e (B, T, L)."""
         return self.look(q, self.keys(k))
+
+
+def additive(q: Tensor, keys: Tensor, W_1: Tensor, v: Tensor) -> Tensor:
+    """vᵀ tanh(W_1 h_t + W_2 h_l) with keys W_2 h_l: (B, T, D), (B, L, D) -> (B, T, L)."""
+    sums = linear(q, W_1)[:, :, None] + keys[:, None]  # (B, T, L, D)
+    return linear(sums.tanh(), v).squeeze(-1)
 
 
 class Past(Score):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel, NeuralState, _checked
+from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel, NeuralState, checked
 from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder_decoder import EncoderDecoder
 from chainrule.neural.network import Tensors
@@ -63,7 +63,7 @@ def nats(network: PairNetwork, batch: PairBatch) -> Floats:
             network.output.log_probs(hidden.index_select(0, places)).gather(1, wanted[places, None])
             for places in batch.places.split(rows)
         ]
-        log_p = _checked(torch.cat(found)[:, 0].double().cpu().numpy())
+        log_p = checked(torch.cat(found)[:, 0].double().cpu().numpy())
     total = np.zeros(B)
     np.add.at(total, batch.places.cpu().numpy() // T, -log_p)
     return total

@@ -12,7 +12,7 @@ from torch.nn.functional import embedding, linear, pad
 
 from chainrule.lm import Vocabulary
 from chainrule.neural import dropout
-from chainrule.neural.attention import Score
+from chainrule.neural.attention import Score, additive
 from chainrule.neural.block import chosen, drop
 from chainrule.neural.encoder import Reader, make_layer
 from chainrule.neural.network import Features, Tensors
@@ -124,8 +124,7 @@ class Seq2Seq(PairNetwork):
         if self.score.kind != "additive":
             return self.score.look
         W_1, v = cast(self.score.W_1, self.score.v)
-        # vᵀ tanh(W_1 s_{i−1} + W_2 h_j): (B, 1, D), (B, S, D) -> (B, 1, S)
-        return lambda q, keys: linear((linear(q, W_1)[:, :, None] + keys[:, None]).tanh(), v).squeeze(-1)
+        return lambda q, keys: additive(q, keys, W_1, v)
 
     def _masks(self, cells: list[Tensor]) -> list[Tensor] | None:
         """Locked dropout between layers, (B, D) before each but the first, one for all steps; else None."""

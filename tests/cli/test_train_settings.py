@@ -1,0 +1,214 @@
+"""`chainrule train`: where settings come from, and which win; what each option reaches."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule import api, families, recipes
+from chainrule.cli.train import FAMILIES
+from chainrule.errors import InputError
+from cli.command import QUIET, done, refused, trained, write
+
+SMALL = ("--order", "3", *QUIET)
+
+
+RECIPE = """
+[recipe]
+family = "ngram"
+title = "t"
+text = "t"
+expected = "e"
+time = "t"
+hardware = "h"
+command = "c"
+[tokenizer]
+kind = "char"
+min_count = 2
+[run]
+context = "stream"
+seed = 7
+[model]
+order = 2
+[training]
+smoothing = "laplace"
+"""
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shelf with one recipe, quick to follow."""
+    monkeypatch.setattr(recipes, "FOLDER", tmp_path / "shelf")
+    (tmp_path / "shelf").mkdir()
+    write(tmp_path / "shelf" / "quick.toml", RECIPE)
+
+
+def facts(model: Path) -> dict[str, object]:
+    found = done("info", model, "--json").json()
+    config, tokenizer = found["config"], found["tokenizer"]
+    return {
+        "order": config["order"],
+        "smoothing": config["smoothing"],
+        "kind": tokenizer["kind"],
+        "min_count": tokenizer["min_count"],
+        "context": found["context"],
+        "seed": json.loads((model / "manifest.json").read_bytes())["seed"],
+    }
+
+
+@pytest.mark.usefixtures("quick")
+def test_recipe_then_file_then_set_then_options(tmp_path: Path, toy_text: Path) -> None:
+    config = write(tmp_path / "c.toml", "[model]\norder = 3\n[tokenizer]\nkind = 'byte'\n[run]\nseed = 8\n")
+    known: dict[str, object] = {
+        "order": 2,
+        "smoothing": "laplace",
+        "kind": "char",
+        "min_count": 2,
+        "context": "stream",
+        "seed": 7,
+    }
+    given: tuple[object, ...] = ("--recipe", "quick")
+    for more, changed in (
+        ((), {}),
+        (("--config", config), {"order": 3, "kind": "byte", "seed": 8}),
+        (("--set", "order=4", "--set", "kind=word"), {"order": 4, "kind": "word"}),
+        (("--order", 5, "--tokenizer", "char", "--min-count", 1), {"order": 5, "kind": "char", "min_count": 1}),
+        (("--context", "line", "--seed", 9, *QUIET), {"context": "line", "seed": 9, "smoothing": QUIET[1]}),
+    ):
+        given += more
+        known |= changed
+        assert facts(trained(tmp_path / "m", toy_text, *given)) == known, more
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_finished_tokenizer_takes_the_place_of_a_recipes(tmp_path: Path, toy_text: Path) -> None:
+    first = trained(tmp_path / "first", toy_text, *SMALL)
+    found = facts(trained(tmp_path / "m", toy_text, "--recipe", "quick", "--tokenizer", first))
+    assert (found["kind"], found["min_count"], found["order"]) == ("word", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "reason"),
+    [
+        ("ngram", "qick", "there is no recipe 'qick'; did you mean 'quick'?"),
+        ("ngram", "../quick", "there is no recipe '../quick'"),
+        ("lstm", "quick", "recipe 'quick' is for family 'ngram', not 'lstm'; write chainrule train ngram"),
+    ],
+)
+@pytest.mark.usefixtures("quick")
+def test_a_recipe_that_cannot_be_followed(
+    tmp_path: Path, toy_text: Path, family: str, name: str, reason: str
+) -> None:
+    assert reason in refused(2, "train", family, toy_text, "--out", tmp_path / "m", "--recipe", name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--hidden", "9"),
+        ("--layers", "2"),
+        ("--embedding", "9"),
+        ("--dropout", "0.1"),
+        ("--tie",),
+        ("--no-tie",),
+        ("--attention", "dot"),
+        ("--bptt", "9"),
+        ("--batch-size", "9"),
+        ("--epochs", "9"),
+        ("--max-seconds", "9"),
+        ("--optimizer", "sgd"),
+        ("--learning-rate", "0.1"),
+        ("--clip", "1"),
+        ("--init", "he"),
+        ("--precision", "fp16"),
+    ],
+)
+def test_an_ngram_has_no_settings_of_networks(tmp_path: Path, toy_text: Path, options: tuple[str, ...]) -> None:
+    name = options[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+    message = refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    assert message.startswith(f"error: '{name}' is a setting of ")
+    assert ", not of ngram; leave it out" in message
+
+
+def test_every_option_reaches_the_family(tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values of a network's options, as its config reads them."""
+    given = api_call(monkeypatch, tmp_path, "lstm", toy_text, *NETWORK, "--no-tie", "--resume", "--tensorboard")
+    wanted = {"hidden": 8, "layers": 2, "embedding": 4, "dropout": 0.0, "tie": False, "attention": "dot", "bptt": 5}
+    wanted |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
+    wanted |= {"clip": 0.0, "init": "he", "precision": "bf16"}
+    assert {name: given[name] for name in wanted} == wanted
+    run = {"out": tmp_path / "m", "resume": True, "tensorboard": True, "context": "line", "seed": 0}
+    assert {name: given[name] for name in run} == run
+    assert api_call(monkeypatch, tmp_path, "lstm", toy_text, "--tie")["tie"] is True
+    plain = api_call(monkeypatch, tmp_path, "lstm", toy_text)
+    assert not plain.keys() & wanted.keys()
+    assert (plain["resume"], plain["tensorboard"], plain["tokenizer"]) == (False, False, "word")
+
+
+NETWORK = (
+    *("--hidden", 8, "--layers", 2, "--embedding", 4, "--dropout", 0, "--attention", "dot", "--bptt", 5),
+    *("--batch-size", 3, "--epochs", 1, "--max-seconds", 2.5, "--optimizer", "sgd", "--learning-rate", 0.5),
+    *("--clip", 0, "--init", "he", "--precision", "bf16"),
+)
+
+
+def api_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object) -> dict[str, Any]:
+    """What `api.train` is asked for; nothing is trained."""
+    seen: dict[str, Any] = {}
+
+    def stop(family: str, text: object, **given: Any) -> None:
+        seen.update(given, family=family)
+        raise InputError("seen")
+
+    monkeypatch.setattr(api, "train", stop)
+    assert "seen" in refused(3, "train", *arguments, "--out", tmp_path / "m")
+    return seen
+
+
+def test_the_help_names_every_family() -> None:
+    assert FAMILIES.removesuffix(".").replace(" or ", ", ").split(", ") == families.trainable()
+
+
+def test_a_checkpoint_is_never_lost_unasked(
+    tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chainrule import folder
+
+    out, checkpoint = tmp_path / "m", tmp_path / "m" / "checkpoint"
+
+    def fill(root: Path) -> None:
+        write(root / "weights", b"1")
+
+    folder.write(checkpoint, fill, {})
+    message = refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
+    assert f"{out} holds an unfinished run" in message
+    assert f"--resume, or remove {checkpoint}" in message
+    assert folder.read(checkpoint).bytes("weights") == b"1"
+    with folder.hold(out):  # by a run that goes on: its checkpoint is not to be removed
+        assert "being written by another run" in refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
+    assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True
+    assert "go on with chainrule train … --resume" in refused(3, "info", out)
+
+
+@pytest.mark.parametrize("family", ["fivegram", "mixture"])
+def test_a_family_that_cannot_be_trained_is_refused_whatever_is_set(
+    tmp_path: Path, toy_text: Path, family: str
+) -> None:
+    message = refused(2, "train", family, toy_text, "--out", tmp_path / "m", "--set", "seed=1")
+    assert "there is no family" in message or "use chainrule mix" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[run]\ncontext = 'page'\n", "run.context is 'page'; choose one of line, stream"),
+        ("[run]\nseed = -1\n", "run.seed is -1; choose 0 or more"),
+        ("[run]\nvalid = 'v.txt'\n", "[run] has no setting 'valid'"),
+        ("[model]\nk = 1\n[training]\nk = 2\n", "'k' is 1 in [model] and 2 in [training]; keep one"),
+        ("[model]\nkind = 'char'\n", "[model] has no setting 'kind' for family 'ngram'"),
+    ],
+)
+def test_wrong_tables(tmp_path: Path, toy_text: Path, content: str, reason: str) -> None:
+    config = write(tmp_path / "c.toml", content)
+    assert reason in refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
