@@ -47,7 +47,7 @@ def choices(
     if "kind" in own:
         wanted["kind"] = own.pop("kind")
     seed = {} if given["seed"] is None else {"seed": given["seed"]}
-    pretrained = given.get("pretrained")
+    pretrained = given.get("pretrained") and Path(given["pretrained"])
     decided = {} if pretrained is None else tasks.get("pretrain").shape_of(pretrained)
     chosen, unfollowed = Choices(), []
     if given["recipe"] is not None:
@@ -57,7 +57,8 @@ def choices(
         if pretrained is not None:
             unfollowed = _leave_to_pretrained(chosen, decided)
     if given["config"] is not None:
-        chosen |= of_tables(read_toml(given["config"]), given["config"])
+        file = Path(given["config"])
+        chosen |= of_tables(read_toml(file), file)
     chosen |= Choices(model=own, tokenizer=wanted, run=seed)
     _check_family(chosen.model.pop("family", family), family)
     _check(kind, {"family": family, **chosen.model}, decided, pretrained)  # a wrong one is answered before any work
@@ -116,7 +117,7 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     from chainrule.config import Run, make
     from chainrule.tasks.running import Running
 
-    out: Path = given["out"]
+    out = Path(given["out"])  # typer hands the parameters over as they were typed, or converted, by its version
     seed = make(Run, chosen.run, "run").seed
     folder.check_target(out)
     with said_if_saved(out), folder.hold(out), progress() as bar:
