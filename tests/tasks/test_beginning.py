@@ -19,6 +19,7 @@ from chainrule.tasks.running import Running
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import Labelled
 from tasks.tagging import TINY, grammar
+from tasks.test_classify import network
 from training.test_resuming import signalled
 
 LINES = ["The cat saw", "the dog saw", "the cat"]
@@ -226,3 +227,17 @@ def test_another_encoder_does_not_resume(folder: Path, tmp_path: Path) -> None:
             run(other, out=place, resume=True)
     again = run(folder, out=place, resume=True)
     assert_array_equal(again.probabilities(texts), whole.probabilities(texts))
+
+
+def test_vectors_that_stay_as_they_were(folder: Path) -> None:
+    texts = [" ".join(s.words) for s in grammar(20, seed=1)]
+    data = Labelled(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
+    chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "weight_decay": 1.0, "frozen_vectors": True}
+    model = classify.train("lstm", data, pretrained=folder, running=Running(device="cpu"), **chosen)
+    before, after = (dict(r.named_parameters()) for r in (pretrain.load(folder).reader, network(model).reader))
+    assert [name for name in before if torch.equal(before[name], after[name])] == ["embedding"]  # all else has learnt
+
+
+def test_vectors_that_cannot_stay() -> None:
+    with pytest.raises(ConfigError, match="frozen_vectors is true, and no vectors were learnt before"):
+        begun(frozen_vectors=True)

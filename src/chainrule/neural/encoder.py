@@ -39,6 +39,7 @@ class EncoderConfig(BlockConfig):
     family: Family = "lstm"
     directions: Literal["joined", "apart", "forward"] = "joined"  # both feed the next layer, each its own, or one
     weight_dropout: float = 0.0  # of the recurrent matrices
+    frozen_vectors: bool = False  # those learnt elsewhere stay as they are
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     locked: bool = False
     longest: int = 256  # tokens of a text, its signs `<s>` and `</s>` among them, that a Transformer can read
@@ -208,6 +209,7 @@ class Reader(nn.Module):
         self.widen = nn.Linear(E, added, bias=False) if is_transformer and added != E else None
         self.features = nn.Linear(features, added, bias=False) if is_transformer and features else None
         self.encoder: nn.Module = Blocks(config) if is_transformer else Recurrent(E + features, config)
+        self.embedding.requires_grad_(not config.frozen_vectors)
 
     @property
     def width(self) -> int:

@@ -6,7 +6,7 @@ encoder_decoder.py), the contract behind a given source (conditional.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from chainrule.training.examples import moved, padded
 class PairConfig(EncoderConfig):
     """Settings of a translator."""
 
+    without_effect: ClassVar[tuple[str, ...]] = (*EncoderConfig.without_effect, "frozen_vectors")
     attention: Literal["none", "dot", "scaled-dot", "general", "additive"] = "additive"  # recurrent nets
     label_smoothing: float = 0.1  # ε: part of the probability that the loss wants spread over all words
     joint: bool = True  # one vocabulary and one embedding for both texts

@@ -29,6 +29,7 @@ LOG_PROBS_AT_ONCE = 1 << 24
 class PretrainConfig(EncoderConfig):
     """Settings of an encoder and of what it learns from plain text."""
 
+    without_effect: ClassVar[tuple[str, ...]] = (*EncoderConfig.without_effect, "frozen_vectors")
     mask: float = 0.15  # transformer: part of a piece's words that is to be found out, at least one
     directions: Literal["joined", "apart", "forward"] = "apart"
     layers: int = 2

@@ -94,6 +94,8 @@ def begin(
         wanted = {**usual, **wanted}
     first = Beginning(config=config, tokenizer=make_tokenizer(lines, tokenizer, wanted, running.progress))
     if given.vectors is None:
+        if config.frozen_vectors:
+            raise ConfigError("model.frozen_vectors is true, and no vectors were learnt before; leave it out")
         return first
     return _with_vectors(first, given.vectors, "embedding" in own, running.seed)
 
