@@ -11,8 +11,8 @@ stratified. With --jobs several are trained at once, and the minutes are those o
 
 import argparse
 import hashlib
-import json
 import itertools
+import json
 import lzma
 import subprocess
 import sys
@@ -170,8 +170,11 @@ def tables(out: Path, wanted: list[str], sentences: int) -> dict[str, tuple[str,
     }
     known["sst2"] = ("classify", "SST-2, accuracy %", "sst2-lstm", tuple(DATA / path for path in SST2))
     known["sms"] = ("classify", "SMS spam, F1 of spam", "sms-spam-lstm", tuple(sms(out)))
-    found = {name: each for name, each in known.items() if name in wanted}
-    return {name: (*head, (first(train, out, sentences), *rest)) for name, (*head, (train, *rest)) in found.items()}
+    return {
+        name: (task, title, recipe, (first(files[0], out, sentences), *files[1:]))
+        for name, (task, title, recipe, files) in known.items()
+        if name in wanted
+    }
 
 
 def alone(name: str, recipe: str) -> dict[str, list[object]]:
