@@ -362,7 +362,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
     put_run(tmp_path / "work")
-    with pytest.raises(ModelFileError, match="work holds an unfinished run; go on with chainrule train … --resume"):
+    with pytest.raises(ModelFileError, match="unfinished run; go on with the same command with --resume"):
         folder.read(tmp_path / "work")
     assert folder.read(tmp_path / "work" / "checkpoint").facts == {"step": 3}
 
@@ -371,5 +371,15 @@ def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
     folder.refuse_unfinished(model)
     folder.refuse_unfinished(model.with_name("new"))
     put_run(model)
-    with pytest.raises(UsageError, match=r"--resume, or remove \S*model/checkpoint$"):
+    with pytest.raises(UsageError, match=r"the same command with --resume, or remove \S*model/checkpoint$"):
         folder.refuse_unfinished(model)
+
+
+def test_there_is_nothing_to_go_on_with_in_a_finished_model(model: Path) -> None:
+    with pytest.raises(UsageError, match=r"model holds a finished model; remove --resume to train anew"):
+        folder.refuse_finished(model)
+    put_run(model)  # beside it a run that is not
+    folder.refuse_finished(model)
+    put_run(model.with_name("run"))
+    folder.refuse_finished(model.with_name("run"))
+    folder.refuse_finished(model.with_name("new"))

@@ -59,15 +59,15 @@ def train(
     wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
     families.check_settings(family, own)
     config = settings.make(config_kind, own, "model")
+    place = None if out is None else Path(out)
+    if place is not None:
+        (folder.refuse_finished if resume else folder.refuse_unfinished)(place)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     prepared = prepare(corpus, tokenizer_choice(tokenizer or kind, wanted), held_out, progress)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text holds no words; give one with words, or none")
     command = command or f"chainrule.train({family!r}, …)"
     origin = Origin.now(text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed)
-    place = None if out is None else Path(out)
-    if place is not None and not resume:
-        folder.refuse_unfinished(place)
     return train_prepared(
         family,
         config,

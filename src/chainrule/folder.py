@@ -28,12 +28,14 @@ __all__ = [
     "check_target",
     "hold",
     "read",
+    "refuse_finished",
     "refuse_unfinished",
     "write",
 ]
 
 CHECKPOINT = "checkpoint"  # where a run keeps what it needs to go on: a sealed folder itself
 LOG = "train_log.part.jsonl"  # what a run writes down while it learns; the finished model holds train_log.jsonl
+GO_ON = "go on with the same command with --resume"
 LEFTOVER = re.compile(rf"\.({CHECKPOINT}|{re.escape(LOG)})\.\d{{1,9}}\.[0-9a-f]+\.(partial|aside)")
 PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
@@ -119,9 +121,13 @@ def check_target(path: Path) -> None:
 def refuse_unfinished(path: Path) -> None:
     """Refuse a place whose checkpoint would be lost; ask while holding it, or the run may still be going on."""
     if os.path.lexists(path / CHECKPOINT):
-        raise UsageError(
-            f"{path} holds an unfinished run; go on with chainrule train … --resume, or remove {path / CHECKPOINT}"
-        )
+        raise UsageError(f"{path} holds an unfinished run; {GO_ON}, or remove {path / CHECKPOINT}")
+
+
+def refuse_finished(path: Path) -> None:
+    """Refuse to go on where there is nothing to go on with: a sealed folder, and no checkpoint in it."""
+    if os.path.lexists(path / manifest.NAME) and not os.path.lexists(path / CHECKPOINT):
+        raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
 
 
 @contextmanager
@@ -162,7 +168,7 @@ def _check_folder(path: Path) -> None:
 def _read_manifest(path: Path) -> Manifest:
     if path.is_dir() and not os.path.lexists(path / manifest.NAME):
         if os.path.lexists(path / CHECKPOINT):
-            raise ModelFileError(f"{path} holds an unfinished run; go on with chainrule train … --resume")
+            raise ModelFileError(f"{path} holds an unfinished run; {GO_ON}")
         raise ModelFileError(
             f"{path} has no {manifest.NAME}, so it is not a model folder or an incomplete copy of one: "
             "give the folder that was written with --out"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -59,19 +60,24 @@ def test_labels_by_hand(naive: Path) -> None:
 def test_explained_by_hand(naive: Path, tmp_path: Path) -> None:
     # good: 4/10 against 1/6; </s>: 3/10 against 2/6
     outcome = done("classify", "predict", naive, "--explain", stdin="GOOD\n").out.splitlines()
-    assert outcome[1:] == [f"{math.log(2.4):+.6f}\t  good", f"{math.log(0.9):+.6f}\t  </s>"]
-    found = done("classify", "predict", naive, "--explain", "--json", stdin="GOOD\n").json()
-    assert [(t["token"], round(t["weight"], 6)) for t in found["tokens"]] == [
-        ("good", round(math.log(2.4), 6)),
-        ("</s>", round(math.log(0.9), 6)),
+    assert outcome[1:] == [f"{math.log(2.4):+.6f}\t  GOOD", f"{math.log(0.9):+.6f}\t  </s>"]
+    # what is unknown: 1/10 against 1/6
+    outcome = done("classify", "predict", naive, "--explain", stdin="GOOD Odd\n").out.splitlines()
+    assert outcome[2] == f"{math.log(0.6):+.6f}\t  Odd\tunknown"
+    found = done("classify", "predict", naive, "--explain", "--json", stdin="  GOOD\n").json()
+    good, end = ({"weight": pytest.approx(math.log(x))} for x in (2.4, 0.9))
+    assert found["tokens"] == [
+        {"token": "GOOD", "start": 2, "end": 6, "is_known": True} | good,
+        {"token": "</s>", "start": 6, "end": 6, "is_known": True} | end,
     ]
+    assert found["explained_by"] == "evidence"
     page = tmp_path / "page.html"
-    outcome_ = done("classify", "predict", naive, "--html", page, stdin="good <b> & more\n")
+    outcome_ = done("classify", "predict", naive, "--html", page, stdin="GOOD <b>  &\tmore\n")
     assert outcome_.err == f"wrote {page}\n"
     assert outcome_.out.count("\n") == 1
-    assert "good" in page.read_text()
-    assert "<b>" not in page.read_text()
-    assert "&lt;unk&gt;" in page.read_text()
+    shown = page.read_text().partition("<article>")[2]
+    assert re.sub("<[^>]*>", "", shown).strip().endswith("GOOD &lt;b&gt;  &amp;\tmore &lt;/s&gt;")  # as typed
+    assert shown.count('class="unknown"') == 3
 
 
 def test_measured_by_hand(naive: Path, tmp_path: Path) -> None:
@@ -91,6 +97,47 @@ def test_measured_by_hand(naive: Path, tmp_path: Path) -> None:
     assert "0.7 to 0.8   0.7200    0.0000      1\n0.8 to 0.9   0.8120    0.5000      2\n" in shown
 
 
+def test_a_label_never_met_is_an_error(naive: Path, tmp_path: Path) -> None:
+    # good is found pos, which is right; bad pos, too: 2/3 · 1/5 · 3/10 = 1/25 against 1/3 · 2/6 · 2/6 = 1/27.
+    odd = write(tmp_path / "odd.tsv", "pos\tgood\nother\tbad\n")
+    outcome = done("classify", "evaluate", naive, odd, "--json")
+    found = outcome.json()
+    assert found["accuracy"] == 0.5
+    assert found["confusion"]["other"] == {"neg": 0, "pos": 1, "other": 0}
+    # Σ p² + (1 − 0)² of bad, with 27/52 and 25/52; 2 (1 − p)² of good.
+    assert found["brier"] == pytest.approx(((27**2 + 25**2) / 52**2 + 1 + 2 * (1 - POS) ** 2) / 2)
+    assert found["log_loss"] is None
+    assert f"{odd}: the model never met other; what is labelled so counts as an error" in outcome.err
+
+
+def test_the_validation_is_told(table: Path, tmp_path: Path) -> None:
+    given = ("--out", tmp_path / "m", *NAIVE)
+    outcome = done("classify", "train", "ngram", table, "--valid", table, *given, "--json")
+    # bad is found pos by a hair, as above: 2 of 3; F1 of pos 2 · 2 / (3 + 2) = 0.8, of neg 0.
+    found = outcome.json()["validation"]
+    assert (found["accuracy"], found["macro_f1"]) == (pytest.approx(2 / 3), pytest.approx(0.4))
+    assert ", validation accuracy 66.7%, macro F1 40.0%, " in outcome.err
+    outcome = done("classify", "train", "ngram", table, *given, "--json")
+    assert "validation" not in outcome.json()
+    assert "validation accuracy" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"text": "good"}\n{"text": "bad bad bad"}\n', "standard input is read as JSON Lines"),
+        ("neg\tgood\nneg\tbad bad bad\n", "standard input has labels in its first column"),
+        ("text\tlabel\ngood\tneg\nbad bad bad\tpos\n", "in its last column"),
+        ("good\nbad bad bad\n", ""),
+    ],
+)
+def test_texts_of_every_shape(naive: Path, given: str, said: str) -> None:
+    outcome = done("classify", "predict", naive, stdin=given)
+    assert [line.split("\t")[::2] for line in outcome.out.splitlines()] == [["pos", "good"], ["neg", "bad bad bad"]]
+    assert said in outcome.err
+    assert bool(outcome.err) == bool(said)
+
+
 def test_a_network(network: Path, table: Path, tmp_path: Path) -> None:
     config = json.loads((network / "config.json").read_bytes())
     assert config["task"] == "classify"
@@ -101,6 +148,9 @@ def test_a_network(network: Path, table: Path, tmp_path: Path) -> None:
         "classify", "predict", network, "--explain", "--json", "--device", "cpu", stdin="good bad\n"
     ).json()
     assert sum(token["weight"] for token in found["tokens"]) == pytest.approx(1)
+    assert found["explained_by"] == "attention"
+    outcome = done("classify", "predict", network, "--explain", "--device", "cpu", stdin="good\n")
+    assert outcome.err.startswith("The deeper the blue, the more the network looked there")
     assert sum(found["probabilities"].values()) == pytest.approx(1)
     assert done("classify", "evaluate", network, table, "--json", "--device", "cpu").json()["texts"] == 3
     out = tmp_path / "m"
@@ -138,13 +188,16 @@ def test_json_lines_and_standard_input(tmp_path: Path) -> None:
     assert done("classify", "evaluate", tmp_path / "n", "-", "--json", stdin=TABLE).json()["texts"] == 3
 
 
-def test_bad_files(naive: Path, tmp_path: Path) -> None:
+def test_bad_files(table: Path, naive: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "m")
     half = write(tmp_path / "half.tsv", "a\tone\nb\ttwo\nthree\n")
     assert f"{half}, line 3 has no label" in refused(3, "classify", "train", "ngram", half, *out)
     assert f"{half}, line 3 has no label" in refused(3, "classify", "evaluate", naive, half)
     odd = write(tmp_path / "odd.tsv", "pos\tgood\nother\tbad\n")
-    assert f"{odd}, example 2 has the label 'other'" in refused(3, "classify", "evaluate", naive, odd)
+    valid = ("--valid", odd)
+    assert f"{odd}, example 2 has the label 'other'" in refused(
+        3, "classify", "train", "ngram", table, *out, *valid
+    )
     one = write(tmp_path / "one.tsv", "a\tone\na\ttwo\n")
     assert "one label alone, 'a'" in refused(3, "classify", "train", "lstm", one, *out)
     broken = write(tmp_path / "broken.jsonl", '{"text": "x", "label": "a"}\n{"text"\n')

@@ -37,8 +37,10 @@ def test_an_encoder_is_made(tmp_path: Path, text: Path, valid: Path, family: str
     assert found["parameters"] == loaded.parameters
     for name, figures in loaded.evaluate(valid).items():
         assert found[f"valid_{name}_perplexity"] == pytest.approx(figures.perplexity)
-    assert tuple(loaded.evaluate(valid)) == names
-    assert f"saved {out}" in outcome.err
+        assert found["validation"][name]["perplexity"] == found[f"valid_{name}_perplexity"]
+    assert tuple(loaded.evaluate(valid)) == tuple(found["validation"]) == names
+    shown = ", ".join(f"{name} {found['validation'][name]['perplexity']:.2f}" for name in names)
+    assert f"saved {out}: {loaded.parameters:,} parameters, validation perplexity {shown}, " in outcome.err
     assert loaded.origin.command.startswith(f"chainrule pretrain {family}")
 
 
@@ -68,6 +70,37 @@ def test_a_stopped_run_goes_on(tmp_path: Path, text: Path) -> None:
     assert "unfinished run" in refused(2, *given)
     done(*given, "--resume")
     assert digests(out)["model.safetensors"] == digests(whole)["model.safetensors"]
+
+
+def test_a_finished_encoder_is_not_resumed(tmp_path: Path, text: Path) -> None:
+    first = learnt("rnn", text, tmp_path / "encoder", "--json")
+    assert "validation" not in first.json()
+    given = ("pretrain", "rnn", text, "--out", tmp_path / "encoder", *TINY, "--resume")
+    assert "encoder holds a finished model; remove --resume to train anew" in refused(2, *given)
+
+
+def test_what_an_encoder_knows_of_a_task_is_said(tmp_path: Path, text: Path) -> None:
+    """Of two texts alike but for their language: all words of the one are known, of the other the four `a`."""
+    learnt("lstm", text, tmp_path / "encoder")
+    known = write(tmp_path / "known.tsv", "x\tthe cat sees a dog\ny\ta dog sees the bird\n" * 4)
+    foreign = write(tmp_path / "foreign.tsv", "x\tle chat voit a\ny\tun chien dort ici\n" * 4)
+    given = ("--pretrained", tmp_path / "encoder", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "m")
+    said = done("classify", "train", "lstm", known, *given).err
+    line = f"the encoder of {tmp_path / 'encoder'} knows"
+    assert f"{line} 100.0% of the running words\n" in said
+    assert f"warning: {line}" not in said
+    said = done("classify", "train", "lstm", foreign, *given).err
+    assert f"\n{line} 12.5% of the running words\n" in f"\n{said}"  # 4 of 32
+    assert f"warning: {line} 12.5% of the running words" in said
+
+
+@pytest.mark.parametrize("family", ["ngram", "lstm"])
+def test_a_finished_classifier_is_not_resumed(tmp_path: Path, family: str) -> None:
+    labelled = write(tmp_path / "x.tsv", "x\tthe cat sees a dog\ny\ta dog sees the bird\n" * 4)
+    small = () if family == "ngram" else ("--hidden", 8, "--epochs", 1, "--device", "cpu")
+    given = ("classify", "train", family, labelled, "--out", tmp_path / "m", *small)
+    done(*given)
+    assert "m holds a finished model; remove --resume to train anew" in refused(2, *given, "--resume")
 
 
 def test_where_a_text_cannot_be_read_is_said(tmp_path: Path) -> None:

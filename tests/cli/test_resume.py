@@ -228,3 +228,11 @@ def test_advice_is_a_warning_and_a_line_of_the_log(tmp_path: Path, text: Path) -
     said = [entry["words"] for entry in log if entry.get("event") == "advice"]
     assert len(said) == 2
     assert all(f"warning: {each}\n" in outcome.err for each in said)
+
+
+def test_a_finished_model_is_not_trained_again(tmp_path: Path, text: Path) -> None:
+    out = tmp_path / "m"
+    done(*words(out, text, epochs=1))
+    before = weights(out)
+    assert "finished model" in refused(2, *words(out, text, "--resume", epochs=1))
+    assert weights(out) == before

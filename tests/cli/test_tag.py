@@ -37,8 +37,9 @@ def words(place: Path) -> Path:
     document = outcome.json()
     assert document["model"] == str(place / "words")
     assert document["train_sentences"] == 100
+    assert document["validation"] == {"accuracy": document["valid_accuracy"]}
     assert document["valid_accuracy"] >= 0.99
-    assert "saved" in outcome.err
+    assert f", validation accuracy {100 * document['valid_accuracy']:.2f}, " in outcome.err
     return place / "words"
 
 
@@ -46,7 +47,10 @@ def words(place: Path) -> Path:
 def spans(place: Path) -> Path:
     """A tagger of names."""
     arguments = ("--valid", place / "names.dev", "--out", place / "names", "--cased", "--characters", 4)
-    done("tag", "train", "lstm", place / "names.train", *arguments, *QUICK)
+    outcome = done("tag", "train", "lstm", place / "names.train", *arguments, *QUICK, "--json")
+    figures = outcome.json()["validation"]
+    assert list(figures) == ["f1", "accuracy"]
+    assert f", validation f1 {100 * figures['f1']:.2f}, " in outcome.err
     return place / "names"
 
 
@@ -103,6 +107,72 @@ def test_the_table(words: Path, place: Path) -> None:
     assert any(line.split() == ["label", "gold", "found", "correct", "precision", "recall", "f1"] for line in table)
     assert any(line.split()[:1] == ["DET"] and line.split()[-1] == "1.0000" for line in table)
     assert table[-1].split() == ["VERB", "NOUN", "1"]
+    found = done("tag", "evaluate", words, wrong, "--json").json()
+    confusion = found["confusion"]
+    assert confusion["VERB"]["NOUN"] == 1
+    assert sum(n for row in confusion.values() for n in row.values()) == found["words"]
+    assert {right: sum(row.values()) for right, row in confusion.items()} == {
+        label: scores["gold"] for label, scores in found["by_label"].items()
+    }
+
+
+def test_predict_keeps_the_lines(words: Path, tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- O\n\n\nthe x ?\nsaw x ?\n\n-DOCSTART- -X- O\n\na x ?\n"
+    path = write_text(tmp_path / "in.conll", text)
+    tags = text.replace("the x ?", "the x DET").replace("saw x ?", "saw x NOUN").replace("a x ?", "a x DET")
+    assert done("tag", "predict", words, path).out == tags
+    added = done("tag", "predict", words, path, "--column", 4).out
+    assert added.splitlines()[3:5] == ["the x ? DET", "saw x ? NOUN"]
+    folder = tmp_path / "both"
+    folder.mkdir()
+    for name in ("1", "2"):
+        write_text(folder / name, "the\tx\n")
+    assert done("tag", "predict", words, folder).out == "the\tDET\n\nthe\tDET\n"
+
+
+def test_the_column_of_training_is_the_usual_one(place: Path, tmp_path: Path) -> None:
+    lines = (place / "train.conll").read_text().splitlines()
+    path = write_text(tmp_path / "three", "\n".join(f"{line}\tX" if line else "" for line in lines))
+    small = ("--hidden", 4, "--embedding", 4, "--epochs", 1, "--clip", 0, "--characters", 0, "--device", "cpu")
+    done("tag", "train", "lstm", path, "--column", 2, "--out", tmp_path / "x", *small)
+    by_itself, named = (
+        done("tag", "evaluate", tmp_path / "x", path, *more, "--json").json() for more in ((), ("--column", 2))
+    )
+    assert by_itself["confusion"] == named["confusion"]
+    assert set(by_itself["confusion"]) == {"DET", "ADJ", "NOUN", "VERB"}
+    assert "the model never met X" in done("tag", "evaluate", tmp_path / "x", path, "--column", 3).err
+    found = done("tag", "predict", tmp_path / "x", path).out.splitlines()
+    assert {line.split("\t")[2] for line in found if line} == {"X"}  # as it was; tags stand in the second
+    assert {line.split("\t")[1] for line in found if line} <= {"DET", "ADJ", "NOUN", "VERB"}
+
+
+def test_json_lines_are_read(words: Path, tmp_path: Path) -> None:
+    text = '{"words": ["the", "saw"]}\n{"words": ["a"]}\n'
+    for given, stdin in (("-", text), (write_text(tmp_path / "x.json", text), "")):
+        assert done("tag", "predict", words, given, stdin=stdin).out == "the\tDET\nsaw\tNOUN\n\na\tDET\n"
+    assert "standard input, line 1 is no JSON object" in refused(3, "tag", "predict", words, stdin='{"text": "a"}')
+    assert "is JSON, and tags are read" in refused(3, "tag", "evaluate", words, tmp_path / "x.json")
+
+
+def test_long_sentences_are_told_once(place: Path, tmp_path: Path) -> None:
+    small = ("--hidden", 4, "--epochs", 1, "--clip", 0, "--characters", 0, "--device", "cpu")
+    settings = ("--set", "longest=12", "--set", "heads=2")
+    done("tag", "train", "transformer", place / "train.conll", "--out", tmp_path / "x", *small, *settings)
+    outcome = done("tag", "predict", tmp_path / "x", "--probabilities", stdin="the saw\n" + "the " * 25)
+    assert len(outcome.out.splitlines()) == 2 + 1 + 25
+    assert outcome.err.count("\n") == 1
+    assert outcome.err.startswith("warning: 1 of 2 sentences have more than 10 words and are read in pieces")
+    path = write_text(tmp_path / "long.conll", "the\tDET\n" * 25)
+    outcome = done("tag", "evaluate", tmp_path / "x", path, "--json")
+    assert outcome.json()["words"] == 25
+    assert "1 of 1 sentences" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate"])
+def test_help_says_what_is_true(command: str) -> None:
+    said = " ".join(done("tag", command, "--help").out.split())
+    assert "Parquet" not in said
+    assert ("[default: the last; of CoNLL-U upos]" if command == "train" else "[default: as in training]") in said
 
 
 def test_line_numbers_of_what_cannot_be_read(words: Path, tmp_path: Path) -> None:
@@ -110,6 +180,9 @@ def test_line_numbers_of_what_cannot_be_read(words: Path, tmp_path: Path) -> Non
     assert "bad.conll, line 5 has one column" in refused(3, "tag", "evaluate", words, path)
     assert "bad.conll, line 5" in refused(3, "tag", "train", "lstm", path, "--out", tmp_path / "x")
     assert "standard input" in refused(3, "tag", "predict", words, stdin="")
+    latin = write_text(tmp_path / "latin.conll", b"caf\xe9\tNN\n")
+    for command in (("evaluate", words, latin), ("predict", words, latin)):
+        assert "--errors" not in refused(3, "tag", *command)
     assert not (tmp_path / "x").exists()
     assert "none.conll" in refused(4, "tag", "evaluate", words, tmp_path / "none.conll")
 

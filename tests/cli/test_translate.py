@@ -2,12 +2,13 @@
 
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chainrule.cli import translate as command
-from chainrule.tasks.translate import BEAM
+from chainrule.tasks.translate import BEAM, Translator
 from cli.command import Outcome, call, done, refused
 from tasks.toy_pairs import reversed_strings
 
@@ -28,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert document["task"] == "translate"
     assert document["train_pairs"] == 200
     assert document["valid_perplexity"] > 1
+    assert document["validation"]["perplexity"] == document["valid_perplexity"]
+    assert f"validation perplexity {document['valid_perplexity']:.2f}, " in outcome.err
     return place
 
 
@@ -49,6 +52,10 @@ def test_predict(folder: Path) -> None:
     documents = done("translate", "predict", folder / "model", "--json", stdin="abc\nfed\n").json_lines()
     assert [d["source"] for d in documents] == ["abc", "fed"]
     assert documents[0]["translations"][0]["text"] == lines[0]
+    for drawn in ((), ("--strategy", "sample")):
+        given = ("--num", 2, "--json", *drawn)
+        for found in done("translate", "predict", folder / "model", *given, stdin="abc\n").json()["translations"]:
+            assert found["score"] == pytest.approx(found["log_prob"] / len(found["tokens"]))
 
 
 def test_greedy_and_samples(folder: Path) -> None:
@@ -89,11 +96,10 @@ def test_evaluate(folder: Path, tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 40
     both = (folder / "model", folder / "valid.tsv", "--against")
     with_itself = done("translate", "evaluate", *both, folder / "model").out
-    assert "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000" in with_itself
-    assert (
-        "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000"
-        in done("translate", "evaluate", *both, out).out
-    )
+    same = "bleu, this minus the other: +0.00 (+0.00 to +0.00), p 1.000 (two-sided, 1,000 resamples)"
+    assert "other's bleu  0.00\n" in with_itself  # single words: there is no 4-gram
+    assert same in with_itself
+    assert same in done("translate", "evaluate", *both, out).out
     targets = [f"the word {source} turned round" for source in ("abc", "fed", "cab")]  # long enough for 4-grams
     (tmp_path / "long.tsv").write_text("".join(f"{text.split()[2]}\t{text}\n" for text in targets))
     (tmp_path / "right.txt").write_text("".join(f"{text}\n" for text in targets))
@@ -108,13 +114,116 @@ def test_evaluate(folder: Path, tmp_path: Path) -> None:
     ).json()
     assert document["bleu_minus_other"]["difference"] == pytest.approx(document["bleu"] - 100)
     assert document["bleu_minus_other"]["high"] < 0
+    assert document["bleu_minus_other"]["other_bleu"] == pytest.approx(100)
+    assert document["bleu_minus_other"]["resamples"] == 1000
+
+
+def test_a_line_for_every_pair(folder: Path, tmp_path: Path) -> None:
+    """Line 2 has no source, line 3 no target: the one has no score, the other that of the end sign alone."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("abc\tcba\n\tcba\nabc\t\nfed\tdef\n")
+    plain = done("translate", "score", folder / "model", pairs)
+    rows = [line.split("\t") for line in plain.out.split("\n")[:-1]]
+    assert [row[1:] for row in rows] == [["abc", "cba"], ["", "cba"], ["abc", ""], ["fed", "def"]]
+    assert [row[0] == "" for row in rows] == [False, True, False, False]
+    assert f"warning: {pairs}: empty sources get no score: line 2\n" in plain.err
+    documents = done("translate", "score", folder / "model", pairs, "--json").json_lines()
+    assert [d["log_prob"] is None for d in documents] == [False, True, False, False]
+    assert float(rows[2][0]) == pytest.approx(documents[2]["log_prob"], abs=1e-4)
+
+    out = tmp_path / "found.txt"
+    measured = done("translate", "evaluate", folder / "model", pairs, "--out", out)
+    assert "left out      2   pairs with an empty side\n" in measured.out
+    assert "exact match" in measured.out
+    assert "go by the exact matches and chrF" in measured.err  # strings of letters are single words
+    lines = out.read_text().split("\n")
+    assert [line == "" for line in lines] == [False, True, True, False, True]
+    again = done("translate", "evaluate", folder / "model", pairs, "--against", out, "--json").json()
+    assert again["left_out"] == 2
+    assert again["bleu_minus_other"]["difference"] == 0
+
+
+def test_one_line_for_a_source(folder: Path, tmp_path: Path) -> None:
+    """A tab within a target of two files is text: what is learnt here is to write it."""
+    pairs = tmp_path / "sources.txt", tmp_path / "targets.txt"
+    pairs[0].write_text("ab\n" * 40)
+    pairs[1].write_text("a\tb\n" * 40)
+    quick = (
+        "--hidden",
+        16,
+        "--epochs",
+        30,
+        "--learning-rate",
+        2e-2,
+        "--tokenizer",
+        "char",
+        "--out",
+        tmp_path / "m",
+    )
+    done("translate", "train", "gru", *pairs, *quick)
+    assert (
+        done("translate", "predict", tmp_path / "m", "--json", stdin="ab\n").json()["translations"][0]["text"]
+        == "a\tb"
+    )
+    assert done("translate", "predict", tmp_path / "m", stdin="ab\nab\n").out == "a b\na b\n"
+    n_best = done("translate", "predict", tmp_path / "m", "--num", 2, stdin="ab\n").out.splitlines()
+    assert [line.count("\t") for line in n_best] == [2, 2]
+    assert done("translate", "score", tmp_path / "m", *pairs).out.splitlines()[0].count("\t") == 2
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\tb", "a\r\nb", "a\u2028b", "a\x85b", "a b"])
+def test_line_breaks_are_blanks(text: str) -> None:
+    assert command._in_one_line(text) == "a b"
+
+
+def test_decoding_is_set_alike(folder: Path, tmp_path: Path) -> None:
+    """What `predict` writes by these settings is what `evaluate` measures."""
+    sources, targets = tmp_path / "x.src", tmp_path / "x.tgt"
+    sources.write_text("abcdef\n" * 8)
+    targets.write_text("fedcba\n" * 8)
+    found = []
+    for seed in (1, 1, 2):
+        settings = ("--strategy", "sample", "--seed", seed, "--temperature", 2, "--max-tokens", 5)
+        out = tmp_path / "found.txt"
+        done("translate", "evaluate", folder / "model", sources, targets, "--out", out, *settings)
+        assert done("translate", "predict", folder / "model", sources, *settings).out == out.read_text()
+        found.append(out.read_text())
+    assert found[0] == found[1] != found[2]
+    assert len(set(found[0].splitlines())) > 1  # equal sources, each with random numbers of its own
+    assert max(map(len, found[0].splitlines())) <= 5
+
+
+def test_where_nothing_can_be_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(Translator, "evaluate", work)
+    given = ("translate", "evaluate", folder / "model", folder / "valid.tsv", "--out")
+    assert "is not a file; choose another --out" in refused(2, *given, tmp_path)
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in refused(1, *given, tmp_path / "file" / "found.txt")
+
+
+@pytest.mark.parametrize("name", ["alignment.png", "alignment", "svg"])
+def test_a_picture_is_an_svg(folder: Path, tmp_path: Path, name: str) -> None:
+    said = refused(2, "translate", "align", folder / "model", "abc", "--out", tmp_path / name)
+    assert f"{tmp_path / name} does not end in .svg" in said
+    assert not (tmp_path / name).exists()
+
+
+def test_a_finished_model_is_not_resumed(folder: Path) -> None:
+    before = (folder / "model" / "manifest.json").read_bytes()
+    files = (folder / "train.src", folder / "train.tgt")
+    said = refused(2, "translate", "train", "gru", *files, "--out", folder / "model", *SMALL, "--resume")
+    assert f"{folder / 'model'} holds a finished model; remove --resume to train anew" in said
+    assert (folder / "model" / "manifest.json").read_bytes() == before
 
 
 def test_the_search_is_that_of_python() -> None:
     for shown in (command.predict, command.evaluate):
         defaults = {name: p.default for name, p in inspect.signature(shown).parameters.items()}
-        settings = ("strategy", "beam_size", "length_penalty")
-        assert command._decoding(*(defaults[name] for name in settings)) == BEAM
+        settings = ("strategy", "beam_size", "length_penalty", "temperature", "max_tokens", "seed")
+        assert command._decoding(*(defaults[name] for name in settings)) == replace(BEAM, seed=0)
 
 
 def test_no_attention_no_picture(folder: Path, tmp_path: Path) -> None:

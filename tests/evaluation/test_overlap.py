@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from chainrule.errors import ChainruleWarning, InputError, MissingExtra, UsageError
-from chainrule.evaluation.overlap import Overlap, bleu, bleu_by_length, chrf, load_metric
+from chainrule.evaluation.overlap import (
+    Overlap,
+    bleu,
+    bleu_by_length,
+    chrf,
+    exact_match,
+    has_four_grams,
+    load_metric,
+)
 from chainrule.text.pairs import read_pairs
 
 Score = Callable[[Sequence[str], Sequence[str]], Overlap]
@@ -75,6 +83,18 @@ def test_text_that_was_left_in_tokens_is_warned_of() -> None:
     with pytest.warns(ChainruleWarning, match="without tokenisation"):
         bleu(texts, texts)
     assert bleu(texts[:99], texts[:99]).score == pytest.approx(100)  # no warning
+
+
+def test_exact_matches() -> None:
+    assert exact_match(["a cat", " a  dog ", "a Dog", ""], ["a cat", "a dog", "a dog", "a"]) == 2 / 4
+    with pytest.raises(InputError, match="2 texts but 1 references"):
+        exact_match(["a", "b"], ["a"])
+
+
+def test_what_bleu_has_to_count() -> None:
+    assert not has_four_grams(["a b c", "", "a"])
+    assert has_four_grams(["a", "a b c."])  # a period is a token
+    assert not has_four_grams(["1987 abc d"])
 
 
 def test_a_bucket_is_a_corpus_of_its_own() -> None:

@@ -27,7 +27,7 @@ def test_two_examples_by_hand() -> None:
     # Differences 0 and 2; of the four equally likely draws the means are 0, 1, 1, 2, and the whole gives 1.
     # |dᵢ − 1| ≥ 1 in half of them; 95 % of the draws reach from 0 to 2.
     found = paired_bootstrap(mean_of(np.array([3.0, 4.0])), mean_of(np.array([3.0, 2.0])), 2, samples=4000)
-    assert found.difference == 1
+    assert (found.difference, found.a, found.b, found.samples) == (1, 3.5, 2.5, 4000)
     assert (found.low, found.high) == (0, 2)
     assert found.p_value == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 4000))
 

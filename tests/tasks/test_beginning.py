@@ -1,6 +1,7 @@
 """What a run begins with: vectors by name, an encoder of the same shape, and neither changed while a run rests."""
 
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,13 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from chainrule.errors import ConfigError, UsageError
+from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.neural import weights
 from chainrule.neural.classifier import ClassifyConfig
 from chainrule.neural.encoder import EncoderConfig, Reader
 from chainrule.neural.tagger import TagConfig
 from chainrule.tasks import classify, pretrain, tag
-from chainrule.tasks.beginning import Beginning, Given, begin
+from chainrule.tasks.beginning import Beginning, Given, begin, known_share
 from chainrule.tasks.running import Running
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import Labelled
@@ -113,6 +114,41 @@ def test_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
     reader = Reader(made.config, made.tokenizer.vocab_size)
     made.give(reader)
     assert weights.to_bytes(reader) == weights.to_bytes(known.reader)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        (["the cat saw", "a dog"], 1.0),
+        (["the cat\nsaw zebra", "zebra the"], 4 / 6),  # zebra twice
+        (["zebra emu", "the emu\tgnu"], 1 / 5),
+    ],
+)
+def test_how_much_of_the_text_an_encoder_knows(
+    kind: type[EncoderConfig], folder: Path, lines: list[str], share: float
+) -> None:
+    heard: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        running = Running(say=heard.append)
+        made = begin(kind, "lstm", {}, lines, Given(pretrained=folder), running, {"lowercase": False})
+    assert heard == [f"the encoder of {folder} knows {share:.1%} of the running words"]
+    assert made.metrics == {"pretrained_coverage": pytest.approx(share)}
+    assert [warning.category for warning in caught] == ([ChainruleWarning] if share < 0.5 else [])
+    assert all(f"knows {share:.1%} of the running words" in str(warning.message) for warning in caught)
+
+
+def test_bytes_know_every_word() -> None:
+    tokenizer = begun(tokenizer="byte").tokenizer
+    assert known_share(tokenizer, ["any word", "whatever"]) == known_share(tokenizer, []) == 1
+
+
+def test_how_many_words_have_vectors_is_said(tmp_path: Path) -> None:
+    """The (by its lower case), the and cat of The, the, cat, saw, dog."""
+    file, heard = write(tmp_path / "v.txt", "the 1 3", "cat 5 7", "zebra 1 1"), list[str]()
+    begin(ClassifyConfig, "lstm", {}, LINES, Given(vectors=file), Running(say=heard.append), {"lowercase": False})
+    assert heard == [f"{file} has vectors for 3 of the 5 words of the vocabulary"]
 
 
 def test_two_names_of_one_shape(tmp_path: Path) -> None:
@@ -235,7 +271,9 @@ def test_vectors_that_stay_as_they_were(folder: Path) -> None:
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "weight_decay": 1.0, "frozen_vectors": True}
     model = classify.train("lstm", data, pretrained=folder, running=Running(device="cpu"), **chosen)
     before, after = (dict(r.named_parameters()) for r in (pretrain.load(folder).reader, network(model).reader))
-    assert [name for name in before if torch.equal(before[name], after[name])] == ["embedding"]  # all else has learnt
+    assert [name for name in before if torch.equal(before[name], after[name])] == [
+        "embedding"
+    ]  # all else has learnt
 
 
 def test_vectors_that_cannot_stay() -> None:

@@ -18,7 +18,7 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.neural import weights
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
-from chainrule.tasks.classify_report import tempered
+from chainrule.tasks.classify_report import number, tempered
 from chainrule.tasks.running import Running
 from chainrule.text.labelled import Labelled
 from training.small import entries
@@ -124,7 +124,7 @@ def test_the_temperature_of_a_run_is_the_best_there_is(order: Classifier) -> Non
     made = learnt(data=data, valid=rare(300, 3), epochs=3)
     held_out = rare(300, 3)
     log_p = made.posterior.log_posteriors(held_out.texts)
-    gold = classify.number(held_out, made.counts)
+    gold = number(held_out, made.counts)
 
     def nats(T: float) -> float:
         return float(-tempered(log_p, T)[np.arange(len(gold)), gold].mean())
@@ -160,11 +160,11 @@ def test_damaged_and_foreign_folders(tmp_path: Path) -> None:
     (tmp_path / "m" / "config.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"config\.json"):
         classify.load(tmp_path / "m")
-    for number, odd in enumerate(({"ab": 1}, {"ba": 1, "ab": 1}, {"ab": 0, "ba": 1}, ["ab", "ba"])):
+    for place, odd in enumerate(({"ab": 1}, {"ba": 1, "ab": 1}, {"ab": 0, "ba": 1}, ["ab", "ba"])):
         object.__setattr__(made, "counts", odd)
-        made.save(tmp_path / str(number))
+        made.save(tmp_path / str(place))
         with pytest.raises(ModelFileError, match="labels must be two or more"):
-            classify.load(tmp_path / str(number))
+            classify.load(tmp_path / str(place))
     object.__setattr__(made, "counts", {"ab": 1, "ba": 1, "c": 1})  # one more than there are n-grams
     made.save(tmp_path / "more")
     with pytest.raises(ModelFileError, match="classes/2"):
@@ -239,8 +239,6 @@ def test_unknown_labels_and_single_ones() -> None:
         InputError, match=r"dev\.tsv, example 2 has the label 'xy', which the training texts do not"
     ):
         learnt(valid=odd)
-    with pytest.raises(InputError, match="example 2 has the label 'xy'"):
-        classify.train("ngram", TRAIN).evaluate(odd)
     with pytest.raises(InputError, match="one label alone, 'ab'"):
         learnt(data=Labelled(("a b", "a"), ("ab", "ab"), "t"))
 

@@ -1,13 +1,20 @@
-"""The temperature by hand, and a page that holds text as text."""
+"""The temperature by hand; labels that can be none; data of plain Python."""
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from chainrule.tasks.classify_page import Explained, page
-from chainrule.tasks.classify_report import fit_temperature, tempered
+from chainrule.errors import ChainruleWarning, InputError
+from chainrule.tasks import classify
+from chainrule.tasks.classify import Classifier
+from chainrule.tasks.classify_report import count, fit_temperature, tempered
+from chainrule.text.labelled import Labelled
 
 
 def test_the_temperature_by_hand() -> None:
@@ -24,13 +31,52 @@ def test_the_temperature_by_hand() -> None:
     assert_allclose(np.exp(tempered(log_p[:1], 4 / math.log(3))), [[0.75, 0.25]])
 
 
-def test_the_page_holds_text_as_text() -> None:
-    found = page([Explained("<b>", 0.9, [("<script>", 2.0), ("x\x07", -1.0)]), Explained("n", 1.0, [])])
-    assert "&lt;script&gt;" in found
-    assert "<script>" not in found
-    assert "<b>" not in found
-    assert "\x07" not in found
-    assert 'rgba(0,114,178,0.62)" title="+2.0000"' in found  # the largest: the full colour, 0.62
-    assert 'rgba(213,94,0,0.31)" title="-1.0000"' in found  # half of it, against
-    assert Explained("a", 1.0, [("w", -math.inf), ("v", 3.0)]).shades == [("w", -1.0), ("v", 0.0)]
-    assert Explained("a", 1.0, [("w", 0.0)]).shades == [("w", 0.0)]
+NOTHING: Any = []
+TEN = [f"text {i}" for i in range(10)]
+
+
+def test_labels_that_hardly_recur() -> None:
+    names = [f"t{i}" for i in range(9)]
+    with pytest.raises(InputError, match=r"has 9 different labels for 10 texts: label and text look swapped"):
+        count(Labelled(["ham", "spam"] * 5, [*names, "t0"]))
+    with pytest.warns(ChainruleWarning, match=r"9 different labels for 10 texts: is the label the first column"):
+        count(Labelled(TEN, [*names, "t0"]))
+    assert len(count(Labelled(TEN, [*names[:8], "t0", "t1"]))) == 8  # fewer than nine in ten
+    assert len(count(Labelled(TEN[:9], names))) == 9  # so few texts say nothing
+
+
+@pytest.fixture(scope="module")
+def made() -> Classifier:
+    return classify.train("ngram", Labelled(["good", "bad"], ["pos", "neg"]))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda made: made.predict(5), "5 is no list of texts; give a list of str"),
+        (lambda made: made.predict(["a", 5]), "text 2 is 5, not a str"),
+        (lambda made: made.predict(None), "None is no list of texts"),
+        (lambda made: made.explain(5), "text 1 is 5, not a str"),
+        (lambda made: made.evaluate([("a", "pos")]), r"is no file; name one, or give Labelled\(texts, labels\)"),
+        (
+            lambda _: classify.train("ngram", NOTHING),
+            r"\[\] is no file; name one, or give Labelled\(texts, labels\)",
+        ),
+        (lambda _: classify.train("ngram", Labelled([], [])), "the texts given holds no examples"),
+        (lambda _: classify.train("ngram", Labelled(["a"], ["x", "y"])), "1 texts but 2 labels"),
+    ],
+)
+def test_data_that_is_none(made: Classifier, attempt: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        attempt(made)
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    records = [{"review": "good", "stars": 5}, {"review": "bad", "stars": 1}]
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    made = classify.train("ngram", file, valid=file, column="review", label="stars")
+    assert made.counts == {"1": 1, "5": 1}
+    assert made.evaluate(file, column="review", label="stars").classes.accuracy == 1
+    with pytest.raises(InputError, match="no column 'label'"):
+        made.evaluate(file, column="review")

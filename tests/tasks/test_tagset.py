@@ -8,7 +8,7 @@ import pytest
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.evaluation import spans
-from chainrule.tasks.tagset import TagSet, compare
+from chainrule.tasks.tagset import TagSet, as_bioes, compare
 from chainrule.text.columns import Tagged, read_tagged
 
 
@@ -46,6 +46,32 @@ def test_tags_without_spans() -> None:
     assert made.decode(np.array([1, 0])) == ["DET", "NOUN"]
     with pytest.raises(ConfigError, match=r"model\.scheme is 'bioes', and the tags of x are no scheme of spans"):
         TagSet.of(tagged("DET NOUN VERB"), "bioes", "x")
+
+
+def test_bilou_is_read_as_bioes() -> None:
+    """L ends a span of several words and U is a span of one: E and S by other letters."""
+    data = as_bioes(tagged("B-PER I-PER L-PER O", "U-LOC O"))
+    assert [s.tags for s in data] == [("B-PER", "I-PER", "E-PER", "O"), ("S-LOC", "O")]
+    assert TagSet.of(data, "auto", "x").scheme == "bioes"
+    for other in (IOB1, tagged("O O"), tagged("U-LOC S-LOC"), tagged("L U"), tagged("UH LS O")):
+        assert as_bioes(other) is other  # no L or U, two schemes mixed, or no spans
+
+
+@pytest.mark.parametrize(
+    ("tags", "like", "odd"),
+    [
+        ("B-PER M-PER E-PER O", "B-PER", "M-PER"),
+        ("B-PER I-PER O ORG", "B-PER", "ORG"),
+        ("B-LOC E-LOC U-LOC O", "B-LOC", "U-LOC"),
+    ],
+)
+def test_spans_of_no_known_scheme_are_told(tags: str, like: str, odd: str) -> None:
+    with pytest.warns(ChainruleWarning, match=f"x: tags such as '{like}' look like spans, but '{odd}' fits none"):
+        assert TagSet.of(tagged(tags), "auto", "x").scheme is None
+
+
+def test_tags_with_hyphens_that_are_no_spans() -> None:
+    assert TagSet.of(tagged("N-msn V-p -LRB- NN-HL"), "auto", "x").scheme is None  # pytest refuses any warning
 
 
 def test_ill_formed_gold_is_mended_before_it_is_learnt() -> None:

@@ -21,7 +21,8 @@ from chainrule.neural import conditional
 from chainrule.tasks import translate
 from chainrule.tasks.running import Running
 from chainrule.tasks.translate import BEAM, Translator
-from chainrule.tasks.translation_report import evaluate, words
+from chainrule.tasks.translation import seed_of
+from chainrule.tasks.translation_report import evaluate
 from tasks.toy_pairs import dates, made, no_advice, reversed_strings
 from training.small import entries
 from training.test_resuming import signalled
@@ -191,10 +192,6 @@ def test_wrong_settings(settings: dict[str, Any], words_: str) -> None:
         translate.train("gru", reversed_strings(20), tokenizer="char", **settings)
 
 
-def test_a_report_by_hand() -> None:
-    assert words("Ein Mann, 3 Hunde.") == 6
-
-
 def endless(translator: Translator) -> Translator:
     """The same, but it never ends a translation."""
     network = copy.deepcopy(translator.network)
@@ -222,7 +219,10 @@ def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> No
     sign = whole.text[3:5]
     stopping = dataclasses.replace(settings, stop=(sign,))
     found = endless(tiny).translate_all(["abcdef"], stopping)[0][0]
-    expected = generate(endless(tiny).given("abcdef"), tiny.target, "", stopping)[0]
+    seeded = dataclasses.replace(stopping, seed=seed_of(4, 0))  # of the first source
+    lm = endless(tiny).given("abcdef")
+    lm.vocabulary = dataclasses.replace(lm.vocabulary, closed=True)  # a translation has no <unk>
+    expected = generate(lm, tiny.target, "", seeded)[0]
     assert (found.text, found.ids) == (expected.text, expected.ids)
     assert not whole.is_finished
     assert found.is_finished
@@ -255,18 +255,40 @@ def test_an_alignment_is_of_the_very_translation(tiny: Translator) -> None:
     assert tiny.align("").target == ["</s>"]
 
 
-def test_unequal_numbers(tiny: Translator) -> None:
-    with pytest.raises(InputError, match="2 sources but 1 targets"):
-        tiny.score(["a", "b"], ["c"])
+def test_max_tokens_may_be_more_than_the_source_would_give(tiny: Translator) -> None:
+    """2 · 4 + 20 = 28 for abc; what is asked for takes its place."""
+    assert [len(endless(tiny).translate("abc", max_tokens=n).ids) for n in (5, 40)] == [5, 40]
 
 
-def test_against_another_system(tiny: Translator) -> None:
-    strings = reversed_strings(30, seed=7)
-    pairs = made(list(strings.sources), [f"the word {text} turned round" for text in strings.targets])
-    report = evaluate(tiny, pairs, BEAM, other=list(pairs.targets))
-    assert report.against is not None
-    assert report.against.difference == pytest.approx(report.bleu.score - 100)
-    assert report.against.high < 0
-    document = report.as_json()
-    assert document["bleu"] == report.bleu.score
-    assert sum(b["sentences"] for b in document["by_source_words"]) == 30
+@pytest.mark.parametrize(
+    ("sources", "targets", "message"),
+    [
+        (["a", "b"], ["c"], "2 sources but 1 targets; give one target a source"),
+        ([], [], "there are no pairs; give at least one"),
+        ("abc", ["c"], "sources is one text; give a list of texts"),
+        (["a"], "cba", "targets is one text; give a list of texts"),
+    ],
+)
+def test_what_are_no_pairs(tiny: Translator, sources: Any, targets: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tiny.score(sources, targets)
+    if sources == "abc":
+        with pytest.raises(InputError, match=message):
+            tiny.translate_all(sources)
+
+
+def test_empty_sides_are_scored_as_what_they_are(tiny: Translator) -> None:
+    scores = tiny.score(["abc", "", "abc", " "], ["", "abc", "cba", ""])
+    assert np.isnan(scores).tolist() == [False, True, False, True]
+    first = tiny.given("abc").step(tiny.given("abc").start(1), np.array([tiny.target.bos]))[0]
+    assert scores[0] == pytest.approx(first[0, tiny.target.eos], rel=1e-5)  # </s> alone
+
+
+@pytest.mark.parametrize("family", ["gru", "transformer"])
+def test_a_finished_model_is_not_resumed(tmp_path: Path, family: str) -> None:
+    with no_advice():
+        translate.train(family, reversed_strings(20), tokenizer="char", **TINY).save(tmp_path / "m")
+    before = (tmp_path / "m" / "manifest.json").read_bytes()
+    with pytest.raises(UsageError, match="m holds a finished model; remove --resume to train anew"):
+        translate.train(family, reversed_strings(20), tokenizer="char", out=tmp_path / "m", resume=True, **TINY)
+    assert (tmp_path / "m" / "manifest.json").read_bytes() == before

@@ -1,13 +1,14 @@
 import gzip
+import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from chainrule.errors import InputError, UsageError
-from chainrule.text.labelled import Labelled, read_labelled, read_texts, split
+from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.text.labelled import Labelled, as_texts, read_labelled, read_texts
 
 
 def write(file: Path, text: str) -> Path:
@@ -35,8 +36,8 @@ def test_json_lines_give_labels_of_every_kind(tmp_path: Path) -> None:
 
 def test_columns_go_by_the_names_given(tmp_path: Path) -> None:
     file = write(tmp_path / "x.ndjson", '{"review": "good", "stars": 5, "text": "no"}\n')
-    assert read_labelled(file, text="review", label="stars") == Labelled(("good",), ("5",), str(file))
-    assert read_texts(file, text="review") == ["good"]
+    assert read_labelled(file, column="review", label="stars") == Labelled(("good",), ("5",), str(file))
+    assert read_texts(file, column="review") == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -130,76 +131,97 @@ def test_texts_without_labels_are_lines_or_a_column(tmp_path: Path) -> None:
         read_texts(write(tmp_path / "y.jsonl", '{"texts": "a"}\n'))
 
 
-def numbered(labels: list[str]) -> Labelled:
-    return Labelled(tuple(f"text {i}" for i in range(len(labels))), tuple(labels), "some.tsv")
+RECORDS = '\n {"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
 
 
-def test_every_part_has_the_labels_in_proportion() -> None:
-    # 80 of a and 20 of b, cut at 0.8 and 0.9 of the row: 64 8 8 and 16 2 2.
-    train, valid, test = split(numbered(["a"] * 80 + ["b"] * 20), (0.8, 0.1, 0.1), seed=3)
-    assert [Counter(part.labels) for part in (train, valid, test)] == [
-        {"a": 64, "b": 16},
-        {"a": 8, "b": 2},
-        {"a": 8, "b": 2},
-    ]
-    assert train.name == "some.tsv"
-
-
-def test_a_single_size_leaves_the_rest_to_a_second_part() -> None:
-    examples = numbered(["a", "b"] * 10)
-    assert [len(part) for part in split(examples, 0.75)] == [15, 5]
-    assert [len(part) for part in split(examples, 4)] == [4, 16]
-    assert [len(part) for part in split(examples, (4, 6))] == [4, 6]  # ten are left over
-
-
-def test_a_label_with_one_example_goes_where_the_middle_is() -> None:
-    train, test = split(numbered(["a"] * 9 + ["rare"]), (0.8, 0.2))
-    assert "rare" in train.labels
-    assert "rare" not in test.labels
-
-
-def test_the_seed_alone_decides() -> None:
-    examples = numbered(["a", "b"] * 50)
-    assert split(examples, (0.5, 0.5), 1) == split(examples, (0.5, 0.5), 1)
-    assert split(examples, (0.5, 0.5), 1) != split(examples, (0.5, 0.5), 2)
-
-
-@given(
-    st.lists(st.sampled_from("aaaaabbc"), min_size=3, max_size=80),
-    st.lists(st.integers(1, 30), min_size=1, max_size=4),
-    st.integers(0, 99),
+@pytest.mark.parametrize(
+    ("name", "is_warned"), [("x", True), ("x.txt", True), ("x.json", False), ("x.jsonl", False)]
 )
-def test_parts_are_disjoint_ordered_and_stratified(labels: list[str], counts: list[int], seed: int) -> None:
-    examples, N = numbered(labels), len(labels)
-    if sum(counts) > N:
-        with pytest.raises(UsageError, match=f"{N} examples cannot be parted"):
-            split(examples, counts, seed)
-        return
-    parts = split(examples, counts, seed)
-    assert [len(part) for part in parts] == counts
-    at = [[int(text.split()[1]) for text in part.texts] for part in parts]
-    assert len({i for part in at for i in part}) == sum(counts)
-    assert all(part == sorted(part) for part in at)
-    assert all(part.labels == tuple(labels[i] for i in rows) for part, rows in zip(parts, at, strict=True))
-    # Up to a cut at place t stand n t ± 1/2 of a label with n examples, and so N t ± K/2 in all: t is within K / 2N
-    # of where s / N would be. A part has two cuts.
-    sizes = Counter(labels)
-    for part, s in zip(parts, counts, strict=True):
-        for label, n in sizes.items():
-            assert abs(part.labels.count(label) - n * s / N) <= 1 + n * len(sizes) / N + 1e-9
+def test_json_lines_go_by_their_name_or_their_first_line(tmp_path: Path, name: str, is_warned: bool) -> None:
+    file = write(tmp_path / name, RECORDS)
+    assert read_labelled(file) == Labelled(("a", "b"), ("x", "y"), str(file))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert read_texts(file) == ["a", "b"]
+    assert ["is read as JSON Lines" in str(one.message) for one in caught] == [True] * is_warned
 
 
-@pytest.mark.parametrize("sizes", [(0.5, 0.4), (1.5, -0.5), 1.0, (), (0, 3), (2, 2), 3])
-def test_sizes_that_make_no_sense_are_refused(sizes: tuple[float, ...]) -> None:
-    with pytest.raises(UsageError, match=r"sizes are|cannot be parted"):
-        split(numbered(["a", "b", "a"]), sizes)
+@pytest.mark.parametrize("first", ["{", "{x}", '{"a": 1} and more', "[1]"])
+def test_a_line_that_is_no_json_object_is_a_text(tmp_path: Path, first: str) -> None:
+    assert read_texts(write(tmp_path / "x", f"{first}\nb\n")) == [first, "b"]
+    with pytest.raises(InputError, match=r"x\.json, line 1 is not"):
+        read_texts(write(tmp_path / "x.json", f"{first}\nb\n"))
 
 
-def test_too_few_examples_for_a_fraction_are_refused() -> None:
-    with pytest.raises(InputError, match=r"some\.tsv has 3 examples, too few"):
-        split(numbered(["a", "b", "a"]), (0.8, 0.1, 0.1))
-    with pytest.raises(UsageError, match="seed is -1"):
-        split(numbered(["a", "b", "a"]), 0.5, -1)
+@pytest.mark.parametrize(
+    ("header", "is_one"),
+    [
+        ("label\ttext", True),
+        ("Sentiment\treview_body", True),
+        ("v1\tv2\t\t", True),
+        ("id\tlabel\ttext", True),
+        ("label\ta text of several words", False),
+        ("other\thello", False),  # neither is the name of a column
+    ],
+)
+def test_a_header_is_warned_of(tmp_path: Path, header: str, is_one: bool) -> None:
+    file = write(tmp_path / "x.tsv", f"{header}\nham\tsee you\nspam\twin now\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(read_labelled(file)) == 3
+    assert ["x.tsv, line 1 looks like a header" in str(one.message) for one in caught] == [True] * is_one
+    write(file, f"{header}\nham\tsee you\n{header}\n")  # a label that comes again is one
+    assert len(read_labelled(file)) == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [
+        ("ham\ta\tb\t\n\nspam\tc\n", "first"),
+        ("a\tb\tham\n\nc\tspam\n", "last"),
+        ("label\ttext\nham\ta\tb\n\nspam\tc\n", "first column.*the header left out"),
+        ("text\tlabel\na\tb\tham\n\nc\tspam\n", "last column.*the header left out"),
+    ],
+)
+def test_known_labels_are_no_text(tmp_path: Path, table: str, where: str) -> None:
+    file = write(tmp_path / "x", table)
+    with pytest.warns(ChainruleWarning, match=f"x has labels in its {where}"):
+        assert read_texts(file, labels=("ham", "spam")) == ["a\tb", "", "c"]
+    assert read_texts(file) == [line.rstrip("\n") for line in table.splitlines()]
+
+
+@pytest.mark.parametrize(("strange", "is_labelled"), [(1, True), (2, False)])
+def test_nine_labels_in_ten_must_be_known(tmp_path: Path, strange: int, is_labelled: bool) -> None:
+    lines = ["ham\ta"] * (10 - strange) + ["odd\tb"] * strange
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = read_texts(write(tmp_path / "x", "\n".join(lines)), labels=("ham", "spam"))
+    assert found == (["a"] * 9 + ["b"] if is_labelled else lines)
+
+
+@pytest.mark.parametrize("text", ["ham a\nspam b\n", "ham\ta\nspam\n", "ham\t\nspam\t\n", "\n\n"])
+def test_what_is_no_labelled_table_is_read_as_it_is(tmp_path: Path, text: str) -> None:
+    assert read_texts(write(tmp_path / "x", text), labels=("ham", "spam")) == text.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (["a", "b"], ["x"], "there are 2 texts but 1 labels; give one label a text"),
+        ("ab", ["x", "y"], "'ab' is no list of texts"),
+        (["a"], 5, "5 is no list of labels"),
+        (["a", 5], ["x", "y"], "text 2 is 5, not a str"),
+        (["a", "b"], [0, 1], "label 1 is 0, not a str"),
+    ],
+)
+def test_examples_that_are_none(texts: Any, labels: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"the texts given: {message}"):
+        Labelled(texts, labels)
+
+
+def test_any_row_of_texts_will_do() -> None:
+    assert as_texts(text for text in "ab") == ("a", "b")
+    assert Labelled(np.array(["a", "b"]), ["x", "y"]) == Labelled(("a", "b"), ("x", "y"))  # type: ignore[arg-type]
 
 
 @pytest.mark.data
@@ -212,10 +234,3 @@ def test_real_data_is_read(data_folder: Path) -> None:
     assert sst.texts[1] == "apparently reassembled from the cutting-room floor of any given daytime soap ."
     with pytest.raises(InputError, match="no labels that can be told"):
         read_labelled(data_folder / "ptb" / "ptb.valid.txt")
-
-
-@pytest.mark.data
-def test_real_data_is_split_in_proportion(data_folder: Path) -> None:
-    sms = read_labelled(data_folder / "sms_spam" / "SMSSpamCollection")
-    for part, share in zip(split(sms, (0.8, 0.1, 0.1), 1), (0.8, 0.1, 0.1), strict=True):
-        assert abs(part.labels.count("spam") - 747 * share) <= 1.5

@@ -65,6 +65,11 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted_once(tmp_path: Path) 
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert (pairs.sources, pairs.targets, pairs.numbers) == (("a", "c"), ("A", "C"), (1, 3))
+    assert pairs.left_out == 3
+    whole = read_pairs(files, keeps_empty=True)
+    assert whole.sources == ("a", "", "c", "d", " ")
+    assert (whole.targets, whole.numbers) == (("A", "B", "C", "\t", ""), (1, 2, 3, 4, 5))
+    assert whole.left_out == 0
 
 
 @pytest.mark.parametrize("text", ["", "a\t\n\tb\n"])

@@ -47,9 +47,13 @@ def signalled(number: int, step: int) -> Iterator[None]:
             signal.raise_signal(number)
         return real(self, *given)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Step, "__call__", counted)
-        yield
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have left it ignored
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Step, "__call__", counted)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def interrupted(place: Path, run: str, step: int, *, resume: bool = False, number: int = signal.SIGTERM) -> None:

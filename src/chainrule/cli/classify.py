@@ -20,7 +20,7 @@ app = typer.Typer(help="Learn labels of texts, label new ones.", no_args_is_help
 FAMILIES = "ngram (Bayes' rule), rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
 OWN = ("pooling", "class_weights", "order", "smoothing")
 WIDEST = 10  # labels of which every pair is shown
-LOUD, CLEAR, FAINT = 0.7, 0.4, 0.1  # parts of the largest weight from where a token is shown so
+LOUD, CLEAR, FAINT = 0.7, 0.4, 0.1  # parts of the largest weight from where a piece is shown so
 
 Labelled = Annotated[
     str, typer.Argument(metavar="FILE", help="label<TAB>text, label<SPACE>text or JSON Lines; - for stdin.")
@@ -83,7 +83,6 @@ def train(
     """
     options.use_threads(threads)
     from chainrule import tasks
-    from chainrule.text.labelled import read_labelled
 
     start = time.perf_counter()
     classify = tasks.get("classify")
@@ -98,8 +97,10 @@ def train(
     with learning.run(given, chosen) as running:
         model = classify.train(
             family,
-            read_labelled(file, text=column, label=label),
-            valid=None if valid is None else read_labelled(valid, text=column, label=label),
+            file,
+            valid=valid,
+            column=column,
+            label=label,
             tokenizer=tokenizer or kind,
             pretrained=pretrained,
             vectors=vectors,
@@ -108,14 +109,12 @@ def train(
             **chosen.model,
         )
         model.save(out)
+    found = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
     if json:
-        emit(
-            {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}
-            | model.metrics
-        )
-    accuracy = model.metrics.get("valid_accuracy")
-    found = "" if accuracy is None else f", validation accuracy {accuracy:.2%}"
-    say(f"saved {out}: {model.parameters:,} parameters{found}, {time.perf_counter() - start:.1f} s in all")
+        about = {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}
+        emit(about | model.metrics | ({"validation": found} if found else {}))
+    said = f", validation accuracy {found['accuracy']:.1%}, macro F1 {found['macro_f1']:.1%}" if found else ""
+    say(f"saved {out}: {model.parameters:,} parameters{said}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
@@ -124,7 +123,7 @@ def predict(
     file: Annotated[
         str, typer.Argument(metavar="[FILE]", help="Texts, one a line, or JSON Lines; - for stdin.")
     ] = "-",
-    explain: Annotated[bool, typer.Option("--explain", help="Also what each token did for the label.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Also the weight of each piece of the text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the explanations to this file, as a page.")] = None,
     column: options.Column = "text",
     device: options.Device = "auto",
@@ -132,31 +131,30 @@ def predict(
 ) -> None:
     """Print the label of each text, its probability and the text, with tabs between them.
 
-    A network reads the first tokens of a long text, up to its setting `longest`, and warns where it cuts.
+    A network reads the first tokens of a long text, up to its setting `longest`, and warns where it cuts. Of a
+    table whose first or last column holds labels of the model, the other columns are the text.
 
     Example: echo "a gorgeous film" | chainrule classify predict runs/lstm --explain
     """
     from chainrule import tasks
-    from chainrule.tasks.classify_page import Explained, page
+    from chainrule.tasks.classify_page import LEGENDS, Explained, page
     from chainrule.text.labelled import read_texts
 
     loaded: Classifier = tasks.get("classify").load(model, options.device(device))
-    texts = read_texts(file, text=column)
+    texts, way = read_texts(file, column=column, labels=loaded.labels), loaded.posterior.way
     with progress() as bar:
         p = loaded.probabilities(texts, bar)
     pages: list[Explained] = []
     for text, row in zip(texts, p, strict=True):
-        best = int(row.argmax())
-        tokens = loaded.explain(text) if explain or html is not None else []
-        found = Explained(loaded.labels[best], float(row[best]), tokens)
+        pieces = loaded.pieces(text) if explain or html is not None else []
+        found = Explained(text, loaded.labels[row.argmax()], float(row.max()), pieces, way)
         pages.append(found)
         if json:
-            probabilities = dict(zip(loaded.labels, row.tolist(), strict=True))
-            _emit(text, found, probabilities, explain)
-            continue
-        print(f"{found.label}\t{found.probability:.6f}\t{' '.join(text.splitlines())}")
-        if explain:
-            _show(found)
+            _emit(found, dict(zip(loaded.labels, row.tolist(), strict=True)), explain)
+        else:
+            _show(found, explain)
+    if explain and not json:
+        say(LEGENDS[way])
     if html is not None:
         html.write_text(page(pages), encoding="utf-8")
         say(f"wrote {html}")
@@ -174,15 +172,15 @@ def evaluate(
 ) -> None:
     """Measure on labelled texts: accuracy, precision and recall by label, what is taken for what, calibration.
 
+    A label the model never met counts as an error, and a warning names it.
+
     Example: chainrule classify evaluate runs/lstm test.tsv
     """
     from chainrule import tasks
-    from chainrule.text.labelled import read_labelled
 
     loaded: Classifier = tasks.get("classify").load(model, options.device(device))
-    examples = read_labelled(file, text=column, label=label)
     with progress() as bar:
-        report = loaded.evaluate(examples, bins=bins, progress=bar)
+        report = loaded.evaluate(file, bins=bins, column=column, label=label, progress=bar)
     if json:
         about = {"model": str(model), "family": loaded.config.family, "temperature": loaded.temperature}
         emit(about | report.as_json())
@@ -190,30 +188,37 @@ def evaluate(
     _print_report(report)
 
 
-def _emit(text: str, found: "Explained", probabilities: dict[str, float], explain: bool) -> None:
+def _emit(found: "Explained", probabilities: dict[str, float], explain: bool) -> None:
     """One line of JSON."""
-    document: dict[str, Any] = {"text": text, "label": found.label, "probability": found.probability}
+    document: dict[str, Any] = {"text": found.text, "label": found.label, "probability": found.probability}
     document["probabilities"] = probabilities
     if explain:
-        document["tokens"] = [{"token": token, "weight": weight} for token, weight in found.tokens]
+        names = ("token", "weight", "start", "end", "is_known")
+        document["explained_by"] = found.way
+        document["tokens"] = [dict(zip(names, piece, strict=True)) for piece in found.pieces]
     print(dumps(document, None))
 
 
-def _show(found: "Explained") -> None:
-    """A line of coloured tokens on a terminal; a line for each token elsewhere."""
+def _show(found: "Explained", explain: bool) -> None:
+    """A line, then the pieces coloured on a terminal, unknown ones underlined; a line for each piece elsewhere."""
+    print(f"{found.label}\t{found.probability:.6f}\t{' '.join(found.text.splitlines())}")
+    if not explain:
+        return
     if not sys.stdout.isatty():
-        for token, weight in found.tokens:
-            print(f"{weight:+.6f}\t  {token}")
+        for piece, (shown, _) in zip(found.pieces, found.shades, strict=True):
+            print(f"{piece.weight:+.6f}\t  {shown}" + ("" if piece.is_known else "\tunknown"))
         return
     from rich.console import Console
     from rich.text import Text
 
-    line = Text("  ")
-    for token, shade in found.shades:
+    line, at = Text("  "), 0
+    for piece, (shown, shade) in zip(found.pieces, found.shades, strict=True):
         colour = "bright_blue" if shade > 0 else "dark_orange"
         strengths = ((LOUD, f"reverse {colour}"), (CLEAR, f"bold {colour}"), (FAINT, colour))
-        line.append(token, style=next((style for least, style in strengths if abs(shade) >= least), ""))
-        line.append(" ")
+        style = next((style for least, style in strengths if abs(shade) >= least), "")
+        line.append(" " * (piece.start - at + (piece.start == piece.end)))
+        line.append(shown, style=style if piece.is_known else f"underline {style}".strip())
+        at = piece.end
     Console(file=sys.stdout).print(line, soft_wrap=True)
 
 

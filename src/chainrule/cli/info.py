@@ -6,9 +6,12 @@ from typing import Any
 from chainrule.cli import options
 from chainrule.cli.console import emit
 
+NARROWEST = 26  # characters for the names
+FEW = 8  # labels or tags that are named where there is no room for all
+
 
 def info(model: options.ModelFolder, json: options.Json = False) -> None:
-    """Tell family, sizes, tokenizer, training text and command, figures, files and their digests.
+    """Tell family, labels or tags, sizes, tokenizer, training text and command, figures, files and their digests.
 
     Example: chainrule info runs/ngram5
     """
@@ -16,15 +19,15 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
 
     loaded = loading.load(model)
     files = folder.read(model).files
-    origin, is_task = loaded.origin, hasattr(loaded, "task")
+    origin = loaded.origin
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),
         "parameters": loaded.parameters,
         "size_bytes": sum(entry.size for entry in files.values()),
-        **({} if is_task else {"vocab_size": loaded.tokenizer.vocab_size}),
+        **{f"{role}vocab_size": tokenizer.vocab_size for role, tokenizer in _tokenizers(loaded).items()},
         "config": dataclasses.asdict(loaded.config),
-        **({} if is_task else {"tokenizer": dataclasses.asdict(loaded.tokenizer.config)}),
+        **{f"{role}tokenizer": dataclasses.asdict(found.config) for role, found in _tokenizers(loaded).items()},
         "training_text": origin.text,
         "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
         "command": origin.command,
@@ -37,17 +40,50 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
     if json:
         emit(document)
         return
+    _print(document)
+
+
+def _print(document: dict[str, Any]) -> None:
+    """A line for each fact, values below one another."""
+    rows: list[tuple[str, str]] = []
     for name, value in document.items():
-        if isinstance(value, dict):
-            print(name)
+        if name in ("labels", "tags"):
+            rows.append((name, _listed(value)))
+        elif isinstance(value, dict):
+            rows.append((name, ""))
             for key, item in value.items():
-                shown = f"{item['size']:>12,}  {item['sha256']}" if name == "files" else item
-                print(f"  {key:<24}{shown}")
+                rows.append(
+                    (f"  {key}", f"{item['size']:>12,}  {item['sha256']}" if name == "files" else str(item))
+                )
         else:
-            print(f"{name:<26}{f'{value:,}' if type(value) is int else value}")
+            rows.append((name, f"{value:,}" if type(value) is int else str(value)))
+    width = max(NARROWEST, *(len(name) + 2 for name, _ in rows))
+    for name, shown in rows:
+        print(f"{name:<{width}}{shown}".rstrip())
 
 
 def _kind(loaded: Any) -> dict[str, Any]:
-    if hasattr(loaded, "task"):
-        return {"task": loaded.task, "family": loaded.config.family}
-    return {"family": loaded.family, "context": loaded.lm.context, "is_normalized": loaded.lm.is_normalized}
+    """Family, and what only a model of its kind has."""
+    if not hasattr(loaded, "task"):
+        return {"family": loaded.family, "context": loaded.lm.context, "is_normalized": loaded.lm.is_normalized}
+    found = {"task": loaded.task, "family": loaded.config.family}
+    if loaded.task == "classify":
+        return found | {"labels": loaded.counts, "temperature": loaded.temperature}
+    if loaded.task == "tag":
+        tags = loaded.tags
+        return found | {"tags": list(tags.names), "scheme": tags.scheme, "learnt_scheme": tags.learnt}
+    return found
+
+
+def _tokenizers(loaded: Any) -> dict[str, Any]:
+    """By what stands before their names: nothing, unless source and target have one each."""
+    if not hasattr(loaded, "source"):
+        return {"": loaded.tokenizer}
+    is_joint = loaded.config.joint
+    return {"": loaded.source} if is_joint else {"source_": loaded.source, "target_": loaded.target}
+
+
+def _listed(names: dict[str, int] | list[str]) -> str:
+    """How many, and the first of them, labels with the number of their training texts."""
+    shown = [f"{name} ({names[name]:,})" if isinstance(names, dict) else name for name in names][:FEW]
+    return f"{len(names):,}: {', '.join(shown)}" + (", …" if len(names) > FEW else "")

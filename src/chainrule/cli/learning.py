@@ -125,6 +125,7 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
             seed=seed,
             device=options.device(given["device"]),
             progress=bar,
+            say=say,
             command=options.command_line(),
             out=out,
             resume=given["resume"],

@@ -82,7 +82,10 @@ def pretrain(
             **chosen.model,
         )
         made.save(out)
+    measured = made.validation
     if json:
         about = {"model": str(out), "task": "pretrain", "family": family, "parameters": made.parameters}
-        emit(about | made.metrics)
-    say(f"saved {out}: {made.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+        emit(about | made.metrics | ({"validation": measured} if measured else {}))
+    figures = ", ".join(f"{name} {of['perplexity']:.2f}" for name, of in measured.items())
+    quality = f"validation perplexity {figures}, " if measured else ""
+    say(f"saved {out}: {made.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")

@@ -11,17 +11,18 @@ from chainrule.cli.console import dumps, emit, progress, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from chainrule.evaluation.tags import Confusion
     from chainrule.tasks.tag import TagReport
 
 app = typer.Typer(help="Tag words: parts of speech, names, chunks.", no_args_is_help=True)
 
 SETTINGS = ("characters",)  # options of this command alone that are settings
+VALIDATED = ("f1", "accuracy")  # figures of a validation, that by which the best epoch is kept first
 MOST_CONFUSED = 10
 File = Annotated[str, typer.Argument(metavar="FILE", help="Columns (CoNLL, CoNLL-U), packed or not; - for stdin.")]
-Column = Annotated[
-    str | None,
-    typer.Option(help="Where the tag is: a number from 1; CoNLL-U also upos, xpos.  [default: the last]"),
-]
+WHERE = "Where the tag is: a number from 1; CoNLL-U also upos, xpos."
+Column = Annotated[str | None, typer.Option(help=f"{WHERE}  [default: the last; of CoNLL-U upos]")]
+LearntColumn = Annotated[str | None, typer.Option(help=f"{WHERE}  [default: as in training]")]
 
 
 @app.command()
@@ -101,19 +102,26 @@ def train(
             **chosen.model,
         )
         model.save(out)
+    validation = {name: model.metrics[f"valid_{name}"] for name in VALIDATED if f"valid_{name}" in model.metrics}
     if json:
-        emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
-    say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+        document = {"model": str(out), "family": family, "parameters": model.parameters, **model.metrics}
+        emit(document | ({"validation": validation} if validation else {}))
+    found = "".join(f", validation {name} {100 * value:.2f}" for name, value in list(validation.items())[:1])
+    say(f"saved {out}: {model.parameters:,} parameters{found}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
 def predict(
     model: options.ModelFolder,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sentences; - for stdin.")] = "-",
+    file: Annotated[
+        str,
+        typer.Argument(metavar="[FILE]", help='Lines of words, columns, or JSON Lines with "words"; - for stdin.'),
+    ] = "-",
     plain: Annotated[
         bool | None,
         typer.Option("--plain/--columns", help="Lines of words, or columns.  [default: .txt and stdin are lines]"),
     ] = None,
+    column: LearntColumn = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also how probable each tag is, spans as they are learnt.")
     ] = False,
@@ -122,31 +130,38 @@ def predict(
 ) -> None:
     """Tag sentences: a word and its tag a line, a blank line between sentences; JSON has a sentence a line.
 
+    Of columns all lines are kept, and the tag takes the place of the one in --column; a number that the file does
+    not have adds a column.
+
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
     from chainrule import tasks
-    from chainrule.text.columns import read_words
+    from chainrule.text.columns import read_sheets
 
     loaded = tasks.get("tag").load(model, options.device(device))
-    sentences = read_words(file, plain=True if plain is None and file == "-" else plain)
+    sheets = read_sheets(file, plain=plain, column=loaded.column if column is None else column)
+    sentences = [words for sheet in sheets for words in sheet.sentences]
     with progress() as bar:
         found = loaded.tag_all(sentences, bar)
         sure = loaded.confidences(sentences, bar) if probabilities else None
-    for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
-        row = None if sure is None else sure[i]
-        if json:
-            document = {"words": list(words), "tags": tags} | ({} if row is None else {"probabilities": row})
+    if json:
+        for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
+            document = {"words": list(words), "tags": tags} | ({} if sure is None else {"probabilities": sure[i]})
             print(dumps(document, None))
-            continue
-        cells = [words, tags] if row is None else [words, tags, [f"{p:.4f}" for p in row]]
-        print("\n".join(map("\t".join, zip(*cells, strict=True))), end="\n\n" if i + 1 < len(sentences) else "\n")
+        return
+    done, is_open = 0, False
+    for sheet in sheets:
+        part = slice(done, done + len(sheet.rows))
+        lines = sheet.with_tags(found[part], None if sure is None else sure[part])
+        print("\n".join([""] * is_open + lines))  # a file ends a sentence
+        done, is_open = part.stop, bool(lines and lines[-1].strip())
 
 
 @app.command()
 def evaluate(
     model: options.ModelFolder,
     file: File,
-    column: Column = None,
+    column: LearntColumn = None,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
@@ -179,9 +194,17 @@ def _document(found: "TagReport") -> dict[str, Any]:
     return document | {
         "by_label": {label: _scores(scores) for label, scores in found.by_label.items()},
         "most_confused": confused,
+        "confusion": _table(found.confusion),
         "seconds": found.seconds,
         "words_per_second": found.words_per_second,
     }
+
+
+def _table(confusion: "Confusion") -> dict[str, dict[str, int]]:
+    """How often each right tag was found as each tag, what never happened left out."""
+    rows = zip(confusion.labels, confusion.counts.tolist(), strict=True)
+    table = {right: dict(zip(confusion.labels, counts, strict=True)) for right, counts in rows}
+    return {right: {tag: n for tag, n in row.items() if n} for right, row in table.items() if any(row.values())}
 
 
 def _scores(scores: Any) -> dict[str, Any]:
@@ -191,7 +214,7 @@ def _scores(scores: Any) -> dict[str, Any]:
 
 def _print(found: "TagReport") -> None:
     document = _document(found)
-    labels, confused = document.pop("by_label"), document.pop("most_confused")
+    labels, confused, _ = (document.pop(name) for name in ("by_label", "most_confused", "confusion"))
     for name, value in document.items():
         if value is not None:
             print(f"{name:<26}{_readable(value)}")

@@ -1,6 +1,9 @@
 """`chainrule translate`: learn from pairs, translate, measure, show where a translation looked."""
 
+import re
 import time
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +20,12 @@ app = typer.Typer(help="Turn one text into another.", no_args_is_help=True)
 Pairs = Annotated[list[str], typer.Argument(metavar="PAIRS...", help="Source and target file, or one TSV.")]
 Strategy = Annotated[str, typer.Option(help="beam, greedy or sample.")]
 BeamSize = Annotated[int, typer.Option(help="Hypotheses kept at each length.")]
-LengthPenalty = Annotated[float, typer.Option(help="p: a hypothesis ranks by log p over length^p.")]
+LengthPenalty = Annotated[float, typer.Option(help="p: a translation's score is log p over length^p.")]
+Temperature = Annotated[float, typer.Option(help="Of sampling.")]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Of a translation.  [default: 2 S + 20, S the source's]")
+]
+BREAKS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 @app.command()
@@ -93,17 +101,12 @@ def train(
             **chosen.model,
         )
         made.save(out)
+    measured = made.validation
     if json:
-        emit(
-            {
-                "model": str(out),
-                "task": "translate",
-                "family": family,
-                "parameters": made.parameters,
-                **made.metrics,
-            }
-        )
-    say(f"saved {out}: {made.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+        about = {"model": str(out), "task": "translate", "family": family, "parameters": made.parameters}
+        emit(about | made.metrics | ({"validation": measured} if measured else {}))
+    quality = f"validation perplexity {measured['perplexity']:.2f}, " if measured else ""
+    say(f"saved {out}: {made.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
@@ -113,7 +116,8 @@ def predict(
     strategy: Strategy = "beam",
     beam_size: BeamSize = 5,
     length_penalty: LengthPenalty = 1.0,
-    temperature: Annotated[float, typer.Option(help="Of sampling.")] = 1.0,
+    temperature: Temperature = 1.0,
+    max_tokens: MaxTokens = None,
     num: Annotated[int, typer.Option(min=1, help="Translations a source: an n-best list, or samples.")] = 1,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -121,12 +125,14 @@ def predict(
 ) -> None:
     """Translate lines; with --num N an n-best list: rank, score and translation, parted by tabs.
 
+    A line break or tab within a translation is printed as a blank; --json keeps it.
+
     Example: echo "ein mann geht" | chainrule translate predict runs/de-en
     """
     from chainrule import tasks
     from chainrule.text.pairs import read_sources
 
-    decoding = _decoding(strategy, beam_size, length_penalty, temperature=temperature, seed=seed)
+    decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
     loaded = tasks.get("translate").load(model, options.device(device))
     with progress() as bar:
         found = loaded.translate_all(read_sources(file), decoding, num=num, progress=bar)
@@ -134,10 +140,10 @@ def predict(
         if json:
             print(dumps({"source": made[0].source, "translations": [_as_json(t) for t in made]}, None))
         elif num == 1:
-            print(made[0].text)
+            print(_in_one_line(made[0].text))
         else:
             for rank, translation in enumerate(made, start=1):
-                print(f"{rank}\t{translation.score:.4f}\t{translation.text}")
+                print(f"{rank}\t{translation.score:.4f}\t{_in_one_line(translation.text)}")
 
 
 @app.command()
@@ -149,20 +155,27 @@ def score(
 ) -> None:
     """Give log p(target | source) in nats of each pair, to re-rank candidates or find pairs that do not belong.
 
+    One line a pair: an empty target is scored as the end sign alone, an empty source gets no score.
+
     Example: chainrule translate score runs/de-en candidates.tsv
     """
     from chainrule import tasks
+    from chainrule.errors import ChainruleWarning
     from chainrule.text.pairs import read_pairs
 
     loaded = tasks.get("translate").load(model, options.device(device))
-    read = read_pairs(pairs)
+    read = read_pairs(pairs, keeps_empty=True)
+    if empty := [str(n) for n, source in zip(read.numbers, read.sources, strict=True) if not source.strip()]:
+        lines = ", ".join(empty[:10]) + (f" and {len(empty) - 10} more" if len(empty) > 10 else "")
+        warnings.warn(f"{read.name}: empty sources get no score: line {lines}", ChainruleWarning, stacklevel=1)
     with progress() as bar:
         scores = loaded.score(read.sources, read.targets, bar).tolist()
     for source, target, log_prob in zip(read.sources, read.targets, scores, strict=True):
         if json:
             print(dumps({"source": source, "target": target, "log_prob": log_prob, "unit": "nats"}, None))
         else:
-            print(f"{log_prob:.4f}\t{source}\t{target}")
+            shown = f"{log_prob:.4f}" if source.strip() else ""
+            print(f"{shown}\t{_in_one_line(source)}\t{_in_one_line(target)}")
 
 
 @app.command()
@@ -170,7 +183,7 @@ def align(
     model: options.ModelFolder,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A sentence.")],
     target: Annotated[str | None, typer.Option(help="Its translation.  [default: the model's own]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Draw it: a .svg file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .svg.")] = None,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
@@ -179,8 +192,11 @@ def align(
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
     from chainrule import tasks
+    from chainrule.errors import UsageError
     from chainrule.inspection.alignment import draw
 
+    if out is not None and out.suffix.lower() != ".svg":
+        raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
     found = tasks.get("translate").load(model, options.device(device)).align(source, target)
     if out is not None:
         from chainrule.replacement import replacing_file
@@ -192,7 +208,7 @@ def align(
     else:
         for token, row in zip(found.target, found.weights.tolist(), strict=True):
             best = max(range(len(row)), key=row.__getitem__)
-            print(f"{token}\t{found.source[best]}\t{row[best]:.3f}")
+            print(f"{_in_one_line(token)}\t{_in_one_line(found.source[best])}\t{row[best]:.3f}")
 
 
 @app.command()
@@ -202,6 +218,9 @@ def evaluate(
     strategy: Strategy = "beam",
     beam_size: BeamSize = 5,
     length_penalty: LengthPenalty = 1.0,
+    temperature: Temperature = 1.0,
+    max_tokens: MaxTokens = None,
+    seed: options.Seed = 0,
     against: Annotated[
         Path | None, typer.Option(help="Another model, or a file of its translations: is the difference chance?")
     ] = None,
@@ -214,36 +233,46 @@ def evaluate(
     Example: chainrule translate evaluate runs/de-en test.de test.en
     """
     from chainrule import tasks
-    from chainrule.tasks.translation_report import evaluate as measure
+    from chainrule.replacement import replacing_file
     from chainrule.text.pairs import read_pairs, read_sources
 
-    task, decoding = tasks.get("translate"), _decoding(strategy, beam_size, length_penalty)
+    task = tasks.get("translate")
+    decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
     loaded = task.load(model, options.device(device))
     read = read_pairs(pairs)
-    with progress() as bar:
+    writing = nullcontext() if out is None else replacing_file(out)  # what cannot be written is refused now
+    with writing as stream, progress() as bar:
         other = None
         if against is not None and against.is_dir():
             rival = task.load(against, options.device(device))
             other = [made[0].text for made in rival.translate_all(read.sources, decoding, progress=bar)]
         elif against is not None:
             other = read_sources(against)
-        report = measure(loaded, read, decoding, other=other, progress=bar)
-    if out is not None:
-        out.write_text("".join(f"{text}\n" for text in report.found), encoding="utf-8")
+        report = loaded.evaluate(read, decoding, other=other, progress=bar)
+        if stream is not None:
+            stream.write("".join(f"{_in_one_line(text)}\n" for text in report.by_line).encode())
     if json:
         emit({"model": str(model), "task": "translate", **report.as_json()})
     else:
         _show(report)
 
 
-def _decoding(strategy: str, beam_size: int, length_penalty: float, **more: Any) -> "Decoding":
+def _decoding(
+    strategy: str, beam_size: int, length_penalty: float, temperature: float, max_tokens: int | None, seed: int
+) -> "Decoding":
     from dataclasses import replace
 
     from chainrule import tasks
 
+    usual: Decoding = tasks.get("translate").BEAM
     chosen: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
-    decoding: Decoding = replace(tasks.get("translate").BEAM, **chosen, **more)
-    return decoding
+    chosen |= {"max_tokens": max_tokens or usual.max_tokens, "temperature": temperature, "seed": seed}
+    return replace(usual, **chosen)
+
+
+def _in_one_line(text: str) -> str:
+    """The text with a blank for every line break and tab, so that it stays one field of one line."""
+    return BREAKS.sub(" ", text)
 
 
 def _as_json(translation: Any) -> dict[str, Any]:
@@ -254,8 +283,11 @@ def _as_json(translation: Any) -> dict[str, Any]:
 def _show(report: "TranslationReport") -> None:
     print(f"bleu          {report.bleu.score:.2f}   {report.bleu.signature}")
     print(f"chrf          {report.chrf.score:.2f}   {report.chrf.signature}")
+    print(f"exact match   {report.exact_match:.1%}   of the translations are the target to the letter")
     print(f"perplexity    {report.perplexity:.3f}   of the references, a token")
     print(f"sentences     {len(report.found):,}   {report.seconds:.1f} s, {report.unfinished} cut off")
+    if report.left_out:
+        print(f"left out      {report.left_out:,}   pairs with an empty side")
     for bucket in report.by_length:
         if bucket.score is not None:
             upper = "and more" if bucket.high == float("inf") else f"to {bucket.high - 1:.0f}"
@@ -264,4 +296,5 @@ def _show(report: "TranslationReport") -> None:
     if report.against is not None:
         found = report.against
         interval = f"({found.low:+.2f} to {found.high:+.2f})"
-        print(f"bleu, this minus the other: {found.difference:+.2f} {interval}, p {found.p_value:.3f}")
+        p = f"p {found.p_value:.3f} (two-sided, {found.samples:,} resamples)"
+        print(f"other's bleu  {found.b:.2f}\nbleu, this minus the other: {found.difference:+.2f} {interval}, {p}")

@@ -1,7 +1,8 @@
 """Overlap of found texts with their references: BLEU and chrF of a whole corpus, as sacrebleu computes them.
 
-Lives here: the scores with their signatures, and BLEU by length of the source. Not here: whether a difference
-between two systems means anything (significance.py). Texts come raw and detokenised; sacrebleu tokenises (13a).
+Lives here: the scores with their signatures, BLEU by length of the source, exact matches. Not here: whether a
+difference between two systems means anything (significance.py). Texts come raw and detokenised; sacrebleu
+tokenises (13a).
 """
 
 import itertools
@@ -75,6 +76,21 @@ def chrf(found: Sequence[str], references: Sequence[str]) -> Overlap:
     result = metric.corpus_score(found, [references])
     details = {"character_order": result.char_order, "word_order": result.word_order, "beta": result.beta}
     return Overlap(float(result.score), str(metric.get_signature()), details)
+
+
+def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
+    """The part of the texts that are their references to the letter, white space aside.
+
+    >>> exact_match(["a  cat", "a dog"], ["a cat", "a Dog"])
+    0.5
+    """
+    check_aligned(found, references)
+    return sum(a.split() == b.split() for a, b in zip(found, references, strict=True)) / len(found)
+
+
+def has_four_grams(texts: Sequence[str]) -> bool:
+    """Whether any of these texts has the four tokens in a row that BLEU counts; without them it says nothing."""
+    return bool(load_metric("bleu").corpus_score(texts, [texts]).totals[3])
 
 
 def bleu_by_length(

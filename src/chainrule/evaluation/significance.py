@@ -25,6 +25,9 @@ class Comparison:
     low: float  # low to high: 95 % of the resampled differences
     high: float
     p_value: float  # two-sided
+    a: float  # what is compared, each on the test set itself
+    b: float
+    samples: int  # test sets that were drawn
 
 
 def paired_bootstrap(
@@ -42,7 +45,8 @@ def paired_bootstrap(
         raise UsageError(f"seed is {seed}; choose 0 or more")
     rng = np.random.default_rng(seed)
     everything = np.arange(n)
-    difference = float(a(everything)) - float(b(everything))
+    whole_a, whole_b = float(a(everything)), float(b(everything))
+    difference = whole_a - whole_b
     resampled = np.empty(samples)  # dᵢ
     for sample in range(samples):
         ids = rng.integers(n, size=n)
@@ -51,7 +55,8 @@ def paired_bootstrap(
     # Rounding must not tell equal distances apart, least of all where the systems are the same.
     slack = 1e-12 * max(1.0, abs(difference))
     as_far = int(np.sum(np.abs(resampled - difference) >= abs(difference) - slack))
-    return Comparison(difference, float(low), float(high), (as_far + 1) / (samples + 1))
+    p_value = (as_far + 1) / (samples + 1)
+    return Comparison(difference, float(low), float(high), p_value, whole_a, whole_b, samples)
 
 
 def compare_bleu(

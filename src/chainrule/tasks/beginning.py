@@ -6,6 +6,9 @@ a task's reader. Not here: how one reader adopts another (neural/pretraining.py)
 
 import dataclasses
 import hashlib
+import re
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +18,7 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule.api import split_settings
-from chainrule.errors import ConfigError
+from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats
 from chainrule.neural import pretraining, weights
 from chainrule.neural.encoder import EncoderConfig, Reader, shape
@@ -23,8 +26,9 @@ from chainrule.tasks import pretrain
 from chainrule.tasks.running import Running, make_tokenizer
 from chainrule.text.vectors import initial, read_vectors
 from chainrule.tokenizers.config import KINDS
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
+BREAKS = re.compile(r"[\r\n]+")  # within a text of several lines
 C = TypeVar("C", bound=EncoderConfig)
 
 
@@ -87,7 +91,7 @@ def begin(
     own["family"] = family
     if given.pretrained is not None:
         _check_alone(given, wanted)
-        return _with_pretrained(kind, own, given.pretrained)
+        return _with_pretrained(kind, own, given.pretrained, lines, running)
     config = settings.make(kind, own, "model", family)  # a wrong name is answered before any work
     tokenizer = "word" if given.tokenizer is None else given.tokenizer
     if tokenizer in KINDS:
@@ -97,7 +101,7 @@ def begin(
         if config.frozen_vectors:
             raise ConfigError("model.frozen_vectors is true, and no vectors were learnt before; leave it out")
         return first
-    return _with_vectors(first, given.vectors, "embedding" in own, running.seed)
+    return _with_vectors(first, given.vectors, "embedding" in own, running)
 
 
 def _check_alone(given: Given, wanted: Mapping[str, object]) -> None:
@@ -108,11 +112,27 @@ def _check_alone(given: Given, wanted: Mapping[str, object]) -> None:
         raise ConfigError(f"{given.pretrained} has words and vectors of its own; leave out {which}")
 
 
-def _with_pretrained(kind: type[C], own: Mapping[str, object], folder: str | Path) -> Beginning[C]:
-    """Tokenizer, shape and weights of a pre-trained encoder."""
+def _with_pretrained(
+    kind: type[C], own: Mapping[str, object], folder: str | Path, lines: Sequence[str], running: Running
+) -> Beginning[C]:
+    """Tokenizer, shape and weights of a pre-trained encoder; how much of the text it knows is said."""
     found = pretrain.load(folder)
     config = with_shape(kind, own, found.shape, folder)
-    return Beginning(config=config, tokenizer=found.tokenizer, reader=found.reader)
+    share = known_share(found.tokenizer, lines)
+    said = f"the encoder of {folder} knows {share:.1%} of the running words"
+    running.say(said)
+    if share < 0.5:
+        message = f"{said}: the others are all one to it; pre-train on text with the words of this task"
+        warnings.warn(message, ChainruleWarning, stacklevel=5)
+    metrics = {"pretrained_coverage": share}
+    return Beginning(config=config, tokenizer=found.tokenizer, reader=found.reader, metrics=metrics)
+
+
+def known_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
+    """The part of the running words that are written without `<unk>`; 1 where there are no words."""
+    counts = Counter(word for line in lines for word in split_words(BREAKS.sub(" ", line)))
+    known = sum(count for word, count in counts.items() if tokenizer.unk not in tokenizer.encode(word).tolist())
+    return known / counts.total() if counts else 1.0
 
 
 def with_shape(kind: type[C], own: Mapping[str, object], decided: Mapping[str, object], folder: str | Path) -> C:
@@ -130,8 +150,8 @@ def with_shape(kind: type[C], own: Mapping[str, object], decided: Mapping[str, o
     return config
 
 
-def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, seed: int) -> Beginning[C]:
-    """The same with the vectors of a file for the words it holds."""
+def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, running: Running) -> Beginning[C]:
+    """The same with the vectors of a file for the words it holds; how many that are is said."""
     config, names = first.config, first.tokenizer.tokens(range(first.tokenizer.vocab_size))
     found = read_vectors(file, {*names, *(name.lower() for name in names)})
     width = found.matrix.shape[1]
@@ -139,6 +159,9 @@ def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, s
         raise ConfigError(
             f"model.embedding is {config.embedding_width} but {file} has vectors of {width}; leave it out"
         )
-    matrix, coverage = initial(found, names, np.random.default_rng(seed))
+    matrix, coverage = initial(found, names, np.random.default_rng(running.seed))
+    held, words = set(found.words), first.tokenizer.known.keys() - {first.tokenizer.config.unk}
+    number = sum(word in held or word.lower() in held for word in words)
+    running.say(f"{file} has vectors for {number:,} of the {len(words):,} words of the vocabulary")
     config = dataclasses.replace(config, embedding=width)
     return dataclasses.replace(first, config=config, vectors=matrix, metrics={"vectors_coverage": coverage})

@@ -6,7 +6,6 @@ Lives here: one surface for both kinds of classifier, and the folder. Not here: 
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,9 +22,19 @@ from chainrule.model import Origin
 from chainrule.progress import Progress, silent
 from chainrule.tasks import classify_ngram, store
 from chainrule.tasks.classify_ngram import BayesConfig, Generative
-from chainrule.tasks.classify_report import Report, fit_temperature, tempered, validation_figures
+from chainrule.tasks.classify_page import Piece, Span, cut
+from chainrule.tasks.classify_report import (
+    Report,
+    count,
+    fit_temperature,
+    number,
+    tempered,
+    unmet_labels,
+    validation_figures,
+)
 from chainrule.tasks.running import Running
-from chainrule.text.labelled import Labelled, read_labelled
+from chainrule.text.labelled import Labelled, as_texts, read_labelled
+from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 FAMILIES: Final = ("ngram", "rnn", "lstm", "gru", "transformer")
@@ -48,8 +57,13 @@ class Posterior(Protocol):
         """(N, K) log p(label | text)."""
         ...
 
-    def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
-        """The tokens of a text and what each says for one label against another."""
+    @property
+    def way(self) -> str:
+        """How it is explained unless told otherwise: gradient, attention or evidence."""
+        ...
+
+    def explain(self, text: str, label: int, other: int, by: str) -> tuple[Ids, list[Span], Floats]:
+        """The tokens of a text, the characters of each, and what each says for one label against another."""
         ...
 
     def files(self) -> dict[str, bytes]:
@@ -93,33 +107,54 @@ class Classifier:
         """(N, K) p(label | text); a network reads the first `longest` tokens of a text, and warns where it cuts."""
         if isinstance(texts, str):
             raise UsageError("texts is a single text; give a list of them, such as [text]")
-        return np.exp(tempered(self.posterior.log_posteriors(texts, progress), self.temperature))
+        log_p = self.posterior.log_posteriors(as_texts(texts), progress)
+        return np.exp(tempered(log_p, self.temperature))
 
     def predict(self, texts: Sequence[str], progress: Progress = silent) -> list[str]:
         """The most probable label of each text, the first by name among equals; long texts as above."""
         return [self.labels[k] for k in self.probabilities(texts, progress).argmax(axis=1)]
 
     def explain(self, text: str, by: str | None = None) -> list[tuple[str, float]]:
-        """Each token of a text with its weight for the label found, `</s>` the last; `<s>` has none.
+        """Each piece of a text as typed with its weight for the label found, `</s>` the last; `<s>` has none."""
+        return [(piece.text, piece.weight) for piece in self.pieces(text, by)]
 
-        By "gradient" or, of n-grams, "evidence" it is in nats and has a sign: what the token adds to
+    def pieces(self, text: str, by: str | None = None) -> list[Piece]:
+        """The same with each piece's place in the text, and whether the model knows it.
+
+        By "gradient" or, of n-grams, "evidence" a weight is in nats and has a sign: what the token adds to
         log p(label found) − log p(next most probable label), before the temperature. By "attention" it is the
         part of the text's vector that comes from the token. None: attention where there is such, else the first.
         """
+        (text,) = as_texts([text])
         label, other = np.argsort(-self.posterior.log_posteriors([text])[0], kind="stable")[:2].tolist()
-        tokens, found = self.posterior.explain(text, label, other, by)
-        return list(zip(tokens, found.tolist(), strict=True))
+        ids, spans, found = self.posterior.explain(text, label, other, by or self.posterior.way)
+        return cut(text, spans, found.tolist(), [i != self.tokenizer.unk for i in ids.tolist()], EOS)
 
-    def evaluate(self, data: str | Path | Labelled, *, bins: int = 10, progress: Progress = silent) -> Report:
-        """Label the texts of a file and compare; `bins` are those of the reliability table."""
-        examples = _read(data)
-        gold = number(examples, self.counts)
+    def evaluate(
+        self,
+        data: str | Path | Labelled,
+        *,
+        bins: int = 10,
+        column: str = "text",
+        label: str = "label",
+        progress: Progress = silent,
+    ) -> Report:
+        """Label the texts of a file and compare; `bins` are those of the reliability table.
+
+        `column` and `label` name the columns of JSON Lines. A label the model never met counts as an error, its
+        probability is 0, and a warning names it.
+        """
+        examples = _read(data, column, label)
+        unmet = unmet_labels(examples, self.counts)
+        gold = number(examples, self.counts | dict.fromkeys(unmet, 0))
         start = time.perf_counter()
         p = self.probabilities(examples.texts, progress)
         seconds = time.perf_counter() - start
+        p = np.pad(p, ((0, 0), (0, len(unmet))))
         majority = max(self.counts, key=lambda label: self.counts[label])
+        labels = (*self.labels, *unmet)
         return Report(
-            classes=compare(examples.labels, [self.labels[k] for k in p.argmax(axis=1)], self.labels),
+            classes=compare(examples.labels, [labels[k] for k in p.argmax(axis=1)], labels),
             calibration=calibration(p, gold, bins),
             majority=majority,
             majority_accuracy=examples.labels.count(majority) / len(examples),
@@ -171,6 +206,8 @@ def train(
     tokenizer: str | Path | None = None,
     pretrained: str | Path | None = None,
     vectors: str | Path | None = None,
+    column: str = "text",
+    label: str = "label",
     running: Running | None = None,
     **chosen: Any,
 ) -> Classifier:
@@ -178,10 +215,11 @@ def train(
 
     Text is lower-cased, unless told otherwise. A network may begin from a folder of `pretrain`, or with the word
     vectors of a file. With `valid` the best of its epochs is kept, and the temperature is fitted there.
+    `column` and `label` name the columns of JSON Lines.
     """
     running = Running.of(running, chosen)
     check_family(family, pretrained=pretrained, vectors=vectors)
-    examples, held_out = _read(data), None if valid is None else _read(valid)
+    examples, held_out = _read(data, column, label), None if valid is None else _read(valid, column, label)
     counts = count(examples)
     if held_out is not None:
         number(held_out, counts)  # a label that is not learnt is refused before any work
@@ -224,28 +262,6 @@ def config_of(family: str) -> type[Any]:
     return kind
 
 
-def count(examples: Labelled) -> dict[str, int]:
-    """How many texts each label has, in order of the labels' names."""
-    times = dict(sorted(Counter(examples.labels).items()))
-    if len(times) < 2:
-        raise InputError(
-            f"{examples.name} has one label alone, '{next(iter(times), '')}'; a classifier needs two or more"
-        )
-    return times
-
-
-def number(examples: Labelled, counts: dict[str, int]) -> Ids:
-    """(N,) the ids of the labels; one that was not learnt is refused."""
-    numbers = {label: k for k, label in enumerate(counts)}
-    for place, label in enumerate(examples.labels, start=1):
-        if label not in numbers:
-            raise InputError(
-                f"{examples.name}, example {place} has the label {label!r}, which the training texts do not; "
-                f"they have {', '.join(list(counts)[:10])}: mend or drop it"
-            )
-    return np.array([numbers[label] for label in examples.labels], dtype=np.int64)
-
-
 def _facts(more: Any) -> tuple[dict[str, int], float]:
     """Labels with their counts, and the temperature, of a folder; a ConfigError where they can be none."""
     counts, temperature = more["labels"], more["temperature"]
@@ -257,8 +273,12 @@ def _facts(more: Any) -> tuple[dict[str, int], float]:
     return counts, temperature
 
 
-def _read(data: str | Path | Labelled) -> Labelled:
-    return data if isinstance(data, Labelled) else read_labelled(data)
+def _read(data: str | Path | Labelled, column: str, label: str) -> Labelled:
+    if isinstance(data, Labelled):
+        return data
+    if not isinstance(data, str | Path):
+        raise InputError(f"{data!r:.40} is no file; name one, or give Labelled(texts, labels) of text.labelled")
+    return read_labelled(data, column=column, label=label)
 
 
 def _neural() -> Any:

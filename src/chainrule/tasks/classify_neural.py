@@ -24,6 +24,7 @@ from chainrule.neural.learning import Plan, learn
 from chainrule.progress import Progress, silent
 from chainrule.tasks import beginning
 from chainrule.tasks.beginning import Beginning, Given
+from chainrule.tasks.classify_page import Span
 from chainrule.tasks.running import Running
 from chainrule.text.labelled import Labelled
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -57,16 +58,23 @@ class Discriminative:
         ids = encode(texts, self.tokenizer, self.network.config.longest)
         return classifier.log_probs(self.network, ids, progress)
 
-    def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
-        """Words and `</s>`, each with what it adds to log p(label) − log p(other), or with its attention."""
-        if by not in (None, *WAYS):
+    @property
+    def way(self) -> str:
+        """How it is explained unless told otherwise."""
+        return "gradient" if self.network.attention is None else "attention"
+
+    def explain(self, text: str, label: int, other: int, by: str) -> tuple[Ids, list[Span], Floats]:
+        """Tokens and `</s>`, each with what it adds to log p(label) − log p(other), or with its attention."""
+        if by not in WAYS:
             raise ConfigError(f"a network is explained by {' or '.join(WAYS)}, not by '{by}'")
         (ids,) = encode([text], self.tokenizer, self.network.config.longest)
-        if by == "attention" or (by is None and self.network.attention is not None):
+        if by == "attention":
             found = saliency.attention(self.network, ids)
         else:
             found = saliency.gradient(self.network, ids, label, other)
-        return self.tokenizer.tokens(ids[1:].tolist()), found  # `<s>` has no number
+        spans = locate(text, self.tokenizer)
+        end = len(text) if len(spans) == len(ids) - 2 else spans[len(ids) - 3][1]  # where reading ended
+        return ids[1:], [*spans[: len(ids) - 2], (end, end)], found  # `<s>` has no number
 
     def files(self) -> dict[str, bytes]:
         """What is saved."""
@@ -116,6 +124,13 @@ def train(
     network, log = learn(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
     metrics = {"train_texts": len(data), "train_seconds": round(time.perf_counter() - start, 3), **begun.metrics}
     return Discriminative(network, tokenizer), metrics, log
+
+
+def locate(text: str, tokenizer: Tokenizer) -> list[Span]:
+    """Which characters of the text each of its tokens stands for; a line break was read as one blank."""
+    read = [place for place in range(len(text) + 1) if text[place - 1 : place + 1] != "\r\n"]
+    found = tokenizer.backend.encode(BREAKS.sub(" ", text), add_special_tokens=False).offsets
+    return [(read[start], read[end]) for start, end in found]
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, longest: int, name: str = "") -> list[Ids]:

@@ -14,13 +14,15 @@ from chainrule import families, folder
 from chainrule.api import split_settings
 from chainrule.errors import ConfigError
 from chainrule.folder import Sealed
-from chainrule.lm import Floats
+from chainrule.lm import Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, silent
 from chainrule.tasks import bayes
 from chainrule.tasks.bayes import Bayes
+from chainrule.tasks.classify_page import Span
 from chainrule.tasks.running import Running
 from chainrule.text.labelled import Labelled
+from chainrule.text.lines import cut_lines
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer
 
@@ -66,19 +68,41 @@ class Generative:
         """(N, K) log p(label | text)."""
         return self.model.log_posteriors(texts, progress)
 
-    def explain(self, text: str, label: int, other: int, by: str | None) -> tuple[list[str], Floats]:
+    @property
+    def way(self) -> str:
+        """How it is explained."""
+        return "evidence"
+
+    def explain(self, text: str, label: int, other: int, by: str) -> tuple[Ids, list[Span], Floats]:
         """Each token with log p(token | before it, label) − log p(token | before it, other)."""
-        if by not in (None, "evidence"):
+        if by != "evidence":
             raise ConfigError(f"an n-gram classifier has no {by}; explain it by evidence")
-        tokens, log_p = zip(*self.model.token_evidence(text), strict=True)
-        of = np.stack(log_p)  # (T, K)
+        of = np.stack([log_p for _, log_p in self.model.token_evidence(text)])  # (T, K)
         with np.errstate(invalid="ignore"):
             difference = of[:, label] - of[:, other]
-        return list(tokens), np.where(np.isnan(difference), 0.0, difference)  # impossible for both: no evidence
+        ids, spans = locate(text, self.tokenizer)
+        return ids, spans, np.where(np.isnan(difference), 0.0, difference)  # impossible for both: no evidence
 
     def files(self) -> dict[str, bytes]:
         """What is saved."""
         return self.model.files()
+
+
+def locate(text: str, tokenizer: Tokenizer) -> tuple[Ids, list[Span]]:
+    """The tokens of a text, `</s>` behind each line, and which characters each stands for."""
+    ids: list[int] = []
+    spans: list[Span] = []
+    at = 0
+    for fragment in cut_lines([text or "\n"]):
+        found = tokenizer.backend.encode(fragment.text, add_special_tokens=False)
+        ids += found.ids
+        spans += [(at + start, at + end) for start, end in found.offsets]
+        at += len(fragment.text)
+        if fragment.ends_line:
+            ids.append(tokenizer.eos)
+            spans.append((at, at))
+            at += 2 if text.startswith("\r\n", at) else 1
+    return np.array(ids), spans
 
 
 def train(

@@ -1,19 +1,26 @@
-"""How a classifier is judged, and the temperature that makes its probabilities believable.
+"""The labels of a classifier, how it is judged, and the temperature that makes its probabilities believable.
 
-Lives here: the report of tasks/classify.py, fitting the temperature. Not here: the figures (evaluation/classes.py).
+Lives here: which labels there are, and whether they can be; the report of tasks/classify.py; fitting the
+temperature. Not here: the figures (evaluation/classes.py).
 Letters: N texts, K labels, T the temperature.
 """
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from chainrule.errors import ChainruleWarning, InputError
 from chainrule.evaluation.classes import Calibration, Classes, calibration, evaluate
 from chainrule.lm import Floats, Ids
+from chainrule.text.labelled import Labelled
 
 COOLEST: Final = 0.5  # temperatures; a validation set without a mistake would ask for 0
 HOTTEST: Final = 20.0
+FEW: Final = 10  # texts from where labels that hardly recur are suspicious
+MOSTLY: Final = 0.9  # of the texts: so many different labels hardly recur
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,45 @@ class Report:
             ],
             "seconds": self.seconds,
         }
+
+
+def count(examples: Labelled) -> dict[str, int]:
+    """How many texts each label has, in order of the labels' names."""
+    times, total = dict(sorted(Counter(examples.labels).items())), len(examples)
+    if not total:
+        raise InputError(f"{examples.name} holds no examples; give texts of two labels or more")
+    if total >= FEW and len(times) >= MOSTLY * total:
+        message = f"{examples.name} has {len(times)} different labels for {total} texts"
+        if len(set(examples.texts)) <= total / 2:
+            raise InputError(f"{message}: label and text look swapped; put the label first, or name the columns")
+        warnings.warn(f"{message}: is the label the first column?", ChainruleWarning, stacklevel=3)
+    if len(times) < 2:
+        raise InputError(
+            f"{examples.name} has one label alone, '{next(iter(times), '')}'; a classifier needs two or more"
+        )
+    return times
+
+
+def number(examples: Labelled, counts: dict[str, int]) -> Ids:
+    """(N,) the ids of the labels; one that was not learnt is refused."""
+    numbers = {label: k for k, label in enumerate(counts)}
+    for place, label in enumerate(examples.labels, start=1):
+        if label not in numbers:
+            raise InputError(
+                f"{examples.name}, example {place} has the label {label!r}, which the training texts do not; "
+                f"they have {', '.join(list(counts)[:10])}: mend or drop it"
+            )
+    return np.array([numbers[label] for label in examples.labels], dtype=np.int64)
+
+
+def unmet_labels(examples: Labelled, counts: dict[str, int]) -> list[str]:
+    """Labels that were not learnt, sorted, and named in a warning."""
+    unmet = sorted(set(examples.labels) - counts.keys())
+    if unmet:
+        listed = ", ".join(unmet[:5]) + (", …" if len(unmet) > 5 else "")
+        message = f"{examples.name}: the model never met {listed}; what is labelled so counts as an error"
+        warnings.warn(f"{message}, and the log loss is infinite", ChainruleWarning, stacklevel=3)
+    return unmet
 
 
 def tempered(log_p: Floats, temperature: float) -> Floats:

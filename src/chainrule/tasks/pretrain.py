@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import torch
 
 Config = PretrainConfig
+FIGURES = ("nats", "perplexity", "accuracy")  # of a held-out text, as `Figures` has them
 SIDE_BY_SIDE = 64  # pieces that are measured at a time
 
 
@@ -119,6 +120,12 @@ class Pretrained:
     def parameters(self) -> int:
         """Weights that were learnt; a shared matrix counts once."""
         return sum(p.numel() for p in self.network.parameters())
+
+    @property
+    def validation(self) -> dict[str, dict[str, float]]:
+        """What the held-out text said when it was trained, by direction or "masked"; empty without such a text."""
+        names = [name for name in ("forward", "backward", "masked") if f"valid_{name}_nats" in self.metrics]
+        return {name: {key: self.metrics[f"valid_{name}_{key}"] for key in FIGURES} for name in names}
 
     def evaluate(self, text: Sources | Corpus, progress: Progress = silent) -> dict[str, Figures]:
         """How well it predicts a text: "forward" and "backward", or "masked" words, the same ones every time."""
@@ -210,7 +217,7 @@ def _valid_metrics(network: Encoder, pieces: Pieces) -> dict[str, float]:
     return {
         f"valid_{name}_{key}": getattr(figures, key)
         for name, figures in _measured(network, pieces).items()
-        for key in ("nats", "perplexity", "accuracy")
+        for key in FIGURES
     }
 
 

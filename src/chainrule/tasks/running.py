@@ -1,7 +1,7 @@
 """What training any task shares: where the run is kept, what a checkpoint must fit, what the model came from."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.tokenizer import Tokenizer
 
+Say = Callable[[str], None]
+"""Whoever is told a line of what was found before learning begins."""
+
 FREE = {"max_seconds", "checkpoint_seconds"}  # settings that may change between a run and its resumption
+
+
+def unheard(line: str) -> None:
+    """The line that nobody reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,7 @@ class Running:
     seed: int = 0
     device: str = "auto"
     progress: Progress = silent
+    say: Say = unheard
     command: str = ""
     out: Path | None = None  # where the run is kept while it goes on
     resume: bool = False
@@ -35,11 +43,17 @@ class Running:
 
     @classmethod
     def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
-        """What was given, and over it what stands among the settings, which is taken out of them."""
+        """What was given, and over it what stands among the settings, which is taken out of them.
+
+        Every task begins with this: to resume where a finished model stands is refused here, before any work.
+        """
         named = {field.name: chosen.pop(field.name) for field in fields(cls) if field.name in chosen}
         if named.get("out") is not None:
             named["out"] = Path(named["out"])
-        return replace(given or cls(), **named)
+        made = replace(given or cls(), **named)
+        if made.resume and made.out is not None:
+            folder.refuse_finished(made.out)
+        return made
 
     def job(
         self,

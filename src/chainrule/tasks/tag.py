@@ -50,7 +50,8 @@ def train(
     start from a folder of `pretrain`, or the word vectors from a file.
     """
     running = Running.of(running, chosen)
-    (data, name), (held_out, held_name) = read(tagged, column), read(valid or (), column)
+    data, name = read(tagged, column)
+    held_out, held_name = read(valid, column) if valid else ((), "")
     given = Given(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
     lines = [" ".join(map(as_one, sentence.words)) for sentence in data]
     begun = begin(TagConfig, family, chosen, lines, given, running, {"lowercase": True})
@@ -59,7 +60,8 @@ def train(
     data, held_out = _short_enough(data, config, name), _short_enough(held_out, config, held_name)
     known = TagSet.of(data, config.scheme, name)
     spellings = Spellings.build(word for s in data for word in s.words) if config.characters else None
-    lesson = _Lesson(begun, known, spellings, data, held_out, known.gold(held_out, held_name), running.seed)
+    gold = known.gold(held_out, held_name)
+    lesson = _Lesson(begun, known, spellings, data, held_out, gold, column, running.seed)
     texts = [_lines(data), _lines(held_out)]
     job = running.job("tag", config, texts, {"text": begun.tokenizer}, begun.digest)
     start = time.perf_counter()
@@ -80,6 +82,7 @@ class _Lesson:
     data: Sequence[Tagged]
     held_out: Sequence[Tagged]
     gold: Sequence[Sequence[str]]  # of the held-out ones
+    column: str | int | None
     seed: int
 
     def plan(self, network: TagNetwork, device: Any) -> Plan:
@@ -103,9 +106,14 @@ class _Lesson:
 
     def model(self, network: TagNetwork, **more: Any) -> Tagger:
         """The tagger as the network stands."""
-        config, tokenizer = self.begun.config, self.begun.tokenizer
         return Tagger(
-            network=network, config=config, tokenizer=tokenizer, tags=self.known, spellings=self.spellings, **more
+            network=network,
+            config=self.begun.config,
+            tokenizer=self.begun.tokenizer,
+            tags=self.known,
+            spellings=self.spellings,
+            column=self.column,
+            **more,
         )
 
     def figures(self, network: TagNetwork) -> dict[str, Any]:
@@ -126,12 +134,13 @@ def _short_enough(sentences: Sequence[Tagged], config: TagConfig, name: str) -> 
     """Those a network can learn from; those too long for a Transformer are counted in a warning."""
     most = most_words(config)
     kept = [s for s in sentences if s.words and (most is None or len(s.words) <= most)]
-    too_long = sum(len(s.words) > (most or len(s.words)) for s in sentences)
+    too_long = [len(s.words) for s in sentences if len(s.words) > (most or len(s.words))]
+    remedy = f"set longest to {max(too_long) + 2} (words, <s> and </s>)" if too_long else "give one that has words"
     if too_long:
-        message = f"{name}: {too_long} sentences have more than {most} words and are left out"
-        warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=3)
+        message = f"{name}: {len(too_long)} sentences have more than {most} words and are left out"
+        warnings.warn(f"{message}; {remedy} to keep them", ChainruleWarning, stacklevel=3)
     if not kept and sentences:
-        raise InputError(f"{name}: no sentence is left to learn from; set longest higher")
+        raise InputError(f"{name}: no sentence is left to learn from; {remedy}")
     return kept
 
 

@@ -4,11 +4,12 @@ Lives here: tags of the training file -> ids -> tags, and the report on them. No
 what is counted (evaluation/spans.py, evaluation/tags.py).
 """
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from chainrule.evaluation import spans, tags
 from chainrule.evaluation.spans import Scheme, SpanScores
 from chainrule.lm import Ids, Mask
 from chainrule.text.columns import Tagged
+
+_BILOU: Final = re.compile(r"[BILU]-.+|O", re.DOTALL)
+_SPAN: Final = re.compile(r"[A-Z]-.+", re.DOTALL)  # whatever the letter may mean
+_TO_BIOES: Final = {"L": "E", "U": "S"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class TagSet:
     def of(cls, sentences: Sequence[Tagged], wanted: str, name: str) -> Self:
         """What these sentences hold, the most frequent first."""
         scheme = spans.detect([sentence.tags for sentence in sentences])
+        if scheme is None:
+            _warn_of_spans({tag for sentence in sentences for tag in sentence.tags}, name)
         if scheme is None and wanted in get_args(Scheme):
             raise ConfigError(
                 f"model.scheme is '{wanted}', and the tags of {name} are no scheme of spans; leave it out"
@@ -107,6 +114,26 @@ class TagSet:
                 f"{name}: a tag such as {plain[0]!r} writes no span, and the model learnt spans ({self.scheme}); "
                 "name the column that holds them"
             )
+
+
+def as_bioes(sentences: Sequence[Tagged]) -> Sequence[Tagged]:
+    """The same sentences, where their tags are those of BILOU with L as E and U as S, which means the same."""
+    names = {tag for sentence in sentences for tag in sentence.tags}
+    if not all(map(_BILOU.fullmatch, names)) or not any(tag[0] in _TO_BIOES for tag in names):
+        return sentences
+    written = {tag: _TO_BIOES.get(tag[0], tag[0]) + tag[1:] for tag in names}
+    return [Tagged(sentence.words, tuple(written[tag] for tag in sentence.tags)) for sentence in sentences]
+
+
+def _warn_of_spans(names: set[str], name: str) -> None:
+    """Tell of tags that seem to write spans, in no scheme that is known."""
+    like = sorted(filter(_SPAN.fullmatch, names))
+    if like and (spans.OUTSIDE in names or any(tag.startswith("B-") for tag in like)):
+        odd = next(tag for tag in sorted(names - {spans.OUTSIDE}) if spans.detect([[tag]]) is None)
+        message = (
+            f"{name}: tags such as {like[0]!r} look like spans, but {odd!r} fits none of IOB1, IOB2, BIOES, BILOU"
+        )
+        warnings.warn(f"{message}; all are learnt as plain tags", ChainruleWarning, stacklevel=3)
 
 
 def _labels(sentences: Iterable[Sequence[str]], scheme: Scheme | None) -> set[str]:

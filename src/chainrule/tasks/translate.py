@@ -6,11 +6,10 @@ Lives here: text in, text out. Not here: the networks (neural/seq2seq.py, neural
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.generate import generate
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.errors import ConfigError, InputError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.neural import conditional, weights
@@ -30,15 +29,19 @@ from chainrule.neural.device import choose, device_of
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
 from chainrule.progress import Progress, silent
-from chainrule.tasks import store
-from chainrule.tasks.running import Running, make_tokenizer
-from chainrule.tasks.translation import Alignment, Translation
+from chainrule.tasks import store, translation
+from chainrule.tasks.running import Running
+from chainrule.tasks.translation import Alignment, Translation, with_end
 from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.examples import Examples
 
+if TYPE_CHECKING:
+    from chainrule.tasks.translation_report import TranslationReport
+
 Config = PairConfig
-BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=1 << 30)  # the source sets the limit
+BY_SOURCE = 1 << 30  # as max_tokens: 2 · S + 20 for a source of S tokens, `</s>` counted
+BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=BY_SOURCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -62,6 +65,12 @@ class Translator:
         """Weights that were learnt; a shared matrix counts once."""
         return sum(p.numel() for p in self.network.parameters())
 
+    @property
+    def validation(self) -> dict[str, float]:
+        """What the held-out pairs said when it was trained; empty without such pairs."""
+        names = ("nats_per_token", "perplexity")
+        return {name: self.metrics[f"valid_{name}"] for name in names if f"valid_{name}" in self.metrics}
+
     def given(self, source: str) -> Conditional:
         """The language model of what this source becomes; its tokenizer is `target`."""
         return conditional.given(self.network, self.target.vocabulary, [self._read(source, 1)])[0]
@@ -74,16 +83,29 @@ class Translator:
     def translate_all(
         self, sources: Sequence[str], decoding: Decoding = BEAM, *, num: int = 1, progress: Progress = silent
     ) -> list[list[Translation]]:
-        """The `num` best, or so many samples, of each source; an empty source becomes an empty translation."""
-        encoded = [self._read(text, i) for i, text in enumerate(sources, start=1)]
-        found: list[list[Translation]] = [[Translation(text, "", [], [], [], 0.0, True)] for text in sources]
-        order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(encoded[i]))
+        """The `num` best, or so many samples, of each source; an empty source becomes an empty translation.
+
+        A translation has at most `decoding.max_tokens` tokens, by default 2 · S + 20 for a source of S; `<unk>` is
+        never one of them. Samples follow from the seed and the source's place in the list.
+        """
+        translation.check_texts(sources, "sources")
+        ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
+        p = decoding.length_penalty
+        found: list[list[Translation]] = [[Translation(text, "", [], [], [], p, True)] for text in sources]
+        order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(ids[i]))
+        without_unk = dataclasses.replace(self.target.vocabulary, closed=True)
         for first in range(0, len(order), SIDE_BY_SIDE):
             rows = order[first : first + SIDE_BY_SIDE]
             progress("translating", first, len(order))
-            models = conditional.given(self.network, self.target.vocabulary, [encoded[i] for i in rows])
-            limits = [self._limit(len(encoded[i]), decoding) for i in rows]
-            chosen = [dataclasses.replace(decoding, max_tokens=limit) for limit in limits]
+            models = conditional.given(self.network, without_unk, [ids[i] for i in rows])
+            chosen = [
+                dataclasses.replace(
+                    decoding,
+                    max_tokens=self._limit(len(ids[i]), decoding),
+                    seed=translation.seed_of(decoding.seed, i),
+                )
+                for i in rows
+            ]
             texts = [sources[i] for i in rows]
             ways = self._samples if decoding.strategy == "sample" else self._searches
             for i, made in zip(rows, ways(models, texts, chosen, num), strict=True):
@@ -91,15 +113,15 @@ class Translator:
         return found
 
     def _limit(self, length: int, decoding: Decoding) -> int:
-        """Tokens a translation may have: twice the source and some, what was asked for or can be read if less."""
-        most = min(2 * length + 20, decoding.max_tokens)
+        """Tokens a translation may have: as asked for, or twice the source and some; no more than can be read."""
+        most = 2 * length + 20 if decoding.max_tokens == BY_SOURCE else decoding.max_tokens
         return min(most, self.config.longest) if self.config.family == "transformer" else most
 
     def _searches(
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
         continuation = Continuation(self.target, "", chosen[0].stop)
-        prompt = Prompt((), self.target.vocabulary, continuation.is_stopped)
+        prompt = Prompt((), models[0].vocabulary, continuation.is_stopped)
         if chosen[0].strategy == "greedy":
             chosen = [dataclasses.replace(one, strategy="beam", beam_size=1) for one in chosen]
         searches = [
@@ -107,44 +129,51 @@ class Translator:
         ]
         p = chosen[0].length_penalty
         for text, hypotheses in zip(texts, beam.together(models[0], models[0].join, searches), strict=True):
-            yield [
-                self._translation(text, continuation.text(h.ids), h.ids, h.log_probs, h.rank(p), h.is_finished)
+            made = [
+                Translation.of(self.target, text, continuation.text(h.ids), h.ids, h.log_probs, p, h.is_finished)
                 for h in hypotheses
             ]
+            yield translation.ranked(made)
 
     def _samples(
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
         for lm, text, one in zip(models, texts, chosen, strict=True):
             drawn = generate(lm, self.target, "", one, num=num)
+            p = one.length_penalty
             yield [
-                self._translation(text, g.text, g.ids, g.log_probs, g.log_prob, g.finish_reason == "stop")
+                Translation.of(self.target, text, g.text, g.ids, g.log_probs, p, g.finish_reason == "stop")
                 for g in drawn
             ]
 
-    def _translation(
-        self,
-        source: str,
-        text: str,
-        ids: Sequence[int],
-        log_probs: Sequence[float],
-        score: float,
-        is_finished: bool,
-    ) -> Translation:
-        tokens = self.target.tokens(ids)
-        return Translation(source, text.strip(), list(ids), tokens, list(log_probs), score, is_finished)
-
     def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress = silent) -> Floats:
-        """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong."""
-        if len(sources) != len(targets):
-            raise InputError(f"{len(sources)} sources but {len(targets)} targets; give one target a source")
+        """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong.
+
+        An empty target is `</s>` alone; an empty source has no translations to compare, and its score is NaN.
+        """
+        translation.check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
         for rows in conditional.batches([len(t) for t in data.targets]):
             progress("scoring", done, len(sources))
             scores[rows] = -conditional.nats(self.network, data(rows))
             done += len(rows)
+        scores[[not text.strip() for text in sources]] = np.nan
         return scores
+
+    def evaluate(
+        self,
+        pairs: str | Path | Sequence[str | Path] | Pairs,
+        decoding: Decoding = BEAM,
+        *,
+        other: Sequence[str] | None = None,
+        progress: Progress = silent,
+    ) -> "TranslationReport":
+        """Translate the sources and compare with the targets; `other` are another system's translations of them."""
+        from chainrule.tasks.translation_report import evaluate
+
+        data = pairs if isinstance(pairs, Pairs) else read_pairs(pairs)
+        return evaluate(self, data, decoding, other=other, progress=progress)
 
     def align(self, source: str, target: str | None = None) -> Alignment:
         """Where a translation, its own where none is given, looked."""
@@ -232,9 +261,9 @@ def train(
     config = settings.make(PairConfig, {"family": family, **own}, "model")
     data, held_out = (_pairs(texts) for texts in (pairs, valid))
     assert data is not None
-    source, target = _tokenizers(data, config, tokenizer, wanted, running.progress)
-    kept = _encoded(data, source, target, config.longest)
-    watched = None if held_out is None else _encoded(held_out, source, target, config.longest)
+    source, target = translation.make_tokenizers(data, config.joint, tokenizer, wanted, running.progress)
+    kept = translation.encoded(data, source, target, config.longest)
+    watched = None if held_out is None else translation.encoded(held_out, source, target, config.longest)
     texts = [text for each in (data, held_out) if each is not None for text in (each.sources, each.targets)]
     job = running.job("translate", config, texts, {"source": source, "target": target})
 
@@ -265,32 +294,5 @@ def train(
     )
 
 
-def with_end(tokenizer: Tokenizer, text: str) -> Ids:
-    """The ids of a line and its `</s>`."""
-    return np.append(tokenizer.encode(text), tokenizer.eos).astype(np.int64)
-
-
 def _pairs(texts: Sequence[str | Path] | Pairs | None) -> Pairs | None:
     return texts if texts is None or isinstance(texts, Pairs) else read_pairs(texts)
-
-
-def _tokenizers(
-    data: Pairs, config: PairConfig, tokenizer: str | Path, wanted: dict[str, object], progress: Progress
-) -> tuple[Tokenizer, Tokenizer]:
-    if config.joint:
-        both = make_tokenizer([*data.sources, *data.targets], tokenizer, wanted, progress)
-        return both, both
-    source = make_tokenizer(data.sources, tokenizer, wanted, progress)
-    return source, make_tokenizer(data.targets, tokenizer, wanted, progress)
-
-
-def _encoded(data: Pairs, source: Tokenizer, target: Tokenizer, longest: int) -> tuple[list[Ids], list[Ids]]:
-    """The pairs in ids; those too long are left out, and counted in a warning."""
-    both = [(with_end(source, s), with_end(target, t)) for s, t in zip(data.sources, data.targets, strict=True)]
-    kept = [pair for pair in both if max(map(len, pair)) <= longest]
-    if not kept:
-        raise InputError(f"{data.name}: every pair is longer than {longest} tokens; set longest higher")
-    if len(kept) < len(both):
-        message = f"{data.name}: {len(both) - len(kept)} pairs are longer than {longest} tokens and left out"
-        warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
-    return [s for s, _ in kept], [t for _, t in kept]

@@ -1,21 +1,22 @@
-"""Columns of tagged words -> sentences: CoNLL columns and CoNLL-U, packed or not.
+"""Columns of tagged words -> sentences, and back with other tags: CoNLL columns and CoNLL-U, packed or not.
 
 Lives here: what the lines of such files mean, and the refusal of those that mean nothing. Not here: finding,
 unpacking and decoding the file (corpus.py), what tags say of spans (evaluation/spans.py).
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NoReturn
 
 from chainrule.errors import ConfigError, InputError
-from chainrule.text.compression import SUFFIXES
+from chainrule.text.compression import SUFFIXES, read_blocks
 from chainrule.text.corpus import Corpus
-from chainrule.text.lines import BLANKS
-from chainrule.text.utf8 import Errors
+from chainrule.text.lines import BLANKS, cut_lines, join_lines
+from chainrule.text.utf8 import Decoder, Errors
 
 DOCUMENT: Final = "-DOCSTART-"
 """Begins a line that marks a document and holds no word."""
@@ -24,9 +25,11 @@ MISSING: Final = "_"
 CONLLU_COLUMNS: Final = 10
 CONLLU_NAMES: Final = {"upos": 4, "xpos": 5}
 """The columns of CoNLL-U that can be asked for by name, from 1."""
+JSON_SUFFIXES: Final = (".json", ".jsonl", ".ndjson")
 
 _WORD: Final = re.compile(r"[0-9]+")  # the id of a word
 _NO_WORD: Final = re.compile(r"[0-9]+[-.][0-9]+")  # of a multiword token, 1-2, or an empty node, 8.1
+_UNFIT: Final = re.compile("[\t\r\n\ud800-\udfff]")  # cannot stand in a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +57,59 @@ class _File:
     """One file of columns, and how it is written."""
 
     corpus: Corpus
-    is_conllu: bool
+    is_conllu: bool = False
+    is_json: bool = False
 
     @property
     def word(self) -> int:
         """Where the word stands, from 0."""
         return 1 if self.is_conllu else 0
 
+    def lines(self) -> Iterator[str]:
+        """Its lines as they are stored, also where its suffix speaks of records."""
+        (file,) = self.corpus.files
+        decoder = Decoder(self.corpus.errors)
+        try:
+            yield from join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
+        except InputError as error:  # without the option that other commands have
+            raise InputError(str(error).removesuffix(", or read it with --errors replace")) from error
+
     def at(self, row: _Row) -> str:
         """What messages call this line."""
         return f"{self.corpus.name}, line {row.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A file that is to be tagged: its lines, and those of them that hold the words of each sentence."""
+
+    lines: list[str]
+    rows: list[list[_Row]]
+    word: int  # where the word stands, from 0
+    place: int  # where its tag is to stand
+    is_conllu: bool
+
+    @property
+    def sentences(self) -> list[tuple[str, ...]]:
+        """The words of each sentence."""
+        return [tuple(row.cells[self.word] for row in rows) for rows in self.rows]
+
+    def with_tags(
+        self, tags: Sequence[Sequence[str]], probabilities: Sequence[Sequence[float]] | None = None
+    ) -> list[str]:
+        """The same lines with these tags; probabilities stand in a last column, those of CoNLL-U in its MISC."""
+        lines = self.lines.copy()
+        for i, rows in enumerate(self.rows):
+            for t, row in enumerate(rows):
+                cells = [*row.cells[: self.place], tags[i][t], *row.cells[self.place + 1 :]]
+                if probabilities is not None and self.is_conllu:
+                    others = "" if cells[-1] == MISSING else f"{cells[-1]}|"
+                    cells[-1] = f"{others}Probability={probabilities[i][t]:.4f}"
+                elif probabilities is not None:
+                    cells.append(f"{probabilities[i][t]:.4f}")
+                is_blank_parted = len(row.cells) > 1 and "\t" not in lines[row.line - 1]
+                lines[row.line - 1] = (" " if is_blank_parted else "\t").join(cells)
+        return lines
 
 
 def read_tagged(source: str | Path, *, column: str | int | None = None, errors: Errors = "strict") -> list[Tagged]:
@@ -76,6 +122,8 @@ def read_tagged(source: str | Path, *, column: str | int | None = None, errors: 
     """
     sentences: list[Tagged] = []
     for file in _open(source, errors):
+        if file.is_json:
+            raise InputError(f"{file.corpus.name} is JSON, and tags are read from columns; write a word a line")
         place: int | None = None
         for rows in _read_rows(file, "mend it, all lines need the same columns", may_be_longer=column is not None):
             if place is None:
@@ -88,26 +136,52 @@ def read_tagged(source: str | Path, *, column: str | int | None = None, errors: 
 def read_words(
     source: str | Path, *, plain: bool | None = None, errors: Errors = "strict"
 ) -> list[tuple[str, ...]]:
-    """The sentences of a file (`-` is standard input) without tags, to be tagged.
+    """The sentences of a file (`-` is standard input) without tags, as `read_sheets` finds them."""
+    return [words for sheet in read_sheets(source, plain=plain, errors=errors) for words in sheet.sentences]
 
-    Columns as above, of which the first alone is needed; or, with `plain`, lines of words parted by blanks, blank
-    lines left out. Where `plain` is not given, files with the suffix `.txt` are plain.
+
+def read_sheets(
+    source: str | Path,
+    *,
+    plain: bool | None = None,
+    column: str | int | None = None,
+    errors: Errors = "strict",
+) -> list[Sheet]:
+    """The files behind `source` (`-` is standard input), to be tagged.
+
+    Columns as above, of which the first alone is needed: tags go to `column`, behind the others where there is no
+    such column. Or, with `plain`, lines of words parted by blanks, blank lines left out; where it is not given,
+    standard input and files with the suffix `.txt` are plain. Or JSON Lines, known by suffix or look, with a list
+    of `words` in each. The words of these two become lines of one column.
     """
-    sentences: list[tuple[str, ...]] = []
+    sheets: list[Sheet] = []
     remedy = "mend it, or read lines of words as plain text"
     for file in _open(source, errors):
-        if plain if plain is not None else _stem(file.corpus).endswith(".txt"):
-            sentences += _read_plain(file)
+        if file.is_json:
+            lines, rows = _write_rows(_read_json(file))
+        elif plain if plain is not None else str(source) == "-" or _stem(file.corpus).endswith(".txt"):
+            file = _File(file.corpus)
+            lines, rows = _write_rows(_read_plain(file))
         else:
-            sentences += [tuple(row.cells[file.word] for row in rows) for rows in _read_rows(file, remedy)]
-    return sentences
+            lines, rows = list(file.lines()), list(_read_rows(file, remedy))
+        first = next((row for sentence in rows for row in sentence), _Row(1, [""]))
+        sheets.append(Sheet(lines, rows, file.word, _find_place(file, first, column), file.is_conllu))
+    return sheets
 
 
 def _open(source: str | Path, errors: Errors) -> Iterator[_File]:
     corpus = Corpus.of(source, errors=errors)
-    for file in corpus.files:
-        alone = replace(corpus, files=(file,))
-        yield _File(alone, _stem(alone).endswith(".conllu") or _looks_like_conllu(alone))
+    for found in corpus.files:
+        file = _File(replace(corpus, files=(found,)))
+        stem = _stem(file.corpus)
+        if stem.endswith(".parquet"):
+            raise InputError(f"{file.corpus.name} is Parquet, which is not read here; write a word a line")
+        first = next((line for line in file.lines() if line.strip(BLANKS) and not line.startswith("#")), "")
+        is_json = stem.endswith(JSON_SUFFIXES) or (
+            first.lstrip(BLANKS).startswith("{") and _parse(first) is not None
+        )
+        is_conllu = not is_json and (stem.endswith(".conllu") or _looks_like_conllu(first))
+        yield replace(file, is_conllu=is_conllu, is_json=is_json)
 
 
 def _stem(corpus: Corpus) -> str:
@@ -118,18 +192,53 @@ def _stem(corpus: Corpus) -> str:
     return name
 
 
-def _looks_like_conllu(lines: Iterable[str]) -> bool:
+def _looks_like_conllu(first: str) -> bool:
     """Whether the first line that is no comment has ten columns, parted by tabs, and a number in the first."""
-    first = next((line for line in lines if line.strip(BLANKS) and not line.startswith("#")), "")
     cells = first.split("\t")
     number = cells[0]
     return len(cells) == CONLLU_COLUMNS and bool(_WORD.fullmatch(number) or _NO_WORD.fullmatch(number))
 
 
-def _read_plain(file: _File) -> list[tuple[str, ...]]:
+def _read_plain(file: _File) -> list[list[str]]:
     # A blank is a space or a tab and nothing else: a no-break space may stand inside a word.
-    lines = (re.split(f"[{BLANKS}]+", line.strip(BLANKS)) for line in file.corpus if line.strip(BLANKS))
-    return [tuple(words) for words in lines] or _refuse_empty(file)
+    lines = (line.strip(BLANKS) for line in file.lines())
+    return [re.split(f"[{BLANKS}]+", line) for line in lines if line] or _refuse_empty(file)
+
+
+def _read_json(file: _File) -> list[list[str]]:
+    sentences = []
+    for number, line in enumerate(file.lines(), start=1):
+        if line.strip(BLANKS):
+            words = (_parse(line) or {}).get("words")
+            if not isinstance(words, list) or not all(
+                isinstance(word, str) and word.strip() and not _UNFIT.search(word) for word in words
+            ):
+                raise InputError(
+                    f"{file.corpus.name}, line {number} is no JSON object with a list of words; "
+                    'write {"words": ["a", "word"]}'
+                )
+            sentences.append(words)
+    return sentences or _refuse_empty(file)
+
+
+def _parse(line: str) -> dict[str, object] | None:
+    """The JSON object of a line; None: it holds none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _write_rows(sentences: list[list[str]]) -> tuple[list[str], list[list[_Row]]]:
+    """Lines of one column, a blank one between sentences, and the rows of each sentence."""
+    lines: list[str] = []
+    rows: list[list[_Row]] = []
+    for words in sentences:
+        lines += [""] if lines else []
+        rows.append([_Row(number, [word]) for number, word in enumerate(words, start=len(lines) + 1)])
+        lines += words
+    return lines, rows
 
 
 def _read_rows(file: _File, remedy: str, may_be_longer: bool = False) -> Iterator[list[_Row]]:
@@ -147,7 +256,7 @@ def _read_rows(file: _File, remedy: str, may_be_longer: bool = False) -> Iterato
 def _read_columns(file: _File, remedy: str, may_be_longer: bool) -> Iterator[_Row | None]:
     """The rows of CoNLL columns; None where a sentence ends."""
     width: int | None = None
-    for number, line in enumerate(file.corpus, start=1):
+    for number, line in enumerate(file.lines(), start=1):
         if not line.strip(BLANKS) or line.startswith(DOCUMENT):
             yield None
             continue
@@ -168,7 +277,7 @@ def _cut(line: str) -> list[str]:
 
 def _read_conllu(file: _File) -> Iterator[_Row | None]:
     """The words of CoNLL-U; None where a sentence ends."""
-    for number, line in enumerate(file.corpus, start=1):
+    for number, line in enumerate(file.lines(), start=1):
         if not line.strip(BLANKS):
             yield None
         elif not line.startswith("#"):
@@ -205,6 +314,16 @@ def _find_tag(file: _File, first: _Row, column: str | int | None) -> int:
         what = "has one column" if width == 1 else f"has its words in column {number}"
         raise InputError(f"{file.at(first)} {what} and so no tag there; name a file and a column with tags")
     return number - 1
+
+
+def _find_place(file: _File, first: _Row, column: str | int | None) -> int:
+    """Where a tag that is found is to stand, from 0: in the column of tags, or behind the others."""
+    width = len(first.cells)
+    if not file.is_conllu:
+        column = None if str(column).lower() in CONLLU_NAMES else column  # means nothing in other files
+        if width == 1 if column is None else _number(file, column) > width:
+            return width
+    return _find_tag(file, first, column)
 
 
 def _number(file: _File, column: str | int) -> int:

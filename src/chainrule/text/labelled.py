@@ -10,53 +10,73 @@ import json
 import math
 import numbers
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from chainrule.errors import InputError, UsageError
+from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.compression import SUFFIXES, read_blocks
 from chainrule.text.files import TextFile, find_files
 from chainrule.text.lines import cut_lines, join_lines
 from chainrule.text.utf8 import Decoder
 
-MOST_LABELS: Final = 20
-"""How many different first words can be labels where no tab parts label and text."""
-LINES_PER_LABEL: Final = 10
-"""How many lines there must be for each of them, unless they are numbers."""
-
-FORMS: Final = (
-    "label<TAB>text, JSON Lines (.jsonl, .ndjson), or label<SPACE>text "
-    f"with at most {MOST_LABELS} labels that recur and no tab in the file"
+MOST_LABELS: Final = 20  # different first words can be labels where no tab parts label and text
+LINES_PER_LABEL: Final = 10  # there must be for each of them, unless they are numbers
+KNOWN_SHARE: Final = 0.9  # of a table's lines must have a known label for it to be read as texts with labels
+COLUMN_NAMES: Final = re.compile(  # what the columns of tables are usually called
+    r"labels?|class|category|target|tag|topic|type|sentiment|intent|rating|stars|score|polarity|y|v[12]|id|texts?|"
+    r"sentence|message|review|content|body|document|title|tweet|comment|sms|utterance|query"
 )
+
+FORMS: Final = f"label<TAB>text, JSON Lines, or, without tabs, label<SPACE>text of ≤ {MOST_LABELS} recurring labels"
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
     """Texts and the label of each, in the order of the file."""
 
-    texts: tuple[str, ...]
-    labels: tuple[str, ...]
-    name: str
+    texts: Sequence[str]
+    labels: Sequence[str]
+    name: str = "the texts given"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", as_texts(self.texts, "text", f"{self.name}: "))
+        object.__setattr__(self, "labels", as_texts(self.labels, "label", f"{self.name}: "))
+        texts, labels = len(self.texts), len(self.labels)
+        if texts != labels:
+            raise InputError(f"{self.name}: there are {texts} texts but {labels} labels; give one label a text")
 
     def __len__(self) -> int:
         """How many examples there are."""
         return len(self.texts)
 
 
-def read_labelled(file: str | Path, *, text: str = "text", label: str = "label") -> Labelled:
+def as_texts(given: Iterable[str], what: str = "text", where: str = "") -> tuple[str, ...]:
+    """The same as a tuple; what is no list of texts is refused, and called `what` then."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{where}{given!r:.40} is no list of {what}s; give a list of str, such as [{what}]")
+    found = tuple(given)
+    for place, one in enumerate(found, start=1):
+        if not isinstance(one, str):
+            raise InputError(f"{where}{what} {place} is {one!r:.40}, not a str; mend or drop it")
+    return found
+
+
+def read_labelled(file: str | Path, *, column: str = "text", label: str = "label") -> Labelled:
     """The examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
 
     In a table the first tab parts label and text; tabs at the end of a line are empty columns and no part of the
-    text. In JSON Lines `text` and `label` name the columns; a label that is a number or a truth value is written as
-    JSON writes it. White space around a label does not count.
+    text. JSON Lines go by their name (.jsonl, .ndjson, .json) or by a first line that is a JSON object; there
+    `column` names the text and `label` the label, and a label that is a number or a truth value is written as JSON
+    writes it. White space around a label does not count. A first line that looks like a header is warned of.
     """
     source = _find_file(file)
     if _is_json_lines(source):
-        examples = list(_read_records(source, text, label))
+        examples = list(_read_records(source, column, label))
     else:
         examples = _part_lines(list(_read_lines(source)), source.name)
     if not examples:
@@ -65,12 +85,18 @@ def read_labelled(file: str | Path, *, text: str = "text", label: str = "label")
     return Labelled(texts, labels, source.name.encode(errors="replace").decode())
 
 
-def read_texts(file: str | Path, *, text: str = "text") -> list[str]:
-    """Texts without labels: the lines of a plain text, empty ones too, or a column of JSON Lines."""
+def read_texts(file: str | Path, *, column: str = "text", labels: Collection[str] = ()) -> list[str]:
+    """Texts without labels: the lines of a plain text, empty ones too, or a column of JSON Lines.
+
+    A table whose first or last column holds `labels` is read as its other columns, with a warning.
+    """
     source = _find_file(file)
-    if not _is_json_lines(source):
-        return list(_read_lines(source))
-    return [_find_text(record, text, where) for record, where in _parse(source)]
+    if _is_json_lines(source):
+        if not _is_named_json(source):
+            _warn(f"{source.name} is read as JSON Lines, and {column!r} as the column of its texts")
+        return [_find_text(record, column, where) for record, where in _parse(source)]
+    lines = list(_read_lines(source))
+    return _drop_labels(lines, labels, source.name) or lines
 
 
 def split(labelled: Labelled, sizes: float | Sequence[float], seed: int = 0) -> tuple[Labelled, ...]:
@@ -100,10 +126,21 @@ def _find_file(file: str | Path) -> TextFile:
 
 
 def _is_json_lines(file: TextFile) -> bool:
+    """Whether it is called so, or its first line that is not blank is a JSON object."""
+    if _is_named_json(file):
+        return True
+    first = next((line for line in _read_lines(file) if line.strip()), "")
+    try:
+        return first.lstrip().startswith("{") and isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_named_json(file: TextFile) -> bool:
     name = file.path.name.lower()
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    return name.endswith((".jsonl", ".ndjson"))
+    return name.endswith((".jsonl", ".ndjson", ".json"))
 
 
 def _read_lines(file: TextFile) -> Iterator[str]:
@@ -128,7 +165,44 @@ def _part_lines(lines: list[str], name: str) -> list[tuple[str, str]]:
         if not text.strip():
             raise InputError(f"{where} has the label {label.strip()!r} but no text; add it or drop the line")
         examples.append((label.strip(), text))
+    if examples and _is_header(examples[0]) and all(label != examples[0][0] for label, _ in examples[1:]):
+        shown = " and ".join(map(repr, examples[0]))
+        _warn(f"{name}, line 1 looks like a header ({shown}) and is read as an example; delete it if it is one")
     return examples
+
+
+def _drop_labels(lines: list[str], labels: Collection[str], name: str) -> list[str]:
+    """The texts of a table whose first or last column holds labels, blank lines as empty texts; else nothing."""
+    rows = [line for line in lines if line.strip()]
+    if not rows or not labels or any("\t" not in row.rstrip("\t") for row in rows):
+        return []
+    for place in ("first", "last"):
+        examples = [_part(row, place == "first") for row in rows]
+        is_header = _is_header(examples[0]) and examples[0][0] not in labels
+        found = [label in labels for label, _ in examples[is_header:]]
+        if found and sum(found) >= KNOWN_SHARE * len(found):
+            message = f"{name} has labels in its {place} column: only the other columns are read as text"
+            _warn(message + ", the header left out" * is_header)
+            texts = (text for _, text in examples[is_header:])
+            kept = lines[lines.index(rows[0]) + 1 :] if is_header else lines
+            return [next(texts) if line.strip() else "" for line in kept]
+    return []
+
+
+def _part(row: str, is_first: bool) -> tuple[str, str]:
+    """Label and text of a line whose label is its first column, or its last."""
+    first, _, last = row.rstrip("\t").partition("\t") if is_first else row.rstrip("\t").rpartition("\t")
+    return (first.strip(), last) if is_first else (last.strip(), first)
+
+
+def _is_header(example: tuple[str, str]) -> bool:
+    """Whether the cells of a line are single words, at least one of them a usual name of a column."""
+    words = [cell.strip().lower() for cell in "\t".join(example).split("\t")]
+    return all(re.fullmatch(r"[a-z_][\w.-]*", word) for word in words) and any(map(COLUMN_NAMES.fullmatch, words))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ChainruleWarning, stacklevel=3)
 
 
 def _are_labels(words: Sequence[str]) -> bool:

@@ -15,22 +15,24 @@ from chainrule.text.corpus import Corpus
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Sources and their targets, none of them empty, in the order of the file."""
+    """Sources and their targets in the order of the file, none of them empty unless that was asked for."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     name: str
     numbers: tuple[int, ...]  # the line of each pair in its file, from 1
+    left_out: int = 0  # lines of the file that are not among them, as one side is empty
 
     def __len__(self) -> int:
         """How many pairs there are."""
         return len(self.sources)
 
 
-def read_pairs(files: Sequence[str | Path]) -> Pairs:
+def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = False) -> Pairs:
     """The pairs of two files, line by line, or of one table with a line `source<TAB>target` each.
 
-    A pair with an empty side (nothing, or only white space) is left out; one warning counts them.
+    A pair with an empty side (nothing, or only white space) is left out, and one warning counts them; with
+    `keeps_empty` every line is kept.
     """
     given = [files] if isinstance(files, str | Path) else list(files)
     if len(given) not in (1, 2):
@@ -38,7 +40,7 @@ def read_pairs(files: Sequence[str | Path]) -> Pairs:
     texts = [_open(file) for file in given]
     name = ", ".join(text.name for text in texts)
     lines = _read_table(texts[0]) if len(texts) == 1 else _read_aligned(texts[0], texts[1])
-    is_whole = [all(side.strip() for side in sides) for sides in lines]
+    is_whole = [keeps_empty or all(side.strip() for side in sides) for sides in lines]
     kept = [number for number, whole in enumerate(is_whole, start=1) if whole]
     if not kept:
         raise InputError(f"{name}: none of {len(lines)} lines is a pair with text on both sides; check the files")
@@ -47,7 +49,7 @@ def read_pairs(files: Sequence[str | Path]) -> Pairs:
         message = f"{name}: {empty} of {len(lines)} pairs have an empty side, the first in line {first}; left out"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
     sources, targets = zip(*(lines[number - 1] for number in kept), strict=True)
-    return Pairs(sources, targets, name, tuple(kept))
+    return Pairs(sources, targets, name, tuple(kept), empty)
 
 
 def read_sources(file: str | Path) -> list[str]:
