@@ -2,7 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-EXTRAS := neural,serve,plots,data,dev
+EXTRAS := neural,serve,plots,data,vectors,dev
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
 export OMP_WAIT_POLICY := passive
@@ -25,17 +25,25 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/clang-format --dry-run --Werror cpp/*.cpp cpp/*.hpp
+	$(VENV)/bin/clang-format --dry-run --Werror cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp
 
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp
+	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
 	python3 -m venv $(VENV)
 	$(PY) -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
+
+# The compiled core's own tests under the address and undefined-behaviour sanitizers; needs CMake, no Python.
+.PHONY: sanitize
+sanitize:
+	cmake -S . -B build/sanitize -DCHAINRULE_MODULE=OFF -DCHAINRULE_TESTS=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+	cmake --build build/sanitize --parallel 2
+	build/sanitize/chainrule_tests
 
 clean:
 	rm -rf $(VENV) build

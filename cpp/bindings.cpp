@@ -1,15 +1,28 @@
-// The door to Python: arrays and values in and out, nothing else. No other file here knows Python.
-#include <nanobind/nanobind.h>
+// The door to Python: the module, and what a Failure becomes there. The arrays and values of each part stand
+// in its own bindings_….cpp; no other file here knows Python.
+#include "bindings.hpp"
+
 #include <nanobind/stl/string.h>
 
 #include "build_info.hpp"
+#include "failure.hpp"
 
 namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const chainrule::Failure& failure) {
+            const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
+            PyErr_SetString(kind.ptr(), failure.what());
+        }
+    });
     nb::class_<chainrule::BuildInfo>(module, "BuildInfo")
         .def_ro("compiler", &chainrule::BuildInfo::compiler)
         .def_ro("standard", &chainrule::BuildInfo::standard)
         .def_ro("simd", &chainrule::BuildInfo::simd);
     module.def("build_info", &chainrule::build_info, "What the extension was built with and what runs here.");
+    chainrule::bind_word2vec(module);
+    chainrule::bind_glove(module);
 }

@@ -48,6 +48,15 @@ def tasks_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def vectors_folder(folder: Path) -> Path:
+    """Judged pairs and analogies in words of the text."""
+    Path("pairs.tsv").write_text("cat\tdog\t8.5\nsees\tlikes\t6\nthe\ta\t7\ncat\ttoday\t1\nzebra\tcat\t5\n")
+    Path("questions.txt").write_text(": animals\ncat dog fish mouse\n: gram1-words\nthe a cat dog\n")
+    Path("vectors.txt").write_text("cat 0.1 -0.2 0.3 0.5\ndog -0.4 0.1 0.2 0.0\nfish 0.1 0.1 0.2 0.0\n")
+    return folder
+
+
 def blocks(page: str) -> list[str]:
     """The indented blocks of a page."""
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -81,4 +90,13 @@ def test_every_line_of_the_commands_works() -> None:
 def test_every_line_of_the_tasks_works() -> None:
     run_shell(blocks("tasks.md")[0], 7)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text(encoding="utf-8"), re.DOTALL):
+        run_python(script)
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.usefixtures("vectors_folder")
+def test_every_line_of_the_vectors_works() -> None:
+    run_shell(blocks("vectors.md")[0], 10)
+    for script in re.findall(r"```python\n(.*?)```", (DOCS / "vectors.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)

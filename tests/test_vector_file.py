@@ -57,6 +57,24 @@ def test_a_number_that_double_precision_rounds_the_wrong_way(tmp_path: Path) -> 
     assert_array_equal(read_vectors(tmp_path / "v.txt").matrix, matrix)
 
 
+def test_the_lines_alone_for_glove(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "v.txt", ["a", "b"], np.array([[0.5], [2]]), "glove")
+    assert (tmp_path / "v.txt").read_text() == "a 0.5\nb 2.0\n"
+
+
+def test_binary_numbers(tmp_path: Path) -> None:
+    """1 is 0x3f800000 and −2 is 0xc0000000, the lowest byte first."""
+    write_vectors(tmp_path / "v.bin", ["ä", "b"], np.array([[1.0, -2.0], [0, 1]]), "word2vec-binary")
+    one, minus_two = b"\0\0\x80\x3f", b"\0\0\0\xc0"
+    expected = b"2 2\n\xc3\xa4 " + one + minus_two + b"\nb \0\0\0\0" + one + b"\n"
+    assert (tmp_path / "v.bin").read_bytes() == expected
+
+
+def test_a_format_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="choose one of word2vec, word2vec-binary, glove"):
+        write_vectors(tmp_path / "v", ["a"], np.ones((1, 1)), "csv")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("word", ["", "new york", "a\tb", "a\nb", "a\rb", "a\0b", "\ud800"])
 def test_words_that_the_format_cannot_hold(tmp_path: Path, word: str) -> None:
     with pytest.raises(InputError, match="word 1 is"):

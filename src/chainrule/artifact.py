@@ -86,6 +86,8 @@ def use_of(task: str, path: str | Path) -> str:
     """The command that uses the model of a task."""
     if task == "pretrain":
         return f"it is an encoder to begin a task from: chainrule tag train … --pretrained {path}"
+    if task == "vectors":
+        return f"it holds word vectors: chainrule vectors neighbors {path} WORD"
     return f"use it with chainrule {task} predict {path}"
 
 

@@ -1,9 +1,12 @@
-"""Writing word vectors in word2vec's text format; text/vectors.py reads them."""
+"""Writing word vectors as other software reads them: word2vec's text and binary formats, and GloVe's.
+
+Not here: reading them (text/vectors.py the two of text, embeddings/formats.py all).
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +16,31 @@ from chainrule.lm import Floats
 from chainrule.replacement import replacing_file
 from chainrule.text.compression import SUFFIXES
 
+Format = Literal["word2vec", "word2vec-binary", "glove"]
+
 _NO_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
 _ROWS_AT_ONCE: Final = 1 << 10
 
 
-def write_vectors(file: str | Path, words: Sequence[str], matrix: Floats) -> None:
-    """Write a header `COUNT WIDTH` and one line a word, (N,) and (N, W); read again it is the same float32.
+def write_vectors(file: str | Path, words: Sequence[str], matrix: Floats, format: Format = "word2vec") -> None:
+    """Write words and a row of numbers for each, (N,) and (N, W); read again it is the same float32.
 
+    `word2vec` is a header `COUNT WIDTH` and one line a word, `glove` the lines alone; `word2vec-binary` has the
+    numbers as little-endian float32 behind each word and a blank, and a line break behind these.
     A file that stands there is replaced in one step, once the new one is whole and on the disk.
     """
     path = Path(file)
+    if format not in get_args(Format):
+        raise UsageError(f"there is no format '{format}' of vectors; choose one of {', '.join(get_args(Format))}")
     if path.suffix.lower() in SUFFIXES:
         raise UsageError(f"{path} would be packed by its name, and vectors are written plain; drop {path.suffix}")
     _check_words(words)
     rows = _check_matrix(words, matrix)
     with replacing_file(path) as raw:
-        for piece in _pieces(words, rows):
-            raw.write(piece.encode())
+        if format != "glove":
+            raw.write(f"{len(rows)} {rows.shape[1]}\n".encode())
+        for piece in _binary(words, rows) if format == "word2vec-binary" else _lines(words, rows):
+            raw.write(piece)
 
 
 def _check_words(words: Sequence[str]) -> None:
@@ -53,12 +64,18 @@ def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:
     return rows
 
 
-def _pieces(words: Sequence[str], rows: Floats) -> Iterator[str]:
-    yield f"{len(rows)} {rows.shape[1]}\n"
+def _lines(words: Sequence[str], rows: Floats) -> Iterator[bytes]:
     for first in range(0, len(rows), _ROWS_AT_ONCE):
         texts = _shortest(rows[first : first + _ROWS_AT_ONCE]).tolist()
         block = words[first : first + _ROWS_AT_ONCE]
-        yield "".join(f"{word} {' '.join(values)}\n" for word, values in zip(block, texts, strict=True))
+        yield "".join(f"{word} {' '.join(values)}\n" for word, values in zip(block, texts, strict=True)).encode()
+
+
+def _binary(words: Sequence[str], rows: Floats) -> Iterator[bytes]:
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        block = rows[first : first + _ROWS_AT_ONCE].astype("<f4")
+        named = zip(words[first : first + _ROWS_AT_ONCE], block, strict=True)
+        yield b"".join(word.encode() + b" " + row.tobytes() + b"\n" for word, row in named)
 
 
 def _shortest(rows: Floats) -> NDArray[np.str_]:

@@ -19,7 +19,7 @@ RANKS = [
     {"replacement"},
     {"manifest", "vector_file"},
     {"folder"},
-    {"ngram", "decoding", "evaluation", "inspection", "training", "gradients"},
+    {"ngram", "embeddings", "decoding", "evaluation", "inspection", "training", "gradients"},
     {"neural"},
     {"families"},
     {"mixture", "score"},

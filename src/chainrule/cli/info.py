@@ -15,18 +15,18 @@ def info(model: options.ModelFolder, json: options.Json = False) -> None:
 
     Example: chainrule info runs/ngram5
     """
-    from chainrule import folder, loading
+    from chainrule import artifact, folder, loading
 
     loaded = loading.load(model)
-    files = folder.read(model).files
-    origin = loaded.origin
+    sealed = folder.read(model)
+    files, origin = sealed.files, artifact.origin_of(sealed)
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),
         "parameters": loaded.parameters,
         "size_bytes": sum(entry.size for entry in files.values()),
         **{f"{role}vocab_size": tokenizer.vocab_size for role, tokenizer in _tokenizers(loaded).items()},
-        "config": dataclasses.asdict(loaded.config),
+        "config": {} if loaded.config is None else dataclasses.asdict(loaded.config),
         **{f"{role}tokenizer": dataclasses.asdict(found.config) for role, found in _tokenizers(loaded).items()},
         "training_text": origin.text,
         "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
@@ -66,6 +66,9 @@ def _kind(loaded: Any) -> dict[str, Any]:
     """Family, and what only a model of its kind has."""
     if not hasattr(loaded, "task"):
         return {"family": loaded.family, "context": loaded.lm.context, "is_normalized": loaded.lm.is_normalized}
+    if loaded.task == "vectors":
+        shape = {"vocab_size": len(loaded), "dimensions": loaded.dimensions}
+        return {"task": "vectors", "family": loaded.method, **shape}
     found = {"task": loaded.task, "family": loaded.config.family}
     if loaded.task == "classify":
         return found | {"labels": loaded.counts, "temperature": loaded.temperature}
@@ -77,6 +80,8 @@ def _kind(loaded: Any) -> dict[str, Any]:
 
 def _tokenizers(loaded: Any) -> dict[str, Any]:
     """By what stands before their names: nothing, unless source and target have one each."""
+    if getattr(loaded, "task", "") == "vectors":
+        return {}
     if not hasattr(loaded, "source"):
         return {"": loaded.tokenizer}
     is_joint = loaded.config.joint

@@ -29,6 +29,7 @@ from chainrule.cli import (
     tokenizer,
     train,
     translate,
+    vectors,
 )
 from chainrule.cli.console import say, show_warning
 from chainrule.errors import ChainruleError, ChainruleWarning
@@ -74,6 +75,7 @@ app.add_typer(translate.app, name="translate")
 app.add_typer(tag.app, name="tag")
 app.add_typer(classify.app, name="classify")
 app.command("pretrain")(pretrain.pretrain)
+app.add_typer(vectors.app, name="vectors")
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""What models are for beyond text itself: labels, tags, translations; and encoders learnt from plain text for them.
+"""What models are for beyond text itself: labels, tags, translations; encoders and word vectors of plain text.
 
 Each module named here offers `Config`, `train`, `load` and a model with `save`, and is imported when asked for.
 """
@@ -15,6 +15,7 @@ TASKS: Final[Mapping[str, str]] = {
     "tag": "chainrule.tasks.tag",
     "classify": "chainrule.tasks.classify",
     "pretrain": "chainrule.tasks.pretrain",
+    "vectors": "chainrule.tasks.vectors",
 }
 
 

@@ -1,0 +1,283 @@
+"""Word vectors beside gensim, word2vec's C program and fastText: speed, memory, and what the vectors are worth.
+
+    python -m benchmarks.vectors --gensim PYTHON [--word2vec PROGRAM] [--fasttext PROGRAM] [--rounds 3]
+    python -m benchmarks.vectors --gensim PYTHON --quality [--seeds 3]
+
+PYTHON is an interpreter that has gensim (4.4 was measured); the programs are built from their public sources,
+outside this repository. All learn from the same file of plain words (WikiText-2 as it stands; the novels as runs of
+a to z in lower case): 100 dimensions, window 5, 5 noise words, words seen 5 times or more, the same epochs. Times
+are from opening the file to having the vectors, the start of the interpreter left out; systems run in
+turns, and the best round of each counts. gensim reads by `corpus_file`, its fastest way.
+"""
+
+import argparse
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from benchmarks.corpora import DATA, machine, table
+
+from chainrule.embeddings import formats
+from chainrule.embeddings.vectors import WordVectors
+from chainrule.evaluation import analogies, similarity
+
+DIMENSIONS, WINDOW, NEGATIVE, MIN_COUNT = 100, 5, 5, 5
+JUDGES = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt"}
+
+OURS = """
+import json, resource, sys, time
+from chainrule.embeddings.learning import train
+def used():
+    return time.perf_counter(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import chainrule.native; chainrule.native.load()
+file, out, method, epochs, threads, seed = sys.argv[1:]
+before = used()
+made = train(file, method=method, epochs=int(epochs), threads=int(threads), seed=int(seed), min_count=5)
+after = used()
+if out != "-":
+    made.export(out, "word2vec-binary")
+print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before[2]) / 1024]))
+"""
+
+GENSIM = """
+import json, resource, sys, time
+from gensim.models import Word2Vec
+def used():
+    return time.perf_counter(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+file, out, method, epochs, threads, seed = sys.argv[1:]
+before = used()
+rate = 0.025 if method == "skipgram" else 0.05
+same = {"vector_size": 100, "window": 5, "negative": 5, "min_count": 5, "epochs": int(epochs), "alpha": rate}
+made = Word2Vec(corpus_file=file, sg=method == "skipgram", workers=int(threads), seed=int(seed) + 1, **same)
+after = used()
+if out != "-":
+    made.wv.save_word2vec_format(out, binary=True)
+print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before[2]) / 1024]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run took."""
+
+    wall: float  # s
+    cpu: float  # s, all cores together
+    memory: float  # MiB above what the program had before
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a text, a method, how long, where to."""
+
+    file: Path
+    method: str  # skipgram or cbow
+    epochs: int
+    threads: int
+    seed: int = 0
+    out: str = "-"
+
+    @property
+    def words(self) -> list[str]:
+        """As the scripts above take it."""
+        return [str(self.file), self.out, self.method, *map(str, (self.epochs, self.threads, self.seed))]
+
+
+def scripted(python: str, script: str) -> Callable[[Job], Cost]:
+    """A system that measures itself."""
+
+    def run(job: Job) -> Cost:
+        found = subprocess.run([python, "-c", script, *job.words], stdout=subprocess.PIPE, check=True).stdout
+        return Cost(*json.loads(found.splitlines()[-1]))
+
+    return run
+
+
+def program(command: Callable[[Job, str], list[str]]) -> Callable[[Job], Cost]:
+    """A program that is measured from outside."""
+
+    def run(job: Job) -> Cost:
+        with tempfile.TemporaryDirectory() as folder:
+            out = str(Path(folder) / "vectors")
+            start = time.perf_counter()
+            process = subprocess.Popen(command(job, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, status, used = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"{command(job, out)[0]} failed with {status}")
+            return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+    return run
+
+
+def systems(arguments: argparse.Namespace) -> dict[str, Callable[[Job], Cost]]:
+    found = {
+        "chainrule": scripted(sys.executable, OURS),
+        "gensim": scripted(arguments.gensim, GENSIM),
+    }
+    if arguments.word2vec:
+        found["word2vec (C)"] = program(
+            lambda job, out: [
+                *(arguments.word2vec, "-train", str(job.file), "-output", out, "-binary", "1"),
+                *(
+                    "-size",
+                    "100",
+                    "-window",
+                    "5",
+                    "-negative",
+                    "5",
+                    "-hs",
+                    "0",
+                    "-sample",
+                    "1e-3",
+                    "-min-count",
+                    "5",
+                ),
+                *("-iter", str(job.epochs), "-threads", str(job.threads), "-cbow", str(int(job.method == "cbow"))),
+            ]
+        )
+    if arguments.fasttext:
+        found["fastText"] = program(
+            lambda job, out: [
+                *(
+                    arguments.fasttext,
+                    job.method,
+                    "-input",
+                    str(job.file),
+                    "-output",
+                    out,
+                    "-dim",
+                    "100",
+                    "-ws",
+                    "5",
+                ),
+                *(
+                    "-neg",
+                    "5",
+                    "-loss",
+                    "ns",
+                    "-minCount",
+                    "5",
+                    "-t",
+                    "1e-3",
+                    "-maxn",
+                    "0",
+                    "-epoch",
+                    str(job.epochs),
+                ),
+                *("-thread", str(job.threads), "-lr", "0.025" if job.method == "skipgram" else "0.05"),
+            ]
+        )
+    return found
+
+
+def texts(folder: Path) -> dict[str, Path]:
+    """The two texts as plain files."""
+    novels = folder / "novels.txt"
+    if not novels.exists():
+        with lzma.open(DATA / "novels_en" / "novels89.txt.xz", "rt", encoding="utf-8") as lines:
+            plain = (" ".join(re.findall("[a-z]+", line.lower())) for line in lines)
+            novels.write_text("".join(f"{line}\n" for line in plain if line), encoding="ascii")
+    return {"WikiText-2": DATA / "wikitext2" / "wiki.train.tokens", "novels_en": novels}
+
+
+def count_words(file: Path) -> int:
+    with file.open(encoding="utf-8") as lines:
+        return sum(len(line.split()) for line in lines)
+
+
+def speed(arguments: argparse.Namespace, folder: Path) -> None:
+    rows = []
+    for name, file in texts(folder).items():
+        words = count_words(file)
+        for method in ("skipgram", "cbow"):
+            for threads in (1, 2):
+                best: dict[str, Cost] = {}
+                for _ in range(arguments.rounds):
+                    for system, run in systems(arguments).items():
+                        if threads == 1 and system not in ("chainrule", "gensim"):
+                            continue
+                        cost = run(Job(file, method, arguments.epochs, threads))
+                        known = best.get(system)
+                        best[system] = cost if known is None else Cost(*map(min, _pairs(known, cost)))
+                        print(name, method, threads, system, cost, file=sys.stderr, flush=True)
+                rows += [_row(name, method, threads, system, words * arguments.epochs, best) for system in best]
+    head = ["text", "method", "threads", "system", "wall s", "CPU s", "thousand words/s", "… per core-second"]
+    print(f"{machine()}; {arguments.epochs} epochs, best of {arguments.rounds} rounds\n")
+    print(table([*head, "× gensim, CPU", "× gensim, wall", "MiB"], rows))
+
+
+def _pairs(a: Cost, b: Cost) -> list[tuple[float, float]]:
+    return [(a.wall, b.wall), (a.cpu, b.cpu), (a.memory, b.memory)]
+
+
+def _row(name: str, method: str, threads: int, system: str, words: int, best: dict[str, Cost]) -> list[str]:
+    cost, other = best[system], best["gensim"]
+    figures = [
+        f"{cost.wall:.2f}",
+        f"{cost.cpu:.2f}",
+        f"{words / cost.wall / 1e3:,.0f}",
+        f"{words / cost.cpu / 1e3:,.0f}",
+    ]
+    ratios = [f"{other.cpu / cost.cpu:.2f}", f"{other.wall / cost.wall:.2f}"]
+    return [name, method, str(threads), system, *figures, *ratios, f"{cost.memory:.0f}"]
+
+
+def quality(arguments: argparse.Namespace, folder: Path) -> None:
+    """WordSim-353, SimLex-999 and syntactic analogies of vectors of the novels, the mean over seeds."""
+    file = texts(folder)["novels_en"]
+    rows = []
+    for method in ("skipgram", "cbow"):
+        for system, run in list(systems(arguments).items())[:2]:
+            found = []
+            for seed in range(arguments.seeds):
+                out = folder / f"{system}-{method}-{seed}.bin"
+                run(Job(file, method, arguments.epochs, 2, seed, str(out)))
+                found.append(judged(formats.read(out)))
+                print(system, method, seed, found[-1], file=sys.stderr, flush=True)
+            rows.append([method, system, *_summary(found)])
+    print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (least to most)\n")
+    heads = [*(f"{name}, ρ" for name in JUDGES), "syntactic analogies, %"]
+    print(table(["method", "system", *heads], rows))
+
+
+def judged(vectors: WordVectors) -> list[float]:
+    """Spearman with each list of pairs, per cent of the syntactic analogies."""
+    folder = DATA / "embeddings_eval"
+    figures = [similarity.judge(vectors.find, similarity.read_pairs(folder / file)).rho for file in JUDGES.values()]
+    sections = [s for s in analogies.read_questions(folder / "questions-words.txt") if s.name.startswith("gram")]
+    solved = analogies.solve(vectors.words, vectors.unit, sections, "add")
+    return [*figures, 100 * sum(s.right for s in solved) / sum(s.asked for s in solved)]
+
+
+def _summary(found: list[list[float]]) -> list[str]:
+    columns = np.array(found).T
+    return [f"{c.mean():.3f} ({c.min():.3f} to {c.max():.3f})" for c in columns[:-1]] + [
+        f"{columns[-1].mean():.1f} ({columns[-1].min():.1f} to {columns[-1].max():.1f})"
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gensim", required=True, help="a Python that has gensim")
+    parser.add_argument("--word2vec", help="the original program")
+    parser.add_argument("--fasttext", help="fastText's program")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quality", action="store_true")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=Path("runs/vectors"))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    (quality if arguments.quality else speed)(arguments, arguments.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+// Plain checks: one that fails prints where it stands, and the program returns 1.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <source_location>
+#include <string>
+#include <system_error>
+
+#include "failure.hpp"
+
+namespace chainrule::tests {
+
+inline int checked = 0;
+inline int failed = 0;
+
+using Where = std::source_location;
+
+inline void check(bool is_so, const std::string& what, const Where& where = Where::current()) {
+    ++checked;
+    if (is_so) return;
+    ++failed;
+    std::fprintf(stderr, "%s:%u: %s\n", where.file_name(), static_cast<unsigned>(where.line()), what.c_str());
+}
+
+inline void check_close(double found, double wanted, double within, const std::string& what,
+                        const Where& where = Where::current()) {
+    const bool is_close = std::abs(found - wanted) <= within;
+    check(is_close, what + ": " + std::to_string(found) + " is not " + std::to_string(wanted), where);
+}
+
+// `call` throws a Failure whose message holds `part`.
+template <class Call>
+void check_fails(Call call, const std::string& part, const Where& where = Where::current()) {
+    try {
+        call();
+        check(false, "nothing was thrown where '" + part + "' was to be", where);
+    } catch (const Failure& failure) {
+        const std::string what = failure.what();
+        check(what.find(part) != std::string::npos, "'" + what + "' does not say '" + part + "'", where);
+    }
+}
+
+// A file name that is free, and whose file is gone at the end.
+class Scratch {
+  public:
+    Scratch() {
+        static int made = 0;
+        const auto address = std::to_string(reinterpret_cast<std::uintptr_t>(&made));
+        path_ =
+            std::filesystem::temp_directory_path() / ("chainrule-" + address + "-" + std::to_string(made++));
+    }
+    ~Scratch() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    std::string name() const { return path_.string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+void test_glove();
+void test_kernels();
+void test_noise();
+void test_word2vec();
+void test_words();
+
+}  // namespace chainrule::tests

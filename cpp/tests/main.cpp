@@ -1,0 +1,13 @@
+// All tests of the core, in one program.
+#include "checks.hpp"
+
+int main() {
+    using namespace chainrule::tests;
+    test_words();
+    test_noise();
+    test_kernels();
+    test_word2vec();
+    test_glove();
+    std::printf("%d checks, %d failed\n", checked, failed);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "checks.hpp"
+#include "cooccurrence.hpp"
+#include "glove.hpp"
+#include "pair_table.hpp"
+#include "random.hpp"
+#include "words.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+
+Numbers random_text(std::size_t size, std::uint32_t words) {
+    Random random(11);
+    Numbers text;
+    for (std::size_t i = 0; i < size; ++i) {
+        const bool is_end = random.below(12) == 0 && !text.empty() && text.back() != kBreak;
+        text.push_back(is_end ? kBreak : static_cast<std::int32_t>(random.below(words)));
+    }
+    text.push_back(kBreak);
+    return text;
+}
+
+// Each pair looked at on its own.
+std::map<std::pair<int, int>, double> brute_force(const Numbers& text, const Numbers& number_of,
+                                                  std::size_t window) {
+    std::map<std::pair<int, int>, double> found;
+    Numbers sentence;
+    for (const std::int32_t there : text) {
+        if (there != kBreak) {
+            const std::int32_t number = number_of[static_cast<std::size_t>(there)];
+            if (number >= 0) sentence.push_back(number);
+            continue;
+        }
+        for (std::size_t a = 0; a < sentence.size(); ++a) {
+            for (std::size_t b = 0; b < sentence.size(); ++b) {
+                const std::size_t distance = a > b ? a - b : b - a;
+                if (distance == 0 || distance > window) continue;
+                found[{sentence[a], sentence[b]}] += 1 / static_cast<double>(distance);
+            }
+        }
+        sentence.clear();
+    }
+    return found;
+}
+
+struct Counted {
+    std::vector<Record> records;
+    std::uint64_t runs = 0;
+};
+
+Counted count(const std::string& file, const std::string& out, const Numbers& number_of,
+              std::uint64_t numbers, std::size_t words, const CooccurrenceConfig& config) {
+    Cooccurrence counting(config, file, numbers, number_of, words, out);
+    while (counting.run(0.001)) {
+    }
+    Counted made{std::vector<Record>(counting.records()), counting.runs()};
+    std::ifstream in(out, std::ios::binary);
+    in.read(reinterpret_cast<char*>(made.records.data()),
+            static_cast<std::streamsize>(made.records.size() * sizeof(Record)));
+    check(static_cast<bool>(in) && in.peek() == EOF, "as many records as are said");
+    return made;
+}
+
+// Against brute force, whatever the memory and the threads.
+void cooccurrences() {
+    constexpr std::size_t kWords = 300;
+    const Numbers text = random_text(20000, kWords);
+    Numbers number_of;
+    for (std::size_t i = 0; i < kWords; ++i)
+        number_of.push_back(i % 10 == 9 ? -1 : static_cast<std::int32_t>(i));
+    const Scratch numbers, out;
+    std::ofstream(numbers.name(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(text.data()), static_cast<std::streamsize>(text.size() * 4));
+    for (const std::size_t window : {1, 5, 30}) {
+        const auto wanted = brute_force(text, number_of, window);
+        for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{100000}, std::uint64_t{1} << 26}) {
+            for (const std::size_t threads : {1, 3, 7}) {
+                const CooccurrenceConfig config{window, bytes, threads, 5};
+                const Counted made =
+                    count(numbers.name(), out.name(), number_of, text.size(), kWords, config);
+                const std::string what =
+                    "window " + std::to_string(window) + ", bytes " + std::to_string(bytes);
+                check(made.records.size() == wanted.size(), what + ": number of pairs");
+                check((made.runs > 0) == (bytes == 1), what + ": runs on disk");
+                const bool is_same =
+                    std::all_of(made.records.begin(), made.records.end(), [&](const Record& r) {
+                        const auto found = wanted.find({r.i, r.j});
+                        return found != wanted.end() &&
+                               std::abs(static_cast<double>(r.x) - found->second) < 1e-4;
+                    });
+                check(is_same, what + ": counts");
+            }
+        }
+    }
+}
+
+// The cost falls; records of other words and missing files are refused.
+void learning() {
+    constexpr std::int32_t kWords = 40;
+    std::vector<Record> records;
+    Random random(2);
+    for (std::int32_t i = 0; i < kWords; ++i) {
+        for (std::int32_t j = 0; j < kWords; ++j) {
+            records.push_back({i, j, ((i ^ j) & 1 ? 0.5F : 20.0F) + static_cast<float>(random.below(8)) / 8});
+        }
+    }
+    const Scratch file;
+    std::ofstream(file.name(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(records.data()),
+               static_cast<std::streamsize>(records.size() * sizeof(Record)));
+    for (const std::size_t dimensions : {1, 15, 16, 40}) {
+        for (const std::size_t threads : {1, 3}) {
+            GloveConfig config;
+            config.dimensions = dimensions;
+            config.threads = threads;
+            config.epochs = 2;
+            Glove few(config, file.name(), records.size(), kWords);
+            while (few.run(0.001)) {
+            }
+            config.epochs = 40;
+            Glove many(config, file.name(), records.size(), kWords);
+            while (many.run(0.001)) {
+            }
+            check(many.learnt().pairs == records.size() * 40, "all pairs are learnt");
+            check(many.learnt().cost < 0.5 * few.learnt().cost, "the cost falls");
+            std::vector<float> made(static_cast<std::size_t>(kWords) * dimensions);
+            many.result(made);
+            check(std::all_of(made.begin(), made.end(), [](float x) { return std::isfinite(x); }),
+                  "vectors are finite");
+        }
+    }
+    check_fails([&] { Glove(GloveConfig{}, file.name(), records.size(), kWords - 1).run(9); },
+                "of these words");
+    check_fails([&] { Glove(GloveConfig{}, file.name(), records.size() + 9, kWords).run(9); }, "shorter");
+    check_fails([&] { Glove(GloveConfig{}, "/nowhere/at/all", 1, kWords); }, "cannot be read");
+}
+
+void mixing() {
+    Random random(4);
+    bool is_same = true;
+    for (int i = 0; i < 1000; ++i) {
+        const std::uint64_t pair = static_cast<std::uint64_t>(random.next()) << 32 | random.next();
+        is_same = is_same && unmixed(mixed(pair, 77), 77) == pair;
+    }
+    check(is_same, "mixing can be undone");
+}
+
+}  // namespace
+
+void test_glove() {
+    mixing();
+    cooccurrences();
+    learning();
+}
+
+}  // namespace chainrule::tests

@@ -1,0 +1,40 @@
+#include <limits>
+#include <vector>
+
+#include "checks.hpp"
+#include "noise.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+void frequencies() {
+    const std::vector<double> weights{1, 2, 3, 0, 10};
+    const Noise noise(weights);
+    Random random(7);
+    std::vector<int> drawn(weights.size());
+    constexpr int kDraws = 400000;
+    for (int i = 0; i < kDraws; ++i) ++drawn[noise.draw(random)];
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        const double p = weights[i] / 16;
+        const double spread = std::sqrt(p * (1 - p) / kDraws);
+        check_close(static_cast<double>(drawn[i]) / kDraws, p, 5 * spread, "share of " + std::to_string(i));
+    }
+}
+
+}  // namespace
+
+void test_noise() {
+    frequencies();
+    Random random(1);
+    check(Noise(std::vector<double>{3}).draw(random) == 0, "one word is always drawn");
+    check_fails([] { Noise(std::vector<double>{}); }, "noise needs words");
+    check_fails([] { Noise(std::vector<double>{0, 0}); }, "noise needs words");
+    check_fails([] { Noise(std::vector<double>{1, std::numeric_limits<double>::infinity()}); }, "finite");
+    bool is_below = true;
+    for (int i = 0; i < 10000; ++i) is_below = is_below && random.below(3) < 3;
+    check(is_below, "below(3) is 0, 1 or 2");
+    check(Random(0).next() != Random(1).next(), "neighbouring seeds differ");
+}
+
+}  // namespace chainrule::tests

@@ -1,0 +1,73 @@
+#include <fstream>
+#include <map>
+#include <vector>
+
+#include "checks.hpp"
+#include "random.hpp"
+#include "words.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+std::vector<std::int32_t> numbers_in(const std::string& file, std::size_t count) {
+    std::vector<std::int32_t> into(count);
+    into.resize(NumberFile(file).read(0, into));
+    return into;
+}
+
+void by_hand() {
+    const Scratch scratch;
+    WordCounter counter(scratch.name());
+    for (const char* piece : {"a b", "c\tb", "\n\n \n", "a", "", " bc"}) counter.feed(piece);
+    counter.finish();
+    counter.finish();  // again: nothing
+    // "a bc b | a bc": a 0, bc 1, b 2; empty sentences leave no break.
+    check(counter.types() == 3 && counter.words() == 5 && counter.numbers() == 7, "sizes");
+    check(counter.word(0) == "a" && counter.word(1) == "bc" && counter.word(2) == "b", "words");
+    check(counter.counts() == std::vector<std::uint64_t>{2, 2, 1}, "counts");
+    check(numbers_in(scratch.name(), 99) == std::vector<std::int32_t>{0, 1, 2, kBreak, 0, 1, kBreak}, "file");
+    check_fails([&] { counter.feed("x"); }, "has ended");
+}
+
+// Enough words for the table to grow several times, against a map.
+void many_words() {
+    const Scratch scratch;
+    WordCounter counter(scratch.name());
+    Random random(1);
+    std::map<std::string, std::uint64_t> counts;
+    std::vector<std::string> order;
+    for (int i = 0; i < 200000; ++i) {
+        const std::string word = std::to_string(random.below(100000)) + std::string(random.below(20), 'x');
+        if (++counts[word] == 1) order.push_back(word);
+        counter.feed(word + (i % 7 ? " " : "\n"));
+    }
+    counter.finish();
+    check(counter.types() == order.size(), "types");
+    bool is_same = true;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        is_same = is_same && counter.word(i) == order[i] && counter.counts()[i] == counts[order[i]];
+    }
+    check(is_same, "words and counts");
+    check(numbers_in(scratch.name(), 1 << 20).size() == counter.numbers(), "as many numbers as are said");
+}
+
+void empty_text() {
+    const Scratch scratch;
+    WordCounter counter(scratch.name());
+    counter.finish();
+    check(counter.types() == 0 && counter.numbers() == 0, "an empty text");
+    check(numbers_in(scratch.name(), 5).empty(), "an empty file");
+}
+
+}  // namespace
+
+void test_words() {
+    by_hand();
+    many_words();
+    empty_text();
+    check_fails([] { WordCounter("/nowhere/at/all"); }, "cannot be written");
+    check_fails([] { NumberFile("/nowhere/at/all"); }, "cannot be read");
+}
+
+}  // namespace chainrule::tests

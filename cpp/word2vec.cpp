@@ -1,0 +1,329 @@
+#include "word2vec.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "failure.hpp"
+#include "words.hpp"
+
+namespace chainrule {
+
+namespace {
+
+constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
+constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
+constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
+constexpr std::uint32_t kAlways = 0xFFFFFFFFU;
+constexpr std::uint64_t kLossEvery = 16;  // windows
+constexpr std::size_t kMost = 1 << 16;    // of each setting
+
+std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power) {
+    std::vector<double> weights(counts.size());
+    std::transform(counts.begin(), counts.end(), weights.begin(),
+                   [&](std::uint64_t n) { return std::pow(static_cast<double>(n), power); });
+    return weights;
+}
+
+// What learning relies on without looking again.
+void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
+           const Subwords& subwords) {
+    const auto need = [](bool is_so, const char* what) {
+        if (!is_so) throw Failure(what);
+    };
+    need(words > 0, "there are no words to learn vectors of");
+    need(config.dimensions > 0 && config.dimensions <= kMost, "dimensions must be from 1 to 65536");
+    need(config.window > 0 && config.window <= kMost, "window must be from 1 to 65536");
+    need(config.negative <= kMost, "negative must be from 0 to 65536");
+    need(config.epochs > 0 && config.threads > 0, "epochs and threads must be at least 1");
+    need(config.threads <= kMost, "threads must be at most 65536");
+    need(config.rate > 0 && std::isfinite(config.rate), "the learning rate must be above 0");
+    for (const std::int32_t number : number_of) {
+        need(number >= -1 && number < static_cast<std::int64_t>(words),
+             "number_of names a word that has no count");
+    }
+    if (subwords.begins.empty()) return need(subwords.rows.empty(), "rows of subwords need begins");
+    need(subwords.begins.size() == words + 1, "begins of subwords must have one more than there are words");
+    need(subwords.begins.front() == 0 && subwords.begins.back() == subwords.rows.size(),
+         "begins of subwords must go from 0 to the number of rows");
+    need(std::is_sorted(subwords.begins.begin(), subwords.begins.end()), "begins of subwords must rise");
+    for (const std::uint32_t row : subwords.rows) {
+        need(row >= words && row - words < subwords.buckets, "a row of subwords is none of the buckets");
+    }
+}
+
+std::size_t padded(std::size_t dimensions) { return (dimensions + kLanes - 1) / kLanes * kLanes; }
+
+void prefetch(const float* row, std::size_t width) {
+    for (std::size_t i = 0; i < width; i += kLanes) __builtin_prefetch(row + i, 1);
+}
+
+}  // namespace
+
+// What one thread carries from one call of `run` to the next.
+struct Word2vec::Worker {
+    Worker(const std::string& file, std::uint64_t seed) : numbers(file), random(seed) {}
+
+    NumberFile numbers;
+    Random random;
+    std::uint64_t first = 0, last = 0, at = 0;  // its part of the file, and the next number there
+    std::size_t epoch = 0;
+    std::vector<std::int32_t> block;
+    std::size_t block_at = 0, block_size = 0;
+    std::vector<std::uint32_t> sentence;
+    std::vector<std::uint32_t> targets, following;  // of this window and of the next
+    std::size_t reach = 0, following_reach = 0;
+    std::vector<float*> x, y;
+    AlignedFloats scratch, mixed;  // mixed: words made of their parts, before and after
+    std::uint64_t seen = 0, told = 0, windows = 0;
+    float rate = 0;
+    double loss = 0;
+    std::uint64_t pairs = 0;  // that the loss is of
+    bool is_finished = false;
+    std::exception_ptr error;
+};
+
+Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::uint64_t numbers,
+                   std::span<const std::int32_t> number_of, std::span<const std::uint64_t> counts,
+                   Subwords subwords)
+    : config_((check(config, number_of, counts.size(), subwords), config)),
+      kernels_(choose_kernels(config.simd)),
+      file_(file),
+      numbers_(numbers),
+      number_of_(number_of.begin(), number_of.end()),
+      noise_(weights_of(counts, config.power)),
+      subwords_(std::move(subwords)),
+      rows_(counts.size() + subwords_.buckets),
+      width_(padded(config.dimensions)),
+      input_(rows_ * width_),
+      output_(counts.size() * width_) {
+    std::uint64_t words = 0;
+    for (const std::uint64_t n : counts) words += n;
+    total_ = words * config.epochs;
+    for (const std::uint64_t n : counts) {
+        const double f =
+            config.sample > 0 ? static_cast<double>(n) / (config.sample * static_cast<double>(words)) : 0;
+        const double keep = f > 0 ? (std::sqrt(f) + 1) / f : 1;
+        keep_.push_back(keep >= 1 ? kAlways : static_cast<std::uint32_t>(keep * kAlways));
+    }
+    Random random(config.seed);
+    const float scale = 1.0F / static_cast<float>(config.dimensions);
+    for (std::size_t row = 0; row < rows_; ++row) {
+        for (std::size_t i = 0; i < config.dimensions; ++i) {
+            input_.data()[row * width_ + i] =
+                (static_cast<float>(random.next() >> 8) / 16777216.0F - 0.5F) * scale;
+        }
+    }
+    const std::size_t most = 2 * config.window;
+    for (std::size_t i = 0; i < config.threads; ++i) {
+        auto worker = std::make_unique<Worker>(file, config.seed + ((i + 1) << 32));
+        worker->first = worker->at = numbers * i / config.threads;
+        worker->last = numbers * (i + 1) / config.threads;
+        worker->block.resize(kBlock);
+        worker->rate = config.rate;
+        worker->scratch = AlignedFloats(kGroup * most + 2 * width_ + kGroup);
+        if (!subwords_.begins.empty() && !config.is_cbow) worker->mixed = AlignedFloats(2 * most * width_);
+        workers_.push_back(std::move(worker));
+    }
+}
+
+Word2vec::~Word2vec() = default;
+
+bool Word2vec::run(double seconds) {
+    const std::lock_guard lock(mutex_);
+    if (output_.size() == 0) throw Failure("the output vectors are forgotten; there is no more learning");
+    std::vector<std::thread> threads;
+    threads.reserve(workers_.size());
+    try {
+        for (std::size_t i = 1; i < workers_.size(); ++i) {
+            threads.emplace_back([this, i, seconds] { work(*workers_[i], seconds); });
+        }
+    } catch (const std::system_error&) {
+        for (std::thread& thread : threads) thread.join();
+        throw Failure("the system does not give " + std::to_string(workers_.size()) +
+                      " threads; choose fewer");
+    }
+    work(*workers_[0], seconds);
+    for (std::thread& thread : threads) thread.join();
+    bool is_more = false;
+    for (const auto& worker : workers_) {
+        if (worker->error) std::rethrow_exception(worker->error);
+        is_more |= !worker->is_finished;
+    }
+    return is_more;
+}
+
+Learnt Word2vec::learnt() {
+    const std::lock_guard lock(mutex_);
+    double loss = 0;
+    std::uint64_t pairs = 0, words = done_;
+    for (const auto& worker : workers_) {
+        loss += worker->loss;
+        pairs += worker->pairs;
+        words += worker->seen - worker->told;
+        worker->loss = 0;
+        worker->pairs = 0;
+    }
+    return {words, total_, pairs ? loss / static_cast<double>(pairs) : 0, workers_[0]->rate};
+}
+
+void Word2vec::copy_output(std::vector<float>& into) {
+    const std::lock_guard lock(mutex_);
+    if (output_.size() == 0) throw Failure("the output vectors are forgotten");
+    for (std::size_t row = 0; row < words(); ++row) {
+        const float* first = output_.data() + row * width_;
+        into.insert(into.end(), first, first + config_.dimensions);
+    }
+}
+
+void Word2vec::forget_output() {
+    const std::lock_guard lock(mutex_);
+    output_ = AlignedFloats();
+}
+
+void Word2vec::work(Worker& worker, double seconds) {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    try {
+        do {
+            worker.is_finished = worker.is_finished || !fill(worker);
+            if (!worker.is_finished) learn(worker);
+        } while (!worker.is_finished && Clock::now() < end);
+    } catch (...) {
+        worker.error = std::current_exception();
+        worker.is_finished = true;
+    }
+}
+
+// The next sentence, frequent words thinned out; false where all epochs are read.
+bool Word2vec::fill(Worker& worker) {
+    worker.sentence.clear();
+    while (true) {
+        if (worker.block_at == worker.block_size) {
+            if (worker.at == worker.last) {
+                if (!worker.sentence.empty()) return true;
+                if (++worker.epoch >= config_.epochs || worker.first == worker.last) return false;
+                worker.at = worker.first;
+            }
+            worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
+            worker.block_size = worker.numbers.read(worker.at, worker.block);
+            if (worker.block_size != worker.block.size()) throw Failure(file_ + " is shorter than it was");
+            worker.at += worker.block_size;
+            worker.block_at = 0;
+        }
+        const std::int32_t there = worker.block[worker.block_at++];
+        if (there == kBreak) {
+            if (!worker.sentence.empty()) return true;
+            continue;
+        }
+        if (static_cast<std::size_t>(there) >= number_of_.size())
+            throw Failure(file_ + " holds a number of no word");
+        const std::int32_t word = number_of_[static_cast<std::size_t>(there)];
+        if (word < 0) continue;
+        ++worker.seen;
+        const std::uint32_t keep = keep_[static_cast<std::size_t>(word)];
+        if (keep != kAlways && worker.random.next() > keep) continue;
+        worker.sentence.push_back(static_cast<std::uint32_t>(word));
+        if (worker.sentence.size() == kLongest) return true;
+    }
+}
+
+void Word2vec::learn(Worker& w) {
+    if (w.seen - w.told >= kRateEvery) {
+        const std::uint64_t done = done_ += w.seen - w.told;
+        w.told = w.seen;
+        const float left =
+            1.0F - static_cast<float>(static_cast<double>(done) / static_cast<double>(total_ + 1));
+        w.rate = std::max(config_.last_rate, config_.rate * left);
+    }
+    const std::size_t n = w.sentence.size();
+    const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise
+        const std::uint32_t word = w.sentence[i];
+        w.following_reach = config_.window - w.random.below(static_cast<std::uint32_t>(config_.window));
+        w.following.assign(1, word);
+        for (std::size_t k = 0; k < config_.negative; ++k) {
+            const std::uint32_t other = noise_.draw(w.random);
+            if (std::find(w.following.begin(), w.following.end(), other) != w.following.end()) continue;
+            w.following.push_back(other);
+            prefetch(output_.data() + other * width_, width_);
+        }
+    };
+    prepare(0);
+    for (std::size_t i = 0; i < n; ++i) {
+        std::swap(w.targets, w.following);
+        w.reach = w.following_reach;
+        if (i + 1 < n) prepare(i + 1);
+        const std::size_t low = i > w.reach ? i - w.reach : 0, high = std::min(n - 1, i + w.reach);
+        if (low == high) continue;
+        w.x.clear();
+        const bool has_parts = !subwords_.begins.empty();
+        for (std::size_t j = low; j <= high; ++j) {
+            if (j == i) continue;
+            const std::uint32_t word = w.sentence[j];
+            w.x.push_back(input_.data() + word * width_);
+            if (!has_parts || !config_.is_cbow) continue;
+            for (std::uint64_t p = subwords_.begins[word]; p < subwords_.begins[word + 1]; ++p) {
+                w.x.push_back(input_.data() + subwords_.rows[p] * width_);
+            }
+        }
+        w.y.clear();
+        for (const std::uint32_t target : w.targets) w.y.push_back(output_.data() + target * width_);
+        const bool is_counted = w.windows++ % kLossEvery == 0;
+        const std::size_t context = high - low;
+        if (is_counted) w.pairs += config_.is_cbow ? 1 : context;
+        Step step{w.x.data(), w.x.size(), w.y.data(),       w.y.size(),
+                  width_,     w.rate,     w.scratch.data(), is_counted ? &w.loss : nullptr};
+        if (config_.is_cbow) {
+            kernels_.bag(step);
+        } else if (has_parts) {
+            in_parts(w, step, low, high, i);
+        } else {
+            kernels_.window(step);
+        }
+    }
+}
+
+// Words read by their parts: the mean of the rows stands in for the word, and each row gets its whole step.
+void Word2vec::in_parts(Worker& w, Step step, std::size_t low, std::size_t high, std::size_t middle) {
+    const std::size_t n = step.rows;
+    float* before = w.mixed.data();
+    float* after = before + n * width_;
+    std::size_t a = 0;
+    for (std::size_t j = low; j <= high; ++j) {
+        if (j == middle) continue;
+        const std::uint32_t word = w.sentence[j];
+        float* mean = before + a * width_;
+        const std::uint64_t begin = subwords_.begins[word], end = subwords_.begins[word + 1];
+        std::copy_n(w.x[a], width_, mean);
+        for (std::uint64_t p = begin; p < end; ++p) {
+            const float* part = input_.data() + subwords_.rows[p] * width_;
+            for (std::size_t i = 0; i < width_; ++i) mean[i] += part[i];
+        }
+        const float share = 1.0F / static_cast<float>(end - begin + 1);
+        for (std::size_t i = 0; i < width_; ++i) mean[i] *= share;
+        std::copy_n(mean, width_, after + a * width_);
+        w.x[a] = after + a * width_;
+        ++a;
+    }
+    kernels_.window(step);
+    a = 0;
+    for (std::size_t j = low; j <= high; ++j) {
+        if (j == middle) continue;
+        const std::uint32_t word = w.sentence[j];
+        float* step_of = after + a * width_;
+        for (std::size_t i = 0; i < width_; ++i) step_of[i] -= before[a * width_ + i];
+        const auto add_to = [&](std::size_t row) {
+            float* into = input_.data() + row * width_;
+            for (std::size_t i = 0; i < width_; ++i) into[i] += step_of[i];
+        };
+        add_to(word);
+        for (std::uint64_t p = subwords_.begins[word]; p < subwords_.begins[word + 1]; ++p)
+            add_to(subwords_.rows[p]);
+        ++a;
+    }
+}
+
+}  // namespace chainrule

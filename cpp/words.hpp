@@ -1,0 +1,65 @@
+// Text to word numbers in one pass: each new word gets the next number, and the text becomes a file of
+// numbers.
+//
+// Words are cut at blanks and tabs, sentences at line ends, as tokenizers/tokenizer.py does. The file holds
+// one 32-bit number a word and kBreak after every sentence that has words; it is read again as often as
+// learning needs it, so that the text itself is never in memory.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chainrule {
+
+inline constexpr std::int32_t kBreak = -1;
+
+class WordCounter {
+  public:
+    explicit WordCounter(const std::string& file);
+
+    void feed(std::string_view text);  // may be cut anywhere, within a word too
+    void finish();                     // the text has ended
+
+    std::size_t types() const { return counts_.size(); }
+    std::uint64_t words() const { return words_; }
+    std::uint64_t numbers() const { return written_; }  // in the file
+    const std::vector<std::uint64_t>& counts() const { return counts_; }
+    std::string_view word(std::size_t number) const;
+
+  private:
+    void add(std::string_view word);
+    void end_sentence();
+    void write(std::int32_t number);
+    void flush();
+    std::size_t find(std::string_view word, std::uint64_t hash) const;
+    void grow();
+
+    std::string file_;
+    std::ofstream out_;
+    std::vector<std::int32_t> buffer_;
+    std::string rest_;  // of a word that the last piece cut
+    bool in_sentence_ = false, is_finished_ = false;
+    std::uint64_t words_ = 0, written_ = 0;
+    std::string letters_;                // of all words, one behind the other
+    std::vector<std::uint64_t> begins_;  // of each word there, and of the one to come
+    std::vector<std::uint64_t> counts_;
+    std::vector<std::uint64_t> hashes_;
+    std::vector<std::uint32_t> slots_;  // open addressing; number + 1, or 0
+};
+
+// One reader of such a file.
+class NumberFile {
+  public:
+    explicit NumberFile(const std::string& file);
+    // The numbers from `first` on, at most as many as `into` holds; how many there were.
+    std::size_t read(std::uint64_t first, std::vector<std::int32_t>& into);
+
+  private:
+    std::string file_;
+    std::ifstream in_;
+};
+
+}  // namespace chainrule

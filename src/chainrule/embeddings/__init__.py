@@ -1,0 +1,1 @@
+"""Word vectors: learnt from text, kept, compared and exchanged."""

@@ -1,0 +1,158 @@
+"""Analogies: a is to b as c is to what? Questions in the form of Google's `questions-words.txt`.
+
+Lives here: reading the questions and answering all of them by matrix products, in bounded memory.
+Not here: the vectors, of which words and rows are asked; one question at a time (embeddings/vectors.py).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from chainrule.errors import InputError, UsageError
+from chainrule.lm import Floats, Ids
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+
+BYTES: Final = 1 << 26  # of scores that are held at a time
+EPSILON: Final = 0.001  # of 3CosMul, as its authors chose it
+
+Question = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Questions of one kind."""
+
+    name: str
+    questions: tuple[Question, ...]
+
+    @property
+    def is_syntactic(self) -> bool:
+        """Whether they ask about forms of words, as the sections named `gram…` do, and not about the world."""
+        return self.name.startswith("gram")
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """How many questions of a section were answered rightly."""
+
+    section: str
+    right: int
+    asked: int  # questions all of whose words have a vector
+    of: int
+
+    @property
+    def accuracy(self) -> float:
+        """Which part of the questions asked was answered rightly; NaN where none was."""
+        return self.right / self.asked if self.asked else math.nan
+
+
+def read_questions(file: str | Path) -> list[Section]:
+    """The sections of a file: `: name` begins one, four words a line are a question of it."""
+    corpus = Corpus.of(file)
+    if len(corpus.files) != 1:
+        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of questions")
+    found: list[tuple[str, list[Question]]] = []
+    for number, line in enumerate(corpus, start=1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        if line.startswith(":"):
+            found.append((line[1:].strip(), []))
+            continue
+        if len(words) != 4:
+            what = f"{len(words)} words; a question has four, and a section begins with ': name'"
+            raise InputError(f"{corpus.name}, line {number}: {what}")
+        if not found:
+            found.append(("questions", []))
+        found[-1][1].append((words[0], words[1], words[2], words[3]))
+    sections = [Section(name, tuple(questions)) for name, questions in found if questions]
+    if not sections:
+        raise InputError(
+            f"{corpus.name} holds no questions; give lines of four words, such as 'man king woman queen'"
+        )
+    return sections
+
+
+def solve(
+    words: Sequence[str],
+    unit: Floats,
+    sections: Sequence[Section],
+    method: Literal["add", "mul"] = "add",
+    progress: Progress = silent,
+) -> list[Solved]:
+    """Answer every question whose words are all known, with `unit` (V, D) the words' vectors at length 1.
+
+    Words are looked up as they stand, lower-cased where all of `words` are. The answer is the word other than the
+    three with the highest score; where two words share it there is none.
+    `add`: cos(x, b) − cos(x, a) + cos(x, c)  (3CosAdd, Mikolov et al. 2013).
+    `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), cosines moved to [0, 1]  (3CosMul, Levy & Goldberg 2014).
+    """
+    if method not in ("add", "mul"):
+        raise UsageError(f"method is '{method}'; choose add or mul")
+    row_of = {word: row for row, word in enumerate(words)}
+    spelled = str.lower if all(word == word.lower() for word in words) else str
+    total = sum(len(section.questions) for section in sections)
+    solved: list[Solved] = []
+    done = 0
+    for section in sections:
+        rows = np.array([[row_of.get(spelled(w), -1) for w in q] for q in section.questions])  # (n, 4)
+        asked = rows[(rows >= 0).all(axis=1)]
+        right = 0
+        for batch in _batches(asked, len(words)):
+            progress("analogies", done, total)
+            right += _right(unit, batch, method)
+        done += len(rows)
+        solved.append(Solved(section.name, right, len(asked), len(rows)))
+    return solved
+
+
+def total(name: str, parts: Sequence[Solved]) -> Solved:
+    """Several sections as one."""
+    return Solved(
+        name, sum(part.right for part in parts), sum(part.asked for part in parts), sum(part.of for part in parts)
+    )
+
+
+def summary(sections: Sequence[Section], solved: Sequence[Solved]) -> dict[str, Solved]:
+    """All questions as "semantic", "syntactic" and "all"."""
+    halves = {
+        name: [part for section, part in zip(sections, solved, strict=True) if section.is_syntactic == is_syntactic]
+        for name, is_syntactic in (("semantic", False), ("syntactic", True))
+    }
+    return {name: total(name, parts) for name, parts in halves.items()} | {"all": total("all", solved)}
+
+
+def _batches(rows: Ids, vocab_size: int) -> Iterator[Ids]:
+    size = max(1, BYTES // (4 * vocab_size))
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
+
+
+def _right(unit: Floats, rows: Ids, method: str) -> int:
+    """How many of these questions (n, 4) are answered rightly."""
+    a, b, c, d = rows.T
+    if method == "add":
+        scores = (unit[b] - unit[a] + unit[c]) @ unit.T  # (n, V)
+    else:
+        scores = _shifted(unit, b)
+        scores *= _shifted(unit, c)
+        scores /= _shifted(unit, a) + np.float32(EPSILON)
+    n = np.arange(len(rows))
+    reached = scores[n, d]
+    for given in (a, b, c, d):
+        scores[n, given] = -np.inf
+    is_given = (d == a) | (d == b) | (d == c)
+    return int(np.count_nonzero((reached > scores.max(axis=1)) & ~is_given))
+
+
+def _shifted(unit: Floats, rows: Ids) -> Floats:
+    """(n, V) cosines with these words, moved from [−1, 1] to [0, 1]."""
+    cosines = unit[rows] @ unit.T
+    cosines += 1
+    cosines /= 2
+    return np.asarray(cosines)

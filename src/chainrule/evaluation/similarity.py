@@ -1,0 +1,181 @@
+"""Whether word vectors find alike what people find alike: rank correlation with judged pairs of words.
+
+Lives here: files of judged pairs, Spearman's ρ, its interval, and its value over the rare words.
+Not here: the vectors, of which only a look-up is asked; analogies (analogies.py).
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from chainrule.errors import InputError, UsageError
+from chainrule.lm import Floats
+from chainrule.text.corpus import Corpus
+
+Lookup = Callable[[str], Floats | None]
+"""The vector (D,) of a word, None where there is none."""
+
+NORMAL_97_5: Final = 1.959963984540054  # Φ⁻¹(0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of words and how alike people judged each, on any scale that rises with likeness."""
+
+    name: str
+    firsts: tuple[str, ...]
+    seconds: tuple[str, ...]
+    scores: Floats  # (n,)
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return len(self.firsts)
+
+    def select(self, rows: list[int]) -> "Pairs":
+        """The pairs of these rows, in this order."""
+        firsts, seconds = (tuple(side[row] for row in rows) for side in (self.firsts, self.seconds))
+        return Pairs(self.name, firsts, seconds, self.scores[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Spearman's ρ with its 95 % interval, NaN where it is not defined, and the pairs that it is of."""
+
+    rho: float
+    low: float
+    high: float
+    found: int  # pairs both of whose words have a vector
+    of: int
+
+    @property
+    def coverage(self) -> float:
+        """Which part of the pairs could be judged."""
+        return self.found / self.of if self.of else 0.0
+
+
+def read_pairs(file: str | Path) -> Pairs:
+    """The pairs of a file: two words and a number a line, parted by tabs, by commas, or by blanks.
+
+    Of more columns the first number counts. Lines that begin with `#`, blank lines and one header line are passed
+    over.
+    """
+    corpus = Corpus.of(file)
+    if len(corpus.files) != 1:
+        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
+    rows: list[tuple[str, str, float]] = []
+    is_first = True
+    for number, line in enumerate(corpus, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        row = _parse(line, f"{corpus.name}, line {number}", is_first)
+        is_first = False
+        if row is not None:
+            rows.append(row)
+    if not rows:
+        raise InputError(
+            f"{corpus.name} holds no pairs; give lines of two words and a number, such as 'cat<TAB>tiger<TAB>7.35'"
+        )
+    firsts, seconds, scores = zip(*rows, strict=True)
+    return Pairs(corpus.name, firsts, seconds, np.array(scores))
+
+
+def _parse(line: str, where: str, may_be_header: bool) -> tuple[str, str, float] | None:
+    """The pair of a line; None for a header."""
+    separator = "\t" if "\t" in line else "[,;]" if re.search("[,;]", line) else r"\s+"
+    fields = [field.strip() for field in re.split(separator, line.strip())]
+    numbers = [value for field in fields[2:] if (value := _number(field)) is not None]
+    if len(fields) < 3 or not all(fields[:2]):
+        what = f"{len(fields)} columns; expected two words and a number, parted by tabs, commas or blanks"
+        raise InputError(f"{where}: {what}")
+    if not numbers:
+        if may_be_header:
+            return None
+        raise InputError(f"{where}: {fields[2]!r} is not a number; expected two words and how alike they are")
+    if not math.isfinite(numbers[0]):
+        raise InputError(f"{where}: {numbers[0]} is not finite; mend or drop the line")
+    return fields[0], fields[1], numbers[0]
+
+
+def _number(field: str) -> float | None:
+    try:
+        return None if "_" in field else float(field)
+    except ValueError:
+        return None
+
+
+def judge(lookup: Lookup, pairs: Pairs) -> Judged:
+    """How well the cosines of vectors order the pairs; those with an unknown word are not judged.
+
+    A word is as like itself as can be, whatever its vector.
+    """
+    cosines: list[float] = []
+    known: list[int] = []
+    for row, (first, second) in enumerate(zip(pairs.firsts, pairs.seconds, strict=True)):
+        u, v = lookup(first), lookup(second)
+        if u is not None and v is not None:
+            cosines.append(1.0 if first == second else _cosine(u, v))
+            known.append(row)
+    rho = spearman(np.array(cosines), pairs.scores[known])
+    return Judged(rho, *interval(rho, len(known)), len(known), len(pairs))
+
+
+def rarest(pairs: Pairs, count: Callable[[str], int | None]) -> Pairs:
+    """The third of the pairs whose rarer word is least frequent, by its count in the training text.
+
+    Pairs with a word that has no count (None) are left out first.
+    """
+    counted: list[tuple[int, int]] = []
+    for row, words in enumerate(zip(pairs.firsts, pairs.seconds, strict=True)):
+        counts = [found for word in words if (found := count(word)) is not None]
+        if len(counts) == 2:
+            counted.append((min(counts), row))
+    kept = sorted(counted)[: math.ceil(len(counted) / 3)]
+    return pairs.select(sorted(row for _, row in kept))
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """Pearson's correlation of the ranks, equal values sharing the mean of theirs; NaN where one side is constant.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    if len(a) != len(b):
+        raise UsageError(f"{len(a)} values against {len(b)}; a rank correlation is of pairs")
+    if len(a) < 2:
+        return math.nan
+    x, y = (ranks - ranks.mean() for ranks in (_ranks(a), _ranks(b)))
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale > 0 else math.nan
+
+
+def interval(r: float, n: int) -> tuple[float, float]:
+    """95 % confidence interval of Spearman's ρ from n pairs: Fisher's z with s.e. √((1 + r²/2)/(n − 3)).
+
+    Bonett & Wright (2000). NaN where r is; all of [−1, 1] where three pairs or fewer tell nothing.
+    """
+    if math.isnan(r):
+        return math.nan, math.nan
+    if n <= 3:
+        return -1.0, 1.0
+    if abs(r) >= 1:
+        return math.copysign(1.0, r), math.copysign(1.0, r)
+    reach = NORMAL_97_5 * math.sqrt((1 + r * r / 2) / (n - 3))
+    return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+
+
+def _ranks(values: Floats) -> Floats:
+    """(n,) ranks from 1, the mean of them for equal values."""
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(times)  # the rank of the last of each value
+    return np.asarray((last - (times - 1) / 2)[place])
+
+
+def _cosine(u: Floats, v: Floats) -> float:
+    u, v = u.astype(np.float64), v.astype(np.float64)
+    scale = math.sqrt(float(u @ u) * float(v @ v))
+    return float(u @ v) / scale if scale > 0 else 0.0

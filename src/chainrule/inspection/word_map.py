@@ -1,0 +1,297 @@
+"""A map of words: their vectors in two dimensions, and a page to walk about in.
+
+Lives here: two projections, principal components and exact t-SNE (van der Maaten & Hinton 2008, whose equations are
+named); what the page is told. Not here: drawing and walking (word_map.js), the looks (word_map.css), the vectors.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.errors import ConfigError, InputError
+from chainrule.inspection.surprisal import CONTROL_PICTURES
+from chainrule.lm import Floats
+from chainrule.progress import Progress, silent
+
+MOST_WORDS: Final = 10_000
+"""Exact t-SNE keeps a number for every pair of words: 400 MB for these."""
+
+ROWS_AT_ONCE: Final = 32
+"""So few that what is computed stays in the cache, and that the linear algebra library does not use threads of its
+own: sums are then in the same order, and maps the same, whatever the number of processors."""
+
+FINENESS: Final = 100_000  # steps of a place across the map
+BISECTIONS: Final = 64
+ENTROPY_TOLERANCE: Final = 1e-5  # nats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapConfig:
+    """What is shown, and how it is placed."""
+
+    words: int = 2000  # the most frequent
+    method: Literal["tsne", "pca"] = "tsne"
+    neighbors: int = 8  # of every word, by cosine
+    perplexity: float = 30.0  # how many neighbours a word is placed by, in effect; a third of the words at most
+    iterations: int = 750
+    exaggerated: int = 250  # of these, the ones in which like words are drawn together more strongly,
+    exaggeration: float = 12.0  # by this factor
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in ("tsne", "pca"):
+            raise ConfigError(f"map.method is '{self.method}'; choose one of tsne, pca")
+        if not 1 <= self.words <= MOST_WORDS:
+            raise ConfigError(f"map.words is {self.words}; choose 1 to {MOST_WORDS:,}")
+        if self.neighbors < 0:
+            raise ConfigError(f"map.neighbors is {self.neighbors}; choose 0 or more")
+        if not 1 <= self.perplexity < np.inf:
+            raise ConfigError(f"map.perplexity is {self.perplexity}; choose 1 or more, 5 to 50 as a rule")
+
+
+@dataclass(frozen=True, slots=True)
+class WordMap:
+    """N words, the most frequent first, where they stand, and the K nearest of each in the full space."""
+
+    words: tuple[str, ...]
+    counts: tuple[int, ...] | None
+    places: Floats  # (N, 2)
+    neighbors: NDArray[np.int64]  # (N, K)  nearest first
+    cosines: Floats  # (N, K)
+    note: str  # how to read it
+
+
+def make_map(
+    words: Sequence[str],
+    unit: Floats,
+    counts: NDArray[Any] | None = None,
+    config: MapConfig | None = None,
+    progress: Progress = silent,
+) -> WordMap:
+    """Place the most frequent of these words; `unit` (V, D) has rows of length 1.
+
+    Without counts (V,) the words are taken in their order, which in files of vectors is by frequency.
+    """
+    config = config or MapConfig()
+    if not len(words) or unit.ndim != 2 or len(unit) != len(words) or not unit.size:
+        raise InputError(f"a map of {len(words)} words needs a vector for each, not an array of shape {unit.shape}")
+    order = np.arange(len(words)) if counts is None else np.argsort(-counts.astype(np.float64), kind="stable")
+    order = order[: config.words]
+    rows = np.asarray(unit[order], dtype=np.float32)  # (N, D)
+    is_finite = np.isfinite(rows).all(axis=1)
+    if not is_finite.all():
+        raise InputError(
+            f"the vector of {words[order[is_finite.argmin()]]!r} is not finite; train or export it again"
+        )
+    neighbors, cosines = nearest(rows, config.neighbors)
+    places, note = _place(rows, config, progress)
+    kept = None if counts is None else tuple(int(count) for count in counts[order])
+    return WordMap(tuple(words[i] for i in order), kept, places, neighbors, cosines, note)
+
+
+def nearest(unit: Floats, top: int) -> tuple[NDArray[np.int64], Floats]:
+    """(N, K) the rows nearest to each by cosine, itself left out, and the cosines; the first among equals first."""
+    top = min(top, len(unit) - 1)
+    found = np.empty((len(unit), top), dtype=np.int64)
+    cosines = np.empty((len(unit), top), dtype=np.float32)
+    for block in _blocks(len(unit), 256):
+        cosine = unit[block] @ unit.T  # (B, N)
+        cosine[np.arange(len(cosine)), np.arange(block.start, block.stop)] = -np.inf
+        found[block] = np.argsort(-cosine, axis=1, kind="stable")[:, :top]
+        cosines[block] = np.take_along_axis(cosine, found[block], axis=1)
+    return found, cosines
+
+
+def pca(rows: Floats) -> Floats:
+    """(N, D) -> (N, 2) the first two principal components, each with its largest number positive.
+
+    Of X, centred, with C = Xᵀ X = V Λ Vᵀ or G = X Xᵀ = U Λ Uᵀ, whichever is smaller: X V = U Λ^½.
+    """
+    X = rows - rows.mean(axis=0)
+    is_tall = len(X) >= X.shape[1]
+    values, vectors = np.linalg.eigh(X.T @ X if is_tall else X @ X.T)  # ascending
+    axes = vectors[:, ::-1][:, :2]
+    Y = X @ axes if is_tall else axes * np.sqrt(np.maximum(values[::-1][:2], 0))
+    Y = np.pad(Y, ((0, 0), (0, 2 - Y.shape[1])))  # one dimension, or one word
+    farthest = Y[np.abs(Y).argmax(axis=0), [0, 1]]
+    return np.asarray(Y * np.where(farthest < 0, -1, 1), dtype=rows.dtype)
+
+
+def tsne(rows: Floats, config: MapConfig, progress: Progress = silent) -> Floats:
+    """(N, D) -> (N, 2) by exact t-SNE: momentum and gains as in the paper.
+
+    It starts from principal components (Kobak & Berens 2019) with a little noise, so that equal vectors part, and
+    its rate is N / (4 exaggeration) (Belkina et al. 2019), since the p_ij of a word sum to about 1 / N.
+    """
+    rng = np.random.default_rng(config.seed)
+    P = affinities(rows, config.perplexity, progress)
+    Y = pca(rows)
+    Y = Y * (1e-4 / (float(Y[:, 0].std()) or 1.0)) + rng.normal(0, 1e-6, Y.shape)
+    Y = Y.astype(np.float32)  # (N, 2)
+    velocity, gains = np.zeros_like(Y), np.ones_like(Y)
+    rate = len(Y) / (4 * config.exaggeration)
+    what = "placing the words"
+    for t in range(config.iterations):
+        is_early = t < config.exaggerated
+        G = gradient(P, Y, config.exaggeration if is_early else 1.0)
+        gains = np.maximum(np.where(np.sign(G) == np.sign(velocity), gains * 0.8, gains + 0.2), 0.01)
+        velocity = (0.5 if is_early else 0.8) * velocity - rate * gains * G  # Y(t) − Y(t−1), algorithm 1
+        velocity = velocity.astype(np.float32)
+        Y = Y + velocity
+        Y -= Y.mean(axis=0)
+        if (t + 1) % 50 == 0:
+            what = f"placing the words, KL {divergence(P, Y):.2f}"
+        progress(what, t + 1, config.iterations)
+    return Y
+
+
+def affinities(rows: Floats, perplexity: float, progress: Progress = silent) -> Floats:
+    """(N, D) -> P (N, N), p_ij = (p_j|i + p_i|j) / 2N: symmetric, summing to 1."""
+    N = len(rows)
+    norms = np.einsum("nd,nd->n", rows, rows)
+    P = np.empty((N, N), dtype=rows.dtype)
+    for block in _blocks(N, 256):
+        squared = np.maximum(norms[block, None] + norms - 2 * rows[block] @ rows.T, 0)  # |x_i − x_j|²
+        P[block] = neighborhoods(squared, np.arange(block.start, block.stop), perplexity)
+        progress("measuring neighbourhoods", block.stop, N)
+    return np.asarray((P + P.T) / (2 * N), dtype=rows.dtype)
+
+
+def neighborhoods(squared: Floats, own: NDArray[np.int64], perplexity: float) -> Floats:
+    """(B, N) p_j|i = exp(−β_i |x_i − x_j|²) / Σ_k≠i … (eq. 1, β = 1 / 2σ²), β such that all have this perplexity.
+
+    Bisection on β_i, since the entropy H_i falls with it: H = −Σ_j p_j|i log p_j|i = log Σ_j e_j + β Σ_j d_j p_j|i.
+    """
+    i = np.arange(len(squared))
+    d = squared.astype(np.float64)
+    d[i, own] = np.inf
+    d -= d.min(axis=1, keepdims=True)  # cancels in p, and keeps the largest e_j at 1
+    d[i, own] = 0.0
+    low, high = np.zeros(len(d)), np.full(len(d), np.inf)
+    beta = 1 / np.maximum(d.mean(axis=1), 1e-12)
+    for _ in range(BISECTIONS):
+        e = np.exp(-beta[:, None] * d)
+        e[i, own] = 0.0
+        total = e.sum(axis=1)
+        H = np.log(total) + beta * np.einsum("bn,bn->b", d, e) / total
+        excess = H - np.log(min(perplexity, (squared.shape[1] - 1) / 3))
+        if (np.abs(excess) < ENTROPY_TOLERANCE).all():
+            break
+        low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
+        beta = np.where(np.isinf(high), 2 * beta, (low + high) / 2)
+    return np.asarray(e / total[:, None])
+
+
+def gradient(P: Floats, Y: Floats, exaggeration: float = 1.0) -> Floats:
+    """(N, 2) of the divergence by Y, with every p_ij taken `exaggeration` times (eq. 5).
+
+    With w_ij = 1 / (1 + |y_i − y_j|²), Z = Σ w_kl over k ≠ l and q_ij = w_ij / Z:
+    ∂C/∂y_i = 4 Σ_j (p_ij − q_ij) w_ij (y_i − y_j) = 4 (Σ_j p_ij w_ij (y_i − y_j) − Σ_j w_ij² (y_i − y_j) / Z),
+    and of either sum Σ_j a_ij (y_i − y_j) = y_i Σ_j a_ij − Σ_j a_ij y_j, one product with the columns (y, 1).
+    """
+    y1 = np.concatenate([Y, np.ones_like(Y[:, :1])], axis=1)  # (N, 3)
+    attraction, repulsion = np.empty_like(y1), np.empty_like(y1)
+    Z = 0.0
+    for block, w in _closeness(Y):  # (B, N)
+        Z += float(w.sum())
+        attraction[block] = (P[block] * w) @ y1
+        repulsion[block] = np.square(w, out=w) @ y1
+    sums = exaggeration * attraction - repulsion / Z
+    return np.asarray(4 * (Y * sums[:, 2:] - sums[:, :2]), dtype=Y.dtype)
+
+
+def divergence(P: Floats, Y: Floats) -> float:
+    """KL(P‖Q) = Σ p_ij log (p_ij / q_ij) in nats (eq. 2), the cost C."""
+    Z, crossed = 0.0, 0.0
+    tiny = np.finfo(Y.dtype).tiny  # where p is 0 its logarithm does not count
+    for block, w in _closeness(Y):
+        Z += float(w.sum())
+        p = P[block]
+        crossed += float((p * np.log(np.maximum(p, tiny) / np.maximum(w, tiny))).sum(dtype=np.float64))
+    return crossed + float(np.log(Z)) * float(P.sum(dtype=np.float64))
+
+
+def page(word_map: WordMap, title: str) -> str:
+    """The map as one HTML document that needs nothing beside itself; `#word=NAME` in its address marks a word."""
+    script = _asset("word_map.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = Template(_asset("word_map.html")).substitute(
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        title=html.escape(title.translate(CONTROL_PICTURES)),
+        style=_asset("word_map.css"),
+        number=f"{len(word_map.words):,}",
+        note=html.escape(word_map.note),
+        data=_embedded(page_data(word_map)),
+        script=script,
+    )
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def page_data(word_map: WordMap) -> dict[str, Any]:
+    """What the script is told: places in whole steps from the middle, cosines in thousandths, row after row."""
+    low, high = word_map.places.min(axis=0), word_map.places.max(axis=0)
+    extent = float((high - low).max()) or 1.0
+    steps = np.rint((word_map.places - (low + high) / 2) * (FINENESS / extent)).astype(int)
+    return {
+        "words": [word.translate(CONTROL_PICTURES) for word in word_map.words],
+        "counts": word_map.counts,
+        "x": steps[:, 0].tolist(),
+        "y": steps[:, 1].tolist(),
+        "neighbors": word_map.neighbors.ravel().tolist(),
+        "cosines": np.rint(word_map.cosines * 1000).astype(int).ravel().tolist(),
+    }
+
+
+def _place(rows: Floats, config: MapConfig, progress: Progress) -> tuple[Floats, str]:
+    """Where the words stand, and how to read that; of fewer than four words t-SNE has nothing to say."""
+    width = rows.shape[1]
+    if config.method == "tsne" and len(rows) >= 4:
+        perplexity = min(config.perplexity, (len(rows) - 1) / 3)
+        places = tsne(rows, config, progress)
+        return places, (
+            f"t-SNE of {width} dimensions, perplexity {perplexity:g}: words that stand together are alike; "
+            "how far apart distant groups stand, and how wide they are, means little."
+        )
+    places = pca(rows)
+    share = float(places.var(axis=0).sum() / (rows.var(axis=0).sum() or 1.0))
+    return places, (
+        f"The first two principal components of {width} dimensions, with {share:.0%} of the variance: words far "
+        "apart here are unlike, words close together need not be alike."
+    )
+
+
+def _closeness(Y: Floats) -> Iterator[tuple[slice, Floats]]:
+    """(B, N) w_ij = 1 / (1 + |y_i − y_j|²), a block of rows after the other; w_ii = 0."""
+    across, down = np.ascontiguousarray(Y.T)
+    for block in _blocks(len(Y), ROWS_AT_ONCE):
+        w = np.subtract(across[block, None], across)
+        height = np.subtract(down[block, None], down)
+        w *= w
+        height *= height
+        w += height
+        w += 1
+        np.reciprocal(w, out=w)
+        w[np.arange(len(w)), np.arange(block.start, block.stop)] = 0
+        yield block, w
+
+
+def _blocks(rows: int, size: int) -> Iterator[slice]:
+    return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
+
+
+def _embedded(value: object) -> str:
+    """JSON that cannot end the script element it stands in, whatever the words are."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from chainrule.embeddings import counting, one_hot, vocabulary
+from chainrule.embeddings.config import VectorConfig
+from chainrule.embeddings.vectors import WordVectors
+from chainrule.errors import InputError
+
+CONFIG = VectorConfig(method="one-hot", min_count=1)
+
+
+def test_words_have_nothing_in_common(tmp_path: Path) -> None:
+    counted = counting.count(["b a", "b c"], tmp_path / "numbers")
+    chosen = vocabulary.choose(counted)
+    made = one_hot.train(counted, chosen, CONFIG)
+    assert made.matrix.shape == (3, 0)
+    assert made.matrix.nbytes == 0  # not V×V
+    vectors = WordVectors(words=chosen.words, matrix=made.matrix, config=CONFIG)
+    assert_array_equal([vectors.vector(word) for word in "bac"], np.eye(3))
+    assert [vectors.similarity("a", word) for word in "abc"] == [1.0, 0.0, 0.0]
+    assert vectors.neighbors("a") == []
+    assert vectors.analogy("a", "b", "c") == []
+
+
+def test_no_words_are_refused(tmp_path: Path) -> None:
+    counted = counting.count(["a"], tmp_path / "numbers")
+    with pytest.raises(InputError, match="lower min_count"):
+        one_hot.train(counted, vocabulary.choose(counted, 2), CONFIG)

@@ -1,0 +1,123 @@
+"""The folder of vectors: what is saved is what is loaded; what was changed is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import chainrule
+from chainrule import folder
+from chainrule.embeddings import storage
+from chainrule.embeddings.config import VectorConfig
+from chainrule.embeddings.subwords import Subwords
+from chainrule.embeddings.vectors import WordVectors
+from chainrule.errors import InputError, ModelFileError, NotFoundError
+
+
+def made() -> WordVectors:
+    rng = np.random.default_rng(0)
+    return WordVectors(
+        words=("the", "König", "n\u00a0b", "a\u2028b"),
+        matrix=rng.normal(size=(4, 3)).astype(np.float32),
+        counts=np.array([9, 5, 2, 1], np.uint64),
+        subwords=Subwords(3, 6, 10),
+        buckets=rng.normal(size=(10, 3)).astype(np.float32),
+        lowercase=True,
+        metrics={"loss": 2.5, "words": 17},
+        config=VectorConfig(method="cbow", dimensions=3, shortest=3, longest=6, buckets=10),
+        about=storage.origin("corpus.txt", "0" * 64, "chainrule vectors train", 3),
+    )
+
+
+def test_out_and_in(tmp_path: Path) -> None:
+    before = made()
+    before.save(tmp_path / "m")
+    after = chainrule.load(tmp_path / "m")
+    assert isinstance(after, WordVectors)
+    for name in ("words", "subwords", "lowercase", "metrics", "config"):
+        assert getattr(after, name) == getattr(before, name), name
+    for name in ("matrix", "counts", "buckets"):
+        assert_array_equal(getattr(after, name), getattr(before, name))
+    assert after.about["training_text"] == {"names": "corpus.txt", "sha256": "0" * 64}
+    assert after.vector("unknown").shape == (3,)
+    after.save(tmp_path / "again")
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again"))
+    assert first == second
+
+
+def test_without_counts_and_settings_and_as_one_hot(tmp_path: Path) -> None:
+    WordVectors(("a", "b"), np.zeros((2, 0), np.float32)).save(tmp_path / "m")
+    found = storage.load(tmp_path / "m")
+    assert found.is_one_hot
+    assert (found.counts, found.buckets, found.config, found.method) == (None, None, None, "imported")
+
+
+def test_the_card_tells_what_it_is(tmp_path: Path) -> None:
+    made().save(tmp_path / "m")
+    card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    for fact in ("cbow", "corpus.txt", "4 words, 3 dimensions", "| loss | 2.5 |", "chainrule vectors neighbors"):
+        assert fact in card
+
+
+@pytest.mark.parametrize("name", ["words.txt", "model.safetensors", "config.json", "metrics.json"])
+def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
+    made().save(tmp_path / "m")
+    content = bytearray((tmp_path / "m" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "m" / name).write_bytes(content)
+    with pytest.raises(ModelFileError, match=name):
+        storage.load(tmp_path / "m")
+
+
+def seal(source: Path, target: Path, **changed: bytes) -> Path:
+    """The same folder with other files, sealed anew."""
+    old = folder.read(source)
+    files = {name: old.bytes(name) for name in old.files} | {n.replace("__", "."): c for n, c in changed.items()}
+
+    def fill(temporary: Path) -> None:
+        for name, content in files.items():
+            (temporary / name).write_bytes(content)
+
+    folder.write(target, fill, old.facts)
+    return target
+
+
+def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
+    made().save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+
+    def changed(**values: object) -> bytes:
+        return json.dumps(config | values).encode()
+
+    cases: list[dict[str, bytes]] = [
+        {"words__txt": b"the\nK\nn\n"},
+        {"words__txt": b"a\na\nb\nc\n"},
+        {"model__safetensors": b"no tensors"},
+        {"config__json": changed(subwords=None)},
+        {"config__json": changed(subwords=[3, 6, 11])},
+        {"config__json": changed(subwords="no")},
+        {"config__json": changed(model={"method": "magic"})},
+        {"config__json": b'{"task": "vectors"}'},
+        {"config__json": b"[]"},
+        {"metrics__json": b"{"},
+    ]
+    for number, case in enumerate(cases):
+        with pytest.raises(ModelFileError):
+            storage.load(seal(tmp_path / "m", tmp_path / str(number), **case))
+
+
+def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
+    chainrule.train("ngram", toy, order=2, smoothing="laplace").save(tmp_path / "n")
+    with pytest.raises(ModelFileError, match="holds no word vectors, but a model of kind 'ngram'"):
+        storage.load(tmp_path / "n")
+    with pytest.raises(NotFoundError):
+        storage.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("word", ["", "a\nb"])
+def test_words_that_are_none(tmp_path: Path, word: str) -> None:
+    with pytest.raises(InputError, match="is no word"):
+        WordVectors(("a", word), np.ones((2, 2), np.float32)).save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,36 @@
+"""Which words get a vector."""
+
+from pathlib import Path
+
+import numpy as np
+
+from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.vocabulary import choose
+
+COUNTED = Counted(tuple("abcdef"), np.array([2, 7, 2, 1, 7, 3], np.uint64), Path("none"), 0, 22)
+
+
+def test_by_count_then_by_first_appearance() -> None:
+    chosen = choose(COUNTED, 2)
+    assert chosen.words == tuple("befac")
+    assert chosen.counts.tolist() == [7, 7, 3, 2, 2]
+    assert chosen.counts.dtype == np.uint64
+    assert chosen.number_of.tolist() == [3, 0, 4, -1, 1, 2]
+    assert chosen.number_of.dtype == np.int32
+    assert len(chosen) == 5
+
+
+def test_at_most_so_many() -> None:
+    assert choose(COUNTED, 1, 3).words == tuple("bef")
+    assert choose(COUNTED, 1, 100).words == tuple("befacd")
+
+
+def test_no_word_is_frequent_enough() -> None:
+    chosen = choose(COUNTED, 8)
+    assert chosen.words == ()
+    assert chosen.number_of.tolist() == [-1] * 6
+
+
+def test_no_words_at_all() -> None:
+    nothing = Counted((), np.zeros(0, np.uint64), Path("none"), 0, 0)
+    assert len(choose(nothing)) == 0

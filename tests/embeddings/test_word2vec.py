@@ -1,0 +1,308 @@
+"""Learning skip-gram and CBOW, compiled and not."""
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chainrule import native
+from chainrule.embeddings import twin, word2vec
+from chainrule.embeddings.config import VectorConfig
+from chainrule.embeddings.counting import Counted, count
+from chainrule.embeddings.subwords import Subwords
+from chainrule.embeddings.vocabulary import Chosen, choose
+from chainrule.embeddings.word2vec import Trained, train
+from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+
+SETS = ["none", "avx2", "avx512"]
+METHODS = ["skipgram", "cbow"]
+
+
+def clusters(sentences: int, length: int = 10, seed: int = 0) -> Iterator[str]:
+    """Sentences of words of one cluster, a or b, with a frequent word that is in both."""
+    rng = np.random.default_rng(seed)
+    for i in range(sentences):
+        words = rng.integers(0, 8, length)
+        yield " ".join("the" if word == 0 else f"{'ab'[i % 2]}{word}" for word in words)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> tuple[Counted, Chosen]:
+    counted = count(clusters(150), tmp_path / "numbers")
+    return counted, choose(counted)
+
+
+def learn(text: tuple[Counted, Chosen], *, threads: int = 1, seed: int = 0, **settings: Any) -> Trained:
+    config = VectorConfig(**{"dimensions": 10, "epochs": 3, "sample": 0.02, "learning_rate": 0.1} | settings)
+    return train(*text, config, threads=threads, seed=seed)
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load", lambda: None)
+    monkeypatch.setattr(word2vec, "_warn_of_slowness", lambda: None)
+
+
+def apart(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
+    """Mean cosine within the clusters less that between them."""
+    unit = made / np.linalg.norm(made, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    sides = np.array([word[0] for word in words])
+    of_clusters = (sides[:, None] != "t") & (sides != "t") & ~np.eye(len(words), dtype=bool)
+    is_same = sides[:, None] == sides
+    return float(cosines[of_clusters & is_same].mean() - cosines[of_clusters & ~is_same].mean())
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("subwords", [{}, {"shortest": 1, "longest": 3, "buckets": 30}], ids=["words", "subwords"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("simd", SETS)
+def test_compiled_learning_is_the_twins(
+    text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch, simd: str, method: str, subwords: dict[str, int]
+) -> None:
+    core: Any = native.load()
+    if simd not in core.kernel_names():
+        pytest.skip(f"{simd} does not run on this processor")
+    monkeypatch.setattr(word2vec, "STRETCH", 1e6)  # in one go: the loss is that of all
+    # σ is looked up in cells, so that sums rounded otherwise may fall to two sides of a border; at a low rate that
+    # is little: 1/256 · 0.005 · |y| each time.
+    settings: dict[str, Any] = {"method": method, "learning_rate": 0.005} | subwords
+    fast = learn(text, simd=simd, **settings)
+    in_python(monkeypatch)
+    slow = learn(text, **settings)
+    assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
+    assert np.abs(slow.matrix).max() > 0.1  # far from where it began: a tenth of a half
+    assert fast.metrics["loss"] == pytest.approx(slow.metrics["loss"], abs=0.01)
+    assert (fast.metrics["words"], fast.metrics["simd"]) == (slow.metrics["words"], simd)
+    assert slow.metrics["simd"] == "python"
+    if subwords:
+        assert fast.buckets == pytest.approx(slow.buckets, abs=1e-4)
+
+
+@pytest.mark.native
+def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = count(clusters(7, length=3500), tmp_path / "numbers")
+    chosen = choose(counted, vocab_size=14)  # one word has no vector
+    settings: dict[str, Any] = {"sample": 0.002, "epochs": 1, "dimensions": 4, "learning_rate": 0.005}
+    fast = learn((counted, chosen), **settings)
+    in_python(monkeypatch)
+    slow = learn((counted, chosen), **settings)
+    assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
+    assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * twin.RATE_EVERY
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("method", METHODS)
+def test_one_thread_is_reproducible(text: tuple[Counted, Chosen], method: str) -> None:
+    first, again, other = (learn(text, method=method, seed=seed) for seed in (1, 1, 2))
+    assert first.matrix.tobytes() == again.matrix.tobytes()
+    assert np.abs(first.matrix - other.matrix).max() > 0.01
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_clusters_are_parted(tmp_path: Path, method: str, threads: int) -> None:
+    counted = count(clusters(2000), tmp_path / "numbers")
+    made = learn((counted, choose(counted)), method=method, threads=threads, sample=1e-3)
+    assert apart(made.matrix, choose(counted).words) > 0.5
+    assert made.metrics["threads"] == threads
+    assert made.metrics["words"] == 3 * 20_000
+    # Words of a cluster are 1 of 7, the noise 1 of 15: better than the 6 log 2 = 4.16 of vectors that know nothing.
+    assert 0 < made.metrics["loss"] < 4
+    assert made.metrics["words_per_second"] == pytest.approx(60_000 / made.metrics["seconds"])
+
+
+def test_the_twin_parts_them_too(text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch) -> None:
+    in_python(monkeypatch)
+    assert apart(learn(text, threads=4, epochs=6).matrix, text[1].words) > 0.3
+
+
+def test_python_is_warned_of_once(text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load", lambda: None)
+    word2vec._warn_of_slowness.cache_clear()
+    with pytest.warns(ChainruleWarning, match=r"pip install \. "):
+        learn(text, epochs=1)
+    learn(text, epochs=1)  # a second warning would be an error
+
+
+@pytest.mark.native
+def test_unknown_words_have_a_vector_by_their_n_grams(text: tuple[Counted, Chosen]) -> None:
+    made = learn(text, shortest=1, longest=3, buckets=500, epochs=5)
+    assert made.buckets is not None
+    assert made.matrix.shape == (15, 10)
+    assert made.buckets.shape == (500, 10)
+    rows = Subwords(1, 3, 500).rows("a99")  # never seen, but begins as the words of cluster a
+    unknown = made.buckets[rows].mean(axis=0)
+    sides = {
+        side: np.mean([made.matrix[i] for i, word in enumerate(text[1].words) if word[0] == side], axis=0)
+        for side in "ab"
+    }
+    assert unknown @ sides["a"] / np.linalg.norm(sides["a"]) > unknown @ sides["b"] / np.linalg.norm(sides["b"])
+
+
+@pytest.mark.native
+def test_the_matrix_holds_words_with_their_n_grams(text: tuple[Counted, Chosen]) -> None:
+    counted, chosen = text
+    config = VectorConfig(dimensions=5, epochs=1, shortest=2, longest=2, buckets=9)
+    begins, rows = Subwords(2, 2, 9).table(chosen.words)
+    core: Any = native.load()
+    told = word2vec.settings(config, 1, 0)
+    learner = core.Word2vec(
+        told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9
+    )
+    while learner.run(1):
+        pass
+    made = train(counted, chosen, config, threads=1)
+    raw = learner.input()
+    for i in range(len(chosen.words)):
+        parts = [i, *rows[int(begins[i]) : int(begins[i + 1])]]
+        assert made.matrix[i] == pytest.approx(raw[parts].mean(axis=0), abs=1e-7)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (["a"], {}),
+        (["a a a"], {}),
+        (["a b"], {"window": 500}),
+        (["a b c", "b c"], {"negative": 0}),
+        (["a b c", "b c"], {"negative": 50}),
+        (["a b c", "b c"], {"dimensions": 1}),
+        (["a b c", "b c"], {"dimensions": 1000}),
+        (["a b c", "b c"], {"power": 0.0, "sample": 0.0}),
+        (["a b c", "b c"], {"shortest": 3, "longest": 6, "buckets": 1}),
+    ],
+)
+def test_small_and_large(tmp_path: Path, method: str, lines: list[str], settings: dict[str, Any]) -> None:
+    counted = count(lines, tmp_path / "numbers")
+    made = learn((counted, choose(counted)), method=method, threads=8, **settings)
+    assert made.matrix.shape == (len(counted.words), settings.get("dimensions", 10))
+    assert made.matrix.flags.c_contiguous
+    assert np.isfinite(made.matrix).all()
+    assert made.metrics["words"] == 3 * counted.total
+
+
+def test_no_words_to_learn(tmp_path: Path) -> None:
+    counted = count(["a b", "c"], tmp_path / "numbers")
+    with pytest.raises(InputError, match="lower min_count"):
+        train(counted, choose(counted, 5), VectorConfig())
+    with pytest.raises(UsageError, match="threads is 0"):
+        train(counted, choose(counted), VectorConfig(), threads=0)
+
+
+@pytest.mark.native
+def test_vectors_that_grow_without_bound_are_refused(text: tuple[Counted, Chosen]) -> None:
+    with pytest.raises(ChainruleError, match=r"lower vectors\.learning_rate"):
+        learn(text, learning_rate=1e30, epochs=20)
+
+
+@pytest.mark.native
+def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word2vec, "STRETCH", 0.0)  # a sentence at a time
+    counted = count(clusters(20), tmp_path / "numbers")
+    told: list[tuple[str, int, int | None]] = []
+    config = VectorConfig(epochs=1, sample=0.0)
+    train(counted, choose(counted), config, threads=1, progress=lambda *what: told.append(what))
+    assert [done for _, done, _ in told] == [*range(10, 201, 10), 200]
+    assert all(of == 200 for _, _, of in told)
+    assert told[0][0].startswith("learning, loss ")
+    assert told[0][0].endswith(" words/s")
+
+    def stop(what: str, done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(counted, choose(counted), VectorConfig(epochs=1), progress=stop)
+
+
+def parts(counted: Counted, chosen: Chosen, **changed: Any) -> list[Any]:
+    made: dict[str, Any] = {
+        "settings": word2vec.settings(VectorConfig(), 1, 0),
+        "file": str(counted.file),
+        "numbers": counted.numbers,
+        "number_of": chosen.number_of,
+        "counts": chosen.counts,
+        "begins": np.zeros(0, np.uint64),
+        "rows": np.zeros(0, np.uint32),
+        "buckets": 0,
+    }
+    return list((made | changed).values())
+
+
+@pytest.mark.native
+def test_what_does_not_fit_is_refused(text: tuple[Counted, Chosen]) -> None:
+    core: Any = native.load()
+    told, V = word2vec.settings(VectorConfig(), 1, 0), len(text[1].words)
+    for changed, message in (
+        ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
+        ({"number_of": np.repeat(text[1].number_of, 2)[::2]}, "number_of must lie in a row"),
+        ({"number_of": text[1].number_of[None]}, "number_of has 2 axes, not 1"),
+        ({"number_of": np.full(V, V, np.int32)}, "number_of names a word that has no count"),
+        ({"counts": np.zeros(V, np.uint64)}, "noise needs words"),
+        ({"counts": np.zeros(0, np.uint64)}, "no words"),
+        ({"begins": np.zeros(3, np.uint64)}, "begins of subwords"),
+        ({"rows": np.zeros(3, np.uint32)}, "need begins"),
+        ({"file": "/nowhere/at/all"}, "cannot be read"),
+        ({"settings": told | {"window": 0}}, "window"),
+        ({"settings": told | {"window": -1}}, "the setting window is -1"),
+        ({"settings": told | {"dimensions": "many"}}, "the setting dimensions is 'many'"),
+        ({"settings": told | {"method": "glove"}}, "skipgram or cbow"),
+        ({"settings": told | {"simd": "sse9"}}, "choose auto"),
+        ({"settings": {"method": "cbow"}}, "the setting dimensions is missing"),
+    ):
+        with pytest.raises(ChainruleError, match=message):
+            core.Word2vec(*parts(*text, **changed))
+
+
+@pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
+def test_a_damaged_file_is_refused(text: tuple[Counted, Chosen], way: str) -> None:
+    core: Any = twin if way == "python" else native.load()
+    learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
+    with pytest.raises(ChainruleError, match="shorter than it was"):
+        learner.run(9)
+    for wrong in (15, -2):  # the words are 0 … 14
+        np.full(text[0].numbers, wrong, np.int32).tofile(text[0].file)
+        with pytest.raises(ChainruleError, match="a number of no word"):
+            core.Word2vec(*parts(*text)).run(9)
+
+
+@pytest.mark.native
+def test_the_view_keeps_the_vectors_alive(text: tuple[Counted, Chosen]) -> None:
+    core: Any = native.load()
+    learner = core.Word2vec(*parts(*text))
+    learner.run(0.01)
+    view, output = learner.input(), learner.output()
+    assert view.shape == (15, 100)
+    assert output.shape == (15, 100)
+    wanted = view.copy()
+    learner.forget_output()
+    with pytest.raises(ChainruleError, match="forgotten"):
+        learner.run(0.01)
+    with pytest.raises(ChainruleError, match="forgotten"):
+        learner.output()
+    del learner
+    gc.collect()
+    assert (view == wanted).all()
+    assert not view.flags.writeable
+
+
+@pytest.mark.native
+def test_python_runs_on_while_words_are_learnt(text: tuple[Counted, Chosen]) -> None:
+    core: Any = native.load()
+    told = word2vec.settings(VectorConfig(epochs=60_000), 1, 0)
+    learner = core.Word2vec(*parts(*text, settings=told))
+    worker = threading.Thread(target=learner.run, args=(0.5,))
+    worker.start()
+    turns = 0
+    while worker.is_alive():
+        time.sleep(0.01)
+        turns += 1
+    assert turns > 5

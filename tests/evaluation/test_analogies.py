@@ -1,0 +1,130 @@
+"""Analogies answered all at once are answered as one by one."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule.errors import InputError, UsageError
+from chainrule.evaluation import analogies
+from chainrule.evaluation.analogies import EPSILON, Section, read_questions, solve, summary
+from chainrule.lm import Floats
+
+COURT = {"man": (1, 0, 0), "woman": (0, 1, 0), "king": (1, 0, 1), "queen": (0, 1, 1), "apple": (0, -1, 0)}
+
+
+def unit(rows: Floats) -> Floats:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+UNIT = unit(np.array(list(COURT.values()), float))
+
+
+def section(*questions: str, name: str = "family") -> Section:
+    return Section(name, tuple((w[0], w[1], w[2], w[3]) for w in map(str.split, questions)))
+
+
+def test_by_hand() -> None:
+    """king − man + woman is nearest to queen, as the worked example of the vectors has it, and so the other way
+    round; a question with an unknown word is not asked.
+    """
+    asked = [section("man king woman queen", "man woman king queen", "man king woman apple", "man king dog queen")]
+    for method in ("add", "mul"):
+        (found,) = solve(tuple(COURT), UNIT, asked, method)
+        assert (found.right, found.asked, found.of) == (2, 3, 4)
+        assert found.accuracy == 2 / 3
+
+
+def test_capitals() -> None:
+    asked = [section("Man King Woman Queen")]
+    assert solve(tuple(COURT), UNIT, asked)[0].right == 1  # all words are lower-cased
+    named = ("Apple" if word == "apple" else word for word in COURT)
+    assert solve(tuple(named), UNIT, asked)[0].asked == 0  # capitals mean something here
+
+
+@given(st.integers(0, 1000), st.sampled_from(["add", "mul"]), st.sampled_from([1, 100, 1 << 20]))
+def test_all_at_once_is_one_by_one(seed: int, method: Literal["add", "mul"], size: int) -> None:
+    rng = np.random.default_rng(seed)
+    V = 12
+    U = unit(rng.normal(size=(V, 2)))
+    words = [f"w{i}" for i in range(V)]
+    rows = rng.integers(V, size=(30, 4))
+    right = 0
+    for a, b, c, d in rows.tolist():
+        best, winner = -math.inf, -1
+        for x in range(V):
+            cos = [float(U[x].astype(float) @ U[y].astype(float)) for y in (a, b, c)]
+            shifted = [(value + 1) / 2 for value in cos]
+            by_mul = shifted[1] * shifted[2] / (shifted[0] + EPSILON)
+            score = cos[1] - cos[0] + cos[2] if method == "add" else by_mul
+            if x not in (a, b, c) and score > best:
+                best, winner = score, x
+        right += winner == d
+    asked = [Section("s", tuple((words[a], words[b], words[c], words[d]) for a, b, c, d in rows))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analogies, "BYTES", size)
+        (found,) = solve(words, U, asked, method)
+    assert (found.right, found.asked) == (right, 30)
+
+
+def test_one_hot_vectors_answer_nothing() -> None:
+    asked = [section("man king woman queen", "man woman king queen")]
+    for method in ("add", "mul"):
+        (found,) = solve((*COURT, "pear"), np.zeros((6, 0), np.float32), asked, method)
+        assert (found.right, found.asked) == (0, 2)
+
+
+def test_sums() -> None:
+    sections = [
+        section("man king woman queen"),
+        section("man woman king queen", "man woman king apple", name="gram1-made-up"),
+        section("a b c d", name="gram2"),
+    ]
+    solved = solve(tuple(COURT), UNIT, sections)
+    found = summary(sections, solved)
+    shown = {name: (part.right, part.asked, part.of) for name, part in found.items()}
+    assert shown == {"semantic": (1, 1, 1), "syntactic": (1, 2, 3), "all": (2, 3, 4)}
+    assert math.isnan(solved[2].accuracy)
+
+
+def test_reading(tmp_path: Path) -> None:
+    (tmp_path / "q").write_text(": family\nman king woman queen\n\n:gram1\na  b\tc d\r\ne f g h\n: empty\n")
+    found = read_questions(tmp_path / "q")
+    assert [(s.name, len(s.questions), s.is_syntactic) for s in found] == [("family", 1, False), ("gram1", 2, True)]
+    assert found[1].questions[0] == ("a", "b", "c", "d")
+    (tmp_path / "q").write_text("a b c d\n")
+    assert [s.name for s in read_questions(tmp_path / "q")] == ["questions"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (": s\na b c d\na b c\n", "q, line 3: 3 words"),
+        (": s\n", "q holds no questions"),
+        ("", "q holds no questions"),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "q").write_text(text)
+    with pytest.raises(InputError, match=reason):
+        read_questions(tmp_path / "q")
+
+
+def test_a_method_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="choose add or mul"):
+        solve(tuple(COURT), UNIT, [section("man king woman queen")], "sub")  # type: ignore[arg-type]
+
+
+@pytest.mark.data
+def test_the_questions_of_google(data_folder: Path) -> None:
+    found = read_questions(data_folder / "embeddings_eval" / "questions-words.txt")
+    assert len(found) == 14
+    assert sum(len(each.questions) for each in found) == 19_544
+    assert [each.name for each in found if not each.is_syntactic] == [
+        *("capital-common-countries", "capital-world", "currency", "city-in-state", "family")
+    ]
+    assert sum(len(each.questions) for each in found if each.is_syntactic) == 10_675  # as Mikolov et al. count them
