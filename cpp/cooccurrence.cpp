@@ -6,10 +6,8 @@
 #include <exception>
 #include <numeric>
 #include <thread>
-#include <utility>
 
 #include "failure.hpp"
-#include "pair_table.hpp"
 #include "words.hpp"
 
 namespace chainrule {
@@ -18,10 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kBlock = 1 << 15;    // numbers read, or entries merged, at a time
+constexpr std::size_t kBlock = 1 << 15;    // numbers read, or pairs merged, at a time
 constexpr std::size_t kRecords = 1 << 15;  // written at a time
 constexpr std::size_t kAhead = 16;         // pairs whose slots are fetched before they are needed
-constexpr std::uint64_t kCellsEach = 2;    // at most so many cells for each word of the text
 constexpr std::size_t kExact = 22;         // lcm(1 … 22) < 2^32
 
 // 1 / d in whole parts of a unit that all distances divide, or for wide windows in parts of 2^-32.
@@ -37,30 +34,6 @@ std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) {
 }
 
 std::uint64_t offset_of(std::uint64_t seed) { return seed * 0x9E3779B97F4A7C15ULL; }
-
-// Entries in order, from the memory or from a run on disk.
-struct Source {
-    std::span<const Entry> entries;
-    std::size_t at = 0;
-    std::ifstream* in = nullptr;  // of the worker's file
-    std::uint64_t first = 0, last = 0;
-    std::vector<Entry> block;
-
-    bool fill(std::size_t size) {  // whether there is another entry
-        if (at < entries.size()) return true;
-        if (!in || first == last) return false;
-        block.resize(std::min<std::uint64_t>(size, last - first));
-        in->clear();
-        in->seekg(static_cast<std::streamoff>(first * sizeof(Entry)));
-        in->read(reinterpret_cast<char*>(block.data()),
-                 static_cast<std::streamsize>(block.size() * sizeof(Entry)));
-        if (!*in) throw Failure("a temporary file of co-occurrence counts cannot be read back");
-        first += block.size();
-        entries = block;
-        at = 0;
-        return true;
-    }
-};
 
 }  // namespace
 
@@ -123,86 +96,6 @@ struct Cooccurrence::Worker {
     std::exception_ptr error;
 };
 
-// The runs of all workers as one, in order, equal pairs added up.
-class Cooccurrence::Merge {
-  public:
-    Merge(std::vector<std::unique_ptr<Worker>>& workers, std::uint64_t bytes) {
-        for (const auto& worker : workers) {
-            Source rest;
-            rest.entries = worker->table.sorted();
-            of_ += rest.entries.size() + (worker->ends.empty() ? 0 : worker->ends.back());
-            sources_.push_back(std::move(rest));
-            if (worker->ends.empty()) continue;
-            worker->out.close();
-            worker->in.open(worker->path.path(), std::ios::binary);
-            std::uint64_t first = 0;
-            for (const std::uint64_t end : worker->ends) {
-                Source run;
-                run.in = &worker->in;
-                run.first = std::exchange(first, end);
-                run.last = end;
-                sources_.push_back(std::move(run));
-            }
-        }
-        size_ = std::clamp<std::size_t>(bytes / 4 / sources_.size() / sizeof(Entry), 64, kBlock);
-        for (std::size_t i = 0; i < sources_.size(); ++i) {
-            if (sources_[i].fill(size_)) push(i);
-        }
-    }
-
-    bool next(Entry& found) {
-        if (heap_.empty()) return false;
-        found = take();
-        while (!heap_.empty() && heap_.front().place == found.place) found.amount += take().amount;
-        return true;
-    }
-
-    std::uint64_t done() const { return done_; }
-    std::uint64_t of() const { return of_; }
-
-  private:
-    struct Head {
-        std::uint64_t place;
-        std::size_t source;
-        bool operator<(const Head& other) const { return place > other.place; }  // the least on top
-    };
-
-    void push(std::size_t i) {
-        heap_.push_back({sources_[i].entries[sources_[i].at].place, i});
-        std::push_heap(heap_.begin(), heap_.end());
-    }
-
-    // The least entry; the top sinks to its new place instead of leaving and coming back.
-    Entry take() {
-        const std::size_t i = heap_.front().source;
-        Source& source = sources_[i];
-        const Entry found = source.entries[source.at++];
-        ++done_;
-        if (!source.fill(size_)) {
-            std::pop_heap(heap_.begin(), heap_.end());
-            heap_.pop_back();
-            return found;
-        }
-        const Head head{source.entries[source.at].place, i};
-        std::size_t at = 0;
-        while (true) {
-            std::size_t child = 2 * at + 1;
-            if (child >= heap_.size()) break;
-            if (child + 1 < heap_.size() && heap_[child + 1].place < heap_[child].place) ++child;
-            if (head.place <= heap_[child].place) break;
-            heap_[at] = heap_[child];
-            at = child;
-        }
-        heap_[at] = head;
-        return found;
-    }
-
-    std::vector<Source> sources_;
-    std::vector<Head> heap_;
-    std::size_t size_ = 0;
-    std::uint64_t done_ = 0, of_ = 0;
-};
-
 Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& file, std::uint64_t numbers,
                            std::span<const std::int32_t> number_of, std::size_t words, const std::string& out)
     : config_(config),
@@ -243,7 +136,7 @@ Cooccurrence::~Cooccurrence() = default;
 // Cells for all pairs with (low + 1)(high + 1) ≤ product, the largest product of `most` cells.
 void Cooccurrence::choose_cells(std::uint64_t most) {
     const std::uint64_t words = rows_.size();
-    most = std::min(most, numbers_ * kCellsEach);
+    most = std::min(most, numbers_ / config_.threads);  // more would stay empty
     const auto row_end = [&](std::uint64_t low, std::uint64_t product) {
         return std::max(low, std::min(words, product / (low + 1)));
     };
@@ -279,9 +172,25 @@ bool Cooccurrence::run(double seconds) {
     }
     if (std::all_of(workers_.begin(), workers_.end(),
                     [](const auto& worker) { return worker->is_finished; })) {
-        merge_ = std::make_unique<Merge>(workers_, config_.bytes);
+        merge_ = std::make_unique<PairMerge>(runs_of_all(), config_.bytes / 4);
     }
     return true;
+}
+
+std::vector<PairRun> Cooccurrence::runs_of_all() {
+    std::vector<PairRun> runs;
+    for (const auto& worker : workers_) {
+        runs.emplace_back(worker->table.sorted());
+        if (worker->ends.empty()) continue;
+        worker->out.close();
+        worker->in.open(worker->path.path(), std::ios::binary);
+        std::uint64_t first = 0;
+        for (const std::uint64_t end : worker->ends) {
+            runs.emplace_back(worker->in, first, end);
+            first = end;
+        }
+    }
+    return runs;
 }
 
 CountedSoFar Cooccurrence::counted() const {
@@ -298,10 +207,12 @@ std::uint64_t Cooccurrence::runs() const {
 void Cooccurrence::work(Worker& worker, double seconds) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     try {
-        while (!worker.is_finished && Clock::now() < end) {
-            if (read(worker)) continue;
-            empty_cells(worker);
-            worker.is_finished = true;
+        while (!worker.is_finished) {
+            if (!read(worker)) {
+                empty_cells(worker);
+                worker.is_finished = true;
+            }
+            if (Clock::now() >= end) break;
         }
     } catch (...) {
         worker.error = std::current_exception();

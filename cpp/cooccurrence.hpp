@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "pair_merge.hpp"
+
 namespace chainrule {
 
 struct Record {
@@ -63,7 +65,7 @@ class Cooccurrence {
                  std::span<const std::int32_t> number_of, std::size_t words, const std::string& out);
     ~Cooccurrence();
 
-    bool run(double seconds);  // count for so long; whether there is more to do
+    bool run(double seconds);  // count for so long, a block at least; whether there is more to do
     CountedSoFar counted() const;
     std::uint64_t records() const { return records_; }
     std::uint64_t runs() const;  // that did not fit the memory
@@ -74,12 +76,12 @@ class Cooccurrence {
         std::uint32_t reach = 0;  // for high below this
     };
     struct Worker;
-    class Merge;
     void choose_cells(std::uint64_t most);
     void work(Worker& worker, double seconds);
     bool read(Worker& worker);
     void count(Worker& worker, std::int32_t there);
     void empty_cells(Worker& worker);
+    std::vector<PairRun> runs_of_all();
     bool merge(double seconds);
     void write(std::uint64_t pair, std::uint64_t amount);
     void flush();
@@ -94,7 +96,7 @@ class Cooccurrence {
     std::uint64_t cells_ = 0;
     std::atomic<std::uint64_t> done_{0};
     std::vector<std::unique_ptr<Worker>> workers_;
-    std::unique_ptr<Merge> merge_;
+    std::unique_ptr<PairMerge> merge_;
     TemporaryFile out_path_;
     std::ofstream out_;
     std::vector<Record> buffer_;

@@ -152,12 +152,13 @@ void Glove::work(Worker& worker, double seconds) {
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     try {
-        while (!worker.is_finished && Clock::now() < end) {
+        while (!worker.is_finished) {
             if (worker.at < worker.block.size() || fill(worker)) {
                 learn(worker);
             } else {
                 worker.is_finished = true;
             }
+            if (Clock::now() >= end) break;
         }
     } catch (...) {
         worker.error = std::current_exception();

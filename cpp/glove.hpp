@@ -39,7 +39,7 @@ class Glove {
     Glove(const GloveConfig& config, const std::string& file, std::uint64_t records, std::size_t words);
     ~Glove();
 
-    bool run(double seconds);  // learn for so long; whether there is more to learn
+    bool run(double seconds);  // learn for so long, a little at least; whether there is more to learn
     Fitted learnt() const;
     const char* simd() const { return kernels_.name; }
     std::size_t words() const { return words_; }

@@ -182,6 +182,7 @@ void Word2vec::copy_output(std::vector<float>& into) {
 void Word2vec::forget_output() {
     const std::lock_guard lock(mutex_);
     output_ = AlignedFloats();
+    subwords_ = {};
 }
 
 void Word2vec::work(Worker& worker, double seconds) {

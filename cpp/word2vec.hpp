@@ -63,7 +63,7 @@ class Word2vec {
     std::size_t width() const { return width_; }  // of a row, with padding
     float* input() { return input_.data(); }
     void copy_output(std::vector<float>& into);  // (words, dimensions), without the padding
-    void forget_output();                        // its memory is free; there is no more learning
+    void forget_output();                        // what only learning needs is freed; there is no more of it
 
   private:
     struct Worker;

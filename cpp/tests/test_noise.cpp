@@ -9,14 +9,14 @@ namespace chainrule::tests {
 namespace {
 
 void frequencies() {
-    const std::vector<double> weights{1, 2, 3, 0, 10};
+    const std::vector<double> weights{1, 5, 3, 0, 10, 6, 1, 6};
     const Noise noise(weights);
     Random random(7);
     std::vector<int> drawn(weights.size());
     constexpr int kDraws = 400000;
     for (int i = 0; i < kDraws; ++i) ++drawn[noise.draw(random)];
     for (std::size_t i = 0; i < weights.size(); ++i) {
-        const double p = weights[i] / 16;
+        const double p = weights[i] / 32;
         const double spread = std::sqrt(p * (1 - p) / kDraws);
         check_close(static_cast<double>(drawn[i]) / kDraws, p, 5 * spread, "share of " + std::to_string(i));
     }

@@ -71,14 +71,6 @@ def test_noise_of_nothing(weights: list[float]) -> None:
         twin.Noise(weights)
 
 
-def test_sub_sampling_by_hand() -> None:
-    # Σ n = 1000, sample 0.01: f = n / 10. n = 1000 − 250 − 10: f = 74, (√74 + 1) / 74 = 0.12976; n = 250: f = 25,
-    # (5 + 1) / 25 = 0.24; n = 10: f = 1, (1 + 1) / 1 = 2: always.
-    kept = [share / 2**32 for share in twin.keep_shares([740, 250, 10], 0.01)]
-    assert kept == pytest.approx([0.12976, 0.24, 1], abs=1e-5)
-    assert twin.keep_shares([740, 250, 10], 0) == [2**32 - 1] * 3
-
-
 def test_window_is_a_step_down_the_gradient() -> None:
     rng = np.random.default_rng(0)
     x, y = grid(rng, 3, 8), grid(rng, 4, 8)

@@ -1,9 +1,5 @@
 """Learning skip-gram and CBOW, compiled and not."""
 
-import gc
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +8,17 @@ import pytest
 from numpy.typing import NDArray
 
 from chainrule import native
-from chainrule.embeddings import twin, word2vec
+from chainrule.embeddings import word2vec, word2vec_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted, count
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vocabulary import Chosen, choose
 from chainrule.embeddings.word2vec import Trained, train
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+from embeddings.two_clusters import clusters
 
 SETS = ["none", "avx2", "avx512"]
 METHODS = ["skipgram", "cbow"]
-
-
-def clusters(sentences: int, length: int = 10, seed: int = 0) -> Iterator[str]:
-    """Sentences of words of one cluster, a or b, with a frequent word that is in both."""
-    rng = np.random.default_rng(seed)
-    for i in range(sentences):
-        words = rng.integers(0, 8, length)
-        yield " ".join("the" if word == 0 else f"{'ab'[i % 2]}{word}" for word in words)
 
 
 @pytest.fixture
@@ -93,7 +82,7 @@ def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeyp
     in_python(monkeypatch)
     slow = learn((counted, chosen), **settings)
     assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
-    assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * twin.RATE_EVERY
+    assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * word2vec_twin.RATE_EVERY
 
 
 @pytest.mark.native
@@ -221,88 +210,3 @@ def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(KeyboardInterrupt):
         train(counted, choose(counted), VectorConfig(epochs=1), progress=stop)
-
-
-def parts(counted: Counted, chosen: Chosen, **changed: Any) -> list[Any]:
-    made: dict[str, Any] = {
-        "settings": word2vec.settings(VectorConfig(), 1, 0),
-        "file": str(counted.file),
-        "numbers": counted.numbers,
-        "number_of": chosen.number_of,
-        "counts": chosen.counts,
-        "begins": np.zeros(0, np.uint64),
-        "rows": np.zeros(0, np.uint32),
-        "buckets": 0,
-    }
-    return list((made | changed).values())
-
-
-@pytest.mark.native
-def test_what_does_not_fit_is_refused(text: tuple[Counted, Chosen]) -> None:
-    core: Any = native.load()
-    told, V = word2vec.settings(VectorConfig(), 1, 0), len(text[1].words)
-    for changed, message in (
-        ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
-        ({"number_of": np.repeat(text[1].number_of, 2)[::2]}, "number_of must lie in a row"),
-        ({"number_of": text[1].number_of[None]}, "number_of has 2 axes, not 1"),
-        ({"number_of": np.full(V, V, np.int32)}, "number_of names a word that has no count"),
-        ({"counts": np.zeros(V, np.uint64)}, "noise needs words"),
-        ({"counts": np.zeros(0, np.uint64)}, "no words"),
-        ({"begins": np.zeros(3, np.uint64)}, "begins of subwords"),
-        ({"rows": np.zeros(3, np.uint32)}, "need begins"),
-        ({"file": "/nowhere/at/all"}, "cannot be read"),
-        ({"settings": told | {"window": 0}}, "window"),
-        ({"settings": told | {"window": -1}}, "the setting window is -1"),
-        ({"settings": told | {"dimensions": "many"}}, "the setting dimensions is 'many'"),
-        ({"settings": told | {"method": "glove"}}, "skipgram or cbow"),
-        ({"settings": told | {"simd": "sse9"}}, "choose auto"),
-        ({"settings": {"method": "cbow"}}, "the setting dimensions is missing"),
-    ):
-        with pytest.raises(ChainruleError, match=message):
-            core.Word2vec(*parts(*text, **changed))
-
-
-@pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
-def test_a_damaged_file_is_refused(text: tuple[Counted, Chosen], way: str) -> None:
-    core: Any = twin if way == "python" else native.load()
-    learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
-    with pytest.raises(ChainruleError, match="shorter than it was"):
-        learner.run(9)
-    for wrong in (15, -2):  # the words are 0 … 14
-        np.full(text[0].numbers, wrong, np.int32).tofile(text[0].file)
-        with pytest.raises(ChainruleError, match="a number of no word"):
-            core.Word2vec(*parts(*text)).run(9)
-
-
-@pytest.mark.native
-def test_the_view_keeps_the_vectors_alive(text: tuple[Counted, Chosen]) -> None:
-    core: Any = native.load()
-    learner = core.Word2vec(*parts(*text))
-    learner.run(0.01)
-    view, output = learner.input(), learner.output()
-    assert view.shape == (15, 100)
-    assert output.shape == (15, 100)
-    wanted = view.copy()
-    learner.forget_output()
-    with pytest.raises(ChainruleError, match="forgotten"):
-        learner.run(0.01)
-    with pytest.raises(ChainruleError, match="forgotten"):
-        learner.output()
-    del learner
-    gc.collect()
-    assert (view == wanted).all()
-    assert not view.flags.writeable
-
-
-@pytest.mark.native
-def test_python_runs_on_while_words_are_learnt(text: tuple[Counted, Chosen]) -> None:
-    core: Any = native.load()
-    told = word2vec.settings(VectorConfig(epochs=60_000), 1, 0)
-    learner = core.Word2vec(*parts(*text, settings=told))
-    worker = threading.Thread(target=learner.run, args=(0.5,))
-    worker.start()
-    turns = 0
-    while worker.is_alive():
-        time.sleep(0.01)
-        turns += 1
-    assert turns > 5

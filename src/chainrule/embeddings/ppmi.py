@@ -24,6 +24,8 @@ from chainrule.progress import Progress, silent
 
 SMALL: Final = 4
 """Up to this many times as many words as dimensions the whole decomposition is as cheap as a truncated one."""
+TOLERANCE: Final = 1e-4
+"""Of the singular values, relatively: as good as float32 in far less time."""
 
 Matrix = NDArray[np.float32]
 
@@ -96,8 +98,10 @@ def decompose(table: Any, dimensions: int, seed: int) -> Matrix:
         U, S, _ = np.linalg.svd(table.toarray())
         U, S = U[:, :dimensions], S[:dimensions]
     else:
-        start = np.random.default_rng(seed).standard_normal(words)
-        U, S, _ = _scipy().linalg.svds(table, k=dimensions, v0=start, return_singular_vectors="u")
+        start = np.random.default_rng(seed).standard_normal(words, np.float32)
+        U, S, _ = _scipy().linalg.svds(
+            table.astype(np.float32), k=dimensions, v0=start, tol=TOLERANCE, return_singular_vectors="u"
+        )
         U, S = U[:, ::-1], S[::-1]
     columns = np.arange(U.shape[1])
     signs = np.where(U[np.abs(U).argmax(axis=0), columns] < 0, -1.0, 1.0)

@@ -67,8 +67,8 @@ class Subwords:
 
         Word w has rows[begins[w] : begins[w + 1]].
         """
-        begins, rows = array("Q", [0]), array("Q")
+        begins, rows = array("Q", [0]), array("I")
         for word in words:
             rows.extend(len(words) + row for row in self.rows(word))
             begins.append(len(rows))
-        return np.array(begins, np.uint64), np.array(rows, np.uint32)
+        return np.frombuffer(begins, np.uint64), np.frombuffer(rows, np.uint32) if rows else np.zeros(0, np.uint32)

@@ -1,7 +1,7 @@
 """Skip-gram and CBOW with negative sampling (Mikolov et al. 2013): learning, told about as it goes.
 
-Lives here: the settings handed over, the loop, the result. Not here: the mathematics (twin.py, and cpp/word2vec.cpp
-where the extension is present).
+Lives here: the settings handed over, the loop, the result. Not here: the mathematics (cpp/word2vec.cpp, or
+word2vec_twin.py where the extension is absent).
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import native
-from chainrule.embeddings import twin
+from chainrule.embeddings import word2vec_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
 from chainrule.embeddings.subwords import Subwords
@@ -102,6 +102,7 @@ def train(
     learner.forget_output()
     made = learner.input()
     matrix = _put_together(made, len(chosen.words), begins, rows)
+    del begins, rows
     buckets = np.array(made[len(chosen.words) :]) if config.has_subwords else None
     if not np.isfinite(metrics["loss"]) or not all(map(_is_finite, (matrix, buckets))):
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")
@@ -148,7 +149,7 @@ def _learner(
         _warn_of_slowness()
     buckets = config.buckets if config.has_subwords else 0
     told = settings(config, threads, seed)
-    make = core.Word2vec if core else twin.Word2vec
+    make = core.Word2vec if core else word2vec_twin.Word2vec
     made: Learner = make(
         told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, buckets
     )
@@ -189,10 +190,12 @@ def _put_together(made: Matrix, words: int, begins: NDArray[np.uint64], rows: ND
         return matrix
     for first in range(0, words, ROWS):
         last = min(first + ROWS, words)
-        begin, end = int(begins[first]), int(begins[last])
-        sizes = np.diff(begins[first : last + 1]).astype(np.int64)
-        of = np.repeat(np.arange(first, last), sizes)
-        np.add.at(matrix, of, made[rows[begin:end]])
+        edges = begins[first : last + 1].astype(np.int64)
+        sizes = np.diff(edges)
+        with_grams = np.flatnonzero(sizes)  # a sum from one such word to the next is that of its n-grams
+        if len(with_grams):
+            grams = made[rows[edges[0] : edges[-1]]]
+            matrix[first + with_grams] += np.add.reduceat(grams, (edges[:-1] - edges[0])[with_grams], axis=0)
         matrix[first:last] /= (1 + sizes)[:, None].astype(np.float32)
     return matrix
 

@@ -1,0 +1,36 @@
+"""Small texts for the tests of co-occurrences and GloVe."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainrule import native
+from chainrule.embeddings import counting, vocabulary
+from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.vocabulary import Chosen
+
+CORE: Any = native.load()
+needs_core = pytest.mark.skipif(CORE is None, reason="the extension is not built")
+BOTH = ["twin", pytest.param("native", marks=[pytest.mark.native, needs_core])]
+
+
+def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[Counted, Chosen]:
+    counted = counting.count(lines, folder / "numbers")
+    return counted, vocabulary.choose(counted, min_count)
+
+
+def zipf_lines(lines: int, words: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join(f"w{min(n, words)}" for n in rng.zipf(1.3, rng.integers(0, 30)).tolist()) for _ in range(lines)
+    ]
+
+
+@pytest.fixture(params=BOTH)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name: str = request.param
+    if name == "twin":
+        monkeypatch.setattr(native, "load", lambda: None)
+    return name
