@@ -30,6 +30,7 @@ from chainrule.text.columns import read_tagged
 from chainrule.text.labelled import Labelled, read_labelled, split
 
 ENCODER = "wikitext2-bilm"
+FEW: dict[str, list[object]] = {"sst2": ["--epochs", 20]}  # where the recipe is too short for few sentences
 FINE: dict[str, list[object]] = {  # chosen on the dev sets
     "conll2003": ["--learning-rate", 1e-3],
     "ewt": ["--learning-rate", 1e-3],
@@ -128,14 +129,15 @@ class Row:
         return cells
 
 
-def begun(name: str, recipe: str, before: Path) -> dict[str, list[object]]:
+def begun(name: str, recipe: str, before: Path, is_few: bool = False) -> dict[str, list[object]]:
     """Of the encoder's words and shape, but from nothing; and from the encoder itself."""
-    plain: list[object] = ["lstm", "--recipe", recipe]
+    few = FEW.get(name, []) if is_few else []
+    plain: list[object] = ["lstm", "--recipe", recipe, *few]
     shape = json.loads((before / "config.json").read_text())["model"]
     sizes = [word for key in ("hidden", "embedding", "layers") for word in (f"--{key}", shape[key])]
     return {
         "the encoder's shape, from nothing": [*plain, "--tokenizer", before, *sizes, "--set", "directions=apart"],
-        "pre-trained": [*plain, "--pretrained", before, *FINE[name]],
+        "pre-trained": [*plain, "--pretrained", before, *([] if few else FINE[name])],
     }
 
 
@@ -207,7 +209,9 @@ def main() -> None:
         made = [pool.submit(row.cells, out) for row in rows(alone)]
         if pretrained is not None:
             before, seconds = pretrained.result()
-            later = rows(lambda name, recipe: begun(name, recipe, before) if name in FINE else {})
+            later = rows(
+                lambda name, recipe: begun(name, recipe, before, bool(arguments.sentences)) if name in FINE else {}
+            )
             made += [pool.submit(row.cells, out) for row in later]
             print(f"pre-training {seconds / 60:.1f} minutes", file=sys.stderr)
     found = sorted((each.result() for each in made), key=lambda cells: cells[0])

@@ -26,12 +26,13 @@ from pathlib import Path
 import numpy as np
 from benchmarks.corpora import DATA, machine, table
 
-from chainrule.embeddings import formats
+from chainrule.embeddings import formats, learning
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.evaluation import analogies, similarity
 
-DIMENSIONS, WINDOW, NEGATIVE, MIN_COUNT = 100, 5, 5, 5
+MIN_COUNT = 5
 MEASURED = ("chainrule", "gensim")
+JUDGED = DATA / "embeddings_eval"
 JUDGES = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt"}
 
 OURS = """
@@ -234,37 +235,59 @@ def _row(name: str, method: str, threads: int, system: str, words: int, best: di
 
 
 def quality(arguments: argparse.Namespace, folder: Path) -> None:
-    """WordSim-353, SimLex-999 and syntactic analogies of vectors of the novels, the mean over seeds."""
+    """Vectors of the novels judged: rank correlations, those of rare words, analogies; the mean over seeds."""
     file = texts(folder)["novels_en"]
+    counted = learning.train(file, method="one-hot", min_count=MIN_COUNT)
     rows = []
     for method in ("skipgram", "cbow"):
-        for system, run in list(systems(arguments).items())[:2]:
+        for system in MEASURED:
             found = []
             for seed in range(arguments.seeds):
                 out = folder / f"{system}-{method}-{seed}.bin"
-                run(Job(file, method, arguments.epochs, 2, seed, str(out)))
-                found.append(judged(formats.read(out)))
+                if not out.exists():
+                    systems(arguments)[system](Job(file, method, arguments.epochs, 2, seed, str(out)))
+                found.append(judged(formats.read(out), counted))
                 print(system, method, seed, found[-1], file=sys.stderr, flush=True)
             rows.append([method, system, *_summary(found)])
-    print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (least to most)\n")
-    heads = [*(f"{name}, ρ" for name in JUDGES), "syntactic analogies, %"]
-    print(table(["method", "system", *heads], rows))
+    print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (least to most)")
+    pairs = [similarity.read_pairs(JUDGED / name) for name in JUDGES.values()]
+    sizes = [similarity.judge(counted.find, each) for each in pairs]
+    widths = [
+        f"{name} {each.found} pairs (95 % of ρ = 0.5: ±{_half(each):.2f})"
+        for name, each in zip(JUDGES, sizes, strict=True)
+    ]
+    print(f"found: {', '.join(widths)}\n")
+    heads = [f"{name}{part}" for name in JUDGES for part in (", ρ", ", rare third, ρ")]
+    print(table(["method", "system", *heads, "semantic, %", "syntactic, %"], rows))
 
 
-def judged(vectors: WordVectors) -> list[float]:
-    """Spearman with each list of pairs, per cent of the syntactic analogies."""
-    folder = DATA / "embeddings_eval"
-    figures = [similarity.judge(vectors.find, similarity.read_pairs(folder / file)).rho for file in JUDGES.values()]
-    sections = [s for s in analogies.read_questions(folder / "questions-words.txt") if s.name.startswith("gram")]
+def _half(judged: similarity.Judged) -> float:
+    """Half the width of the interval of ρ = 0.5 over as many pairs."""
+    low, high = similarity.interval(0.5, judged.found)
+    return (high - low) / 2
+
+
+def judged(vectors: WordVectors, counted: WordVectors) -> list[float]:
+    """Spearman with each list of pairs and with its rare third, per cent of the analogies."""
+    assert counted.counts is not None
+    counts = dict(zip(counted.words, counted.counts.tolist(), strict=True))
+    figures = []
+    for name in JUDGES.values():
+        pairs = similarity.read_pairs(JUDGED / name)
+        rare = similarity.rarest(pairs, lambda word: counts.get(word.lower()))
+        figures += [similarity.judge(vectors.find, each).rho for each in (pairs, rare)]
+    sections = analogies.read_questions(JUDGED / "questions-words.txt")
     solved = analogies.solve(vectors.words, vectors.unit, sections, "add")
-    return [*figures, 100 * sum(s.right for s in solved) / sum(s.asked for s in solved)]
+    for is_syntactic in (False, True):
+        part = [s for s in solved if s.section.startswith("gram") == is_syntactic]
+        figures.append(100 * sum(s.right for s in part) / sum(s.asked for s in part))
+    return figures
 
 
 def _summary(found: list[list[float]]) -> list[str]:
     columns = np.array(found).T
-    return [f"{c.mean():.3f} ({c.min():.3f} to {c.max():.3f})" for c in columns[:-1]] + [
-        f"{columns[-1].mean():.1f} ({columns[-1].min():.1f} to {columns[-1].max():.1f})"
-    ]
+    digits = [3] * (len(columns) - 2) + [1, 1]
+    return [f"{c.mean():.{n}f} ({c.min():.{n}f} to {c.max():.{n}f})" for c, n in zip(columns, digits, strict=True)]
 
 
 def main() -> None:

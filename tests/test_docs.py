@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -99,4 +100,18 @@ def test_every_line_of_the_tasks_works() -> None:
 def test_every_line_of_the_vectors_works() -> None:
     run_shell(blocks("vectors.md")[0], 10)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "vectors.md").read_text(encoding="utf-8"), re.DOTALL):
+        run_python(script)
+
+
+@pytest.mark.slow
+def test_every_line_of_the_contextual_works(folder: Path) -> None:
+    shutil.copy(DOCS.parent / "tests" / "data" / "senses" / "bank.tsv", folder)
+    words = (
+        "cut -f2 bank.tsv > text.txt; chainrule pretrain lstm text.txt --hidden 16 --epochs 1 --out runs/encoder"
+    )
+    run_shell(words, 1)
+    run_shell(blocks("contextual.md")[0], 4)
+    for script in re.findall(
+        r"```python\n(.*?)```", (DOCS / "contextual.md").read_text(encoding="utf-8"), re.DOTALL
+    ):
         run_python(script)
