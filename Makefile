@@ -14,6 +14,8 @@ compare: $(READY)
 
 test: $(READY)
 	$(MAKE) --no-print-directory lint
+	@if command -v cmake > /dev/null; then $(MAKE) --no-print-directory cpp-tests sanitize; \
+		else echo "CMake is not on the PATH: the tests of the core alone are left out"; fi
 	./tests/install.sh
 	$(PY) -m pytest -n 2 -rs
 
@@ -37,7 +39,14 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
 	$(PY) -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
-# The compiled core's own tests under the address and undefined-behaviour sanitizers; needs CMake, no Python.
+# The compiled core's own tests; they need CMake, no Python.
+.PHONY: cpp-tests
+cpp-tests:
+	cmake -S . -B build/cpp-tests -DCHAINRULE_MODULE=OFF -DCHAINRULE_TESTS=ON
+	cmake --build build/cpp-tests --parallel 2
+	build/cpp-tests/chainrule_tests
+
+# The same under the address and undefined-behaviour sanitizers.
 .PHONY: sanitize
 sanitize:
 	cmake -S . -B build/sanitize -DCHAINRULE_MODULE=OFF -DCHAINRULE_TESTS=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \

@@ -277,7 +277,7 @@ def judged(vectors: WordVectors, counted: WordVectors) -> list[float]:
         rare = similarity.rarest(pairs, lambda word: counts.get(word.lower()))
         figures += [similarity.judge(vectors.find, each).rho for each in (pairs, rare)]
     sections = analogies.read_questions(JUDGED / "questions-words.txt")
-    solved = analogies.solve(vectors.words, vectors.unit, sections, "add")
+    solved = analogies.solve(vectors.row, vectors.unit, sections, "add")
     for is_syntactic in (False, True):
         part = [s for s in solved if s.section.startswith("gram") == is_syntactic]
         figures.append(100 * sum(s.right for s in part) / sum(s.asked for s in part))

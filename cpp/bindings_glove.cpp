@@ -3,11 +3,11 @@
 #include <nanobind/stl/tuple.h>
 
 #include <memory>
-#include <mutex>
 #include <tuple>
 
 #include "bindings.hpp"
 #include "bindings_arrays.hpp"
+#include "bindings_shared.hpp"
 #include "cooccurrence.hpp"
 #include "glove.hpp"
 
@@ -16,24 +16,6 @@ namespace nb = nanobind;
 namespace chainrule {
 
 namespace {
-
-// Something that several threads of Python may hold: one call at a time, others run meanwhile.
-template <class T>
-class OneAtATime {
-  public:
-    explicit OneAtATime(std::unique_ptr<T> kept) : kept_(std::move(kept)) {}
-
-    template <class Use>
-    auto use(Use use) {
-        const nb::gil_scoped_release free;
-        const std::lock_guard lock(mutex_);
-        return use(*kept_);
-    }
-
-  private:
-    std::unique_ptr<T> kept_;
-    std::mutex mutex_;
-};
 
 using Counting = OneAtATime<Cooccurrence>;
 using Learning = OneAtATime<Glove>;

@@ -3,13 +3,15 @@
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
-#include <mutex>
+#include <memory>
 #include <tuple>
 
 #include "aligned.hpp"
 #include "bindings.hpp"
 #include "bindings_arrays.hpp"
+#include "bindings_shared.hpp"
 #include "kernels.hpp"
+#include "rows.hpp"
 #include "word2vec.hpp"
 #include "words.hpp"
 
@@ -21,37 +23,39 @@ namespace {
 
 using Floats = nb::ndarray<nb::numpy, float>;
 
-// A counter that several threads of Python may hold: one call at a time.
-class SharedCounter {
-  public:
-    explicit SharedCounter(const std::string& file) : counter_(file) {}
+using SharedCounter = OneAtATime<WordCounter>;
+using Learning = OneAtATime<Word2vec>;
 
-    template <class Use>
-    auto use(Use use) {
-        const nb::gil_scoped_release free;
-        const std::lock_guard lock(mutex_);
-        return use(counter_);
-    }
+constexpr std::size_t kWords = 1 << 10;  // handed over at a time
 
-  private:
-    WordCounter counter_;
-    std::mutex mutex_;
-};
-
-nb::list word_list(SharedCounter& shared) {
-    std::vector<std::string> words;
-    shared.use([&](const WordCounter& counter) {
-        words.reserve(counter.types());
-        for (std::size_t i = 0; i < counter.types(); ++i) words.emplace_back(counter.word(i));
-    });
+// The words of these numbers, a few at a time: there is no second copy of all.
+nb::list words_of(SharedCounter& shared, const AnyArray& numbers) {
+    const auto wanted = span_of<std::int64_t>(numbers, "numbers", "int64");
     nb::list made;
-    for (const std::string& word : words) made.append(nb::str(word.data(), word.size()));
+    std::vector<std::string> words;
+    for (std::size_t first = 0; first < wanted.size(); first += kWords) {
+        words.clear();
+        shared.use([&](const WordCounter& counter) {
+            for (const std::int64_t i : wanted.subspan(first, std::min(kWords, wanted.size() - first))) {
+                if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
+                    throw Failure("there is no word " + std::to_string(i));
+                }
+                words.emplace_back(counter.word(static_cast<std::size_t>(i)));
+            }
+        });
+        for (const std::string& word : words) made.append(nb::str(word.data(), word.size()));
+    }
     return made;
 }
 
 void bind_words(nb::module_& module) {
     nb::class_<SharedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
-        .def(nb::init<const std::string&>(), nb::arg("file"))
+        .def(
+            "__init__",
+            [](SharedCounter* self, const std::string& file) {
+                new (self) SharedCounter(std::make_unique<WordCounter>(file));
+            },
+            nb::arg("file"))
         .def("feed",
              [](SharedCounter& self, const nb::bytes& text) {
                  const std::string_view piece(text.c_str(), text.size());
@@ -68,7 +72,7 @@ void bind_words(nb::module_& module) {
                  const std::size_t size = counts.size();
                  return array_of<std::uint64_t>(std::move(counts), {size});
              })
-        .def("word_list", &word_list);
+        .def("words_of", &words_of, nb::arg("numbers"));
 }
 
 template <class T>
@@ -101,7 +105,7 @@ Word2vecConfig config_of(const nb::dict& settings) {
     return config;
 }
 
-void make_word2vec(Word2vec* self, const nb::dict& settings, const std::string& file, std::uint64_t numbers,
+void make_word2vec(Learning* self, const nb::dict& settings, const std::string& file, std::uint64_t numbers,
                    const AnyArray& number_of, const AnyArray& counts, const AnyArray& begins,
                    const AnyArray& rows, std::size_t buckets) {
     const Word2vecConfig config = config_of(settings);
@@ -112,39 +116,45 @@ void make_word2vec(Word2vec* self, const nb::dict& settings, const std::string& 
     const nb::gil_scoped_release free;
     Subwords subwords{
         {begins_span.begin(), begins_span.end()}, {rows_span.begin(), rows_span.end()}, buckets};
-    new (self) Word2vec(config, file, numbers, number_of_span, counts_span, std::move(subwords));
+    new (self) Learning(
+        std::make_unique<Word2vec>(config, file, numbers, number_of_span, counts_span, std::move(subwords)));
 }
 
 void bind_learning(nb::module_& module) {
-    nb::class_<Word2vec>(module, "Word2vec",
+    nb::class_<Learning>(module, "Word2vec",
                          "Skip-gram or CBOW with negative sampling over a file of word numbers.")
         .def("__init__", &make_word2vec, nb::arg("settings"), nb::arg("file"), nb::arg("numbers"),
              nb::arg("number_of"), nb::arg("counts"), nb::arg("begins"), nb::arg("rows"), nb::arg("buckets"))
-        .def("run", &Word2vec::run, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "run",
+            [](Learning& self, double seconds) { return self.use([&](auto& w) { return w.run(seconds); }); },
+            nb::arg("seconds"))
         .def("learnt",
-             [](Word2vec& self) {
-                 Learnt learnt;
-                 {
-                     const nb::gil_scoped_release free;
-                     learnt = self.learnt();
-                 }
+             [](Learning& self) {
+                 const Learnt learnt = self.use([](auto& w) { return w.learnt(); });
                  return std::make_tuple(learnt.words, learnt.of, learnt.loss, learnt.rate);
              })
-        .def_prop_ro("simd", [](const Word2vec& self) { return std::string(self.simd()); })
+        .def_prop_ro("simd",
+                     [](Learning& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
         .def("input",
              [](nb::handle self) {  // a view: it keeps the vectors alive, and they never move
-                 auto& learning = nb::cast<Word2vec&>(self);
+                 Word2vec& learning = *nb::cast<Learning&>(self).use([](Word2vec& found) { return &found; });
                  return nb::ndarray<nb::numpy, const float>(learning.input(),
                                                             {learning.rows(), learning.dimensions()}, self,
                                                             {static_cast<std::int64_t>(learning.width()), 1});
              })
         .def("output",
-             [](Word2vec& self) {  // a copy: the memory may be given back
+             [](Learning& self) {  // a copy: the memory may be given back
                  std::vector<float> made;
-                 self.copy_output(made);
-                 return array_of<float>(std::move(made), {self.words(), self.dimensions()});
+                 std::size_t words = 0, dimensions = 0;
+                 self.use([&](Word2vec& learning) {
+                     learning.copy_output(made);
+                     words = learning.words();
+                     dimensions = learning.dimensions();
+                 });
+                 return array_of<float>(std::move(made), {words, dimensions});
              })
-        .def("forget_output", &Word2vec::forget_output, nb::call_guard<nb::gil_scoped_release>());
+        .def("finish", [](Learning& self) { self.use([](Word2vec& learning) { learning.finish(); }); });
 }
 
 // A matrix of Python's as rows on 64-byte borders, padded with `padding`.
@@ -154,7 +164,7 @@ class Rows {
         const auto values = span_of<float>(array, name, "float32", 2);
         count_ = array.shape(0);
         dimensions_ = array.shape(1);
-        width_ = (dimensions_ + kLanes - 1) / kLanes * kLanes;
+        width_ = padded(dimensions_);
         values_ = AlignedFloats(count_ * width_);
         std::fill_n(values_.data(), count_ * width_, padding);
         for (std::size_t row = 0; row < count_; ++row) {

@@ -1,5 +1,7 @@
 #include "build_info.hpp"
 
+#include "kernels.hpp"
+
 namespace chainrule {
 
 namespace {
@@ -14,16 +16,8 @@ std::string compiler_name() {
 #endif
 }
 
-std::string widest_simd() {
-#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return "avx512f";
-    if (__builtin_cpu_supports("avx2")) return "avx2";
-#endif
-    return "none";
-}
-
 }  // namespace
 
-BuildInfo build_info() { return {compiler_name(), __cplusplus, widest_simd()}; }
+BuildInfo build_info() { return {compiler_name(), __cplusplus, choose_kernels("auto").name}; }
 
 }  // namespace chainrule

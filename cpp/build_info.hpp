@@ -8,7 +8,7 @@ namespace chainrule {
 struct BuildInfo {
     std::string compiler;  // name and version
     long standard;         // value of __cplusplus
-    std::string simd;      // widest vector set of this processor: "avx512f", "avx2", "none"
+    std::string simd;      // the vector instructions that "auto" takes here: "avx512", "avx2", "none"
 };
 
 BuildInfo build_info();

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <exception>
 #include <numeric>
-#include <thread>
 
 #include "failure.hpp"
+#include "threads.hpp"
 #include "words.hpp"
 
 namespace chainrule {
@@ -161,12 +161,7 @@ void Cooccurrence::choose_cells(std::uint64_t most) {
 bool Cooccurrence::run(double seconds) {
     if (is_finished_) return false;
     if (merge_) return merge(seconds);
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < workers_.size(); ++i) {
-        threads.emplace_back([this, i, seconds] { work(*workers_[i], seconds); });
-    }
-    work(*workers_[0], seconds);
-    for (std::thread& thread : threads) thread.join();
+    run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     for (const auto& worker : workers_) {
         if (worker->error) std::rethrow_exception(worker->error);
     }

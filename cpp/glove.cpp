@@ -8,11 +8,12 @@
 #include <exception>
 #include <fstream>
 #include <limits>
-#include <thread>
 
 #include "cooccurrence.hpp"
 #include "failure.hpp"
 #include "random.hpp"
+#include "rows.hpp"
+#include "threads.hpp"
 
 namespace chainrule {
 
@@ -22,12 +23,6 @@ constexpr std::size_t kBlock = 1 << 14;  // records read at a time, at most
 constexpr std::size_t kTurn = 1 << 11;   // records between two looks at the clock
 constexpr std::size_t kAhead = 4;        // records whose rows are fetched before they are needed
 constexpr std::size_t kKnown = 1 << 10;  // counts whose weight and logarithm are kept
-
-std::size_t padded(std::size_t numbers) { return (numbers + kLanes - 1) / kLanes * kLanes; }
-
-void prefetch(const float* row, std::size_t size) {
-    for (std::size_t i = 0; i < size; i += kLanes) __builtin_prefetch(row + i, 1);
-}
 
 // f(X) and log X; most counts are one of a few, such as 1/2 or 1/5, so that the last ones are remembered.
 class Weights {
@@ -108,12 +103,7 @@ Glove::Glove(const GloveConfig& config, const std::string& file, std::uint64_t r
 Glove::~Glove() = default;
 
 bool Glove::run(double seconds) {
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < workers_.size(); ++i) {
-        threads.emplace_back([this, i, seconds] { work(*workers_[i], seconds); });
-    }
-    work(*workers_[0], seconds);
-    for (std::thread& thread : threads) thread.join();
+    run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     bool is_more = false;
     for (const auto& worker : workers_) {
         if (worker->error) std::rethrow_exception(worker->error);

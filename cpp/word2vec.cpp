@@ -4,10 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <system_error>
-#include <thread>
 
 #include "failure.hpp"
+#include "rows.hpp"
+#include "threads.hpp"
 #include "words.hpp"
 
 namespace chainrule {
@@ -53,12 +53,6 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
     for (const std::uint32_t row : subwords.rows) {
         need(row >= words && row - words < subwords.buckets, "a row of subwords is none of the buckets");
     }
-}
-
-std::size_t padded(std::size_t dimensions) { return (dimensions + kLanes - 1) / kLanes * kLanes; }
-
-void prefetch(const float* row, std::size_t width) {
-    for (std::size_t i = 0; i < width; i += kLanes) __builtin_prefetch(row + i, 1);
 }
 
 }  // namespace
@@ -133,21 +127,8 @@ Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::u
 Word2vec::~Word2vec() = default;
 
 bool Word2vec::run(double seconds) {
-    const std::lock_guard lock(mutex_);
-    if (output_.size() == 0) throw Failure("the output vectors are forgotten; there is no more learning");
-    std::vector<std::thread> threads;
-    threads.reserve(workers_.size());
-    try {
-        for (std::size_t i = 1; i < workers_.size(); ++i) {
-            threads.emplace_back([this, i, seconds] { work(*workers_[i], seconds); });
-        }
-    } catch (const std::system_error&) {
-        for (std::thread& thread : threads) thread.join();
-        throw Failure("the system does not give " + std::to_string(workers_.size()) +
-                      " threads; choose fewer");
-    }
-    work(*workers_[0], seconds);
-    for (std::thread& thread : threads) thread.join();
+    if (is_finished_) throw Failure("the output vectors are forgotten; there is no more learning");
+    run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     bool is_more = false;
     for (const auto& worker : workers_) {
         if (worker->error) std::rethrow_exception(worker->error);
@@ -157,7 +138,6 @@ bool Word2vec::run(double seconds) {
 }
 
 Learnt Word2vec::learnt() {
-    const std::lock_guard lock(mutex_);
     double loss = 0;
     std::uint64_t pairs = 0, words = done_;
     for (const auto& worker : workers_) {
@@ -171,17 +151,22 @@ Learnt Word2vec::learnt() {
 }
 
 void Word2vec::copy_output(std::vector<float>& into) {
-    const std::lock_guard lock(mutex_);
-    if (output_.size() == 0) throw Failure("the output vectors are forgotten");
+    if (is_finished_) throw Failure("the output vectors are forgotten");
+    into.reserve(words() * config_.dimensions);
     for (std::size_t row = 0; row < words(); ++row) {
         const float* first = output_.data() + row * width_;
         into.insert(into.end(), first, first + config_.dimensions);
     }
 }
 
-void Word2vec::forget_output() {
-    const std::lock_guard lock(mutex_);
+void Word2vec::finish() {
+    if (is_finished_) return;
+    is_finished_ = true;
     output_ = AlignedFloats();
+    number_of_ = {};
+    if (!subwords_.begins.empty()) {
+        for (std::size_t word = 0; word < words(); ++word) mean_of(word, input_.data() + word * width_);
+    }
     subwords_ = {};
 }
 
@@ -287,6 +272,19 @@ void Word2vec::learn(Worker& w) {
     }
 }
 
+// The mean of a word's own row and those of its parts; `mean` may be its own row.
+void Word2vec::mean_of(std::size_t word, float* mean) const {
+    const std::uint64_t begin = subwords_.begins[word], end = subwords_.begins[word + 1];
+    const float* own = input_.data() + word * width_;
+    if (mean != own) std::copy_n(own, width_, mean);
+    for (std::uint64_t p = begin; p < end; ++p) {
+        const float* part = input_.data() + subwords_.rows[p] * width_;
+        for (std::size_t i = 0; i < width_; ++i) mean[i] += part[i];
+    }
+    const float share = 1.0F / static_cast<float>(end - begin + 1);
+    for (std::size_t i = 0; i < width_; ++i) mean[i] *= share;
+}
+
 // Words read by their parts: the mean of the rows stands in for the word, and each row gets its whole step.
 void Word2vec::in_parts(Worker& w, Step step, std::size_t low, std::size_t high, std::size_t middle) {
     const std::size_t n = step.rows;
@@ -295,16 +293,8 @@ void Word2vec::in_parts(Worker& w, Step step, std::size_t low, std::size_t high,
     std::size_t a = 0;
     for (std::size_t j = low; j <= high; ++j) {
         if (j == middle) continue;
-        const std::uint32_t word = w.sentence[j];
         float* mean = before + a * width_;
-        const std::uint64_t begin = subwords_.begins[word], end = subwords_.begins[word + 1];
-        std::copy_n(w.x[a], width_, mean);
-        for (std::uint64_t p = begin; p < end; ++p) {
-            const float* part = input_.data() + subwords_.rows[p] * width_;
-            for (std::size_t i = 0; i < width_; ++i) mean[i] += part[i];
-        }
-        const float share = 1.0F / static_cast<float>(end - begin + 1);
-        for (std::size_t i = 0; i < width_; ++i) mean[i] *= share;
+        mean_of(w.sentence[j], mean);
         std::copy_n(mean, width_, after + a * width_);
         w.x[a] = after + a * width_;
         ++a;

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +44,7 @@ struct Learnt {
     float rate;
 };
 
+// One call at a time.
 class Word2vec {
   public:
     // `file` holds numbers as the text has them, `number_of` the final number of each or −1, `counts` how
@@ -63,13 +63,16 @@ class Word2vec {
     std::size_t width() const { return width_; }  // of a row, with padding
     float* input() { return input_.data(); }
     void copy_output(std::vector<float>& into);  // (words, dimensions), without the padding
-    void forget_output();                        // what only learning needs is freed; there is no more of it
+    // Learning is over: what only it needs is freed, and the row of each word that has parts becomes the mean
+    // of its own and theirs.
+    void finish();
 
   private:
     struct Worker;
     void work(Worker& worker, double seconds);
     void learn(Worker& worker);
     void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
+    void mean_of(std::size_t word, float* mean) const;
     bool fill(Worker& worker);
 
     Word2vecConfig config_;
@@ -84,7 +87,7 @@ class Word2vec {
     AlignedFloats input_, output_;
     std::uint64_t total_ = 0;
     std::atomic<std::uint64_t> done_{0};
-    std::mutex mutex_;  // one call at a time
+    bool is_finished_ = false;
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -1,10 +1,13 @@
 """The door to the compiled module."""
 
+import re
+import sys
 from typing import Any
 
 import pytest
 
 from chainrule import native
+from chainrule.errors import ChainruleWarning
 
 
 @pytest.mark.native
@@ -14,11 +17,20 @@ def test_the_module_is_loaded_once() -> None:
 
 
 def test_none_where_it_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(native, "import_module", absent)
+    monkeypatch.setitem(sys.modules, native.NAME, None)  # what Python then says is as of a module that is not there
     assert native.load.__wrapped__() is None
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("undefined symbol: x"), ModuleNotFoundError("No module named 'numpy'", name="numpy")]
+)
+def test_a_broken_one_is_warned_of(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
+    def broken(name: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(native, "import_module", broken)
+    with pytest.warns(ChainruleWarning, match=re.escape(str(error))):
+        assert native.load.__wrapped__() is None
 
 
 @pytest.mark.native

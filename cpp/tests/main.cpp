@@ -5,6 +5,7 @@ int main() {
     using namespace chainrule::tests;
     test_words();
     test_noise();
+    test_threads();
     test_kernels();
     test_word2vec();
     test_glove();

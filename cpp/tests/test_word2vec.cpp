@@ -103,7 +103,7 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     std::vector<float> output;
     learning.copy_output(output);
     check(output.size() == text.counts.size() * 20, what + ": size of the output");
-    learning.forget_output();
+    learning.finish();
     check_fails([&] { learning.run(0.1); }, "forgotten");
     check_fails([&] { learning.copy_output(output); }, "forgotten");
 }
@@ -158,6 +158,31 @@ void long_sentence() {
     while (learning.run(1)) {
     }
     check(learning.learnt().words == 2500 - 68, "word 5, which comes 68 times, is left out");
+}
+
+// At the end a word is the mean of its own row and those of its parts, one of which comes twice.
+void parts_put_together() {
+    Text text;
+    text.count({"a b"});
+    Word2vecConfig config;
+    config.dimensions = 3;
+    config.epochs = 1;
+    Word2vec learning(config, text.scratch.name(), text.numbers, text.number_of, text.counts,
+                      {{0, 3, 3}, {2, 3, 2}, 2});
+    while (learning.run(1)) {
+    }
+    const std::vector<float> before(learning.input(), learning.input() + 4 * learning.width());
+    learning.finish();
+    learning.finish();  // the second time changes nothing
+    for (std::size_t i = 0; i < 3; ++i) {
+        const auto row = [&](std::size_t number) { return before[number * learning.width() + i]; };
+        const float* now = learning.input() + i;
+        check_close(now[0], (row(0) + 2 * row(2) + row(3)) / 4, 1e-6, "a, which has parts");
+        for (const std::size_t other : {1, 2, 3}) {
+            check(now[other * learning.width()] == row(other), "rows that have no parts stay as they are");
+        }
+    }
+    check(learning.learnt().words == 2, "words are still told when learning is over");
 }
 
 void refusals() {
@@ -216,6 +241,7 @@ void test_word2vec() {
     }
     edges();
     long_sentence();
+    parts_put_together();
     refusals();
 }
 

@@ -16,6 +16,7 @@ from chainrule.errors import ConfigError
         ({"dimensions": 0}, "vectors.dimensions"),
         ({"window": 0}, "vectors.window"),
         ({"negative": -1}, "vectors.negative"),
+        ({"negative": 1001}, "vectors.negative"),
         ({"epochs": 0}, "vectors.epochs"),
         ({"min_count": 0}, "vectors.min_count"),
         ({"vocab_size": 0}, "vectors.vocab_size"),

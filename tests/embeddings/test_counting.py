@@ -1,5 +1,6 @@
 """Text to word numbers, in Python and compiled."""
 
+import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule import native
-from chainrule.embeddings.counting import BREAK, Counted, Counter, CounterInPython, count, pieces
+from chainrule.embeddings import counting
+from chainrule.embeddings.counting import BREAK, Counted, Counter, CounterInPython, count, count_blocks, pieces
 from chainrule.errors import ChainruleError, InputError
 
 WAYS = ["python", pytest.param("native", marks=pytest.mark.native)]
@@ -79,16 +81,59 @@ def test_errors_are_chainrules(tmp_path: Path) -> None:
         count(["a \ud800"], tmp_path / "numbers")
 
 
-def test_pieces_join_lines() -> None:
-    assert list(pieces(["ab", "c", "def", "g"], False, size=5)) == ["ab\nc\n", "def\ng\n"]
+def test_pieces_join_blocks_and_cut_large_ones() -> None:
+    assert list(pieces(["ab\n", "c\n", "def\n", "g"], False, size=5)) == ["ab\nc\n", "def\ng"]
+    assert list(pieces(["abcdefg", "h"], False, size=3)) == ["abc", "def", "gh"]
+    assert list(pieces(["ab c", "d e", "fghi", "j k"], True, size=4)) == ["ab ", "cd ", "efghij ", "k"]
     assert list(pieces([], False)) == []
+
+
+@pytest.mark.usefixtures("way")
+def test_a_sigma_is_lowered_by_the_whole_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting.pieces, "__defaults__", (4,))
+    # At the end of a word Σ becomes ς, before a letter σ; cut after four letters, the third word would end with ς.
+    counted = count_blocks(["ΑΣ Α", "ΑΣΑ\tΑ\n"], tmp_path / "numbers", lowercase=True)
+    assert counted.words == ("ας", "αασα", "α")
+
+
+@pytest.mark.usefixtures("way")
+def test_the_digest_reads_the_text_as_it_is(tmp_path: Path) -> None:
+    digest = hashlib.sha256()
+    count_blocks(["Ä b", "c\nd"], tmp_path / "numbers", lowercase=True, digest=digest)
+    assert digest.hexdigest() == hashlib.sha256("Ä bc\nd".encode()).hexdigest()
+
+
+@pytest.mark.usefixtures("way")
+def test_some_of_the_words(tmp_path: Path) -> None:
+    counted = count(["a b c ä"], tmp_path / "numbers")
+    assert counted.words_of(np.array([3, 1])) == ["ä", "b"]
+    assert counted.words_of(np.zeros(0, np.int64)) == []
+    assert counted.types == counted.without_words().types == 4
+    with pytest.raises(AssertionError):
+        counted.without_words().words_of(np.array([0]))
+
+
+def test_in_python_a_long_line_is_not_kept(tmp_path: Path) -> None:
+    counter = CounterInPython(tmp_path / "numbers")
+    for _ in range(3):
+        counter.feed(b"one two thr")
+        counter.feed(b"ee ")
+    assert counter.numbers == 9  # written already, though the line has not ended
+    assert counter._rest == b""
+    counter.finish()
+    assert np.fromfile(tmp_path / "numbers", np.int32).tolist() == [0, 1, 2] * 3 + [BREAK]
 
 
 def fed(counter: Counter, parts: Sequence[bytes]) -> Any:
     for part in parts:
         counter.feed(part)
     counter.finish()
-    return counter.words, counter.numbers, counter.counts().tolist(), counter.word_list()
+    return (
+        counter.words,
+        counter.numbers,
+        counter.counts().tolist(),
+        counter.words_of(np.arange(len(counter.counts()))),
+    )
 
 
 @pytest.mark.native

@@ -24,8 +24,8 @@ ROWS: dict[str, tuple[float, ...]] = {
 MATRIX = np.array(list(ROWS.values()), np.float32)
 
 
-def gensim_binary(rows: dict[str, tuple[float, ...]], end: bytes = b"") -> bytes:
-    """As save_word2vec_format(binary=True) writes it; the original word2vec ends each word with a line break."""
+def binary(rows: dict[str, tuple[float, ...]], end: bytes = b"") -> bytes:
+    """As gensim's save_word2vec_format(binary=True) writes it; word2vec's C program ends rows with a line break."""
     width = len(next(iter(rows.values())))
     head = f"{len(rows)} {width}\n".encode()
     return head + b"".join(w.encode() + b" " + struct.pack(f"<{width}f", *v) + end for w, v in rows.items())
@@ -48,7 +48,7 @@ def check(path: Path) -> None:
 @pytest.mark.parametrize("name", ["v.bin", "v.vec", "v"])
 @pytest.mark.parametrize("end", [b"", b"\n"], ids=["gensim", "word2vec"])
 def test_binary(tmp_path: Path, name: str, end: bytes) -> None:
-    (tmp_path / name).write_bytes(gensim_binary(ROWS, end))
+    (tmp_path / name).write_bytes(binary(ROWS, end))
     check(tmp_path / name)
 
 
@@ -63,7 +63,7 @@ def test_text(tmp_path: Path) -> None:
 
 
 def test_packed(tmp_path: Path) -> None:
-    (tmp_path / "v.bin.gz").write_bytes(gzip.compress(gensim_binary(ROWS)))
+    (tmp_path / "v.bin.gz").write_bytes(gzip.compress(binary(ROWS)))
     check(tmp_path / "v.bin.gz")
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(gensim_text(ROWS)))
     check(tmp_path / "v.txt.gz")
@@ -75,14 +75,45 @@ def test_out_and_in(tmp_path: Path, format: Format) -> None:
     check(tmp_path / "v")
 
 
-def test_what_is_written_is_what_gensim_would_write(tmp_path: Path) -> None:
+def test_what_is_written_has_the_layout_of_the_c_program(tmp_path: Path) -> None:
+    """A line break after each row of the binary format; the text is the same as gensim's."""
     made = WordVectors(tuple(ROWS), MATRIX)
     made.export(tmp_path / "v.bin", "word2vec-binary")
-    assert (tmp_path / "v.bin").read_bytes() == gensim_binary(ROWS, b"\n")
+    assert (tmp_path / "v.bin").read_bytes() == binary(ROWS, b"\n")
     made.export(tmp_path / "v.txt", "word2vec")
     assert (tmp_path / "v.txt").read_bytes() == gensim_text(ROWS)
     made.export(tmp_path / "v.glove", "glove")
     assert b"3 3\n" + (tmp_path / "v.glove").read_bytes() == gensim_text(ROWS)
+
+
+def test_gensims_layout_has_no_line_breaks_and_is_read_too(tmp_path: Path) -> None:
+    """Also where a row ends, and the next word's numbers begin, with the byte of a line break: 0x0a0a0a0a."""
+    awkward = float(np.frombuffer(b"\n\n\n\n", "<f4")[0])
+    rows: dict[str, tuple[float, ...]] = {"a": (1.0, awkward), "b": (awkward, 2.0), "c": (awkward, awkward)}
+    content = binary(rows)
+    assert content == b"".join(
+        [b"3 2\na \0\0\x80?", b"\n" * 4, b"b ", b"\n" * 4, b"\0\0\0@c ", b"\n" * 8]
+    )  # 1 is 0x3f800000, 2 is 0x40000000
+    (tmp_path / "v.bin").write_bytes(content)
+    found = formats.read(tmp_path / "v.bin")
+    assert found.words == ("a", "b", "c")
+    assert_array_equal(found.matrix, np.array(list(rows.values()), np.float32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_gensim_itself(tmp_path: Path, is_binary: bool) -> None:
+    keyed = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
+    made = WordVectors(tuple(ROWS), MATRIX)
+    made.export(tmp_path / "ours", "word2vec-binary" if is_binary else "word2vec")
+    opened = keyed.load_word2vec_format(str(tmp_path / "ours"), binary=is_binary)
+    assert opened.index_to_key == list(ROWS)
+    assert_array_equal(opened.vectors, MATRIX)
+    opened.save_word2vec_format(str(tmp_path / "theirs"), binary=is_binary)
+    check(tmp_path / "theirs")
+    made.export(tmp_path / "glove", "glove")
+    bare = keyed.load_word2vec_format(str(tmp_path / "glove"), binary=False, no_header=True)
+    assert_array_equal(bare.vectors, MATRIX)
 
 
 words = st.lists(
@@ -133,7 +164,7 @@ def test_words_all_in_lower_case_are_looked_up_so(tmp_path: Path) -> None:
     assert "King" in formats.read(tmp_path / "glove.txt")
 
 
-WHOLE = gensim_binary(ROWS)
+WHOLE = binary(ROWS)
 
 
 @pytest.mark.parametrize("length", range(len(WHOLE) - 1, 20, -1))
@@ -152,7 +183,7 @@ def test_damaged_binary_files(tmp_path: Path) -> None:
         WHOLE.replace(b"3 3\n", b"3 999999999999\n"): "line 1: the header says 3 words of 999999999999 numbers",
         WHOLE.replace(b"3 3\n", b"3 0\n"): "line 1: the header says 3 words of 0 numbers",
         WHOLE.replace("König".encode(), b"K\xff"): r"word 2 \(byte 20\): .* is not UTF-8",
-        gensim_binary({"a": (1.0, float("nan"))}): "the vector of 'a' is not finite",
+        binary({"a": (1.0, float("nan"))}): "the vector of 'a' is not finite",
         b"1 2\n" + b"\0" * 200_000: "no word ends within 65536 bytes",
         b"1 1\n \0\0\0\1": "is no word",
     }

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.testing import assert_array_equal
 import chainrule
 from chainrule.embeddings import learning
 from chainrule.embeddings.config import METHODS, VectorConfig
-from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.text.corpus import Corpus
 from cli.command import english
 
@@ -56,6 +57,25 @@ def test_the_way_the_text_is_stored_does_not_matter(corpus: Path, tmp_path: Path
     for other in others:
         assert_array_equal(other.matrix, first.matrix)
         assert other.about["training_text"]["sha256"] == first.about["training_text"]["sha256"]  # type: ignore[call-overload,index]
+
+
+def test_scipy_is_looked_for_before_any_work(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        raise AssertionError(f"{what} has begun")
+
+    with pytest.raises(MissingExtra, match="scipy"):
+        learning.train(corpus, method="ppmi", progress=progress, **TINY)
+
+
+def test_the_digest_is_that_of_the_corpus(tmp_path: Path) -> None:
+    for number, text in enumerate(["a b\r\nb a\r \n\n", "a b a " * 30_000, "\ufeffa b\n\x0ca"]):
+        (tmp_path / f"{number}.txt").write_bytes(text.encode())
+        for drop_blank_lines in (False, True):
+            corpus = Corpus.of(tmp_path / f"{number}.txt", drop_blank_lines=drop_blank_lines)
+            made = learning.train(corpus, **TINY | {"method": "one-hot"})
+            assert made.about["training_text"]["sha256"] == corpus.digest()  # type: ignore[call-overload,index]
 
 
 def test_seeds(corpus: Path) -> None:
@@ -107,7 +127,9 @@ def test_what_cannot_be_learnt_from(tmp_path: Path) -> None:
         learning.train(tmp_path / "empty.txt")
     with pytest.raises(InputError, match=r"comes 5 times or more; .*\(the most frequent comes 2 times\)"):
         learning.train(Corpus.from_lines(["a b a"]))
-    for wrong in ({"threads": 0}, {"seed": -1}):
+    with pytest.raises(InputError, match="no two words with a vector stand in one line"):
+        learning.train(Corpus.from_lines(["a", "b"] * 20), **TINY)
+    for wrong in ({"threads": 0}, {"threads": 257}, {"seed": -1}, {"seed": 1 << 64}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             learning.train(Corpus.from_lines(["a b a"]), **wrong)  # type: ignore[arg-type]
 

@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
 
 import chainrule
 from chainrule import folder
@@ -45,6 +48,18 @@ def test_out_and_in(tmp_path: Path) -> None:
     after.save(tmp_path / "again")
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again"))
     assert first == second
+
+
+def test_the_numbers_are_the_file_that_safetensors_writes(tmp_path: Path) -> None:
+    padded = np.arange(3000 * 5, dtype=np.float32).reshape(3000, 5)
+    arrays: dict[str, NDArray[Any]] = {
+        "matrix": padded[:, :3],
+        "counts": np.arange(3000, dtype=np.uint64),
+        "buckets": padded[:7, :3],
+    }
+    storage._write_tensors(tmp_path / "n", arrays)
+    wanted = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    assert (tmp_path / "n").read_bytes() == wanted
 
 
 def test_without_counts_and_settings_and_as_one_hot(tmp_path: Path) -> None:

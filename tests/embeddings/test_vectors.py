@@ -1,6 +1,9 @@
 """What vectors say when asked, worked by hand in two and three dimensions."""
 
+import difflib
+import itertools
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -85,15 +88,42 @@ def test_unknown_words_are_answered_with_near_spellings(court: WordVectors) -> N
     with pytest.raises(InputError, match="'kings' is not among the 5 words; did you mean 'king'"):
         court.neighbors("kings")
     with pytest.raises(InputError, match="did you mean 'queen'"):
-        court.analogy("man", "QUEEN", "woman")
+        court.analogy("man", "qeuen", "woman")
     with pytest.raises(InputError, match="nothing is spelled like it"):
         court.vector("xylophone")
     assert "king" in court
-    assert "King" not in court
+    made = vectors({"King": (1, 0), "the": (0, 1), "NATO": (1, 1)})
+    for word, near in (("KING", "King"), ("The", "the"), ("nato", "NATO"), ("teh", "the")):
+        assert word not in made
+        assert made.near_spellings(word) == [near]
 
 
-def test_lower_cased_words_are_found_in_capitals() -> None:
-    made = vectors({"king": (1, 0), "queen": (1, 1)}, lowercase=True)
+def test_near_spellings_are_those_of_comparing_with_every_word() -> None:
+    """Words that are passed over by their length and letters alone could not have been near."""
+    letters = "abcd"
+    words = tuple("".join(drawn) for n in range(1, 6) for drawn in itertools.product(letters, repeat=n))
+    made = WordVectors(words, np.zeros((len(words), 1), np.float32))
+    for word in ("abcdx", "xxab", "bcxda", "aaaabx", "xabcdy", "xyz"):
+        compared = [known for known in words if abs(len(known) - len(word)) <= 2]
+        assert made.near_spellings(word) == difflib.get_close_matches(word, compared, n=3, cutoff=0.7)
+
+
+@pytest.mark.slow
+def test_near_spellings_of_many_words_take_about_a_second() -> None:
+    """The worst there is: 200,000 words of the same letters, none of which can be passed over unseen."""
+    words = tuple("".join(drawn) for drawn in itertools.islice(itertools.permutations("abcdefghijkl"), 200_000))
+    made = WordVectors(words, np.zeros((len(words), 1), np.float32))
+    made.near_spellings("x")
+    begun = time.process_time()
+    assert made.near_spellings("abcdefghijlkx")
+    assert time.process_time() - begun < 2  # 0.7 s, and room for a slower machine; comparing with all takes 4 s
+
+
+def test_words_in_lower_case_are_found_in_capitals() -> None:
+    assert not vectors({"king": (1, 0), "Queen": (1, 1)}).lowercase  # capitals mean something here
+    made = vectors({"king": (1, 0), "queen": (1, 1), "7": (0, 0)}, lowercase=False)
+    assert made.lowercase
+    made = vectors({"king": (1, 0), "queen": (1, 1)})
     assert "KING" in made
     ((word, cosine),) = made.neighbors("KING")
     assert word == "queen"

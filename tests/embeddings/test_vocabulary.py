@@ -7,7 +7,9 @@ import numpy as np
 from chainrule.embeddings.counting import Counted
 from chainrule.embeddings.vocabulary import choose
 
-COUNTED = Counted(tuple("abcdef"), np.array([2, 7, 2, 1, 7, 3], np.uint64), Path("none"), 0, 22)
+COUNTED = Counted(
+    np.array([2, 7, 2, 1, 7, 3], np.uint64), Path("none"), 0, 22, lambda numbers: ["abcdef"[i] for i in numbers]
+)
 
 
 def test_by_count_then_by_first_appearance() -> None:
@@ -32,5 +34,5 @@ def test_no_word_is_frequent_enough() -> None:
 
 
 def test_no_words_at_all() -> None:
-    nothing = Counted((), np.zeros(0, np.uint64), Path("none"), 0, 0)
+    nothing = Counted(np.zeros(0, np.uint64), Path("none"), 0, 0, lambda numbers: [])
     assert len(choose(nothing)) == 0

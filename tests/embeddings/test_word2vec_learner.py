@@ -1,6 +1,8 @@
 """The compiled learner and its twin: what they refuse, what they keep, and how words are thinned out."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -92,7 +94,7 @@ def test_the_view_keeps_the_vectors_alive(text: tuple[Counted, Chosen]) -> None:
     assert view.shape == (15, 100)
     assert output.shape == (15, 100)
     wanted = view.copy()
-    learner.forget_output()
+    learner.finish()
     with pytest.raises(ChainruleError, match="forgotten"):
         learner.run(0.01)
     with pytest.raises(ChainruleError, match="forgotten"):
@@ -115,3 +117,91 @@ def test_python_runs_on_while_words_are_learnt(text: tuple[Counted, Chosen]) -> 
         time.sleep(0.01)
         turns += 1
     assert turns > 5
+
+
+@pytest.mark.native
+def test_words_of_no_number_are_refused(tmp_path: Path) -> None:
+    core: Any = native.load()
+    counter = core.WordCounter(str(tmp_path / "numbers"))
+    counter.feed(b"a b ")
+    for wrong in (-1, 2):
+        with pytest.raises(ChainruleError, match=f"there is no word {wrong}"):
+            counter.words_of(np.array([wrong]))
+
+
+def steps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], **settings: Any
+) -> list[tuple[Any, Any]]:
+    """The context and the targets of every step of one epoch, words by their number, nothing learnt."""
+    counted = count(lines, folder / "numbers")
+    chosen = choose(counted)
+    found: list[tuple[Any, Any]] = []
+
+    def note(_: object, __: object, x: list[int], y: list[int], ___: float) -> float:
+        found.append((x, y))
+        return 0.0
+
+    monkeypatch.setattr(word2vec_twin, "window", note)
+    config = VectorConfig(epochs=1, dimensions=1, sample=0.0, **settings)
+    learner = word2vec_twin.Word2vec(*parts(counted, chosen, settings=word2vec.settings(config, 1, 0)))
+    while learner.run(1):
+        pass
+    return found
+
+
+def test_windows_reach_1_to_w_equally_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only words with 4 neighbours on both sides tell how far their window reaches: half the size of the context.
+    lines = [" ".join(f"w{i % 7}" for i in range(900))] * 12
+    found = steps(tmp_path, monkeypatch, lines, window=4, negative=0)
+    within = [x for at, (x, _) in enumerate(found) if 4 <= at % 900 < 896]
+    reaches = np.bincount([len(x) // 2 for x in within], minlength=5)
+    n = 12 * 892
+    assert reaches.sum() == n
+    assert reaches[0] == 0
+    # Each comes n / 4 = 2676 times; the standard deviation is √(n · 1/4 · 3/4) = 44.8, and five of it are 224.
+    assert np.abs(reaches[1:] - n / 4).max() < 5 * (n * 3 / 16) ** 0.5
+
+
+def test_noise_is_drawn_by_the_power_of_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Counts 16 : 1 are as 16^0.75 = 8 : 1 in the noise; beside them a word of count 81, 27. Noise that is the word
+    # itself is dropped, so that a word's share is taken over the steps of the other words: p = 27, 8 and 1 of 36.
+    lines = ["a " * 81 + "b " * 16 + "c"] * 150
+    found = steps(tmp_path, monkeypatch, lines, window=2, negative=1)
+    for word, weight in enumerate((27, 8, 1)):
+        others = [y for _, y in found if y[0] != word]
+        share, p = np.mean([y[1:] == [word] for y in others]), weight / 36
+        assert share == pytest.approx(p, abs=5 * (p * (1 - p) / len(others)) ** 0.5)
+
+
+CRASH = """
+import resource, sys
+import numpy as np
+from chainrule import native
+from chainrule.errors import ChainruleError
+core, file, way = native.load(), sys.argv[1], sys.argv[2]
+np.array([0, 1, -1] * 1000, np.int32).tofile(file)
+record = np.dtype([("i", "i4"), ("j", "i4"), ("x", "f4")])
+np.array([(0, 1, 1.0)] * 1000, record).tofile(file + "r")
+numbers = np.arange(2, dtype=np.int32)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (150 << 20),) * 2)  # not enough for the stacks of 200 threads
+if way == "pairs":
+    made = core.Cooccurrence(file, 3000, numbers, 2, file + "o", window=2, bytes=1 << 20, threads=200, seed=0)
+else:
+    made = core.Glove(file + "r", 1000, 2, dimensions=2, epochs=1, rate=0.1, x_max=10, alpha=1, threads=200,
+                      seed=0, simd="none")
+try:
+    made.run(0.01)
+except ChainruleError as error:
+    print(error)
+"""
+
+
+@pytest.mark.native
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by the way of Linux")
+@pytest.mark.parametrize("way", ["pairs", "glove"])
+def test_threads_that_cannot_start_are_an_error_not_the_end(tmp_path: Path, way: str) -> None:
+    command = [sys.executable, "-c", CRASH, str(tmp_path / "numbers"), way]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "the system does not give 200 threads; choose fewer\n"

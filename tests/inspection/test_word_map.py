@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ConfigError, InputError
+from chainrule.inspection import word_map
 from chainrule.inspection.word_map import (
+    SCRIPTS,
     MapConfig,
     WordMap,
     affinities,
@@ -111,6 +114,24 @@ def test_affinities_are_a_symmetric_distribution_over_pairs() -> None:
     assert_array_equal(np.diag(P), 0.0)
     assert float(P.sum(dtype=np.float64)) == pytest.approx(1.0, rel=1e-5)
     assert (P.sum(axis=1) > 1 / (2 * 300) * 0.999).all()  # every word counts for something: p_i ≥ 1 / 2N
+
+
+def test_affinities_are_the_mean_of_both_directions() -> None:
+    """600 words are three blocks; p_ij = (p_j|i + p_i|j) / 2N of the whole at once."""
+    rows = np.random.default_rng(4).normal(size=(600, 4))
+    norms = (rows**2).sum(axis=1)
+    p = neighborhoods(np.maximum(norms[:, None] + norms - 2 * rows @ rows.T, 0), np.arange(600), 20.0)
+    assert_allclose(affinities(rows, 20.0), (p + p.T) / 1200, rtol=1e-6, atol=1e-15)
+
+
+def test_memory_is_that_of_one_number_a_pair() -> None:
+    rows = unit_rows(2000, 4)
+    tracemalloc.start()
+    P = affinities(rows, 20.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert P.nbytes == 16_000_000
+    assert peak - P.nbytes < 1.25 * 256 * 2000 * 8 * 4  # and blocks of 256 rows, about four of them in double
 
 
 def test_two_far_clusters_stay_apart() -> None:
@@ -266,6 +287,12 @@ def test_nothing_is_loaded_from_outside() -> None:
     assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     assert not {"src", "href"} & {name for name, _ in parsed.attributes}
     assert not re.search(r"https?://|url\(|@import|\bimport\b", text)
+
+
+def test_the_program_is_of_files_of_a_size_to_read() -> None:
+    files = [Path(word_map.__file__).with_name(name) for name in SCRIPTS]
+    assert sorted(files) == sorted(files[0].parent.glob("word_map*.js"))
+    assert all(len(file.read_text().splitlines()) <= 400 for file in files)
 
 
 def test_two_thousand_words_take_less_than_a_megabyte() -> None:

@@ -132,7 +132,7 @@ def neighbors(
     for place, (word, near) in enumerate(found):
         if len(found) > 1:
             print(f"{'' if not place else chr(10)}{word}")
-        _print_scored(near)
+        _print_scored(near, vectors.is_one_hot)
 
 
 @app.command()
@@ -153,11 +153,12 @@ def analogy(
     from chainrule.embeddings.vectors import check_rule
 
     check_rule(method)
-    found = formats.read(model).analogy(a, b, c, top, method)  # type: ignore[arg-type]
+    vectors = formats.read(model)
+    found = vectors.analogy(a, b, c, top, method)  # type: ignore[arg-type]
     if json:
         emit({"model": model, "question": [a, b, c], "method": method, "answers": _listed(found, "score")})
         return
-    _print_scored(found)
+    _print_scored(found, vectors.is_one_hot)
 
 
 @app.command()
@@ -196,7 +197,7 @@ def evaluate(
             row: dict[str, Any] = {"model": name, "method": vectors.method, **size}
             row["pairs"] = [vectors_table.of_pairs(vectors, each, rare) for each in judged]
             if asked is not None:
-                solved = questions.solve(vectors.words, vectors.unit, asked, method, bar)  # type: ignore[arg-type]
+                solved = questions.solve(vectors.row, vectors.unit, asked, method, bar)  # type: ignore[arg-type]
                 row["analogies"] = vectors_table.of_analogies(analogies, method, asked, solved)
             rows.append(row)
     if json:
@@ -259,9 +260,9 @@ def _listed(found: "Sequence[tuple[str, float]]", score: str) -> list[dict[str, 
     return [{"word": word, score: value} for word, value in found]
 
 
-def _print_scored(found: "Sequence[tuple[str, float]]") -> None:
+def _print_scored(found: "Sequence[tuple[str, float]]", is_one_hot: bool) -> None:
     width = max((len(word) for word, _ in found), default=0)
     for word, value in found:
         print(f"{word:<{width}}  {value:.4f}")
     if not found:
-        print("none: one-hot vectors have nothing in common")
+        print(f"none: {'one-hot vectors have nothing in common' if is_one_hot else 'there is no other word'}")

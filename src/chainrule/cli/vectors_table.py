@@ -95,9 +95,9 @@ def _correlation(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return ["-", "-", "-"]
     share = f"{found['found']:,}/{found['of']:,}"
-    if math.isnan(found["spearman"]):
-        return ["-", "-", share]
-    return [f"{found['spearman']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}", share]
+    rho = "-" if math.isnan(found["spearman"]) else f"{found['spearman']:.3f}"
+    reach = "-" if math.isnan(found["low"]) else f"{found['low']:.3f} to {found['high']:.3f}"
+    return [rho, reach, share]
 
 
 def _percent(part: dict[str, Any]) -> str:

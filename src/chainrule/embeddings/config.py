@@ -46,7 +46,7 @@ class VectorConfig:
         for name, least, most in (
             ("dimensions", 1, MOST),
             ("window", 1, MOST),
-            ("negative", 0, MOST),
+            ("negative", 0, 1000),
             ("epochs", 1, MOST),
             ("min_count", 1, 1 << 62),
             ("vocab_size", 1, (1 << 31) - 1),

@@ -6,8 +6,8 @@ that has words. Words are cut at blanks and tabs, as tokenizers/tokenizer.py doe
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -28,11 +28,37 @@ PIECE: Final = 1 << 20
 class Counted:
     """A text as word numbers, in the order in which words first appear."""
 
-    words: tuple[str, ...]
     counts: NDArray[np.uint64]  # (types,)
     file: Path
     numbers: int  # in the file, breaks among them
     total: int  # words of the text
+    words_of: Callable[[NDArray[np.int64]], list[str]]  # numbers -> words
+
+    @property
+    def types(self) -> int:
+        """How many different words there are."""
+        return len(self.counts)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words, made anew at each call."""
+        return tuple(self.words_of(np.arange(self.types)))
+
+    def without_words(self) -> "Counted":
+        """The same, the memory of the words given back; they cannot be asked for any more."""
+        return replace(self, words_of=_forgotten)
+
+
+def _forgotten(numbers: NDArray[np.int64]) -> list[str]:
+    raise AssertionError("the words are asked for before they are given back")
+
+
+class Digest(Protocol):
+    """What a hash offers."""
+
+    def update(self, content: bytes, /) -> None:
+        """Read on."""
+        ...
 
 
 class Counter(Protocol):
@@ -60,8 +86,8 @@ class Counter(Protocol):
         """How often each word came."""
         ...
 
-    def word_list(self) -> list[str]:
-        """The words by number."""
+    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
+        """The words that have these numbers."""
         ...
 
 
@@ -75,40 +101,55 @@ def count(corpus: Iterable[str], file: Path, lowercase: bool = False, progress: 
         progress: Told the bytes read.
 
     """
+    return count_blocks((f"{line}\n" for line in corpus), file, lowercase, progress)
+
+
+def count_blocks(
+    blocks: Iterable[str],
+    file: Path,
+    lowercase: bool = False,
+    progress: Progress = silent,
+    digest: Digest | None = None,
+) -> Counted:
+    """Write the numbers of a text's words to `file`; blocks of text are cut anywhere, and `digest` reads them."""
     core: Any = native.load()
     counter: Counter = core.WordCounter(str(file)) if core else CounterInPython(file)
     done = 0
     progress("counting words", 0, None)
-    for piece in pieces(corpus, lowercase):
+    for piece in pieces(blocks, is_between_words=lowercase):
         try:
             text = piece.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(f"the text holds half a surrogate pair, which no UTF-8 has: {error}") from error
-        counter.feed(text)
+        if digest:
+            digest.update(text)
+        counter.feed(piece.lower().encode("utf-8") if lowercase else text)
         done += len(text)
         progress(f"counting words, {counter.words:,}", done, None)
     counter.finish()
     progress(f"counting words, {counter.words:,}", done, done)
-    return Counted(tuple(counter.word_list()), counter.counts(), file, counter.numbers, counter.words)
+    return Counted(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
 
 
-def pieces(lines: Iterable[str], lowercase: bool, size: int = PIECE) -> Iterator[str]:
-    """Lines joined to pieces of about `size` characters, each ending with a line break."""
+def pieces(blocks: Iterable[str], is_between_words: bool, size: int = PIECE) -> Iterator[str]:
+    """The same text in pieces of about `size` characters.
+
+    Lower case needs whole words: a Σ at the end of one has a lower case of its own.
+    """
     held: list[str] = []
     length = 0
-    for line in lines:
-        held.append(line)
-        length += len(line) + 1
-        if length >= size:
-            yield _join(held, lowercase)
-            held, length = [], 0
-    if held:
-        yield _join(held, lowercase)
-
-
-def _join(lines: list[str], lowercase: bool) -> str:
-    text = "\n".join([*lines, ""])
-    return text.lower() if lowercase else text
+    for block in blocks:
+        for part in [block] if len(block) <= size else (block[i : i + size] for i in range(0, len(block), size)):
+            end = 0  # of what is handed over now
+            if length + len(part) >= size:
+                end = 1 + max(map(part.rfind, " \t\n")) if is_between_words else len(part)
+            if end:
+                yield "".join([*held, part[:end]])
+                held, length = [], 0
+            held.append(part[end:])
+            length += len(part) - end
+    if length:
+        yield "".join(held)
 
 
 class CounterInPython:
@@ -119,21 +160,30 @@ class CounterInPython:
         self.words = self.numbers = 0
         self._numbers: dict[str, int] = {}
         self._counts = array("Q")
-        self._rest = b""  # of a line that the last piece cut
+        self._rest = b""  # of a word that the last piece cut
+        self._is_within = False  # a sentence that has words has not ended
         self._write(array("i"), "wb")
 
     def feed(self, text: bytes) -> None:
-        """Count all whole lines; the rest waits."""
-        *lines, self._rest = (self._rest + text).split(b"\n")
+        """Count all whole words; the rest of the last one waits."""
+        end = 1 + max(map(text.rfind, (b" ", b"\t", b"\n")))
+        if not end:
+            self._rest += text
+            return
+        whole, self._rest = self._rest + text[:end], text[end:]
+        *lines, last = whole.decode("utf-8").split("\n")
         made = array("i")
         for line in lines:
-            self._count(line.decode("utf-8"), made)
+            self._count(line, made)
+            self._end_sentence(made)
+        self._count(last, made)
         self._write(made)
 
     def finish(self) -> None:
         """Count what is left."""
         made = array("i")
         self._count(self._rest.decode("utf-8"), made)
+        self._end_sentence(made)
         self._rest = b""
         self._write(made)
 
@@ -141,9 +191,10 @@ class CounterInPython:
         """How often each word came."""
         return np.array(self._counts, np.uint64)
 
-    def word_list(self) -> list[str]:
-        """The words by number."""
-        return list(self._numbers)
+    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
+        """The words that have these numbers."""
+        words = list(self._numbers)
+        return [words[number] for number in numbers.tolist()]
 
     def _count(self, line: str, made: "array[int]") -> None:
         words = split_words(line)
@@ -153,9 +204,13 @@ class CounterInPython:
                 self._counts.append(0)
             self._counts[number] += 1
             made.append(number)
-        if words:
-            made.append(BREAK)
+        self._is_within = self._is_within or bool(words)
         self.words += len(words)
+
+    def _end_sentence(self, made: "array[int]") -> None:
+        if self._is_within:
+            made.append(BREAK)
+        self._is_within = False
 
     def _write(self, made: "array[int]", mode: str = "ab") -> None:
         self.numbers += len(made)

@@ -51,7 +51,7 @@ def read(path: str | Path) -> WordVectors:
         raise UsageError(f"{path} names {len(found)} files; vectors are read from one, so name that one")
     words, matrix = _read_binary(found[0]) if is_binary(found[0]) else _read_text(path)
     about = storage.origin(f"imported from {found[0].path.name}", None, "", None)
-    return WordVectors(words, matrix, lowercase=all(word == word.lower() for word in words), about=about)
+    return WordVectors(words, matrix, about=about)
 
 
 def is_binary(file: TextFile) -> bool:

@@ -6,10 +6,9 @@ Lives here: the settings handed over, the two loops, the result. Not here: count
 
 import tempfile
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,10 @@ from chainrule.embeddings import glove_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
 from chainrule.embeddings.glove_twin import RECORD
+from chainrule.embeddings.method import NO_PAIR, STRETCH, Trained, warn_of_slowness
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.embeddings.word2vec import Trained
-from chainrule.errors import ChainruleError, ChainruleWarning, InputError
+from chainrule.errors import ChainruleError, InputError
 from chainrule.progress import Progress, silent
-
-STRETCH: Final = 0.2
-"""Seconds of work between two looks at the keyboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,7 @@ def cooccurrences(
         is_merging, done, of = counting.counted()
         progress("merging co-occurrences" if is_merging else "counting co-occurrences", done, of)
     if not counting.records:
-        raise InputError("no two words with a vector stand in one line; give lines of text, or lower min_count")
+        raise InputError(NO_PAIR)
     return Cooccurrences(file, counting.records)
 
 
@@ -163,8 +159,7 @@ def train(
 def _learner(found: Cooccurrences, words: int, config: VectorConfig, threads: int, seed: int) -> Learner:
     core: Any = native.load()
     if not core:
-        text = f"GloVe is learnt in Python, which takes hundreds of times as long; {native.HOW_TO_BUILD}"
-        warnings.warn(text, ChainruleWarning, stacklevel=3)
+        warn_of_slowness()
     make: Any = core.Glove if core else glove_twin.Glove
     made: Learner = make(
         str(found.file),

@@ -6,39 +6,28 @@ counting and choice (counting.py, vocabulary.py).
 
 import hashlib
 import math
-import os
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from chainrule import folder
 from chainrule.config import make
-from chainrule.embeddings import counting, storage, vocabulary
+from chainrule.embeddings import counting, ppmi, storage, vocabulary
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.counting import Counted, Digest
+from chainrule.embeddings.method import processors
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus, Fragments
+from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
-from chainrule.text.lines import join_lines
-
-
-class Digest(Protocol):
-    """What a hash offers."""
-
-    def update(self, content: bytes, /) -> None:
-        """Read on."""
-        ...
-
 
 METHODS: Final = {
     "skipgram": "chainrule.embeddings.word2vec",
@@ -47,6 +36,7 @@ METHODS: Final = {
     "ppmi": "chainrule.embeddings.ppmi",
     "one-hot": "chainrule.embeddings.one_hot",
 }
+MOST_THREADS: Final = 256
 
 
 def train(
@@ -68,18 +58,18 @@ def train(
     if config is not None and chosen:
         raise UsageError(f"settings were given twice, as config and as {', '.join(chosen)}; give them once")
     config = make(VectorConfig, chosen, "vectors") if config is None else config
-    _check_run(threads, seed, out)
+    _check_run(config.method, threads, seed, out)
     corpus = Corpus.of(text)
     digest = hashlib.sha256()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-") as scratch:
         counted, kept = _count(corpus, digest, Path(scratch, "numbers"), config, progress)
         learnt = import_module(METHODS[config.method]).train(
-            counted, kept, config, threads=threads or _processors(), seed=seed, progress=progress
+            counted, kept, config, threads=threads or min(processors(), MOST_THREADS), seed=seed, progress=progress
         )
     figures = {
         "train_words": int(counted.total),
-        "train_types": len(counted.words),
+        "train_types": counted.types,
         "vocab_size": len(kept.words),
         "train_seconds": round(time.perf_counter() - start, 3),
     }
@@ -101,12 +91,14 @@ def train(
     return made
 
 
-def _check_run(threads: int | None, seed: int, out: str | Path | None) -> None:
+def _check_run(method: str, threads: int | None, seed: int, out: str | Path | None) -> None:
     """Refuse before any work what cannot end well."""
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads is {threads}; choose 1 or more")
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; choose 0 or more")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"threads is {threads}; choose a whole number from 1 to {MOST_THREADS}")
+    if not 0 <= seed < 1 << 64:
+        raise UsageError(f"seed is {seed}; choose a whole number from 0 to 2**64 - 1")
+    if method == "ppmi":
+        ppmi.need_scipy()
     if out is not None:
         folder.check_target(Path(out))
 
@@ -115,11 +107,10 @@ def _count(
     corpus: Corpus, digest: Digest, file: Path, config: VectorConfig, progress: Progress
 ) -> tuple[Counted, Chosen]:
     """The text as numbers, and the words to keep."""
-    fragments = corpus.fragments()
-    lines = _hashed(fragments, digest)
-    counted = counting.count(lines, file, config.lowercase, progress)
-    if fragments.replaced:
-        message = f"{corpus.name}: {fragments.replaced} sequences are not UTF-8 and were read as U+FFFD"
+    blocks = corpus.blocks()
+    counted = counting.count_blocks(blocks, file, config.lowercase, progress, digest)
+    if blocks.replaced:
+        message = f"{corpus.name}: {blocks.replaced} sequences are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=4)
     if not counted.total:
         raise InputError(f"{corpus.name} holds no words; give a text with words")
@@ -129,22 +120,10 @@ def _count(
             f"no word of {corpus.name} comes {config.min_count} times or more; "
             f"take more text or a lower min_count (the most frequent comes {int(counted.counts.max())} times)"
         )
-    return counted, kept
-
-
-def _hashed(fragments: Fragments, digest: Digest) -> Iterator[str]:
-    """The lines, which the digest reads along, in UTF-8 with LF after each."""
-    for line in join_lines(fragments):
-        digest.update(line.encode() + b"\n")
-        yield line
+    return counted.without_words(), kept
 
 
 def _plain(metrics: dict[str, Any]) -> dict[str, Any]:
     """The figures as JSON has them: Python's own numbers, None for what is not finite."""
     found = {name: value.item() if isinstance(value, np.generic) else value for name, value in metrics.items()}
     return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in found.items()}
-
-
-def _processors() -> int:
-    """The processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

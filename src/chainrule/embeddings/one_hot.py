@@ -9,9 +9,8 @@ import numpy as np
 
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.method import Trained, check_words
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.embeddings.word2vec import Trained
-from chainrule.errors import InputError
 from chainrule.progress import Progress, silent
 
 
@@ -25,6 +24,5 @@ def train(
     progress: Progress = silent,
 ) -> Trained:
     """The identity over the chosen words, as a matrix (V, 0); nothing is learnt, nothing drawn."""
-    if not chosen.words:
-        raise InputError("no word of the text is frequent enough for a vector; lower min_count or give more text")
+    check_words(chosen)
     return Trained(np.zeros((len(chosen.words), 0), np.float32), None, {"seconds": 0.0, "threads": 1})

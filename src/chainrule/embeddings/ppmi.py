@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
 from chainrule.embeddings.glove import Cooccurrences, cooccurrences
+from chainrule.embeddings.method import Trained
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.embeddings.word2vec import Trained
 from chainrule.errors import MissingExtra
 from chainrule.progress import Progress, silent
 
@@ -54,7 +54,7 @@ def train(
         MissingExtra: scipy is not installed.
 
     """
-    sparse = _scipy()
+    sparse = need_scipy()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:
         found = cooccurrences(counted, chosen, config, Path(scratch), progress, threads=threads, seed=seed)
@@ -99,7 +99,7 @@ def decompose(table: Any, dimensions: int, seed: int) -> Matrix:
         U, S = U[:, :dimensions], S[:dimensions]
     else:
         start = np.random.default_rng(seed).standard_normal(words, np.float32)
-        U, S, _ = _scipy().linalg.svds(
+        U, S, _ = need_scipy().linalg.svds(
             table.astype(np.float32), k=dimensions, v0=start, tol=TOLERANCE, return_singular_vectors="u"
         )
         U, S = U[:, ::-1], S[::-1]
@@ -110,7 +110,7 @@ def decompose(table: Any, dimensions: int, seed: int) -> Matrix:
     return matrix
 
 
-def _scipy() -> ModuleType:
+def need_scipy() -> ModuleType:
     """scipy.sparse, with its linear algebra."""
     try:
         import scipy.sparse

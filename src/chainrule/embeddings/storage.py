@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
-from safetensors.numpy import save as write_tensors
 
 from chainrule import config as settings
 from chainrule import folder
@@ -29,6 +28,9 @@ from chainrule.versions import versions
 CONFIG, METRICS, CARD = "config.json", "metrics.json", "README.md"  # as the folders of all models have them
 WORDS: Final = "words.txt"  # one a line, in the order of the rows
 NUMBERS: Final = "model.safetensors"
+TYPES: Final = {"float32": "F32", "uint64": "U64"}  # what safetensors calls them
+ROWS: Final = 1 << 10
+"""Written at a time."""
 
 
 def origin(text: str, sha256: str | None, command: str, seed: int | None) -> dict[str, JSON]:
@@ -59,7 +61,6 @@ def save(vectors: WordVectors, path: Path) -> None:
     files = {
         CONFIG: _as_json(config),
         WORDS: "".join(f"{word}\n" for word in vectors.words).encode(),
-        NUMBERS: write_tensors({n: np.ascontiguousarray(a) for n, a in arrays.items() if a is not None}),
         METRICS: _as_json(vectors.metrics),
         CARD: _card(vectors, about).encode(),
     }
@@ -67,8 +68,32 @@ def save(vectors: WordVectors, path: Path) -> None:
     def fill(temporary: Path) -> None:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
+        _write_tensors(temporary / NUMBERS, {name: array for name, array in arrays.items() if array is not None})
 
     folder.write(path, fill, about)
+
+
+def _write_tensors(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """A file of safetensors, some rows at a time: with the library all of it would be in memory twice more.
+
+    The length of the header as 8 bytes; the header, filled up with blanks to a multiple of 8; the numbers, those of
+    more bytes first, then by name.
+    """
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        offsets = [end, end := end + array.nbytes]
+        header[name] = {"dtype": TYPES[array.dtype.name], "shape": list(array.shape), "data_offsets": offsets}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as out:
+        out.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            for first in range(0, len(arrays[name]), ROWS):
+                rows = arrays[name][first : first + ROWS]
+                out.write(rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def load(path: str | Path) -> WordVectors:

@@ -5,9 +5,10 @@ files of other software (formats.py), how good they are (evaluation/).
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 
@@ -26,6 +27,8 @@ Rule = Literal["add", "mul"]
 
 EPSILON: Final = 0.001  # of 3CosMul, as its authors chose it
 NEAR_IN_LENGTH: Final = 2  # letters by which a near spelling may be longer or shorter
+NEAR_RATIO: Final = 0.7  # of a near spelling: letters that match in order, both words' together, over all of them
+NEAR_EFFORT: Final = 200_000  # letters of the words compared at most, so that a long list takes a second at most
 
 Found = list[tuple[str, float]]
 
@@ -43,7 +46,7 @@ class WordVectors:
     counts: NDArray[np.uint64] | None = None  # (V,)  in the training text
     subwords: Subwords | None = None
     buckets: Floats | None = None  # (B, D)  of character n-grams
-    lowercase: bool = False  # True: all words are lower-cased, and words are looked up so
+    lowercase: bool = False  # words are looked up in lower case; True wherever all words are in lower case
     metrics: dict[str, Any] = field(default_factory=dict)
     config: VectorConfig | None = None  # None: they come from a file of other software
     about: Mapping[str, JSON] = field(default_factory=dict)  # what the manifest says of where they come from
@@ -51,6 +54,9 @@ class WordVectors:
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or len(self.matrix) != len(self.words) or not self.words:
             raise InputError(f"{len(self.words)} words need a row each, not an array of shape {self.matrix.shape}")
+        # Decided here and nowhere else, so that a folder and a file of the same vectors have the same figures.
+        is_lower = self.lowercase or all(word == word.lower() for word in self.words)
+        object.__setattr__(self, "lowercase", is_lower)
 
     def __repr__(self) -> str:
         return f"<{self.method} vectors: {len(self):,} words, {self.dimensions:,} dimensions>"
@@ -93,7 +99,10 @@ class WordVectors:
 
     def row(self, word: str) -> int | None:
         """The row of a word, lower-cased where all words are; None where it has none."""
-        return self._row_of.get(word.lower() if self.lowercase else word)
+        return self._row_of.get(self._spelled(word))
+
+    def _spelled(self, word: str) -> str:
+        return word.lower() if self.lowercase else word
 
     def find(self, word: str) -> Floats | None:
         """(D,) the vector of a word, of an unknown one by its character n-grams; None where there is no way.
@@ -104,7 +113,7 @@ class WordVectors:
             return np.asarray(self.matrix[row])
         if self.subwords is None or self.buckets is None:
             return None
-        rows = self.subwords.rows(word.lower() if self.lowercase else word)
+        rows = self.subwords.rows(self._spelled(word))
         return np.asarray(self.buckets[rows].mean(axis=0)) if len(rows) else None
 
     def vector(self, word: str) -> Floats:
@@ -162,9 +171,24 @@ class WordVectors:
 
     def near_spellings(self, word: str) -> list[str]:
         """At most three known words that are spelled much like this one, nearest first."""
-        cases = [found for found in (word.lower(), word.capitalize(), word.upper()) if found in self._row_of]
-        alike = [known for known in self.words if abs(len(known) - len(word)) <= NEAR_IN_LENGTH]
-        return list(dict.fromkeys([*cases, *difflib.get_close_matches(word, alike, n=3, cutoff=0.7)]))[:3]
+        word = self._spelled(word)
+        swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)]
+        slips = (word.lower(), word.capitalize(), word.upper(), *swapped)
+        sure = [slip for slip in slips if slip in self._row_of]
+        alike = islice(self._alike(word), NEAR_EFFORT // (len(word) + 1))
+        return list(dict.fromkeys([*sure, *difflib.get_close_matches(word, alike, n=3, cutoff=NEAR_RATIO)]))[:3]
+
+    def _alike(self, word: str) -> Iterator[str]:
+        """The words that may be near spellings, by length and letters: at least all those that are."""
+        letters = set(word)
+        for known in self.words:
+            if abs(len(known) - len(word)) > NEAR_IN_LENGTH:
+                continue
+            # A letter that the other word lacks matches nothing there, and so many must match:
+            matching = NEAR_RATIO / 2 * (len(word) + len(known))
+            others = set(known)
+            if len(letters - others) <= len(word) - matching and len(others - letters) <= len(known) - matching:
+                yield known
 
     def _best(self, scores: Floats, left_out: Sequence[str], top: int) -> Found:
         """The words with the highest scores; the more frequent one among equals."""

@@ -25,6 +25,6 @@ def choose(counted: Counted, min_count: int = 1, vocab_size: int | None = None) 
     frequent = np.flatnonzero(counted.counts >= np.uint64(min_count))
     # Counts are turned round, not the order: a stable sort keeps the first of equals first.
     places = frequent[np.argsort(np.uint64(2**64 - 1) - counted.counts[frequent], kind="stable")][:vocab_size]
-    number_of = np.full(len(counted.words), -1, np.int32)
+    number_of = np.full(counted.types, -1, np.int32)
     number_of[places] = np.arange(len(places), dtype=np.int32)
-    return Chosen(tuple(counted.words[i] for i in places), counted.counts[places], number_of)
+    return Chosen(tuple(counted.words_of(places)), counted.counts[places], number_of)

@@ -90,9 +90,12 @@ class Word2vec:
         """The output vectors, (V, D)."""
         return self._output
 
-    def forget_output(self) -> None:
-        """Learning is over."""
+    def finish(self) -> None:
+        """Learning is over: each word becomes the mean of its own row and those of its n-grams."""
         self._output = np.zeros((0, self._output.shape[1]), np.float32)
+        for word in range(len(self._begins) - 1):
+            self._input[word] = self._input[self._parts(word)].sum(axis=0) / np.float32(len(self._parts(word)))
+        self._begins = []
 
     def _read(self) -> Iterator[list[int]]:
         """The sentences of all epochs, frequent words thinned out."""

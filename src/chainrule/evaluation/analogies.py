@@ -1,11 +1,11 @@
 """Analogies: a is to b as c is to what? Questions in the form of Google's `questions-words.txt`.
 
 Lives here: reading the questions and answering all of them by matrix products, in bounded memory.
-Not here: the vectors, of which words and rows are asked; one question at a time (embeddings/vectors.py).
+Not here: the vectors, of which a look-up and rows are asked; one question at a time (embeddings/vectors.py).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -17,10 +17,13 @@ from chainrule.lm import Floats, Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 
-BYTES: Final = 1 << 26  # of scores that are held at a time
+BYTES: Final = 1 << 26  # of what is computed for questions at a time; one question's own where that is more
 EPSILON: Final = 0.001  # of 3CosMul, as its authors chose it
 
 Question = tuple[str, str, str, str]
+
+Row = Callable[[str], int | None]
+"""The row of a word in the matrix of vectors, None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +82,34 @@ def read_questions(file: str | Path) -> list[Section]:
 
 
 def solve(
-    words: Sequence[str],
+    row: Row,
     unit: Floats,
     sections: Sequence[Section],
     method: Literal["add", "mul"] = "add",
     progress: Progress = silent,
 ) -> list[Solved]:
-    """Answer every question whose words are all known, with `unit` (V, D) the words' vectors at length 1.
+    """Answer every question whose words are all known, with `unit` (V, D) the vectors at length 1.
 
-    Words are looked up as they stand, lower-cased where all of `words` are. The answer is the word other than the
-    three with the highest score; where two words share it there is none.
+    `row` is the look-up of the vectors: the number of a word, or None.
+    The answer is the word other than the three with the highest score; where two words share it there is none.
     `add`: cos(x, b) − cos(x, a) + cos(x, c)  (3CosAdd, Mikolov et al. 2013).
     `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), cosines moved to [0, 1]  (3CosMul, Levy & Goldberg 2014).
     """
     if method not in ("add", "mul"):
         raise UsageError(f"method is '{method}'; choose add or mul")
-    row_of = {word: row for row, word in enumerate(words)}
-    spelled = str.lower if all(word == word.lower() for word in words) else str
     total = sum(len(section.questions) for section in sections)
     solved: list[Solved] = []
     done = 0
     for section in sections:
-        rows = np.array([[row_of.get(spelled(w), -1) for w in q] for q in section.questions])  # (n, 4)
-        asked = rows[(rows >= 0).all(axis=1)]
+        found = [[row(word) for word in question] for question in section.questions]
+        known = [rows for rows in found if None not in rows]
+        asked = np.array(known, dtype=np.int64).reshape(-1, 4)  # (n, 4)
         right = 0
-        for batch in _batches(asked, len(words)):
+        for batch in _batches(asked, unit):
             progress("analogies", done, total)
             right += _right(unit, batch, method)
-        done += len(rows)
-        solved.append(Solved(section.name, right, len(asked), len(rows)))
+        done += len(found)
+        solved.append(Solved(section.name, right, len(asked), len(found)))
     return solved
 
 
@@ -127,8 +129,10 @@ def summary(sections: Sequence[Section], solved: Sequence[Solved]) -> dict[str, 
     return {name: total(name, parts) for name, parts in halves.items()} | {"all": total("all", solved)}
 
 
-def _batches(rows: Ids, vocab_size: int) -> Iterator[Ids]:
-    size = max(1, BYTES // (4 * vocab_size))
+def _batches(rows: Ids, unit: Floats) -> Iterator[Ids]:
+    """So many questions at a time that their two rows of scores, four vectors and four numbers fit in BYTES."""
+    vocab_size, width = unit.shape
+    size = max(1, BYTES // (unit.itemsize * (2 * vocab_size + 4 * width) + 8 * 4))
     for first in range(0, len(rows), size):
         yield rows[first : first + size]
 
@@ -141,7 +145,9 @@ def _right(unit: Floats, rows: Ids, method: str) -> int:
     else:
         scores = _shifted(unit, b)
         scores *= _shifted(unit, c)
-        scores /= _shifted(unit, a) + np.float32(EPSILON)
+        divisor = _shifted(unit, a)
+        divisor += EPSILON
+        scores /= divisor
     n = np.arange(len(rows))
     reached = scores[n, d]
     for given in (a, b, c, d):

@@ -1,7 +1,7 @@
 """A map of words: their vectors in two dimensions, and a page to walk about in.
 
 Lives here: two projections, principal components and exact t-SNE (van der Maaten & Hinton 2008, whose equations are
-named); what the page is told. Not here: drawing and walking (word_map.js), the looks (word_map.css), the vectors.
+named); what the page is told. Not here: view, drawing and walking (word_map_*.js), looks (word_map.css), vectors.
 """
 
 import base64
@@ -23,11 +23,14 @@ from chainrule.lm import Floats
 from chainrule.progress import Progress, silent
 
 MOST_WORDS: Final = 10_000
-"""Exact t-SNE keeps a number for every pair of words: 400 MB for these."""
+"""Exact t-SNE keeps a number for every pair of words: 400 MB for these, and up to 500 MB while they are made."""
 
 ROWS_AT_ONCE: Final = 32
 """So few that what is computed stays in the cache, and that the linear algebra library does not use threads of its
 own: sums are then in the same order, and maps the same, whatever the number of processors."""
+
+SCRIPTS: Final = ("word_map_view.js", "word_map_paint.js", "word_map_walk.js")
+"""In this order they are one program, which shares its names."""
 
 FINENESS: Final = 100_000  # steps of a place across the map
 BISECTIONS: Final = 64
@@ -163,7 +166,11 @@ def affinities(rows: Floats, perplexity: float, progress: Progress = silent) -> 
         squared = np.maximum(norms[block, None] + norms - 2 * rows[block] @ rows.T, 0)  # |x_i − x_j|²
         P[block] = neighborhoods(squared, np.arange(block.start, block.stop), perplexity)
         progress("measuring neighbourhoods", block.stop, N)
-    return np.asarray((P + P.T) / (2 * N), dtype=rows.dtype)
+    for block in _blocks(N, 256):  # P + Pᵀ in place, from the diagonal to the right and downwards
+        both = P[block, block.start :] + P[block.start :, block].T
+        P[block, block.start :], P[block.start :, block] = both, both.T
+    P /= 2 * N
+    return P
 
 
 def neighborhoods(squared: Floats, own: NDArray[np.int64], perplexity: float) -> Floats:
@@ -222,7 +229,7 @@ def divergence(P: Floats, Y: Floats) -> float:
 
 def page(word_map: WordMap, title: str) -> str:
     """The map as one HTML document that needs nothing beside itself; `#word=NAME` in its address marks a word."""
-    script = _asset("word_map.js")
+    script = "\n".join(map(_asset, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = Template(_asset("word_map.html")).substitute(
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",

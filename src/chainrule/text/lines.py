@@ -42,6 +42,20 @@ def cut_lines(chunks: Iterable[str], limit: int = FRAGMENT) -> Iterator[Fragment
         yield Fragment(rest, ends_line=True)
 
 
+def end_lines(chunks: Iterable[str]) -> Iterator[str]:
+    r"""One document's text with LF after each line, the last one too, in chunks as they come.
+
+    >>> list(end_lines(["one\r", "\ntwo"]))
+    ['one', '\ntwo', '\n']
+    """
+    last = "\n"
+    for chunk in filter(None, _translate_breaks(chunks)):
+        yield chunk
+        last = chunk[-1]
+    if last != "\n":
+        yield "\n"
+
+
 def join_lines(fragments: Iterable[Fragment]) -> Iterator[str]:
     """The whole lines that these are the pieces of."""
     pieces: list[str] = []

@@ -1,0 +1,22 @@
+#include <atomic>
+#include <vector>
+
+#include "checks.hpp"
+#include "threads.hpp"
+
+namespace chainrule::tests {
+
+void test_threads() {
+    for (const std::size_t n : {0, 1, 2, 7}) {
+        std::vector<int> done(n);
+        std::atomic<int> together = 0;
+        run_on_threads(n, [&](std::size_t i) {
+            ++done[i];
+            ++together;
+        });
+        check(done == std::vector<int>(n, 1), "each part of the work is done once");
+        check(together == static_cast<int>(n), "all is done when the call returns");
+    }
+}
+
+}  // namespace chainrule::tests

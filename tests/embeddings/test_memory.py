@@ -1,0 +1,66 @@
+"""What learning takes: 1.2 times its two matrices and 64 MB, over what the interpreter has before."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.native,
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak is read as Linux tells it"),
+]
+
+MARGIN = 64 << 20
+# VmHWM, unlike ru_maxrss, does not begin with what the parent had.
+CHILD = """
+import json, sys
+from chainrule import native
+from chainrule.embeddings import learning, ppmi, storage, word2vec
+
+def peak():
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+native.load()
+before = peak()
+made = learning.train(sys.argv[1], out=sys.argv[2], threads=1, epochs=1, dimensions=100, **json.loads(sys.argv[3]))
+buckets = 0 if made.buckets is None else len(made.buckets)
+print(json.dumps({"took": peak() - before, "words": len(made), "matrices": 400 * (2 * len(made) + buckets)}))
+"""
+
+
+def took(text: Path, **settings: object) -> dict[str, int]:
+    command = [sys.executable, "-c", CHILD, str(text), str(text.parent / "out"), json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def test_one_long_line(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("one two three four five six seven " * (1 << 21))  # 68 MiB: it would not fit the margin
+    found = took(text, sample=1e-6)
+    assert text.stat().st_size > MARGIN
+    assert found["took"] < MARGIN / 2
+
+
+@pytest.mark.parametrize("method", ["skipgram", "cbow"])
+@pytest.mark.parametrize("subwords", [{}, {"shortest": 3, "longest": 4, "buckets": 300_000}])
+def test_matrices(tmp_path: Path, method: str, subwords: dict[str, int]) -> None:
+    V = 20_000 if subwords else 250_000
+    text = tmp_path / "text"
+    text.write_text("".join(f"w{i} v{i}\n" for i in range(V // 2)))
+    found = took(text, method=method, min_count=1, **subwords)
+    assert found["words"] == V
+    assert found["matrices"] > 2 * MARGIN  # so that a third matrix, or a copy of the buckets, would be too much
+    assert found["took"] < 1.2 * found["matrices"] + MARGIN
+
+
+def test_many_types(tmp_path: Path) -> None:
+    # 700,000 words of which two get a vector: as str they are 50 bytes each, and 8 of a tuple or list.
+    text = tmp_path / "text"
+    text.write_text("".join(f"a b {i}\n" for i in range(700_000)))
+    found = took(text, sample=1e-6)
+    assert found["words"] == 2
+    assert found["took"] < MARGIN
