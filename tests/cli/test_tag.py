@@ -39,7 +39,7 @@ def words(place: Path) -> Path:
     assert document["train_sentences"] == 100
     assert document["validation"] == {"accuracy": document["valid_accuracy"]}
     assert document["valid_accuracy"] >= 0.99
-    assert f", validation accuracy {100 * document['valid_accuracy']:.2f}, " in outcome.err
+    assert f", validation accuracy {document['valid_accuracy']:.4f}, " in outcome.err
     return place / "words"
 
 
@@ -50,17 +50,30 @@ def spans(place: Path) -> Path:
     outcome = done("tag", "train", "lstm", place / "names.train", *arguments, *QUICK, "--json")
     figures = outcome.json()["validation"]
     assert list(figures) == ["f1", "accuracy"]
-    assert f", validation f1 {100 * figures['f1']:.2f}, " in outcome.err
+    assert f", validation f1 {figures['f1']:.4f}, " in outcome.err
     return place / "names"
 
 
 def test_predict(words: Path) -> None:
     outcome = done("tag", "predict", words, stdin="the old saw saw a duck\n\na cat hear this fish\n")
     assert outcome.out == (
-        "the\tDET\nold\tADJ\nsaw\tNOUN\nsaw\tVERB\na\tDET\nduck\tNOUN\n\n"
+        "the\tDET\nold\tADJ\nsaw\tNOUN\nsaw\tVERB\na\tDET\nduck\tNOUN\n\n\n"
         "a\tDET\ncat\tNOUN\nhear\tVERB\nthis\tDET\nfish\tNOUN\n"
     )
     assert outcome.err == ""
+    lines = done("tag", "predict", words, "--json", "--probabilities", stdin="\nthe saw\n\n").json_lines()
+    assert [line["tags"] for line in lines] == [[], ["DET", "NOUN"], []]
+    assert lines[0]["words"] == lines[2]["words"] == lines[0]["probabilities"] == []
+
+
+def test_predict_where_other_things_than_tags_stand(words: Path, tmp_path: Path) -> None:
+    path = write_text(tmp_path / "in.conll", "the\tB-PER\nsaw\tO\n")
+    outcome = done("tag", "predict", words, path)
+    assert outcome.out == "the\tB-PER\tDET\nsaw\tO\tNOUN\n"
+    assert "column 2 holds none of the model's tags" in outcome.err
+    assert done("tag", "predict", words, path, "--column", 2).out == "the\tDET\nsaw\tNOUN\n"
+    told = done("tag", "predict", words, stdin="the DET\nsaw NOUN\n\na DET\n").err
+    assert "standard input looks like columns" in told
 
 
 def test_predict_as_json(words: Path, tmp_path: Path) -> None:
@@ -126,7 +139,7 @@ def test_predict_keeps_the_lines(words: Path, tmp_path: Path) -> None:
     folder = tmp_path / "both"
     folder.mkdir()
     for name in ("1", "2"):
-        write_text(folder / name, "the\tx\n")
+        write_text(folder / name, "the\t_\n")
     assert done("tag", "predict", words, folder).out == "the\tDET\n\nthe\tDET\n"
 
 
@@ -234,23 +247,13 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", "".join(" ".join(s.words) + "\n" for s in grammar(20, seed=1)))
     encoder = pretrain.train("lstm", text, epochs=1, hidden=8, embedding=6, running=Running(device="cpu"))
     encoder.save(tmp_path / "encoder")
-    start = (
-        "tag",
-        "train",
-        "lstm",
-        place / "train.conll",
-        "--out",
-        tmp_path / "x",
-        "--pretrained",
-        tmp_path / "encoder",
-    )
+    begun = ("--out", tmp_path / "x", "--pretrained", tmp_path / "encoder")
+    start = ("tag", "train", "lstm", place / "train.conll", *begun)
     recipe = ("--recipe", "ewt-lstm", "--epochs", 1)
     assert "model.hidden is 400 but 8 in" in refused(2, *start, *recipe, "--hidden", 400)
     # The recipe has one layer by default and says nothing of directions: two sizes are overridden.
-    said = (
-        f"the encoder of {tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
-    )
-    assert said in done(*start, *recipe).err
+    said = f"{tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
+    assert f"the encoder of {said}" in done(*start, *recipe).err
     assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
     assert "decides" not in done(*start, "--epochs", 1).err  # nothing else was said of its shape
     assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2)

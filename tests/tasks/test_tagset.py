@@ -48,6 +48,16 @@ def test_tags_without_spans() -> None:
         TagSet.of(tagged("DET NOUN VERB"), "bioes", "x")
 
 
+def test_whether_a_file_writes_tags_of_the_model() -> None:
+    """Of spans in any scheme, by their labels; that most words are outside of spans is true of all spans."""
+    names = TagSet.of(IOB1, "auto", "x")
+    assert all(map(names.is_known, ({"O"}, {"I-PER", "O"}, {"U-LOC", "B-ORG"})))
+    assert not any(map(names.is_known, ({"NN", "DT"}, {"O", "I-NP"}, {"PER"})))
+    words = TagSet.of(tagged("DET NOUN"), "auto", "x")
+    assert words.is_known({"NOUN", "X"})
+    assert not words.is_known({"O", "I-PER"})
+
+
 def test_bilou_is_read_as_bioes() -> None:
     """L ends a span of several words and U is a span of one: E and S by other letters."""
     data = as_bioes(tagged("B-PER I-PER L-PER O", "U-LOC O"))

@@ -9,8 +9,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.errors import ConfigError, InputError, NotFoundError
-from chainrule.text.columns import Tagged, read_tagged, read_words
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
+from chainrule.text.columns import HEADERS, Tagged, read_tagged
+from chainrule.text.sheets import read_words
 
 COLUMNS = """-DOCSTART- -X- O O
 
@@ -145,6 +146,8 @@ def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
     [
         ("a X\nb\n", r"text, line 2 has one column but the first line has 2; mend it"),
         ("a X\nb Y Z\n", r"text, line 2 has 3 columns but the first line has 2; mend it"),
+        ("# by hand, 2020\na X\n", r"text, line 1 looks like a comment, '# by hand, 2020'; .*remove the line"),
+        ("a X\n\n#id 1 2\nb Y\n", r"text, line 3 looks like a comment"),
         ("a\nb\n", r"text, line 1 has one column and so no tag"),
         ("\na X\nb _\n", r"text, line 3: 'b' has no tag in column 2 \('_'\)"),
         ("a\tX\nb\t\n", r"text, line 2: 'b' has no tag in column 2 \(''\)"),
@@ -189,6 +192,18 @@ def test_the_column_of_the_words_is_no_column_of_tags(tmp_path: Path) -> None:
         read_tagged(store(tmp_path, CONLLU), column=2)
 
 
+def test_the_numbers_of_words_are_no_tags(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 3 has the numbers of words in column 1"):
+        read_tagged(store(tmp_path, CONLLU), column="1")
+
+
+def test_a_header_is_told_of(tmp_path: Path) -> None:
+    with pytest.warns(ChainruleWarning, match=r"text, line 1 looks like a header; remove it$"):
+        read_tagged(store(tmp_path, "Token POS\nthe DET\nsaw NOUN\n"))
+    for text in ("word NOUN\n", "word NOUN\nsaw NOUN\n", "the DET\nword NOUN\n", "cat POS\nthe DET\n"):
+        read_tagged(store(tmp_path, text))  # no warning, which would be an error here
+
+
 def test_a_column_by_a_wrong_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'pos'; choose upos or xpos"):
         read_tagged(store(tmp_path, CONLLU), column="pos")
@@ -214,13 +229,15 @@ def test_what_the_corpus_refuses(tmp_path: Path) -> None:
 def test_words_alone_are_enough_to_be_tagged(tmp_path: Path) -> None:
     assert read_words(store(tmp_path, "a\nb\n\n\nc\n")) == [("a", "b"), ("c",)]
     assert read_words(store(tmp_path, "a _\nb _\n")) == [("a", "b")]
-    with pytest.raises(InputError, match=r"line 2 has 2 columns but the first line has 3; .*plain text"):
+    with pytest.raises(
+        InputError, match=r"line 2 has 2 columns but the first line has 3; .*plain text \(--plain\)"
+    ):
         read_words(store(tmp_path, "the cat sat\non mats\n"))
 
 
 def test_plain_words(tmp_path: Path) -> None:
     text = " the cat\tsat \n\n\u00a0x\n"
-    words = [("the", "cat", "sat"), ("\u00a0x",)]
+    words = [("the", "cat", "sat"), (), ("\u00a0x",)]
     assert read_words(store(tmp_path, text, "text.TXT")) == words
     assert read_words(store(tmp_path, text), plain=True) == words
     assert read_words(store(tmp_path, COLUMNS, "columns.txt"), plain=False) == [s.words for s in SENTENCES]
@@ -234,7 +251,7 @@ def test_as_many_tags_as_words() -> None:
 
 
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1).filter(
-    lambda name: name != "_" and not name.startswith("-DOCSTART-")
+    lambda name: name != "_" and not name.startswith("-DOCSTART-") and name.lower() not in HEADERS
 )
 
 

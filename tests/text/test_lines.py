@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, join_lines
+from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
 
 texts = st.text(st.sampled_from("ab  \t\r\né\u2028"), max_size=60)
 
@@ -20,6 +20,12 @@ def test_pieces_put_together_are_the_lines(chunks: list[str], limit: int) -> Non
     assert list(join_lines(fragments)) == lines_by_definition("".join(chunks))
     assert all(len(text) <= limit for text, _ in fragments)
     assert fragments == list(cut_lines(["".join(chunks)], limit)), "chunks make no difference"
+
+
+@given(chunks=st.lists(texts))
+def test_every_line_is_ended_once(chunks: list[str]) -> None:
+    wanted = "".join(f"{line}\n" for line in lines_by_definition("".join(chunks)))
+    assert "".join(end_lines(chunks)) == wanted
 
 
 @given(line=st.text(st.sampled_from("ab \t\u00a0"), min_size=1), limit=st.integers(2, 9))

@@ -25,7 +25,8 @@ LOUD, CLEAR, FAINT = 0.7, 0.4, 0.1  # parts of the largest weight from where a p
 Labelled = Annotated[
     str, typer.Argument(metavar="FILE", help="label<TAB>text, label<SPACE>text or JSON Lines; - for stdin.")
 ]
-Label = Annotated[str, typer.Option("--label", help="The label column of JSON Lines.")]
+Label = Annotated[str, typer.Option("--label", help="The label column, of JSON Lines or a table with a header.")]
+Column = Annotated[str, typer.Option("--column", help="The text column, of JSON Lines or a table with a header.")]
 Lowercase = Annotated[
     bool | None, typer.Option("--lowercase/--no-lowercase", help="Lower-case the text.  [default: yes]")
 ]
@@ -69,7 +70,7 @@ def train(
     seed: options.RunSeed = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
-    column: options.Column = "text",
+    column: Column = "text",
     label: Label = "label",
     json: options.Json = False,
 ) -> None:
@@ -125,7 +126,7 @@ def predict(
     ] = "-",
     explain: Annotated[bool, typer.Option("--explain", help="Also the weight of each piece of the text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the explanations to this file, as a page.")] = None,
-    column: options.Column = "text",
+    column: Column = "text",
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
@@ -137,9 +138,13 @@ def predict(
     Example: echo "a gorgeous film" | chainrule classify predict runs/lstm --explain
     """
     from chainrule import tasks
-    from chainrule.tasks.classify_page import LEGENDS, Explained, page
+    from chainrule.errors import UsageError
+    from chainrule.tasks.classify_page import Explained, page
     from chainrule.text.labelled import read_texts
 
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        what = "is a folder" if html.is_dir() else "would stand in a folder that does not exist"
+        raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
     loaded: Classifier = tasks.get("classify").load(model, options.device(device))
     texts, way = read_texts(file, column=column, labels=loaded.labels), loaded.posterior.way
     with progress() as bar:
@@ -154,7 +159,7 @@ def predict(
         else:
             _show(found, explain)
     if explain and not json:
-        say(LEGENDS[way])
+        say(_legend(way, html is not None or sys.stdout.isatty()))
     if html is not None:
         html.write_text(page(pages), encoding="utf-8")
         say(f"wrote {html}")
@@ -165,7 +170,7 @@ def evaluate(
     model: options.ModelFolder,
     file: Labelled,
     bins: Annotated[int, typer.Option(min=1, help="Rows of the reliability table.")] = 10,
-    column: options.Column = "text",
+    column: Column = "text",
     label: Label = "label",
     device: options.Device = "auto",
     json: options.Json = False,
@@ -186,6 +191,20 @@ def evaluate(
         emit(about | report.as_json())
         return
     _print_report(report)
+
+
+def _legend(way: str, is_coloured: bool) -> str:
+    """What weights mean; nothing of colours where there are none."""
+    from chainrule.tasks.classify_page import LEGENDS
+
+    if is_coloured:
+        return LEGENDS[way]
+    if way == "attention":
+        sign = "that speaks neither for the label nor against it."
+    else:
+        sign = "above 0 it speaks for the label found, below 0 for the next most probable one."
+    words = LEGENDS[way]
+    return f"{words[words.index('A number') :].removesuffix('.')}; {sign}"
 
 
 def _emit(found: "Explained", probabilities: dict[str, float], explain: bool) -> None:

@@ -110,6 +110,20 @@ def said_if_saved(out: Path) -> Iterator[None]:
         raise
 
 
+def _check_place(out: Path) -> None:
+    """Refuse what cannot be written to; a damaged checkpoint with what to do."""
+    from chainrule import folder, manifest
+    from chainrule.errors import ModelFileError
+
+    try:
+        folder.check_target(out)
+    except ModelFileError as error:
+        if not str(error).endswith(manifest.REMEDY):
+            raise
+        words = str(error).removesuffix(manifest.REMEDY)
+        raise ModelFileError(f"{words}remove {out / folder.CHECKPOINT} to start anew") from error
+
+
 @contextmanager
 def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     """The run of a command, its folder held, a bar shown; where a signal ends it, how to go on is said."""
@@ -119,7 +133,7 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
 
     out = Path(given["out"])  # typer hands the parameters over as they were typed, or converted, by its version
     seed = make(Run, chosen.run, "run").seed
-    folder.check_target(out)
+    _check_place(out)
     with said_if_saved(out), folder.hold(out), progress() as bar:
         yield Running(
             seed=seed,

@@ -106,7 +106,7 @@ def train(
     if json:
         document = {"model": str(out), "family": family, "parameters": model.parameters, **model.metrics}
         emit(document | ({"validation": validation} if validation else {}))
-    found = "".join(f", validation {name} {100 * value:.2f}" for name, value in list(validation.items())[:1])
+    found = "".join(f", validation {name} {_readable(value)}" for name, value in list(validation.items())[:1])
     say(f"saved {out}: {model.parameters:,} parameters{found}, {time.perf_counter() - start:.1f} s in all")
 
 
@@ -119,7 +119,10 @@ def predict(
     ] = "-",
     plain: Annotated[
         bool | None,
-        typer.Option("--plain/--columns", help="Lines of words, or columns.  [default: .txt and stdin are lines]"),
+        typer.Option(
+            "--plain/--columns",
+            help="Lines of words, or columns.  [default: .txt and stdin are lines, CoNLL-U is not]",
+        ),
     ] = None,
     column: LearntColumn = None,
     probabilities: Annotated[
@@ -131,15 +134,19 @@ def predict(
     """Tag sentences: a word and its tag a line, a blank line between sentences; JSON has a sentence a line.
 
     Of columns all lines are kept, and the tag takes the place of the one in --column; a number that the file does
-    not have adds a column.
+    not have adds a column. Without --column, a column with none of the model's tags is kept, and the tag stands
+    behind the others (CoNLL-U: in MISC). A blank line among lines of words is a sentence without words.
 
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
     from chainrule import tasks
-    from chainrule.text.columns import read_sheets
+    from chainrule.text.sheets import read_sheets
 
     loaded = tasks.get("tag").load(model, options.device(device))
-    sheets = read_sheets(file, plain=plain, column=loaded.column if column is None else column)
+    if column is None:
+        sheets = read_sheets(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
+    else:
+        sheets = read_sheets(file, plain=plain, column=column)
     sentences = [words for sheet in sheets for words in sheet.sentences]
     with progress() as bar:
         found = loaded.tag_all(sentences, bar)

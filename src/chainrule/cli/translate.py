@@ -234,7 +234,7 @@ def evaluate(
     """
     from chainrule import tasks
     from chainrule.replacement import replacing_file
-    from chainrule.text.pairs import read_pairs, read_sources
+    from chainrule.text.pairs import read_beside, read_pairs
 
     task = tasks.get("translate")
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
@@ -247,7 +247,7 @@ def evaluate(
             rival = task.load(against, options.device(device))
             other = [made[0].text for made in rival.translate_all(read.sources, decoding, progress=bar)]
         elif against is not None:
-            other = read_sources(against)
+            other = read_beside(against, read)
         report = loaded.evaluate(read, decoding, other=other, progress=bar)
         if stream is not None:
             stream.write("".join(f"{_in_one_line(text)}\n" for text in report.by_line).encode())

@@ -32,7 +32,7 @@ from chainrule.tasks.classify_report import (
     unmet_labels,
     validation_figures,
 )
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import Running, warn_of_unknown
 from chainrule.text.labelled import Labelled, as_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -141,8 +141,8 @@ class Classifier:
     ) -> Report:
         """Label the texts of a file and compare; `bins` are those of the reliability table.
 
-        `column` and `label` name the columns of JSON Lines. A label the model never met counts as an error, its
-        probability is 0, and a warning names it.
+        `column` and `label` name the columns of JSON Lines, or of a table. A label the model never met counts as an
+        error, its probability is 0, and a warning names it.
         """
         examples = _read(data, column, label)
         unmet = unmet_labels(examples, self.counts)
@@ -215,7 +215,7 @@ def train(
 
     Text is lower-cased, unless told otherwise. A network may begin from a folder of `pretrain`, or with the word
     vectors of a file. With `valid` the best of its epochs is kept, and the temperature is fitted there.
-    `column` and `label` name the columns of JSON Lines.
+    `column` and `label` name the columns of JSON Lines, or of a table.
     """
     running = Running.of(running, chosen)
     check_family(family, pretrained=pretrained, vectors=vectors)
@@ -226,6 +226,7 @@ def train(
     origin = running.origin("classify", examples.name, [examples.texts, examples.labels])
     if family == "ngram":
         posterior, config, metrics = classify_ngram.train(examples, tokenizer, running, chosen)
+        warn_of_unknown(posterior.tokenizer)
         made = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
     else:
         neural = _neural()

@@ -73,7 +73,9 @@ def count(examples: Labelled) -> dict[str, int]:
     if total >= FEW and len(times) >= MOSTLY * total:
         message = f"{examples.name} has {len(times)} different labels for {total} texts"
         if len(set(examples.texts)) <= total / 2:
-            raise InputError(f"{message}: label and text look swapped; put the label first, or name the columns")
+            raise InputError(
+                f"{message}: label and text look swapped; put the label first, or name the columns in a first line"
+            )
         warnings.warn(f"{message}: is the label the first column?", ChainruleWarning, stacklevel=3)
     if len(times) < 2:
         raise InputError(

@@ -1,6 +1,8 @@
 """What training any task shares: where the run is kept, what a checkpoint must fit, what the model came from."""
 
 import hashlib
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from chainrule import config as settings
 from chainrule import folder
 from chainrule.api import tokenizer_choice
 from chainrule.data.training import Job
-from chainrule.errors import UsageError
+from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.model import Origin
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -41,6 +43,10 @@ class Running:
     resume: bool = False
     tensorboard: bool = False
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; choose 0 or more")
+
     @classmethod
     def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
         """What was given, and over it what stands among the settings, which is taken out of them.
@@ -53,6 +59,8 @@ class Running:
         made = replace(given or cls(), **named)
         if made.resume and made.out is not None:
             folder.refuse_finished(made.out)
+            if not os.path.lexists(made.out / folder.CHECKPOINT):
+                made.say(f"nothing to resume in {made.out}; starting from the beginning")
         return made
 
     def job(
@@ -117,4 +125,15 @@ def make_tokenizer(
         from chainrule.artifact import load_tokenizer
 
         return load_tokenizer(choice)
-    return tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)
+    made = tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)
+    warn_of_unknown(made)
+    return made
+
+
+def warn_of_unknown(made: Tokenizer) -> None:
+    """Say so where the vocabulary has no word but the unknown one."""
+    if not made.known.keys() - {made.config.unk}:
+        message = (
+            f"the vocabulary is {made.config.unk} alone, as no word comes often enough: all are one to the model"
+        )
+        warnings.warn(f"{message}; lower min_count, {made.config.min_count} now", ChainruleWarning, stacklevel=3)

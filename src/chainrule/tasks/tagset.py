@@ -106,6 +106,13 @@ class TagSet:
             warnings.warn(message, ChainruleWarning, stacklevel=3)
         return gold
 
+    def is_known(self, written: set[str]) -> bool:
+        """Whether some of these tags are the model's; of spans their labels count, O alone says nothing against."""
+        if self.scheme is None:
+            return not written.isdisjoint(self.names)
+        labels = _labels([self.names], self.learnt)
+        return written <= {spans.OUTSIDE} or any(tag[2:] in labels for tag in filter(_SPAN.fullmatch, written))
+
     def _refuse_plain(self, names: set[str], name: str) -> None:
         """Tags that write no spans cannot be compared with spans."""
         plain = sorted(tag for tag in names if spans.detect([[tag]]) is None)

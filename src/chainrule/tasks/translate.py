@@ -77,17 +77,24 @@ class Translator:
 
     def translate(self, source: str, **chosen: Any) -> Translation:
         """The best translation; `chosen` are settings of decoding (strategy, beam_size, temperature)."""
-        decoding = dataclasses.replace(BEAM, **chosen)
-        return self.translate_all([source], decoding)[0][0]
+        return self.translate_all([source], **chosen)[0][0]
 
     def translate_all(
-        self, sources: Sequence[str], decoding: Decoding = BEAM, *, num: int = 1, progress: Progress = silent
+        self,
+        sources: Sequence[str],
+        decoding: Decoding = BEAM,
+        *,
+        num: int = 1,
+        progress: Progress = silent,
+        **chosen: Any,
     ) -> list[list[Translation]]:
         """The `num` best, or so many samples, of each source; an empty source becomes an empty translation.
 
-        A translation has at most `decoding.max_tokens` tokens, by default 2 · S + 20 for a source of S; `<unk>` is
+        `chosen` are settings of decoding over `BEAM`; a whole Decoding is taken as it is, with its own defaults.
+        A translation has at most `max_tokens` tokens, by default 2 · S + 20 for a source of S; `<unk>` is
         never one of them. Samples follow from the seed and the source's place in the list.
         """
+        decoding = translation.decoding_of(decoding, chosen, num)
         translation.check_texts(sources, "sources")
         ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
         p = decoding.length_penalty
@@ -98,24 +105,17 @@ class Translator:
             rows = order[first : first + SIDE_BY_SIDE]
             progress("translating", first, len(order))
             models = conditional.given(self.network, without_unk, [ids[i] for i in rows])
-            chosen = [
-                dataclasses.replace(
-                    decoding,
-                    max_tokens=self._limit(len(ids[i]), decoding),
-                    seed=translation.seed_of(decoding.seed, i),
-                )
-                for i in rows
-            ]
-            texts = [sources[i] for i in rows]
+            settings_ = [self._for_source(decoding, i, len(ids[i])) for i in rows]
             ways = self._samples if decoding.strategy == "sample" else self._searches
-            for i, made in zip(rows, ways(models, texts, chosen, num), strict=True):
+            for i, made in zip(rows, ways(models, [sources[i] for i in rows], settings_, num), strict=True):
                 found[i] = made
         return found
 
-    def _limit(self, length: int, decoding: Decoding) -> int:
-        """Tokens a translation may have: as asked for, or twice the source and some; no more than can be read."""
+    def _for_source(self, decoding: Decoding, number: int, length: int) -> Decoding:
+        """The same with a seed and a length of this source's own; no more than can be read."""
         most = 2 * length + 20 if decoding.max_tokens == BY_SOURCE else decoding.max_tokens
-        return min(most, self.config.longest) if self.config.family == "transformer" else most
+        most = min(most, self.config.longest) if self.config.family == "transformer" else most
+        return dataclasses.replace(decoding, max_tokens=most, seed=translation.seed_of(decoding.seed, number))
 
     def _searches(
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
@@ -139,8 +139,7 @@ class Translator:
         self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
         for lm, text, one in zip(models, texts, chosen, strict=True):
-            drawn = generate(lm, self.target, "", one, num=num)
-            p = one.length_penalty
+            drawn, p = generate(lm, self.target, "", one, num=num), one.length_penalty
             yield [
                 Translation.of(self.target, text, g.text, g.ids, g.log_probs, p, g.finish_reason == "stop")
                 for g in drawn
@@ -168,10 +167,12 @@ class Translator:
         *,
         other: Sequence[str] | None = None,
         progress: Progress = silent,
+        **chosen: Any,
     ) -> "TranslationReport":
-        """Translate the sources and compare with the targets; `other` are another system's translations of them."""
+        """Translate as `translate_all` does and compare; `other` are another system's translations of the sources."""
         from chainrule.tasks.translation_report import evaluate
 
+        decoding = translation.decoding_of(decoding, chosen)
         data = pairs if isinstance(pairs, Pairs) else read_pairs(pairs)
         return evaluate(self, data, decoding, other=other, progress=progress)
 

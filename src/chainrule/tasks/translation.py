@@ -1,13 +1,15 @@
 """What a translator reads and gives back: pairs in ids; a translation and what it is worth, and where it looked."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from chainrule.errors import ChainruleWarning, InputError
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats, Ids
 from chainrule.progress import Progress
 from chainrule.tasks.running import make_tokenizer
@@ -71,6 +73,17 @@ class Alignment:
 def ranked(found: Sequence[Translation]) -> list[Translation]:
     """The best first: finished ones by score, then those cut off."""
     return sorted(found, key=lambda translation: (not translation.is_finished, -translation.score))
+
+
+def decoding_of(usual: Decoding, chosen: Mapping[str, Any], num: int = 1) -> Decoding:
+    """Settings with what was chosen by name over them; refused where they do not give `num` translations."""
+    names = [field.name for field in fields(Decoding)]
+    if unknown := [name for name in chosen if name not in names]:
+        raise ConfigError(f"decoding has no setting '{unknown[0]}'; choose among {', '.join(names)}")
+    made = replace(usual, **chosen)
+    if made.strategy == "greedy" and num > 1:
+        raise ConfigError(f"num is {num}, and greedy gives one translation; use beam or sample")
+    return made
 
 
 def seed_of(seed: int | None, number: int) -> int | None:

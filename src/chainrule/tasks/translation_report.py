@@ -127,6 +127,8 @@ def _whole(pairs: Pairs, other: Sequence[str] | None) -> tuple[Pairs, Sequence[s
     if other is not None:
         if not isinstance(other, str) and len(other) == lines > len(kept):
             other = [other[i] for i in ([n - 1 for n in numbers] if pairs.left_out else rows)]
+        if not isinstance(other, str) and len(other) != len(kept):
+            raise InputError(f"other has {len(other)} texts but {pairs.name} has {lines} pairs; give one a pair")
         overlap.check_aligned(other, targets)  # before the work
     return Pairs(sources, targets, pairs.name, numbers, lines - len(kept)), other
 

@@ -1,7 +1,8 @@
 """Texts with a label each: tables, JSON Lines, and lines that begin with their label.
 
-Lives here: telling the three forms apart, finding label and text in a line, dealing the examples into parts.
-Not here: bytes and lines (utf8.py, lines.py), pairs of texts (pairs.py), what a classifier makes of the labels.
+Lives here: telling the forms apart, finding label and text in a record, dealing the examples into parts.
+Not here: label and text of a line (tables.py), bytes and lines (utf8.py, lines.py), pairs of texts (pairs.py), what
+a classifier makes of the labels.
 """
 
 import difflib
@@ -9,30 +10,19 @@ import itertools
 import json
 import math
 import numbers
-import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.errors import InputError, UsageError
 from chainrule.text.compression import SUFFIXES, read_blocks
 from chainrule.text.files import TextFile, find_files
 from chainrule.text.lines import cut_lines, join_lines
-from chainrule.text.utf8 import Decoder
-
-MOST_LABELS: Final = 20  # different first words can be labels where no tab parts label and text
-LINES_PER_LABEL: Final = 10  # there must be for each of them, unless they are numbers
-KNOWN_SHARE: Final = 0.9  # of a table's lines must have a known label for it to be read as texts with labels
-COLUMN_NAMES: Final = re.compile(  # what the columns of tables are usually called
-    r"labels?|class|category|target|tag|topic|type|sentiment|intent|rating|stars|score|polarity|y|v[12]|id|texts?|"
-    r"sentence|message|review|content|body|document|title|tweet|comment|sms|utterance|query"
-)
-
-FORMS: Final = f"label<TAB>text, JSON Lines, or, without tabs, label<SPACE>text of ≤ {MOST_LABELS} recurring labels"
+from chainrule.text.tables import FORMS, LABEL, TEXT, drop_labels, part_lines, read_column, warn
+from chainrule.text.utf8 import CONVERT, Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +56,42 @@ def as_texts(given: Iterable[str], what: str = "text", where: str = "") -> tuple
     return found
 
 
-def read_labelled(file: str | Path, *, column: str = "text", label: str = "label") -> Labelled:
+def read_labelled(file: str | Path, *, column: str = TEXT, label: str = LABEL) -> Labelled:
     """The examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
 
     In a table the first tab parts label and text; tabs at the end of a line are empty columns and no part of the
     text. JSON Lines go by their name (.jsonl, .ndjson, .json) or by a first line that is a JSON object; there
     `column` names the text and `label` the label, and a label that is a number or a truth value is written as JSON
-    writes it. White space around a label does not count. A first line that looks like a header is warned of.
+    writes it. So they do in a table whose first line holds both names; a file without such a line is refused where
+    they are not the usual ones. White space around a label does not count. Another first line that looks like a
+    header is warned of.
     """
     source = _find_file(file)
     if _is_json_lines(source):
         examples = list(_read_records(source, column, label))
     else:
-        examples = _part_lines(list(_read_lines(source)), source.name)
+        examples = part_lines(list(_read_lines(source)), source.name, column, label)
     if not examples:
         raise InputError(f"{source.name} holds no examples; give a file with at least one, as {FORMS}")
     labels, texts = zip(*examples, strict=True)
     return Labelled(texts, labels, source.name.encode(errors="replace").decode())
 
 
-def read_texts(file: str | Path, *, column: str = "text", labels: Collection[str] = ()) -> list[str]:
+def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] = ()) -> list[str]:
     """Texts without labels: the lines of a plain text, empty ones too, or a column of JSON Lines.
 
+    A `column` other than `text` is also found in a table whose first line holds that name, and refused elsewhere.
     A table whose first or last column holds `labels` is read as its other columns, with a warning.
     """
     source = _find_file(file)
     if _is_json_lines(source):
         if not _is_named_json(source):
-            _warn(f"{source.name} is read as JSON Lines, and {column!r} as the column of its texts")
+            warn(f"{source.name} is read as JSON Lines, and {column!r} as the column of its texts")
         return [_find_text(record, column, where) for record, where in _parse(source)]
     lines = list(_read_lines(source))
-    return _drop_labels(lines, labels, source.name) or lines
+    if column != TEXT:
+        return read_column(lines, source.name, column)
+    return drop_labels(lines, labels, source.name) or lines
 
 
 def split(labelled: Labelled, sizes: float | Sequence[float], seed: int = 0) -> tuple[Labelled, ...]:
@@ -144,77 +139,7 @@ def _is_named_json(file: TextFile) -> bool:
 
 
 def _read_lines(file: TextFile) -> Iterator[str]:
-    return join_lines(cut_lines(Decoder().decode_blocks(read_blocks(file), file.name)))
-
-
-def _part_lines(lines: list[str], name: str) -> list[tuple[str, str]]:
-    """Label and text of each line, parted at the first tab, or at the first blank where there is no tab at all."""
-    is_table = any("\t" in line for line in lines)
-    if lines and not is_table and not _are_labels([line.partition(" ")[0] for line in lines]):
-        raise InputError(f"{name} has no labels that can be told from its text; these forms are read: {FORMS}")
-    mark = "\t" if is_table else " "
-    examples = []
-    for number, line in enumerate(lines, start=1):
-        label, found, text = line.partition(mark)
-        where, form = f"{name}, line {number}", "label, tab, text" if is_table else "label, blank, text"
-        if is_table and not found:
-            raise InputError(f"{where} has no label (there is no tab); each line must be {form}")
-        if not label.strip():
-            raise InputError(f"{where} has an empty label; each line must be {form}")
-        text = text.rstrip("\t")
-        if not text.strip():
-            raise InputError(f"{where} has the label {label.strip()!r} but no text; add it or drop the line")
-        examples.append((label.strip(), text))
-    if examples and _is_header(examples[0]) and all(label != examples[0][0] for label, _ in examples[1:]):
-        shown = " and ".join(map(repr, examples[0]))
-        _warn(f"{name}, line 1 looks like a header ({shown}) and is read as an example; delete it if it is one")
-    return examples
-
-
-def _drop_labels(lines: list[str], labels: Collection[str], name: str) -> list[str]:
-    """The texts of a table whose first or last column holds labels, blank lines as empty texts; else nothing."""
-    rows = [line for line in lines if line.strip()]
-    if not rows or not labels or any("\t" not in row.rstrip("\t") for row in rows):
-        return []
-    for place in ("first", "last"):
-        examples = [_part(row, place == "first") for row in rows]
-        is_header = _is_header(examples[0]) and examples[0][0] not in labels
-        found = [label in labels for label, _ in examples[is_header:]]
-        if found and sum(found) >= KNOWN_SHARE * len(found):
-            message = f"{name} has labels in its {place} column: only the other columns are read as text"
-            _warn(message + ", the header left out" * is_header)
-            texts = (text for _, text in examples[is_header:])
-            kept = lines[lines.index(rows[0]) + 1 :] if is_header else lines
-            return [next(texts) if line.strip() else "" for line in kept]
-    return []
-
-
-def _part(row: str, is_first: bool) -> tuple[str, str]:
-    """Label and text of a line whose label is its first column, or its last."""
-    first, _, last = row.rstrip("\t").partition("\t") if is_first else row.rstrip("\t").rpartition("\t")
-    return (first.strip(), last) if is_first else (last.strip(), first)
-
-
-def _is_header(example: tuple[str, str]) -> bool:
-    """Whether the cells of a line are single words, at least one of them a usual name of a column."""
-    words = [cell.strip().lower() for cell in "\t".join(example).split("\t")]
-    return all(re.fullmatch(r"[a-z_][\w.-]*", word) for word in words) and any(map(COLUMN_NAMES.fullmatch, words))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, ChainruleWarning, stacklevel=3)
-
-
-def _are_labels(words: Sequence[str]) -> bool:
-    """Whether the first words of the lines can be labels: few, and numbers or met again and again."""
-    distinct = set(words) - {""}  # a line without a label is refused later, by its number
-    if not 0 < len(distinct) <= MOST_LABELS:
-        return False
-    if all(re.fullmatch(r"[+-]?\d+", word) for word in distinct):
-        return True
-    # Two labels are believed on less: a file of four lines may well be an example of the form.
-    needed = 2 if len(distinct) <= 2 else LINES_PER_LABEL
-    return len(words) >= needed * len(distinct)
+    return join_lines(cut_lines(Decoder(remedy=CONVERT).decode_blocks(read_blocks(file), file.name)))
 
 
 def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, str]]:
@@ -252,7 +177,7 @@ def _find_text(record: dict[str, Any], column: str, where: str) -> str:
     text = _find(record, column, where)
     if not isinstance(text, str):
         raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record")
-    return Decoder().check(text, where)
+    return Decoder(remedy=CONVERT).check(text, where)
 
 
 def _find_label(record: dict[str, Any], column: str, where: str) -> str:
@@ -261,7 +186,7 @@ def _find_label(record: dict[str, Any], column: str, where: str) -> str:
     if not isinstance(value, str) and not is_number:
         shown = json.dumps(value)[:40]
         raise InputError(f"{where}: {column!r} is {shown}, not a label; give a text, a number, true or false")
-    label = Decoder().check(value, where).strip() if isinstance(value, str) else json.dumps(value)
+    label = Decoder(remedy=CONVERT).check(value, where).strip() if isinstance(value, str) else json.dumps(value)
     if not label:
         raise InputError(f"{where}: {column!r} is an empty label; mend or drop the record")
     return label

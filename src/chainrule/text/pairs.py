@@ -4,13 +4,22 @@ Lives here: putting the two sides together, and what is no pair. Not here: readi
 (labelled.py), ids and padding.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus
+from chainrule.text.utf8 import OPTION
+
+COLUMN_NAMES: Final = re.compile(  # what the two columns of a table are usually called
+    r"source|target|src|tgt|trg|input|output|question|answer|original|translation|text|reference|sentence[12]|"
+    r"ar|bg|cs|da|de|el|en|es|et|fi|fr|he|hi|hu|id|it|ja|ko|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sv|th|tr|uk|vi|zh|"
+    r"english|german|deutsch|french|spanish|italian|portuguese|dutch|czech|polish|russian|chinese|japanese"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,7 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
     """The pairs of two files, line by line, or of one table with a line `source<TAB>target` each.
 
     A pair with an empty side (nothing, or only white space) is left out, and one warning counts them; with
-    `keeps_empty` every line is kept.
+    `keeps_empty` every line is kept. A table's first line that looks like a header is a pair, too, and warned of.
     """
     given = [files] if isinstance(files, str | Path) else list(files)
     if len(given) not in (1, 2):
@@ -40,6 +49,10 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
     texts = [_open(file) for file in given]
     name = ", ".join(text.name for text in texts)
     lines = _read_table(texts[0]) if len(texts) == 1 else _read_aligned(texts[0], texts[1])
+    if len(texts) == 1 and lines and _is_header(lines[0]):
+        shown = " and ".join(map(repr, lines[0]))
+        message = f"{name}, line 1 looks like a header ({shown}) and is read as a pair; delete it if it is one"
+        warnings.warn(message, ChainruleWarning, stacklevel=2)
     is_whole = [keeps_empty or all(side.strip() for side in sides) for sides in lines]
     kept = [number for number, whole in enumerate(is_whole, start=1) if whole]
     if not kept:
@@ -54,7 +67,16 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
 
 def read_sources(file: str | Path) -> list[str]:
     """The lines of a text that is to be read and has no targets; an empty line stays an empty line."""
-    return list(_open(file))
+    return _lines(_open(file))
+
+
+def read_beside(file: str | Path, pairs: Pairs) -> list[str]:
+    """The lines of a text that has one for every pair, or for every line of the pairs' file."""
+    found, lines = read_sources(file), len(pairs) + pairs.left_out
+    if len(found) not in (len(pairs), lines):
+        count = f"{len(found)} line" + "s" * (len(found) != 1)
+        raise InputError(f"{file} has {count}, but {lines} are wanted: one for every line of {pairs.name}")
+    return found
 
 
 def _open(file: str | Path) -> Corpus:
@@ -64,8 +86,21 @@ def _open(file: str | Path) -> Corpus:
     return corpus
 
 
+def _lines(text: Corpus) -> list[str]:
+    try:
+        return list(text)
+    except InputError as error:  # without the option that other commands have
+        raise InputError(str(error).removesuffix(OPTION)) from error
+
+
+def _is_header(sides: tuple[str, str]) -> bool:
+    """Whether both sides are usual names of columns, and not the same."""
+    first, second = (side.strip().lower() for side in sides)
+    return first != second and all(map(COLUMN_NAMES.fullmatch, (first, second)))
+
+
 def _read_aligned(source: Corpus, target: Corpus) -> list[tuple[str, str]]:
-    sources, targets = list(source), list(target)
+    sources, targets = _lines(source), _lines(target)
     if len(sources) != len(targets):
         raise InputError(
             f"{source.name} has {len(sources)} lines but {target.name} has {len(targets)}; "
@@ -76,7 +111,7 @@ def _read_aligned(source: Corpus, target: Corpus) -> list[tuple[str, str]]:
 
 def _read_table(table: Corpus) -> list[tuple[str, str]]:
     pairs = []
-    for number, line in enumerate(table, start=1):
+    for number, line in enumerate(_lines(table), start=1):
         if (tabs := line.count("\t")) != 1:
             raise InputError(
                 f"{table.name}, line {number} has {tabs} tabs; a line must be source, one tab, target "

@@ -14,7 +14,9 @@ from chainrule.errors import InputError
 
 Errors = Literal["strict", "replace"]
 
-_REMEDY: Final = "convert it to UTF-8, or read it with --errors replace"
+CONVERT: Final = "convert it to UTF-8"
+OPTION: Final = ", or read it with --errors replace"
+"""What a message adds where there is such an option."""
 _MARK: Final = "\ufeff"
 _REPLACEMENT: Final = "\ufffd"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -26,6 +28,7 @@ class Decoder:
 
     errors: Errors = "strict"
     replaced: int = 0
+    remedy: str = CONVERT + OPTION  # what messages advise
 
     def decode_blocks(self, blocks: Iterable[bytes], where: str) -> Iterator[str]:
         """The text of a file given in non-empty blocks, without its byte order mark."""
@@ -44,7 +47,7 @@ class Decoder:
         """The text itself where UTF-8 can hold it: lone surrogates, which JSON can spell, it cannot."""
         if self.errors == "strict" and (found := _SURROGATE.search(text)):
             code = ord(found[0])
-            raise InputError(f"{where} holds the lone surrogate U+{code:X}, which is no text; {_REMEDY}")
+            raise InputError(f"{where} holds the lone surrogate U+{code:X}, which is no text; {self.remedy}")
         text, count = _SURROGATE.subn(_REPLACEMENT, text)
         self.replaced += count
         return text
@@ -54,7 +57,9 @@ class Decoder:
             text, used = codecs.utf_8_decode(data, self.errors, is_last)
         except UnicodeDecodeError as error:
             at = error.start
-            raise InputError(f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {_REMEDY}") from None
+            raise InputError(
+                f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {self.remedy}"
+            ) from None
         if self.errors == "replace":
             # A U+FFFD that was spelled out in the file is ordinary text.
             self.replaced += text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())

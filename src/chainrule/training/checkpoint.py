@@ -4,6 +4,7 @@ Lives here: saving, loading, and refusing a checkpoint of another run. Not here:
 (folder.py), what the loop puts in (loop.py). Plain formats: safetensors and JSON, never a pickle.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -16,11 +17,13 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
 
-from chainrule import folder, replacement
+from chainrule import folder, manifest, replacement
 from chainrule.errors import InputError, ModelFileError, UsageError
 
 NAME, LOG = folder.CHECKPOINT, folder.LOG
 REMEDY = "remove the checkpoint folder to start anew"
+SIDES = {"translate": 2, "classify": 2}  # texts that go together in a task: source and target, text and label
+EMPTY = hashlib.sha256().hexdigest()  # the digest of no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,15 @@ def load(place: Path) -> Checkpoint | None:
         replacement.sweep(target)
     if not os.path.lexists(target):
         return None
+    try:
+        return _read(target)
+    except ModelFileError as error:
+        if not str(error).endswith(manifest.REMEDY):
+            raise
+        raise ModelFileError(f"{str(error).removesuffix(manifest.REMEDY)}remove {target} to start anew") from error
+
+
+def _read(target: Path) -> Checkpoint:
     sealed = folder.read(target)
     if sealed.facts.get("kind") != NAME:
         raise ModelFileError(f"{target} is not a checkpoint; {REMEDY}")
@@ -74,9 +86,7 @@ def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     then, now = _plain(found), _plain(wanted)
     changed = [name for name in now | then if now.get(name) != then.get(name)]
     if "text" in changed:
-        raise InputError(
-            f"the text changed since the checkpoint was written; give the text it was trained on, or {REMEDY}"
-        )
+        raise InputError(f"{_what_changed(then, now)}, or {REMEDY}")
     if "begun" in changed:
         raise UsageError(
             "the pre-trained encoder or the word vectors changed since the checkpoint was written; "
@@ -89,6 +99,22 @@ def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if changed:
         said = "; ".join(line for name in changed for line in _differences(name, then.get(name), now.get(name)))
         raise UsageError(f"{said}; use what the checkpoint was written with, or {REMEDY}")
+
+
+def _what_changed(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Which text differs, by the digests of both runs: those of training first, those of validation behind them."""
+    then, now = found.get("text"), wanted.get("text")
+    if isinstance(then, list) and isinstance(now, list):
+        first = SIDES.get(str(wanted.get("task")), 1)
+        if then[:first] == now[:first]:
+            before, after = (any(one not in (None, EMPTY) for one in each[first:]) for each in (then, now))
+            told = "the validation text is not that of the checkpoint"
+            if before and not after:
+                told = "the validation text was left out, and the checkpoint was written with one"
+            elif after and not before:
+                told = "a validation text was given, and the checkpoint was written without one"
+            return f"{told}; give the same as then"
+    return "the text changed since the checkpoint was written; give the text it was trained on"
 
 
 def _differences(name: str, then: Any, now: Any) -> list[str]:
