@@ -150,7 +150,7 @@ def test_a_network(network: Path, table: Path, tmp_path: Path) -> None:
     assert sum(token["weight"] for token in found["tokens"]) == pytest.approx(1)
     assert found["explained_by"] == "attention"
     outcome = done("classify", "predict", network, "--explain", "--device", "cpu", stdin="good\n")
-    assert outcome.err.startswith("The deeper the blue, the more the network looked there")
+    assert outcome.err.startswith("A number is the part of the text's vector")
     assert sum(found["probabilities"].values()) == pytest.approx(1)
     assert done("classify", "evaluate", network, table, "--json", "--device", "cpu").json()["texts"] == 3
     out = tmp_path / "m"
@@ -246,3 +246,23 @@ def test_recipes_can_be_followed(name: str) -> None:
     make(TokenizerConfig, chosen.tokenizer, "tokenizer")
     assert recipe.command.startswith("chainrule classify train lstm ")
     assert f"--recipe {name} --out " in recipe.command
+
+
+def test_a_page_is_refused_before_the_work_and_colours_go_with_it(naive: Path, tmp_path: Path) -> None:
+    page = ("--explain", "--html")
+    assert "is a folder" in refused(2, "classify", "predict", naive, *page, tmp_path, stdin="good\n")
+    assert "does not exist" in refused(2, "classify", "predict", naive, *page, tmp_path / "a" / "b", stdin="good\n")
+    plain = done("classify", "predict", naive, "--explain", stdin="good\n").err
+    assert "Blue" not in plain
+    assert plain.endswith("above 0 it speaks for the label found, below 0 for the next most probable one.\n")
+    assert "Blue" in done("classify", "predict", naive, *page, tmp_path / "x.html", stdin="good\n").err
+
+
+def test_columns_of_a_table_by_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.tsv", "review\tstars\ngood good\tpos\nbad\tneg\nGood bad\tpos\n")
+    columns = ("--column", "review", "--label", "stars")
+    found = done("classify", "train", "ngram", file, "--out", tmp_path / "m", *NAIVE, *columns, "--json").json()
+    assert found["labels"] == {"neg": 1, "pos": 2}
+    bare = write(tmp_path / "bare.tsv", TABLE)
+    message = refused(2, "classify", "evaluate", tmp_path / "m", bare, *columns)
+    assert "bare.tsv: its first line does not name the columns" in message

@@ -264,3 +264,22 @@ def test_a_finished_folder_is_replaced_and_a_foreign_one_not(folder: Path, tmp_p
     assert "not a model folder" in refused(
         2, "translate", "train", "gru", folder / "train.src", folder / "train.tgt", "--out", tmp_path
     )
+
+
+def test_what_cannot_be_answered_is_said(folder: Path, tmp_path: Path) -> None:
+    greedy = ("--strategy", "greedy", "--num", 3)
+    message = refused(2, "translate", "predict", folder / "model", *greedy, stdin="abc\n")
+    assert "greedy gives one translation; use beam or sample" in message
+    (tmp_path / "other").write_text("a\nb\n")
+    pairs = (folder / "valid.tsv", "--against", tmp_path / "other")
+    assert "other has 2 lines, but 40 are wanted" in refused(3, "translate", "evaluate", folder / "model", *pairs)
+
+
+def test_a_damaged_checkpoint_is_to_be_removed(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run" / "checkpoint"
+    place.mkdir(parents=True)
+    (place / "manifest.json").write_text("{")
+    given = (folder / "train.src", folder / "train.tgt", "--out", tmp_path / "run", *SMALL, "--resume")
+    message = call("translate", "train", "gru", *given).err
+    assert f"remove {place} to start anew" in message
+    assert "copy the model" not in message

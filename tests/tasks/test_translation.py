@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ import torch
 
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.tasks import translate
+from chainrule.tasks.running import Running, make_tokenizer
 from chainrule.tasks.translate import BEAM, Translator
-from chainrule.tasks.translation import Translation, ranked, seed_of
+from chainrule.tasks.translation import Translation, decoding_of, ranked, seed_of
+from chainrule.text.pairs import Pairs
 from tasks.toy_pairs import no_advice, reversed_strings
 
 
@@ -85,3 +89,41 @@ def test_the_unknown_word_is_never_written(tiny: Translator, strategy: Any) -> N
     assert max(best.log_probs) < -5
     if best.is_finished:
         assert fond.score(["abc"], [best.text])[0] == pytest.approx(best.log_prob, rel=1e-4)
+
+
+def test_settings_by_name_stand_over_those_of_translation() -> None:
+    found = decoding_of(BEAM, {"beam_size": 2, "max_tokens": 7}, num=2)
+    assert found == Decoding(strategy="beam", beam_size=2, length_penalty=1.0, max_tokens=7)
+    assert decoding_of(Decoding(strategy="beam"), {}).length_penalty == 0  # a whole one is taken as it is
+    with pytest.raises(ConfigError, match="num is 3, and greedy gives one translation; use beam or sample"):
+        decoding_of(BEAM, {"strategy": "greedy"}, num=3)
+    with pytest.raises(ConfigError, match="decoding has no setting 'beams'"):
+        decoding_of(BEAM, {"beams": 3})
+
+
+def test_lists_and_reports_take_the_same_names_as_one_source(tiny: Translator) -> None:
+    pairs = reversed_strings(1)
+    settings: list[dict[str, Any]] = [{"length_penalty": 0.0, "max_tokens": 3}, {"strategy": "sample", "seed": 4}]
+    for chosen in settings:
+        found = tiny.translate(pairs.sources[0], **chosen)
+        assert tiny.translate_all(pairs.sources, **chosen) == [[found]]
+        with no_advice():
+            assert tiny.evaluate(Pairs(pairs.sources, pairs.targets), **chosen).found == [found.text]
+    assert len(tiny.translate_all(["abc"], max_tokens=3)[0][0].ids) <= 3
+
+
+def test_a_vocabulary_without_words_is_warned_of() -> None:
+    with pytest.warns(ChainruleWarning, match="the vocabulary is <unk> alone.*; lower min_count, 9 now"):
+        make_tokenizer(["a b", "a c"], "word", {"min_count": 9})
+    make_tokenizer(["a b", "a c"], "word", {"min_count": 2})
+
+
+def test_a_run_is_checked_when_it_begins(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="seed is -1; choose 0 or more"):
+        Running.of(None, {"seed": -1})
+    told: list[str] = []
+    Running.of(Running(say=told.append), {"out": tmp_path, "resume": True})
+    assert told == [f"nothing to resume in {tmp_path}; starting from the beginning"]
+    (tmp_path / "checkpoint").mkdir()
+    Running.of(Running(say=told.append), {"out": tmp_path, "resume": True})
+    assert len(told) == 1

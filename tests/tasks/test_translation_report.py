@@ -108,7 +108,7 @@ def test_the_same_from_a_file(tiny: Translator, tmp_path: Path) -> None:
 
 def test_another_system_is_checked_before_the_work(tiny: Translator) -> None:
     translator, pairs = told(tiny, *LONG), made(sources(3), LONG)
-    with pytest.raises(InputError, match="2 texts but 3 references"):
+    with pytest.raises(InputError, match="other has 2 texts but toy has 3 pairs"):
         evaluate(translator, pairs, other=LONG[:2])
     with pytest.raises(UsageError, match="one text was given"):
         evaluate(translator, pairs, other="abc")

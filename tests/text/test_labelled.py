@@ -156,10 +156,10 @@ def test_a_line_that_is_no_json_object_is_a_text(tmp_path: Path, first: str) -> 
 @pytest.mark.parametrize(
     ("header", "is_one"),
     [
-        ("label\ttext", True),
+        ("Label\tText", True),
         ("Sentiment\treview_body", True),
         ("v1\tv2\t\t", True),
-        ("id\tlabel\ttext", True),
+        ("id\tlabel\treview", True),
         ("label\ta text of several words", False),
         ("other\thello", False),  # neither is the name of a column
     ],
@@ -234,3 +234,40 @@ def test_real_data_is_read(data_folder: Path) -> None:
     assert sst.texts[1] == "apparently reassembled from the cutting-room floor of any given daytime soap ."
     with pytest.raises(InputError, match="no labels that can be told"):
         read_labelled(data_folder / "ptb" / "ptb.valid.txt")
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("label\ttext\nham\ta\tb\nspam\tc\n", {}),
+        ("id\ttext\tlabel\n1\ta\tham\n2\tc\tspam\t\n", {}),
+        ("stars\tid\treview\nham\t1\ta\nspam\t2\tc\n", {"column": "review", "label": "stars"}),
+    ],
+)
+def test_a_header_with_both_names_tells_the_columns(tmp_path: Path, table: str, names: dict[str, str]) -> None:
+    found = read_labelled(write(tmp_path / "x.tsv", table), **names)
+    assert (found.labels, [text[0] for text in found.texts]) == (("ham", "spam"), ["a", "c"])
+    assert found.texts[0] == ("a" if names or "id" in table else "a\tb")  # the last column takes the rest
+
+
+def test_names_without_such_a_header_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.tsv", "ham\ta\nspam\tb\n")
+    with pytest.raises(UsageError, match=r"x\.tsv: its first line does not name the columns 'stars' and 'text'"):
+        read_labelled(file, label="stars")
+    with pytest.raises(UsageError, match=r"x\.tsv: its first line does not name a column 'review'"):
+        read_texts(file, column="review")
+    write(file, "review\tstars\ngood film\t5\nbad\t1\n")
+    assert read_texts(file, column="review") == ["good film", "bad"]
+    for row, words in (
+        ("a\tb\tc", "line 2 has 3 columns but the header has 2"),
+        ("a", "nothing in the column 'sta"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read_labelled(write(file, f"review\tstars\n{row}\n"), column="review", label="stars")
+
+
+def test_bytes_that_are_no_text_are_not_answered_with_an_option_of_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"ham\t\xff\n")
+    for read in (read_labelled, read_texts):
+        with pytest.raises(InputError, match=r"x\.tsv is not UTF-8 at byte 4 \(0xff\); convert it to UTF-8$"):
+            read(tmp_path / "x.tsv")

@@ -1,10 +1,11 @@
 import gzip
+import warnings
 from pathlib import Path
 
 import pytest
 
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError, UsageError
-from chainrule.text.pairs import Pairs, read_pairs, read_sources
+from chainrule.text.pairs import Pairs, read_beside, read_pairs, read_sources
 
 
 def write(file: Path, text: str) -> Path:
@@ -100,3 +101,39 @@ def test_multi30k_is_read(data_folder: Path) -> None:
     assert pairs.numbers == tuple(range(1, 1015))
     assert pairs.sources[0] == "A group of men are loading cotton onto a truck"
     assert pairs.targets[0] == "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen"
+
+
+@pytest.mark.parametrize(
+    ("header", "is_one"),
+    [("source\ttarget", True), ("de\ten", True), ("English\tGerman", True), ("ein\ta", False), ("de\tde", False)],
+)
+def test_a_header_of_a_table_is_warned_of(tmp_path: Path, header: str, is_one: bool) -> None:
+    file = write(tmp_path / "x.tsv", f"{header}\nein Mann\ta man\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(read_pairs(file)) == 2
+    assert ["x.tsv, line 1 looks like a header" in str(one.message) for one in caught] == [True] * is_one
+
+
+def test_bytes_that_are_no_text_are_not_answered_with_an_option_of_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"ein\t\xff\n")
+    for read in (read_pairs, read_sources):
+        with pytest.raises(InputError, match=r"x\.tsv is not UTF-8 at byte 4 \(0xff\); convert it to UTF-8$"):
+            read(tmp_path / "x.tsv")
+
+
+def test_lines_beside_pairs_are_as_many(tmp_path: Path) -> None:
+    pairs = Pairs(["a", "b", "c"], ["A", "B", "C"], "x.tsv", (1, 2, 4), left_out=1)
+    for number in (3, 4):
+        assert len(read_beside(write(tmp_path / "y", "a\n" * number), pairs)) == number
+    with pytest.raises(InputError, match=r"y has 2 lines, but 4 are wanted: one for every line of x\.tsv"):
+        read_beside(write(tmp_path / "y", "a\n" * 2), pairs)
+
+
+def test_pairs_of_ones_own() -> None:
+    pairs = Pairs(["a", "b"], ["A", "B"])
+    assert (pairs.sources, pairs.targets, pairs.numbers) == (("a", "b"), ("A", "B"), (1, 2))
+    with pytest.raises(InputError, match="there are 2 sources but 1 targets"):
+        Pairs(["a", "b"], ["A"])
+    with pytest.raises(InputError, match="targets is one text"):
+        Pairs(["a"], "A")

@@ -147,6 +147,13 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
         load(tmp_path)
 
 
+def test_a_damaged_one_is_to_be_removed(tmp_path: Path) -> None:
+    save(tmp_path, example())
+    (tmp_path / "checkpoint" / "state.safetensors").write_bytes(b"")
+    with pytest.raises(ModelFileError, match=r"has 0 bytes.*; remove .*/checkpoint to start anew$"):
+        load(tmp_path)
+
+
 def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
     folder.write(tmp_path / "checkpoint", lambda root: None, {"kind": "model"})
     with pytest.raises(ModelFileError, match="is not a checkpoint"):

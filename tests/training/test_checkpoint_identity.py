@@ -1,5 +1,6 @@
 """A checkpoint of another run is refused, with what differs and what to do."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -63,3 +64,21 @@ def test_what_differs_is_named_with_both_values(fields: dict[str, Any], words: l
         check_identity(IDENTITY, changed(**fields))
     assert refused.value.exit_code == 2
     assert all(word in str(refused.value) for word in [*words, "remove the checkpoint folder"]), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "then", "now", "words"),
+    [
+        ("translate", ["a", "b", "c", "d"], ["a", "b"], "the validation text was left out"),
+        ("translate", ["a", "b"], ["a", "b", "c", "d"], "a validation text was given"),
+        ("classify", ["a", "b", "c", "d"], ["a", "b", "c", "e"], "the validation text is not that of"),
+        ("translate", ["a", "b"], ["a", "c"], "the text changed"),
+        ("translate", ["a", "b", "c", "d"], ["e", "b"], "the text changed"),
+        ("tag", ["a", "b"], ["a", sha256().hexdigest()], "the validation text was left out"),
+        (None, ["a", "b"], ["a", None], "the validation text was left out"),
+        (None, ["a", None], ["b", None], "the text changed"),
+    ],
+)
+def test_which_text_changed_is_said(task: str | None, then: list[str], now: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=f"^{words}.* remove the checkpoint folder"):
+        check_identity({"task": task, "text": then}, {"task": task, "text": now})

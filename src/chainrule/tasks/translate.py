@@ -169,7 +169,7 @@ class Translator:
         progress: Progress = silent,
         **chosen: Any,
     ) -> "TranslationReport":
-        """Translate as `translate_all` does and compare; `other` are another system's translations of the sources."""
+        """Translate as `translate_all` does and compare; `other` are another system's translations."""
         from chainrule.tasks.translation_report import evaluate
 
         decoding = translation.decoding_of(decoding, chosen)

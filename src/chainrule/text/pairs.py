@@ -26,11 +26,21 @@ COLUMN_NAMES: Final = re.compile(  # what the two columns of a table are usually
 class Pairs:
     """Sources and their targets in the order of the file, none of them empty unless that was asked for."""
 
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    name: str
-    numbers: tuple[int, ...]  # the line of each pair in its file, from 1
+    sources: Sequence[str]
+    targets: Sequence[str]
+    name: str = "the pairs given"
+    numbers: tuple[int, ...] = ()  # the line of each pair in its file, from 1; counted where none are given
     left_out: int = 0  # lines of the file that are not among them, as one side is empty
+
+    def __post_init__(self) -> None:
+        for side in ("sources", "targets"):
+            if isinstance(getattr(self, side), str):
+                raise InputError(f"{self.name}: {side} is one text; give a list of texts, such as [text]")
+            object.__setattr__(self, side, tuple(getattr(self, side)))
+        if len(self.sources) != len(self.targets):
+            count = f"{len(self.sources)} sources but {len(self.targets)} targets"
+            raise InputError(f"{self.name}: there are {count}; give one target a source")
+        object.__setattr__(self, "numbers", tuple(self.numbers or range(1, len(self.sources) + 1)))
 
     def __len__(self) -> int:
         """How many pairs there are."""
