@@ -134,6 +134,8 @@ void bind_learning(nb::module_& module) {
                  const Learnt learnt = self.use([](auto& w) { return w.learnt(); });
                  return std::make_tuple(learnt.words, learnt.of, learnt.loss, learnt.rate);
              })
+        .def("last_loss",
+             [](Learning& self) { return self.use([](const Word2vec& w) { return w.last_loss(); }); })
         .def_prop_ro("simd",
                      [](Learning& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
         .def("input",

@@ -61,6 +61,15 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
 struct Word2vec::Worker {
     Worker(const std::string& file, std::uint64_t seed) : numbers(file), random(seed) {}
 
+    // The loss of a window; the first of an epoch forgets those of the epoch before.
+    void count(double of_window, std::uint64_t of_pairs) {
+        if (windows == 1) epoch_loss = 0, epoch_pairs = 0;
+        loss += of_window;
+        pairs += of_pairs;
+        epoch_loss += of_window;
+        epoch_pairs += of_pairs;
+    }
+
     NumberFile numbers;
     Random random;
     std::uint64_t first = 0, last = 0, at = 0;  // its part of the file, and the next number there
@@ -76,6 +85,8 @@ struct Word2vec::Worker {
     float rate = 0;
     double loss = 0;
     std::uint64_t pairs = 0;  // that the loss is of
+    double epoch_loss = 0;    // the same since the epoch began
+    std::uint64_t epoch_pairs = 0;
     bool is_finished = false;
     std::exception_ptr error;
 };
@@ -150,6 +161,16 @@ Learnt Word2vec::learnt() {
     return {words, total_, pairs ? loss / static_cast<double>(pairs) : 0, workers_[0]->rate};
 }
 
+double Word2vec::last_loss() const {
+    double loss = 0;
+    std::uint64_t pairs = 0;
+    for (const auto& worker : workers_) {
+        loss += worker->epoch_loss;
+        pairs += worker->epoch_pairs;
+    }
+    return pairs ? loss / static_cast<double>(pairs) : 0;
+}
+
 void Word2vec::copy_output(std::vector<float>& into) {
     if (is_finished_) throw Failure("the output vectors are forgotten");
     into.reserve(words() * config_.dimensions);
@@ -193,6 +214,7 @@ bool Word2vec::fill(Worker& worker) {
                 if (!worker.sentence.empty()) return true;
                 if (++worker.epoch >= config_.epochs || worker.first == worker.last) return false;
                 worker.at = worker.first;
+                worker.windows = 0;
             }
             worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
             worker.block_size = worker.numbers.read(worker.at, worker.block);
@@ -258,10 +280,9 @@ void Word2vec::learn(Worker& w) {
         w.y.clear();
         for (const std::uint32_t target : w.targets) w.y.push_back(output_.data() + target * width_);
         const bool is_counted = w.windows++ % kLossEvery == 0;
-        const std::size_t context = high - low;
-        if (is_counted) w.pairs += config_.is_cbow ? 1 : context;
+        double loss = 0;
         Step step{w.x.data(), w.x.size(), w.y.data(),       w.y.size(),
-                  width_,     w.rate,     w.scratch.data(), is_counted ? &w.loss : nullptr};
+                  width_,     w.rate,     w.scratch.data(), is_counted ? &loss : nullptr};
         if (config_.is_cbow) {
             kernels_.bag(step);
         } else if (has_parts) {
@@ -269,6 +290,7 @@ void Word2vec::learn(Worker& w) {
         } else {
             kernels_.window(step);
         }
+        if (is_counted) w.count(loss, config_.is_cbow ? 1 : high - low);
     }
 }
 

@@ -56,6 +56,7 @@ class Word2vec {
 
     bool run(double seconds);  // learn for so long, a sentence at least; whether there is more to learn
     Learnt learnt();
+    double last_loss() const;  // nats a pair of words over the last epoch, or the one under way
     std::size_t words() const { return keep_.size(); }  // of the vocabulary
     std::size_t dimensions() const { return config_.dimensions; }
     const char* simd() const { return kernels_.name; }

@@ -83,7 +83,7 @@ def test_words_that_the_format_cannot_hold(tmp_path: Path, word: str) -> None:
 
 
 def test_a_word_twice(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="words 0 and 2 are both 'a'"):
+    with pytest.raises(InputError, match="words 1 and 3 are both 'a'"):
         write_vectors(tmp_path / "v.txt", ["a", "b", "a"], np.ones((3, 1)))
 
 

@@ -47,9 +47,13 @@ def _check_words(words: Sequence[str]) -> None:
     first_with: dict[str, int] = {}
     for row, word in enumerate(words):
         if not word or _NO_WORD.search(word):
-            raise InputError(f"word {row} is {word!r}; a file of vectors takes words without blanks or line ends")
+            held = "is empty" if not word else "holds a blank, a line end, a NUL or half a surrogate pair"
+            raise InputError(
+                f"word {row + 1}, {word!r}, {held}, and a file of vectors could not be read again; "
+                "rename or drop the word, or keep the vectors in a folder"
+            )
         if first_with.setdefault(word, row) != row:
-            raise InputError(f"words {first_with[word]} and {row} are both {word!r}; drop one with its vector")
+            raise InputError(f"words {first_with[word] + 1} and {row + 1} are both {word!r}; drop one with its vector")
 
 
 def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:

@@ -47,7 +47,7 @@ def test_interval() -> None:
     low, high = interval(0.5, 103)
     assert math.atanh(low) == pytest.approx(0.549306 - 0.207886, abs=2e-6)
     assert math.atanh(high) == pytest.approx(0.549306 + 0.207886, abs=2e-6)
-    assert interval(0.3, 3) == interval(1.0, 3) == (-1.0, 1.0)
+    assert all(map(math.isnan, (*interval(0.3, 3), *interval(1.0, 3), *interval(1.0, 100))))
     for undefined in (1.0, -1.0, math.nan):
         assert all(map(math.isnan, interval(undefined, 100)))
 
@@ -82,7 +82,8 @@ def test_judge() -> None:
     found = judge(lookup, pairs_of(("a", "b", 9), ("a", "zebra", 1), ("a", "c", 5), ("a", "d", 7)))
     assert found.rho == pytest.approx(0.5)
     assert (found.found, found.of, found.coverage) == (3, 4, 0.75)
-    assert (found.low, found.high) == (-1.0, 1.0)
+    assert math.isnan(found.low)  # of three pairs
+    assert math.isnan(found.high)
     nothing = judge(lookup, pairs_of(("x", "y", 1)))
     assert math.isnan(nothing.rho)
     assert nothing.coverage == 0

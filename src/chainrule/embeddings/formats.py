@@ -49,8 +49,8 @@ def read(path: str | Path) -> WordVectors:
     found = find_files(path)
     if len(found) != 1:
         raise UsageError(f"{path} names {len(found)} files; vectors are read from one, so name that one")
-    words, matrix = _read_binary(found[0]) if is_binary(found[0]) else _read_text(path)
-    about = storage.origin(f"imported from {found[0].path.name}", None, "", None)
+    words, matrix = _read_binary(found[0]) if is_binary(found[0]) else _read_text(found[0])
+    about = storage.origin(f"imported from {Path(found[0].name).name}", None, "", None)
     return WordVectors(words, matrix, about=about)
 
 
@@ -82,8 +82,8 @@ def _is_number(fields: list[bytes]) -> bool:
         return False
 
 
-def _read_text(path: str | Path) -> tuple[tuple[str, ...], Floats]:
-    found = read_vectors(path)
+def _read_text(file: TextFile) -> tuple[tuple[str, ...], Floats]:
+    found = read_vectors(file)
     return found.words, found.matrix
 
 

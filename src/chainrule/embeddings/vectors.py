@@ -68,6 +68,10 @@ class WordVectors:
     def __contains__(self, word: str) -> bool:
         return self.row(word) is not None
 
+    def __getitem__(self, word: str) -> Floats:
+        """`vector`."""
+        return self.vector(word)
+
     @property
     def method(self) -> str:
         """How they were learnt; "imported" where another software did it."""

@@ -156,14 +156,10 @@ def spearman(a: Floats, b: Floats) -> float:
 def interval(r: float, n: int) -> tuple[float, float]:
     """95 % confidence interval of Spearman's ρ from n pairs: Fisher's z with s.e. √((1 + r²/2)/(n − 3)).
 
-    Bonett & Wright (2000). All of [−1, 1] where three pairs or fewer tell nothing. NaN where r is, and where it is
-    1 or −1: z is then infinite and says nothing of how far the truth may lie.
+    Bonett & Wright (2000). NaN where r is, of three pairs or fewer, which tell nothing, and where r is 1 or −1: z
+    is then infinite and says nothing of how far the truth may lie.
     """
-    if math.isnan(r):
-        return math.nan, math.nan
-    if n <= 3:
-        return -1.0, 1.0
-    if abs(r) >= 1:
+    if math.isnan(r) or n <= 3 or abs(r) >= 1:
         return math.nan, math.nan
     reach = NORMAL_97_5 * math.sqrt((1 + r * r / 2) / (n - 3))
     return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)

@@ -49,7 +49,7 @@ class _Header:
     width: int
 
 
-def read_vectors(file: str | Path, words: Collection[str] | None = None) -> Vectors:
+def read_vectors(file: str | Path | TextFile, words: Collection[str] | None = None) -> Vectors:
     """The vectors of a file, plain or packed, in its order; with `words` those of these words alone.
 
     Of lines that are not kept only the number of values is checked. For `initial` the lower-cased words are
@@ -94,7 +94,9 @@ def initial(vectors: Vectors, names: Sequence[str], rng: np.random.Generator) ->
     return made, float(is_found.mean()) if len(rows) else 0.0
 
 
-def _find_file(file: str | Path) -> TextFile:
+def _find_file(file: str | Path | TextFile) -> TextFile:
+    if isinstance(file, TextFile):
+        return file
     found = find_files(file)
     if len(found) != 1:
         raise UsageError(f"{file} names {len(found)} files; vectors are read from one, so name that one")
