@@ -47,13 +47,20 @@ def _check_words(words: Sequence[str]) -> None:
     first_with: dict[str, int] = {}
     for row, word in enumerate(words):
         if not word or _NO_WORD.search(word):
-            held = "is empty" if not word else "holds a blank, a line end, a NUL or half a surrogate pair"
             raise InputError(
-                f"word {row + 1}, {word!r}, {held}, and a file of vectors could not be read again; "
-                "rename or drop the word, or keep the vectors in a folder"
+                f"word {row + 1}, {word!r}, {_reason(word)}; rename or drop it, or keep the vectors in a folder"
             )
         if first_with.setdefault(word, row) != row:
             raise InputError(f"words {first_with[word] + 1} and {row + 1} are both {word!r}; drop one with its vector")
+
+
+def _reason(word: str) -> str:
+    """Why a word cannot stand in a file of vectors."""
+    if not word:
+        return "is empty"
+    if any("\ud800" <= letter <= "\udfff" for letter in word):
+        return "holds half a surrogate pair, which UTF-8 cannot hold"
+    return "holds a blank, a line end or a NUL, where readers of such files end a word"
 
 
 def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:

@@ -3,6 +3,7 @@
 import gzip
 import struct
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -101,9 +102,10 @@ def test_gensims_layout_has_no_line_breaks_and_is_read_too(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # gensim leaves a file without a header open
 @pytest.mark.parametrize("is_binary", [True, False])
 def test_gensim_itself(tmp_path: Path, is_binary: bool) -> None:
-    keyed = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
+    keyed = import_module("gensim.models.keyedvectors").KeyedVectors
     made = WordVectors(tuple(ROWS), MATRIX)
     made.export(tmp_path / "ours", "word2vec-binary" if is_binary else "word2vec")
     opened = keyed.load_word2vec_format(str(tmp_path / "ours"), binary=is_binary)

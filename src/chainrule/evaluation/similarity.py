@@ -4,8 +4,8 @@ Lives here: files of judged pairs, Spearman's ρ, its interval, and its value ov
 Not here: the vectors, of which only a look-up is asked; analogies (analogies.py).
 """
 
+import csv
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,23 +59,23 @@ class Judged:
 
 
 def read_pairs(file: str | Path) -> Pairs:
-    """The pairs of a file: two words and a number a line, parted by tabs, by commas, or by blanks.
+    """The pairs of a file: two words and a number a line, parted by tabs, commas, semicolons or blanks.
 
-    Of more columns the first number counts. Lines that begin with `#`, blank lines and one header line are passed
-    over.
+    The number is in the third column, or where this holds none in the first that does, the same in all lines (as in
+    SimLex-999, with a part of speech before it). Lines that begin with `#`, blank lines and one header line are
+    passed over.
     """
     corpus = Corpus.of(file)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
-    rows: list[tuple[str, str, float]] = []
-    is_first = True
-    for number, line in enumerate(corpus, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        row = _parse(line, f"{corpus.name}, line {number}", is_first)
-        is_first = False
-        if row is not None:
-            rows.append(row)
+    lines = [
+        _cut(line, f"{corpus.name}, line {number}")
+        for number, line in enumerate(read_lines(corpus), start=1)
+        if line.strip() and not line.startswith("#")
+    ]
+    data = lines[1:] if _is_header(lines) else lines
+    column = _score_column(data[0]) if data else 2
+    rows = [_parse(line, column) for line in data]
     if not rows:
         raise InputError(
             f"{corpus.name} holds no pairs; give lines of two words and a number, such as 'cat<TAB>tiger<TAB>7.35'"
@@ -84,21 +84,74 @@ def read_pairs(file: str | Path) -> Pairs:
     return Pairs(corpus.name, firsts, seconds, np.array(scores))
 
 
-def _parse(line: str, where: str, may_be_header: bool) -> tuple[str, str, float] | None:
-    """The pair of a line; None for a header."""
-    separator = "\t" if "\t" in line else "[,;]" if re.search("[,;]", line) else r"\s+"
-    fields = [field.strip() for field in re.split(separator, line.strip())]
-    numbers = [value for field in fields[2:] if (value := _number(field)) is not None]
-    if len(fields) < 3 or not all(fields[:2]):
-        what = f"{len(fields)} columns; expected two words and a number, parted by tabs, commas or blanks"
-        raise InputError(f"{where}: {what}")
-    if not numbers:
-        if may_be_header:
-            return None
-        raise InputError(f"{where}: {fields[2]!r} is not a number; expected two words and how alike they are")
-    if not math.isfinite(numbers[0]):
-        raise InputError(f"{where}: {numbers[0]} is not finite; mend or drop the line")
-    return fields[0], fields[1], numbers[0]
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line cut into its columns, three or more."""
+
+    where: str
+    fields: list[str]
+
+    @property
+    def first_number(self) -> int | None:
+        """The first column behind the two words that holds a number."""
+        return next((i for i, field in enumerate(self.fields) if i > 1 and _number(field) is not None), None)
+
+
+def _cut(line: str, where: str) -> _Line:
+    """The columns of a line, without the quotes that tables have around them."""
+    separator = "\t" if "\t" in line else max(",;", key=line.count)
+    if separator == "\t":
+        fields = line.strip().split(separator)
+    elif separator not in line:
+        fields = line.split()
+    else:
+        try:
+            fields = next(csv.reader([line.strip()], delimiter=separator, skipinitialspace=True))
+        except csv.Error as error:
+            raise InputError(f"{where} is no line of a table ({error}); mend or drop it") from None
+    fields = [field.strip() for field in fields]
+    if len(fields) < 3:
+        what = "expected two words and a number, parted by tabs, commas, semicolons or blanks"
+        raise InputError(f"{where}: {len(fields)} column{'' if len(fields) == 1 else 's'}; {what}")
+    return _Line(where, fields)
+
+
+def _is_header(lines: list[_Line]) -> bool:
+    """Whether the first line names the columns: it has no number, or none where the second line has its first."""
+    if not lines:
+        return False
+    number = lines[0].first_number
+    return number is None or (number > 2 and len(lines) > 1 and lines[1].first_number == 2)
+
+
+def _score_column(line: _Line) -> int:
+    """The column of the scores, by the first line that has one."""
+    _refuse_numbered(line)
+    found = line.first_number
+    if found is None:
+        raise InputError(f"{line.where}: {line.fields[2]!r} is not a number; expected two words and how alike they are")
+    return found
+
+
+def _refuse_numbered(line: _Line) -> None:
+    number = line.first_number
+    if number is not None and number > 2 and _number(line.fields[0]) is not None:
+        what = f"begins with the number {line.fields[0]}, not with a word; drop the column of numbers"
+        raise InputError(f"{line.where} {what}, so that two words come first")
+
+
+def _parse(line: _Line, column: int) -> tuple[str, str, float]:
+    """The pair of a line with the score in this column."""
+    first, second, *_ = line.fields
+    if not first or not second:
+        raise InputError(f"{line.where}: a word is empty; expected two words and a number")
+    field = line.fields[column] if column < len(line.fields) else line.fields[2]
+    score = _number(field)
+    if score is None:
+        raise InputError(f"{line.where}: {field!r} is not a number; expected two words and how alike they are")
+    if not math.isfinite(score):
+        raise InputError(f"{line.where}: {score} is not finite; mend or drop the line")
+    return first, second, score
 
 
 def _number(field: str) -> float | None:
