@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -98,6 +99,7 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
                              (has_parts ? " with parts" : "") + ", threads " + std::to_string(config.threads);
     const Learnt learnt = learning.learnt();
     check(learnt.words == text.words * 8 && learnt.of == learnt.words, what + ": all words are learnt");
+    check(learning.last_loss() > 0 && learning.last_loss() < 6 * std::log(2.0), what + ": the loss fell");
     const double found = separation(learning);
     check(found > 0.3, what + ": clusters are only " + std::to_string(found) + " apart");
     std::vector<float> output;

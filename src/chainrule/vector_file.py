@@ -51,7 +51,9 @@ def _check_words(words: Sequence[str]) -> None:
                 f"word {row + 1}, {word!r}, {_reason(word)}; rename or drop it, or keep the vectors in a folder"
             )
         if first_with.setdefault(word, row) != row:
-            raise InputError(f"words {first_with[word] + 1} and {row + 1} are both {word!r}; drop one with its vector")
+            raise InputError(
+                f"words {first_with[word] + 1} and {row + 1} are both {word!r}; drop one with its vector"
+            )
 
 
 def _reason(word: str) -> str:

@@ -210,6 +210,16 @@ def test_out_and_in(learnt: Path, tmp_path: Path, format: str) -> None:
     assert shown["command"].startswith("chainrule vectors import ")
 
 
+@pytest.mark.parametrize("text", ["a 1 2\nb 1 3\n", "2 2\na 1 2\nb 1 3\n"], ids=["glove", "word2vec"])
+def test_vectors_on_standard_input(tmp_path: Path, text: str) -> None:
+    outcome = done("vectors", "import", "-", "--out", tmp_path / "m", stdin=text)
+    assert "2 words, 2 dimensions" in outcome.err
+    made = chainrule.load(tmp_path / "m")
+    assert (made.words, made.matrix.tolist()) == (("a", "b"), [[1, 2], [1, 3]])
+    assert done("info", tmp_path / "m", "--json").json()["training_text"] == "imported from standard input"
+    assert "1 word, 1 dimension" in done("vectors", "import", "-", "--out", tmp_path / "m", stdin="a 1\n").err
+
+
 def test_wrong_exchange(learnt: Path, court: Path, tmp_path: Path) -> None:
     message = refused(2, "vectors", "export", learnt, "--format", "csv", "--out", tmp_path / "v")
     assert "choose one of word2vec, word2vec-binary, glove" in message

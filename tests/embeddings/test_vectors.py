@@ -138,6 +138,7 @@ def test_unknown_words_by_their_n_grams() -> None:
     first, second = subwords.rows("ab")
     assert_allclose(made.vector("ab"), (buckets[first] + buckets[second]) / 2)
     assert_array_equal(made.vector("x"), [1, 0])
+    assert_array_equal(made["x"], [1, 0])
     assert "ab" not in made
     assert [word for word, _ in made.neighbors("ab")] == ["x"]
     assert made.parameters == 16

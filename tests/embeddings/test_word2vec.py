@@ -58,7 +58,6 @@ def test_compiled_learning_is_the_twins(
     core: Any = native.load()
     if simd not in core.kernel_names():
         pytest.skip(f"{simd} does not run on this processor")
-    monkeypatch.setattr(word2vec, "STRETCH", 1e6)  # in one go: the loss is that of all
     # σ is looked up in cells, so that sums rounded otherwise may fall to two sides of a border; at a low rate that
     # is little: 1/256 · 0.005 · |y| each time.
     settings: dict[str, Any] = {"method": method, "learning_rate": 0.005} | subwords
@@ -193,6 +192,26 @@ def test_no_words_to_learn(tmp_path: Path) -> None:
 def test_vectors_that_grow_without_bound_are_refused(text: tuple[Counted, Chosen]) -> None:
     with pytest.raises(ChainruleError, match=r"lower vectors\.learning_rate"):
         learn(text, learning_rate=1e30, epochs=20)
+
+
+@pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
+def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "python":
+        in_python(monkeypatch)
+    counted = count(clusters(20), tmp_path / "numbers")
+    losses: dict[int, list[float]] = {}
+    for epochs in (1, 30):
+        config = VectorConfig(epochs=epochs, sample=0.0, learning_rate=0.05)
+        for stretch in (0.0, 1e6):
+            monkeypatch.setattr(word2vec, "STRETCH", stretch)
+            made = train(counted, choose(counted), config, threads=1)
+            losses.setdefault(epochs, []).append(made.metrics["loss"])
+            assert made.metrics["learning_rate"] == 0.05
+    assert losses[1][0] == losses[1][1]
+    assert losses[30][0] == losses[30][1]
+    assert 0 < losses[30][0] < losses[1][0]
 
 
 @pytest.mark.native

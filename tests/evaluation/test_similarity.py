@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError
+from chainrule.evaluation.analogies import read_questions
 from chainrule.evaluation.similarity import Pairs, interval, judge, rarest, read_pairs, spearman
 from chainrule.lm import Floats
 
@@ -114,8 +115,11 @@ def test_the_rarest_third() -> None:
         "cat tiger 7.35\nlove   sex 6.77\r\n",
         "word1\tword2\tPOS\tSimLex999\tconc(w1)\ncat\ttiger\tN\t7.35\t1\nlove\tsex\tN\t6.77\t2.0\n",
         "\ufeffcat;tiger;7.35\nlove; sex; 6.77",
+        "Word 1,Word 2,Human (mean),1,2\ncat,tiger,7.35,9,7\nlove,sex,6.77,9,6\n",
+        "cat\ttiger\tN\t7.35\t1\nlove\tsex\tN\t6.77\t2\n",
+        '"Word, first","Word 2","Human"\n"cat","tiger","7.35"\n"love", "sex", 6.77\n',
     ],
-    ids=["tabs", "remarks", "commas", "blanks", "simlex", "semicolons"],
+    ids=["tabs", "remarks", "commas", "blanks", "simlex", "semicolons", "numbers", "no-header", "quotes"],
 )
 def test_files_of_pairs(tmp_path: Path, text: str) -> None:
     (tmp_path / "p").write_bytes(text.encode())
@@ -136,6 +140,10 @@ def test_files_of_pairs(tmp_path: Path, text: str) -> None:
         ("a b\n", "p, line 1: 2 columns"),
         ("a\tb\tscore\n", "p holds no pairs"),
         ("", "p holds no pairs"),
+        ("id,w1,w2,score\n1,cat,tiger,7.35\n", "p, line 2: the line begins with the number 1"),
+        ("a\tb\t1\na\tb\tN\t2\n", "p, line 2: 'N' is not a number"),
+        (",b,1\n", "p, line 1: a word is empty"),
+        ("a,b," + "c" * 200_000 + "\n", "p, line 1 is no line of a table"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, reason: str) -> None:
@@ -153,3 +161,11 @@ def test_the_collections(data_folder: Path) -> None:
     assert (simlex.firsts[0], simlex.seconds[0], simlex.scores[0]) == ("old", "new", 1.58)
     for pairs in (wordsim, simlex):
         assert 0 <= pairs.scores.min() < pairs.scores.max() <= 10
+
+
+def test_no_option_that_is_not_there_is_advised(tmp_path: Path) -> None:
+    (tmp_path / "p").write_bytes(b"caf\xe9\tb\t1\n")
+    with pytest.raises(InputError, match=r"not UTF-8 at byte 3 \(0xe9\); convert it to UTF-8$"):
+        read_pairs(tmp_path / "p")
+    with pytest.raises(InputError, match=r"convert it to UTF-8$"):
+        read_questions(tmp_path / "p")

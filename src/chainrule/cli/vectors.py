@@ -95,8 +95,7 @@ def train(
         emit({"model": str(out), "method": made.method, "dimensions": made.dimensions, **made.metrics})
     speed = made.metrics.get("words_per_second")
     shown = f", {speed:,.0f} words/s" if isinstance(speed, int | float) else ""
-    size = f"{len(made):,} words, {made.dimensions:,} dimensions"
-    say(f"saved {out}: {size}{shown}, {time.perf_counter() - start:.1f} s in all")
+    say(f"saved {out}: {_size(made)}{shown}, {time.perf_counter() - start:.1f} s in all")
 
 
 def _subwords(lengths: str | None) -> dict[str, object]:
@@ -253,7 +252,12 @@ vectors_contextual.register(app)
 def _done(vectors: Any, out: Path, about: "Mapping[str, Any]", json: bool) -> None:
     if json:
         emit({**about, "out": str(out), "words": len(vectors), "dimensions": vectors.dimensions})
-    say(f"wrote {out}: {len(vectors):,} words, {vectors.dimensions:,} dimensions")
+    say(f"wrote {out}: {_size(vectors)}")
+
+
+def _size(vectors: Any) -> str:
+    amounts = ((len(vectors), "word"), (vectors.dimensions, "dimension"))
+    return ", ".join(f"{n:,} {what}{'' if n == 1 else 's'}" for n, what in amounts)
 
 
 def _listed(found: "Sequence[tuple[str, float]]", score: str) -> list[dict[str, Any]]:

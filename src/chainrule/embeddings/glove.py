@@ -150,6 +150,7 @@ def train(
         metrics = _run(learner, progress)
         matrix = learner.result()
         metrics |= {"simd": learner.simd, "threads": threads if native.load() else 1}
+        metrics["learning_rate"] = config.rate
         del learner  # it reads the file
     if not np.isfinite(metrics["cost"]) or not np.isfinite(matrix).all():
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")

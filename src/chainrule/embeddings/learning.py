@@ -116,9 +116,11 @@ def _count(
         raise InputError(f"{corpus.name} holds no words; give a text with words")
     kept = vocabulary.choose(counted, config.min_count, config.vocab_size)
     if not len(kept.words):
+        most = int(counted.counts.max())
+        often = "once" if most == 1 else f"{most} times"
         raise InputError(
             f"no word of {corpus.name} comes {config.min_count} times or more; "
-            f"take more text or a lower min_count (the most frequent comes {int(counted.counts.max())} times)"
+            f"take more text or a lower min_count (the most frequent comes {often})"
         )
     return counted.without_words(), kept
 

@@ -50,6 +50,10 @@ class Learner(Protocol):
         """Words learnt, of how many, the loss since the last time, the rate now."""
         ...
 
+    def last_loss(self) -> float:
+        """The mean loss of the last epoch."""
+        ...
+
     def input(self) -> Matrix:
         """The vectors, (V + B, D)."""
         ...
@@ -94,7 +98,8 @@ def train(
         begins, rows = Subwords(config.shortest, config.longest, config.buckets).table(chosen.words)
     learner = _learner(counted, chosen, config, threads, seed, begins, rows)
     del begins, rows
-    metrics: dict[str, Any] = {"simd": learner.simd, "threads": threads} | _run(learner, config.epochs, progress)
+    about = {"simd": learner.simd, "threads": threads, "learning_rate": config.rate}
+    metrics: dict[str, Any] = about | _run(learner, progress)
     learner.finish()
     made, V = learner.input(), len(chosen.words)
     # Rows are padded in the core. A copy takes the place of the output; there is none for the buckets, so that
@@ -144,22 +149,16 @@ def _learner(
     return made
 
 
-def _run(learner: Learner, epochs: int, progress: Progress) -> dict[str, Any]:
+def _run(learner: Learner, progress: Progress) -> dict[str, Any]:
     """Learn to the end; the loss is the mean over the last epoch."""
-    began, before, is_more = time.perf_counter(), 0, True
-    total_loss, weight = 0.0, 0
+    began, is_more = time.perf_counter(), True
     while is_more:
         is_more = learner.run(STRETCH)
         words, of, loss, _ = learner.learnt()
         seconds = time.perf_counter() - began
         progress(f"learning, loss {loss:.2f}, {words / seconds:,.0f} words/s", words, of)
-        if loss:
-            is_last = words > of * (epochs - 1) // epochs
-            total_loss, weight = (total_loss, weight) if is_last else (0.0, 0)
-            total_loss, weight = total_loss + loss * (words - before), weight + words - before
-        before = words
-    mean = total_loss / weight if weight else 0.0
-    return {"words": words, "seconds": seconds, "words_per_second": words / seconds, "loss": mean}
+    speed = words / seconds
+    return {"words": words, "seconds": seconds, "words_per_second": speed, "loss": learner.last_loss()}
 
 
 def _is_finite(matrix: Matrix | None) -> bool:

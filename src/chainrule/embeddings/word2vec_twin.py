@@ -65,6 +65,7 @@ class Word2vec:
         self._random = Random(settings["seed"] + (1 << 32))
         self._seen = self._told = self._windows = self._pairs = 0
         self._loss, self._rate = 0.0, np.float32(settings["rate"])
+        self._epoch_loss, self._epoch_pairs = 0.0, 0  # since the epoch began
         self._sentences = self._read()
 
     def run(self, seconds: float) -> bool:
@@ -81,6 +82,10 @@ class Word2vec:
         loss = self._loss / self._pairs if self._pairs else 0.0
         self._loss, self._pairs = 0.0, 0
         return self._seen, self._total, loss, float(self._rate)
+
+    def last_loss(self) -> float:
+        """Nats a pair over the last epoch, or the one under way."""
+        return self._epoch_loss / self._epoch_pairs if self._epoch_pairs else 0.0
 
     def input(self) -> Floats:
         """The vectors, (V + B, D)."""
@@ -100,6 +105,7 @@ class Word2vec:
     def _read(self) -> Iterator[list[int]]:
         """The sentences of all epochs, frequent words thinned out."""
         for _ in range(self._settings["epochs"]):
+            self._windows = 0
             sentence: list[int] = []
             for there in self._read_numbers():
                 if there >= len(self._number_of) or there < BREAK:
@@ -150,9 +156,11 @@ class Word2vec:
             loss, pairs = self._step_in_parts(context, targets, rate), len(context)
         else:
             loss, pairs = window(self._input, self._output, context, targets, rate), len(context)
+        if not self._windows:
+            self._epoch_loss, self._epoch_pairs = 0.0, 0
         if self._windows % LOSS_EVERY == 0:
-            self._loss += loss
-            self._pairs += pairs
+            self._loss, self._pairs = self._loss + loss, self._pairs + pairs
+            self._epoch_loss, self._epoch_pairs = self._epoch_loss + loss, self._epoch_pairs + pairs
         self._windows += 1
 
     def _step_in_parts(self, context: list[int], targets: list[int], rate: float) -> float:

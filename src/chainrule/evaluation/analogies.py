@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 
 from chainrule.errors import InputError, UsageError
+from chainrule.evaluation.similarity import read_lines
 from chainrule.lm import Floats, Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -60,7 +61,7 @@ def read_questions(file: str | Path) -> list[Section]:
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of questions")
     found: list[tuple[str, list[Question]]] = []
-    for number, line in enumerate(corpus, start=1):
+    for number, line in enumerate(read_lines(corpus), start=1):
         words = line.split()
         if not words or line.startswith("#"):
             continue

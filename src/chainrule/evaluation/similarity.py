@@ -6,7 +6,7 @@ Not here: the vectors, of which only a look-up is asked; analogies (analogies.py
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ import numpy as np
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
 from chainrule.text.corpus import Corpus
+from chainrule.text.utf8 import OPTION
 
 Lookup = Callable[[str], Floats | None]
 """The vector (D,) of a word, None where there is none."""
@@ -56,6 +57,14 @@ class Judged:
     def coverage(self) -> float:
         """Which part of the pairs could be judged."""
         return self.found / self.of if self.of else 0.0
+
+
+def read_lines(corpus: Corpus) -> Iterator[str]:
+    """The lines of a file that is read by no `--errors` option."""
+    try:
+        yield from corpus
+    except InputError as error:
+        raise InputError(str(error).removesuffix(OPTION)) from error
 
 
 def read_pairs(file: str | Path) -> Pairs:
@@ -125,19 +134,12 @@ def _is_header(lines: list[_Line]) -> bool:
 
 
 def _score_column(line: _Line) -> int:
-    """The column of the scores, by the first line that has one."""
-    _refuse_numbered(line)
-    found = line.first_number
-    if found is None:
-        raise InputError(f"{line.where}: {line.fields[2]!r} is not a number; expected two words and how alike they are")
+    """The column of the scores, by the first line behind the header."""
+    found = line.first_number or 2
+    if found > 2 and _number(line.fields[0]) is not None:
+        what = f"the line begins with the number {line.fields[0]}, and two words must come first"
+        raise InputError(f"{line.where}: {what}; drop the column of numbers")
     return found
-
-
-def _refuse_numbered(line: _Line) -> None:
-    number = line.first_number
-    if number is not None and number > 2 and _number(line.fields[0]) is not None:
-        what = f"begins with the number {line.fields[0]}, not with a word; drop the column of numbers"
-        raise InputError(f"{line.where} {what}, so that two words come first")
 
 
 def _parse(line: _Line, column: int) -> tuple[str, str, float]:
