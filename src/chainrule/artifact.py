@@ -3,7 +3,6 @@
 Lives here: which files there are and what they mean. Not here: sealing and verifying a folder (folder.py).
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from chainrule import config as settings
 from chainrule import families, folder
 from chainrule.card import model_card
 from chainrule.errors import ConfigError, ModelFileError, VocabularyError
-from chainrule.folder import Sealed
+from chainrule.folder import Sealed, as_json, read_json
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.ngram.spelling import Speller
@@ -174,19 +173,3 @@ def origin_of(sealed: Sealed) -> Origin:
         created=said["created"],
         versions=said["versions"],
     )
-
-
-def as_json(value: Any) -> bytes:
-    """A strict JSON document."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def read_json(sealed: Sealed, name: str) -> dict[str, Any]:
-    """The JSON object of a sealed file."""
-    try:
-        value = json.loads(sealed.bytes(name))
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{sealed.path / name} is not a JSON object")
-    return value

@@ -7,12 +7,14 @@ Not here: the text of the manifest (manifest.py), putting a folder in place of a
 
 import builtins
 import fcntl
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from chainrule import manifest
 from chainrule.errors import ModelFileError, NotFoundError, UsageError
@@ -25,9 +27,11 @@ __all__ = [
     "JSON",
     "LOG",
     "Sealed",
+    "as_json",
     "check_target",
     "hold",
     "read",
+    "read_json",
     "refuse_finished",
     "refuse_unfinished",
     "write",
@@ -215,3 +219,19 @@ def _seal(folder: Path, facts: Mapping[str, JSON]) -> None:
     for root, _, names in os.walk(folder, topdown=False):
         for name in (*names, "."):
             flush(Path(root, name))
+
+
+def as_json(value: Any) -> bytes:
+    """A strict JSON document."""
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read_json(sealed: Sealed, name: str) -> dict[str, Any]:
+    """The JSON object of a sealed file."""
+    try:
+        value = json.loads(sealed.bytes(name))
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{sealed.path / name} is not a JSON object")
+    return value

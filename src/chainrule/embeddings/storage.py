@@ -21,7 +21,7 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, ModelFileError
-from chainrule.folder import Sealed
+from chainrule.folder import Sealed, as_json, read_json
 from chainrule.manifest import JSON
 from chainrule.versions import versions
 
@@ -59,9 +59,9 @@ def save(vectors: WordVectors, path: Path) -> None:
     arrays = {"matrix": vectors.matrix, "counts": vectors.counts, "buckets": vectors.buckets}
     about = dict(vectors.about) or origin("unknown", None, "", None)
     files = {
-        CONFIG: _as_json(config),
+        CONFIG: as_json(config),
         WORDS: "".join(f"{word}\n" for word in vectors.words).encode(),
-        METRICS: _as_json(vectors.metrics),
+        METRICS: as_json(vectors.metrics),
         CARD: _card(vectors, about).encode(),
     }
 
@@ -99,7 +99,7 @@ def _write_tensors(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def load(path: str | Path) -> WordVectors:
     """The vectors of a folder, every file verified first."""
     sealed = folder.read(Path(path))
-    config = _read_json(sealed, CONFIG)
+    config = read_json(sealed, CONFIG)
     if config.get("task") != "vectors":
         what = config.get("task") or config.get("family") or "tokenizer"
         raise ModelFileError(
@@ -129,7 +129,7 @@ def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
         subwords=subwords,
         buckets=buckets,
         lowercase=bool(config["lowercase"]),
-        metrics=_read_json(sealed, METRICS),
+        metrics=read_json(sealed, METRICS),
         config=None if config["model"] is None else settings.make(VectorConfig, config["model"], "vectors"),
         about=dict(sealed.facts),
     )
@@ -147,20 +147,6 @@ def _check(
         is_whole = is_whole and buckets.shape[1] == matrix.shape[1] and bool(np.isfinite(buckets).all())
     if not is_whole or not np.isfinite(matrix).all():
         raise ConfigError(f"the numbers of {NUMBERS} do not fit the words of {WORDS}")
-
-
-def _as_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _read_json(sealed: Sealed, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(sealed.bytes(name))
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{sealed.path / name} is not a JSON object")
-    return value
 
 
 def _card(vectors: WordVectors, about: Mapping[str, Any]) -> str:

@@ -176,7 +176,7 @@ class Classifier:
 
 def load(path: str | Path, device: str = "auto") -> Classifier:
     """The classifier of a folder, every file verified first."""
-    model = artifact.read_json(folder.read(Path(path)), artifact.CONFIG).get("model")
+    model = folder.read_json(folder.read(Path(path)), artifact.CONFIG).get("model")
     is_generative = isinstance(model, dict) and model.get("family") == "ngram"
     sealed, parts = store.load(path, "classify", config_of("ngram" if is_generative else "lstm"))
     with artifact.refusing(sealed):

@@ -44,8 +44,8 @@ def save(path: str | Path, parts: Parts, files: Mapping[str, bytes]) -> None:
     content = {
         **files,
         **{_file(role): t.to_json().encode() for role, t in parts.tokenizers.items()},
-        artifact.CONFIG: artifact.as_json(config),
-        artifact.METRICS: artifact.as_json(dict(parts.metrics)),
+        artifact.CONFIG: folder.as_json(config),
+        artifact.METRICS: folder.as_json(dict(parts.metrics)),
         artifact.CARD: _card(parts).encode(),
     }
     artifact.write(Path(path), content, artifact.facts(parts.task, parts.origin))
@@ -56,7 +56,7 @@ def load(
 ) -> tuple[Sealed, Parts]:
     """The verified folder and what it holds; `kind` is its config's class, `roles` the tokenizers it needs."""
     sealed = folder.read(Path(path))
-    config = artifact.read_json(sealed, artifact.CONFIG)
+    config = folder.read_json(sealed, artifact.CONFIG)
     if config.get("task") != task:
         what = artifact.use_of(str(config["task"]), path) if "task" in config else "it is no model of a task"
         raise ModelFileError(f"{path} was not made by chainrule {task}: {what}")
@@ -68,7 +68,7 @@ def load(
             tokenizers={role: _tokenizer(sealed, role, config["tokenizers"][role]) for role in roles(made)},
             more={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
             origin=artifact.origin_of(sealed),
-            metrics=artifact.read_json(sealed, artifact.METRICS),
+            metrics=folder.read_json(sealed, artifact.METRICS),
         )
 
 
