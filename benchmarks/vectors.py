@@ -2,6 +2,7 @@
 
     python -m benchmarks.vectors --gensim PYTHON [--word2vec PROGRAM] [--fasttext PROGRAM] [--rounds 3]
     python -m benchmarks.vectors --gensim PYTHON --quality [--seeds 3]
+    python -m benchmarks.vectors --scaling [--rounds 5]
 
 PYTHON is an interpreter that has gensim (4.4 was measured); the programs are built from their public sources,
 outside this repository. All learn from the same file of plain words (WikiText-2 as it stands; the novels as runs of
@@ -234,6 +235,36 @@ def _row(name: str, method: str, threads: int, system: str, words: int, best: di
     return [name, method, str(threads), system, *figures, *ratios, f"{cost.memory:.0f}"]
 
 
+def scaling(arguments: argparse.Namespace, folder: Path) -> None:
+    """Words learnt a second on one thread and on two, in turns; counting them is left out."""
+    rows = []
+    for name, file in texts(folder).items():
+        for method in ("skipgram", "cbow"):
+            speeds: list[list[float]] = []
+            for _ in range(arguments.rounds):
+                made = [
+                    learning.train(file, method=method, epochs=1, threads=n, min_count=MIN_COUNT) for n in (1, 2)
+                ]
+                speeds.append([each.metrics["words_per_second"] / 1e3 for each in made])
+                print(name, method, speeds[-1], file=sys.stderr, flush=True)
+            one, two = zip(*speeds, strict=True)
+            ratios = sorted(b / a for a, b in speeds)
+            spread = f"{np.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            rows.append(
+                [name, method, f"{max(one):,.0f}", f"{max(two):,.0f}", f"{max(two) / max(one):.2f}", spread]
+            )
+    print(f"{machine()}; 1 epoch, {arguments.rounds} turns; the best of each, and the ratio of each turn\n")
+    head = [
+        "text",
+        "method",
+        "thousand words/s, 1 thread",
+        "2 threads",
+        "ratio of the best",
+        "median (least to most)",
+    ]
+    print(table(head, rows))
+
+
 def quality(arguments: argparse.Namespace, folder: Path) -> None:
     """Vectors of the novels judged: rank correlations, those of rare words, analogies; the mean over seeds."""
     file = texts(folder)["novels_en"]
@@ -292,18 +323,21 @@ def _summary(found: list[list[float]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gensim", required=True, help="a Python that has gensim")
+    parser.add_argument("--gensim", help="a Python that has gensim")
     parser.add_argument("--word2vec", help="the original program")
     parser.add_argument("--fasttext", help="fastText's program")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--novels-epochs", type=int, default=1, help="for the speed on the novels")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quality", action="store_true")
+    parser.add_argument("--scaling", action="store_true", help="two threads against one, gensim left out")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("runs/vectors"))
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    (quality if arguments.quality else speed)(arguments, arguments.folder)
+    if not (arguments.gensim or arguments.scaling):
+        parser.error("--gensim is needed, but for --scaling")
+    (scaling if arguments.scaling else quality if arguments.quality else speed)(arguments, arguments.folder)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <numeric>
 
 #include "failure.hpp"
+#include "hot_rows.hpp"
 #include "rows.hpp"
 #include "threads.hpp"
 #include "words.hpp"
@@ -18,8 +20,11 @@ constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
 constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
 constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
 constexpr std::uint32_t kAlways = 0xFFFFFFFFU;
-constexpr std::uint64_t kLossEvery = 16;  // windows
-constexpr std::size_t kMost = 1 << 16;    // of each setting
+constexpr std::uint64_t kLossEvery = 16;     // windows
+constexpr std::size_t kMost = 1 << 16;       // of each setting
+constexpr std::uint64_t kMeetEvery = 50000;  // words after which a thread shares its copies of hot rows
+constexpr std::size_t kHotRows = 1024;       // of each matrix, at most …
+constexpr std::size_t kHotBytes = 32 << 20;  // … and of all threads together
 
 std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power) {
     std::vector<double> weights(counts.size());
@@ -81,7 +86,8 @@ struct Word2vec::Worker {
     std::size_t reach = 0, following_reach = 0;
     std::vector<float*> x, y;
     AlignedFloats scratch, mixed;  // mixed: words made of their parts, before and after
-    std::uint64_t seen = 0, told = 0, windows = 0;
+    HotRows hot_input, hot_output;
+    std::uint64_t seen = 0, told = 0, met = 0, windows = 0;
     float rate = 0;
     double loss = 0;
     std::uint64_t pairs = 0;  // that the loss is of
@@ -114,25 +120,58 @@ Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::u
         const double keep = f > 0 ? (std::sqrt(f) + 1) / f : 1;
         keep_.push_back(keep >= 1 ? kAlways : static_cast<std::uint32_t>(keep * kAlways));
     }
-    Random random(config.seed);
-    const float scale = 1.0F / static_cast<float>(config.dimensions);
+    fill_input();
+    make_workers(counts);
+}
+
+void Word2vec::fill_input() {
+    Random random(config_.seed);
+    const float scale = 1.0F / static_cast<float>(config_.dimensions);
     for (std::size_t row = 0; row < rows_; ++row) {
-        for (std::size_t i = 0; i < config.dimensions; ++i) {
+        for (std::size_t i = 0; i < config_.dimensions; ++i) {
             input_.data()[row * width_ + i] =
                 (static_cast<float>(random.next() >> 8) / 16777216.0F - 0.5F) * scale;
         }
     }
-    const std::size_t most = 2 * config.window;
-    for (std::size_t i = 0; i < config.threads; ++i) {
-        auto worker = std::make_unique<Worker>(file, config.seed + ((i + 1) << 32));
-        worker->first = worker->at = numbers * i / config.threads;
-        worker->last = numbers * (i + 1) / config.threads;
+}
+
+void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
+    const std::size_t most = 2 * config_.window, threads = config_.threads;
+    const bool has_parts = !subwords_.begins.empty();
+    const auto [of_input, of_output] = has_parts || threads == 1 ? Parts{} : parts_of_hot_rows(counts);
+    for (std::size_t i = 0; i < threads; ++i) {
+        auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
+        worker->first = worker->at = numbers_ * i / threads;
+        worker->last = numbers_ * (i + 1) / threads;
         worker->block.resize(kBlock);
-        worker->rate = config.rate;
+        worker->rate = config_.rate;
         worker->scratch = AlignedFloats(kGroup * most + 2 * width_ + kGroup);
-        if (!subwords_.begins.empty() && !config.is_cbow) worker->mixed = AlignedFloats(2 * most * width_);
+        if (has_parts && !config_.is_cbow) worker->mixed = AlignedFloats(2 * most * width_);
+        worker->hot_input = HotRows(input_.data(), width_, of_input);
+        worker->hot_output = HotRows(output_.data(), width_, of_output);
         workers_.push_back(std::move(worker));
     }
+}
+
+// By how often a thread is expected to change each of the first rows, which are those of the most frequent
+// words, between two meetings.
+Word2vec::Parts Word2vec::parts_of_hot_rows(std::span<const std::uint64_t> counts) const {
+    const std::size_t copies = 4 * config_.threads;  // own and before, of input and output
+    const std::size_t rows =
+        std::min({kHotRows, counts.size(), kHotBytes / (copies * width_ * sizeof(float))});
+    const auto sum = [](double a, double b) { return a + b; };
+    const std::vector<double> weights = weights_of(counts, config_.power);
+    const double words = std::accumulate(counts.begin(), counts.end(), 0.0, sum);
+    const double noise = std::accumulate(weights.begin(), weights.end(), 0.0, sum);
+    Parts parts;
+    for (std::size_t row = 0; row < rows; ++row) {
+        const double keep = static_cast<double>(keep_[row]) / kAlways;
+        const double kept = kMeetEvery * keep * static_cast<double>(counts[row]) / words;
+        const double drawn = kMeetEvery * static_cast<double>(config_.negative) * weights[row] / noise;
+        parts.input.push_back(part_of_steps(kept * static_cast<double>(config_.window + 1), config_.threads));
+        parts.output.push_back(part_of_steps(kept + drawn, config_.threads));
+    }
+    return parts;
 }
 
 Word2vec::~Word2vec() = default;
@@ -184,6 +223,10 @@ void Word2vec::finish() {
     if (is_finished_) return;
     is_finished_ = true;
     output_ = AlignedFloats();
+    for (const auto& worker : workers_) {
+        worker->hot_input = HotRows();
+        worker->hot_output = HotRows();
+    }
     number_of_ = {};
     if (!subwords_.begins.empty()) {
         for (std::size_t word = 0; word < words(); ++word) mean_of(word, input_.data() + word * width_);
@@ -199,6 +242,7 @@ void Word2vec::work(Worker& worker, double seconds) {
             worker.is_finished = worker.is_finished || !fill(worker);
             if (!worker.is_finished) learn(worker);
         } while (!worker.is_finished && Clock::now() < end);
+        meet(worker);
     } catch (...) {
         worker.error = std::current_exception();
         worker.is_finished = true;
@@ -239,6 +283,12 @@ bool Word2vec::fill(Worker& worker) {
     }
 }
 
+void Word2vec::meet(Worker& worker) {
+    worker.met = worker.seen;
+    worker.hot_input.meet(input_.data(), meeting_);
+    worker.hot_output.meet(output_.data(), meeting_);
+}
+
 void Word2vec::learn(Worker& w) {
     if (w.seen - w.told >= kRateEvery) {
         const std::uint64_t done = done_ += w.seen - w.told;
@@ -247,6 +297,13 @@ void Word2vec::learn(Worker& w) {
             1.0F - static_cast<float>(static_cast<double>(done) / static_cast<double>(total_ + 1));
         w.rate = std::max(config_.last_rate, config_.rate * left);
     }
+    if (w.seen - w.met >= kMeetEvery) meet(w);
+    const auto input_of = [&](std::uint32_t word) {
+        return w.hot_input.has(word) ? w.hot_input.row(word) : input_.data() + word * width_;
+    };
+    const auto output_of = [&](std::uint32_t word) {
+        return w.hot_output.has(word) ? w.hot_output.row(word) : output_.data() + word * width_;
+    };
     const std::size_t n = w.sentence.size();
     const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise
         const std::uint32_t word = w.sentence[i];
@@ -256,7 +313,7 @@ void Word2vec::learn(Worker& w) {
             const std::uint32_t other = noise_.draw(w.random);
             if (std::find(w.following.begin(), w.following.end(), other) != w.following.end()) continue;
             w.following.push_back(other);
-            prefetch(output_.data() + other * width_, width_);
+            prefetch(output_of(other), width_);
         }
     };
     prepare(0);
@@ -271,14 +328,14 @@ void Word2vec::learn(Worker& w) {
         for (std::size_t j = low; j <= high; ++j) {
             if (j == i) continue;
             const std::uint32_t word = w.sentence[j];
-            w.x.push_back(input_.data() + word * width_);
+            w.x.push_back(input_of(word));
             if (!has_parts || !config_.is_cbow) continue;
             for (std::uint64_t p = subwords_.begins[word]; p < subwords_.begins[word + 1]; ++p) {
                 w.x.push_back(input_.data() + subwords_.rows[p] * width_);
             }
         }
         w.y.clear();
-        for (const std::uint32_t target : w.targets) w.y.push_back(output_.data() + target * width_);
+        for (const std::uint32_t target : w.targets) w.y.push_back(output_of(target));
         const bool is_counted = w.windows++ % kLossEvery == 0;
         double loss = 0;
         Step step{w.x.data(), w.x.size(), w.y.data(),       w.y.size(),

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,6 +71,13 @@ class Word2vec {
 
   private:
     struct Worker;
+    struct Parts {
+        std::vector<float> input, output;
+    };
+    void fill_input();
+    void make_workers(std::span<const std::uint64_t> counts);
+    Parts parts_of_hot_rows(std::span<const std::uint64_t> counts) const;
+    void meet(Worker& worker);
     void work(Worker& worker, double seconds);
     void learn(Worker& worker);
     void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
@@ -89,6 +97,7 @@ class Word2vec {
     std::uint64_t total_ = 0;
     std::atomic<std::uint64_t> done_{0};
     bool is_finished_ = false;
+    std::mutex meeting_;  // of the threads' copies of hot rows with the shared ones
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -7,6 +7,7 @@ int main() {
     test_noise();
     test_threads();
     test_kernels();
+    test_hot_rows();
     test_word2vec();
     test_glove();
     std::printf("%d checks, %d failed\n", checked, failed);
