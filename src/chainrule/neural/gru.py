@@ -32,6 +32,7 @@ class GRULayer(Layer):
     """A state of which z keeps the past and 1 − z lets the new in; gates in the order r, z, n."""
 
     gates = 3
+    gate_names = ("r", "z", "n")
 
     def __init__(self, inputs: int, width: int, config: Config) -> None:
         super().__init__(inputs, width, config)
@@ -49,20 +50,25 @@ class GRULayer(Layer):
         outputs, h = torch.gru(x, state[0], weights, True, layers, p, is_learning, False, False)
         return outputs, (h,)
 
-    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
-        """One step; each gate, and the candidate n, is (B, D)."""
+    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """r, z and the candidate n; each is (B, D)."""
         (h,), D = state, self.width
         u_r, u_z, u_n = u.chunk(3, dim=-1)
         if self.reset == "after":
             h_r, h_z, h_n = torch.addmm(b_R, h, R.t()).chunk(3, dim=-1)
-            n = (u_n + (u_r + h_r).sigmoid() * h_n).tanh()  # n = tanh(W x + b_W + r ⊙ (R h + b_R))
+            r = (u_r + h_r).sigmoid()
+            n = (u_n + r * h_n).tanh()  # n = tanh(W x + b_W + r ⊙ (R h + b_R))
         else:
             h_r, h_z = torch.addmm(b_R[: 2 * D], h, R[: 2 * D].t()).chunk(2, dim=-1)
             r = (u_r + h_r).sigmoid()
             h_n = torch.addmm(b_R[2 * D :], r * h, R[2 * D :].t())
             n = (u_n + h_n).tanh()  # n = tanh(W x + b_W + R (r ⊙ h) + b_R)
-        z = (u_z + h_z).sigmoid()
-        return (n + z * (h - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+        return r, (u_z + h_z).sigmoid(), n
+
+    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """One step."""
+        _, z, n = self.gated(u, state, R, b_R)
+        return (n + z * (state[0] - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
 
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:

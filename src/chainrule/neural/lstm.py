@@ -22,6 +22,7 @@ class LSTMLayer(Layer):
     """A cell c that only what its gates let in can change; gates in the order i, f, g, o."""
 
     gates = 4
+    gate_names = ("i", "f", "g", "o")
     memories = 2  # h, c
 
     def __init__(self, inputs: int, width: int, config: Config) -> None:
@@ -36,12 +37,16 @@ class LSTMLayer(Layer):
         outputs, *after = torch.lstm(x, state, weights, True, layers, p, is_learning, False, False)
         return outputs, tuple(after)
 
+    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """i, f, o = σ(W x + R h + b), g = tanh(the same); each is (B, D)."""
+        i, f, g, o = (u + torch.addmm(b_R, state[0], R.t())).chunk(4, dim=-1)
+        return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+
     def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
-        """One step; each of the gates, g among them, is (B, D)."""
-        h, c = state
-        i, f, g, o = (u + torch.addmm(b_R, h, R.t())).chunk(4, dim=-1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()  # c_t = f ⊙ c_{t−1} + i ⊙ g   what to keep, what to write
-        h = o.sigmoid() * c.tanh()  # h_t = o ⊙ tanh(c_t)   what to show
+        """One step."""
+        i, f, g, o = self.gated(u, state, R, b_R)
+        c = f * state[1] + i * g  # c_t = f ⊙ c_{t−1} + i ⊙ g   what to keep, what to write
+        h = o * c.tanh()  # h_t = o ⊙ tanh(c_t)   what to show
         return h, c
 
 

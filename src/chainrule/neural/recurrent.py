@@ -85,6 +85,7 @@ class Layer(nn.Module):
     """One recurrent layer; its gates stand above one another in W, R and both biases, in PyTorch's order."""
 
     gates: ClassVar[int]
+    gate_names: ClassVar[tuple[str, ...]] = ()  # of what `gated` gives
     memories: ClassVar[int] = 1  # tensors (B, D) in its state; the first is h
     is_bounded: bool = True  # |h| never exceeds 1
 
@@ -151,6 +152,10 @@ class Layer(nn.Module):
             state = self.cell(u, state, R, b_R)
             outputs.append(state[0])
         return torch.stack(outputs), state
+
+    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """The gates of one step, open or shut; a layer without gates has none."""
+        return ()
 
     def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """One step, as the equations say it, from u = W x_t + b_W (B, gates · D)."""

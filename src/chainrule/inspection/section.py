@@ -1,0 +1,59 @@
+"""What every part of an inspection gives: words, pictures, numbers.
+
+Lives here: the shape they share, and how one shows itself in a notebook. Not here: the page (microscope/page.py).
+"""
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chainrule.lm import Floats
+
+_TAG = re.compile(r"<[^>]*>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One picture, or a table, with what it says."""
+
+    name: str  # within its section: "by-lag"
+    drawing: str  # one HTML element, an `<svg>` with its title among them; legible on light and dark pages
+    caption: str  # HTML: what is shown, how to read it
+    is_wide: bool = False  # takes the whole width of the page
+
+    def _repr_html_(self) -> str:
+        return f"<figure>{self.drawing}<figcaption>{self.caption}</figcaption></figure>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One question to a model, answered."""
+
+    name: str  # its key in the JSON: "gradient_flow"
+    title: str  # its heading: "Gradient flow"
+    findings: tuple[str, ...] = ()  # plain sentences, the most telling first; the first goes into the verdict
+    figures: tuple[Figure, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)  # as JSON: plain numbers, texts, lists
+    arrays: Mapping[str, Floats] = field(default_factory=dict)  # the same in full, for Python
+
+    def __getitem__(self, name: str) -> Figure:
+        """The figure of this name."""
+        return next(figure for figure in self.figures if figure.name == name)
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: {' '.join(self.findings) or 'nothing found'}>"
+
+    def _repr_html_(self) -> str:
+        words = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
+        return f"<h3>{html.escape(self.title)}</h3>{words}{''.join(each._repr_html_() for each in self.figures)}"
+
+
+def plain(caption: str) -> str:
+    """A caption without its tags.
+
+    >>> plain("lag <i>k</i> &lt; 3")
+    'lag k < 3'
+    """
+    return html.unescape(_TAG.sub("", caption))

@@ -1,0 +1,57 @@
+"""The piece of text a model is looked at with, in the model's own tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chainrule.data.encoded import Encoded
+from chainrule.errors import InputError
+from chainrule.lm import Ids
+from chainrule.model import Model
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.encode import encode
+
+LONGEST_LINE = 1 << 16  # characters of a line that are looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A language model and the first tokens of a text."""
+
+    name: str  # what the model is called in figures
+    model: Model
+    text: Encoded
+    tokens: tuple[str, ...]  # (N,) as they are shown; `</s>` where a line ends
+    source: str = ""  # what the text is
+
+    @property
+    def ids(self) -> Ids:
+        """(N,) the tokens as numbers."""
+        return self.text.ids
+
+
+def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
+    """The first `tokens` of a text, or all of it where it is shorter; a line that begins is cut where they end."""
+    lines: list[str] = []
+    budget = tokens
+    for line in corpus:
+        lines.append(line[:LONGEST_LINE])
+        budget -= encode(Corpus.from_lines(lines[-1:]), model.tokenizer).tokens
+        if budget <= 0:
+            break
+    whole = encode(Corpus.from_lines(lines), model.tokenizer)
+    if not whole.tokens:
+        raise InputError("the text is empty; give one with at least one line")
+    return Sample(
+        name=name, model=model, text=_cut(whole, tokens), tokens=_shown(model, whole.ids[:tokens]), source=source
+    )
+
+
+def _cut(text: Encoded, tokens: int) -> Encoded:
+    """The first tokens; what counts words and bytes is of the whole, and is not used here."""
+    ids = text.ids[:tokens]
+    oov = 0 if text.unk is None else int((ids == text.unk).sum())
+    return Encoded(ids, text.eos, text.unk, text.words, text.characters, text.bytes, text.spellings[:oov])
+
+
+def _shown(model: Model, ids: Sequence[int] | Ids) -> tuple[str, ...]:
+    return tuple(model.tokenizer.tokens([int(i) for i in ids]))
