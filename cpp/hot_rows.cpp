@@ -7,7 +7,7 @@
 namespace chainrule {
 
 float part_of_steps(double steps, std::size_t threads) {
-    return static_cast<float>(1 / (1 - static_cast<double>(threads - 1) * std::expm1(-steps / 64)));
+    return static_cast<float>(1 / (1 - static_cast<double>(threads - 1) * std::expm1(-steps / 1024)));
 }
 
 HotRows::HotRows(const float* shared, std::size_t width, std::vector<float> parts)

@@ -13,7 +13,7 @@ namespace chainrule {
 
 // What part of a thread's steps the shared row takes. Few steps add up as those of one thread would: all of
 // them. Many steps have brought each thread's copy the whole way already: the mean over the threads. Between
-// the two, 1 / (1 + (threads − 1) s) where s = 1 − exp(−steps / 64).
+// the two, 1 / (1 + (threads − 1) s) where s = 1 − exp(−steps / 1024).
 float part_of_steps(double steps, std::size_t threads);
 
 class HotRows {

@@ -138,7 +138,9 @@ void Word2vec::fill_input() {
 void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
     const std::size_t most = 2 * config_.window, threads = config_.threads;
     const bool has_parts = !subwords_.begins.empty();
-    const auto [of_input, of_output] = has_parts || threads == 1 ? Parts{} : parts_of_hot_rows(counts);
+    // CBOW's windows are too little work for copies to pay, and it learns worse from them.
+    const bool has_copies = threads > 1 && !has_parts && !config_.is_cbow;
+    const auto [of_input, of_output] = has_copies ? parts_of_hot_rows(counts) : Parts{};
     for (std::size_t i = 0; i < threads; ++i) {
         auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
         worker->first = worker->at = numbers_ * i / threads;
