@@ -5,6 +5,7 @@ Lives here: the same network, run step by step and watched. Not here: gradients 
 """
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +29,17 @@ def watched(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list[Watched]]
 
     The network given stays as it is.
     """
+    found = [Watched() for _ in network.layers]
+    return with_layers(network, map(_watched_layer, network.layers, found)), found
+
+
+def with_layers(network: RecurrentNetwork, layers: Iterable[Layer]) -> RecurrentNetwork:
+    """The same network around other layers, run one by one; the network given stays as it is."""
     view = copy.copy(network)
     view.__class__ = LayerByLayer
-    found = [Watched() for _ in network.layers]
     view._modules = dict(network._modules)
-    view._modules["layers"] = nn.ModuleList(map(_watched_layer, network.layers, found))
-    return view, found
+    view._modules["layers"] = nn.ModuleList(layers)
+    return view
 
 
 def _watched_layer(layer: Any, into: Watched) -> Layer:
