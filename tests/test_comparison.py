@@ -187,3 +187,7 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert loaded.parameters == row.parameters
     inside = [done for what, done, total in told if what.startswith("comparing: gru-1-192-after: training")]
     assert any(done % comparison.PARTS for done in inside)  # the bar moves while a network learns
+    networks = {flow.name.split("-")[0] for flow in found.flows}
+    assert networks == {"gru", "transformer"}  # one of each family, and nothing of n-grams
+    assert all(flow.relative()[-1][0] == 1 for flow in found.flows)
+    assert "How far back networks can learn" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -16,7 +16,10 @@ from chainrule.api import tokenizer_choice, train_prepared
 from chainrule.data.encoded import Encoded
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation.perplexity import LN2, Evaluation
+from chainrule.inspection.flow import GradientFlow
 from chainrule.lm import Context
+from chainrule.microscope import flow
+from chainrule.microscope.sample import take
 from chainrule.model import OVERLAP_WORTH_A_WORD, Model, Origin
 from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
@@ -36,6 +39,9 @@ CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
 MIN_COUNT = 2
 """Words seen once are unknown words, unless said otherwise: every family meets some while it learns."""
+FLOW_TOKENS = 2000  # of the test text that gradients are followed in
+FLOW_LAGS = 50
+FLOW_POSITIONS = 64
 SENTENCES = 4
 SENTENCE_LENGTHS = range(8, 22)
 SAMPLE_TOKENS = 30
@@ -101,6 +107,7 @@ def compare(
     rows = tuple(arena.rows())
     if not rows:
         raise InputError("no model could be trained on this text; see the warnings")
+    flows = tuple(arena.flows(rows))
     results = Results(
         text=texts.name,
         text_sha256=texts.sha256,
@@ -112,6 +119,7 @@ def compare(
         command=settings.command,
         versions=versions(),
         seconds=time.perf_counter() - start,
+        flows=flows,
     )
     if settings.out is not None:
         files.write(results, settings.out)
@@ -198,6 +206,15 @@ class Arena:
                 for name, score in scores
             )
             yield Sentence(text=line, by_model=tuple(views))
+
+    def flows(self, rows: Sequence[Row]) -> Iterator[GradientFlow]:
+        """How far back the error of one prediction reaches, in the networks kept."""
+        corpus = Corpus.from_lines(self.texts.test)
+        for row in contenders(rows):
+            if row.name in self.models and hasattr(self.models[row.name].lm, "network"):
+                sample = take(self.models[row.name], corpus, name=row.name, tokens=FLOW_TOKENS)
+                inner = Inner(self.progress, f"gradient flow: {row.name}", 0, 1)
+                yield from flow.flows(sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=inner)[:1]
 
     def _prepare(self, lines: list[str]) -> tuple[Prepared, Encoded]:
         """A part of the training text with a tokenizer of its own, unless the tokenizer was given."""

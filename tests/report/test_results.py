@@ -5,8 +5,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from chainrule.inspection.flow import GradientFlow
 from chainrule.report.results import Curve, Surprisal, contenders, ranked
 from report.example import FLOOR, ngram_row, results
 
@@ -65,3 +67,11 @@ def test_infinite_points_and_tokens_are_null() -> None:
     assert (curve["bits_per_byte"], curve["infinite"]) == ([None, 2.0], True)
     reading = strict(Surprisal(name="mle", tokens=("i", "mice"), bits=(1.5, math.inf)).to_json())
     assert (reading["bits"], reading["infinite"]) == ([1.5, None], True)
+
+
+def test_gradient_flow_is_what_is_left_by_lag() -> None:
+    """Two positions of norms 4, 2, 1 and 4, 2, inf: means 4, 2, inf; a half, and beyond all numbers."""
+    norms = np.array([[[4.0, 2.0, 1.0], [4.0, 2.0, math.inf]]])
+    flow = GradientFlow(name="rnn", what="h", norms=norms)
+    document = strict(replace(results(), flows=(flow,)).to_json())
+    assert document["gradient_flow"] == [{"name": "rnn", "relative": [1.0, 0.5, None], "half_life": 1.0}]

@@ -8,7 +8,8 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from chainrule.inspection import plots
+from chainrule.inspection import flow_plot, plots
+from chainrule.inspection.flow import GradientFlow
 from chainrule.report.quantities import bits, listing, perplexity, share, size
 from chainrule.report.results import Curve, Row, contenders, is_contender
 
@@ -119,6 +120,27 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
         caption += f" Not drawn, for want of two finite points: {listing(missing)}."
     drawing = plots.learning_curves(drawn, title=title, quantity=BITS, description=ending)
     return [_figure(drawing, caption)]
+
+
+def gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
+    """How much of an error is left by the tokens it went back, every network on one axis."""
+    drawn = [flow for flow in flows if flow.lags > 1]
+    if not drawn:
+        return []
+    half = {flow.name: flow.half_life(flow.layers - 1) for flow in drawn}
+    known = {name: each for name, each in half.items() if each is not None and math.isfinite(each)}
+    longest = max(known, key=known.__getitem__) if known else None
+    caption = (
+        "The error of one prediction on its way back through the test text: the mean norm of its gradient as a "
+        "part of what it is at lag 0, by the state of the top layer in recurrent networks, by the word vectors "
+        "in others; the middle half of the positions is shaded. Where a line lies low, the network can hardly "
+        "learn from what stands so far back."
+    )
+    if longest is not None:
+        caption += f" It halves most slowly in <b>{html.escape(longest)}</b>, every {known[longest]:.1f} tokens."
+    title = "Gradient flow by lag"
+    ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
+    return [_figure(flow_plot.draw(drawn, title=title, description=ends), caption)]
 
 
 def has_order(row: Row) -> bool:

@@ -102,12 +102,14 @@ def _figures(results: Results) -> str:
         order = figures.by_order(results.rows)
         cost = figures.smoothing_bars(results.rows) + figures.size_and_quality(results.rows)
         growth = figures.learning_curves(results.curves)
+        reach = figures.gradient_flow(results.flows)
     except MissingExtra as missing:
         return _section("Figures", "", f'<p class="note">{html.escape(str(missing))}</p>')
     return (
         _section("What context buys", "", _pair(order))
         + _section("What smoothing and size buy", "", _pair(cost))
         + _section("What more text buys", "", _pair(growth))
+        + _section("How far back networks can learn", "", _pair(reach))
     )
 
 

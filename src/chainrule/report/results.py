@@ -6,9 +6,12 @@ Lives here: the typed results, their order and their JSON. Not here: how they lo
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chainrule.versions import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from chainrule.inspection.flow import GradientFlow
 
 Facets = Mapping[str, str | int]
 Json = dict[str, Any]
@@ -132,6 +135,7 @@ class Results:
     command: str
     versions: Mapping[str, str]
     seconds: float
+    flows: "tuple[GradientFlow, ...]" = ()  # of the networks kept, one each: how far back an error reaches
 
     def to_json(self) -> Json:
         """What `compare --json` prints and `results.json` holds; rows best first."""
@@ -144,10 +148,21 @@ class Results:
             "rows": [row.to_json() for row in ranked(self.rows)],
             "curves": [curve.to_json() for curve in self.curves],
             "sentences": [sentence.to_json() for sentence in self.sentences],
+            "gradient_flow": [flow_to_json(flow) for flow in self.flows],
             "command": self.command,
             "versions": dict(self.versions),
             "seconds": self.seconds,
         }
+
+
+def flow_to_json(flow: "GradientFlow") -> Json:
+    """What is left of the signal by lag, 1 at lag 0, in the top layer."""
+    left, half_life = flow.relative()[-1].tolist(), flow.half_life(flow.layers - 1)
+    return {
+        "name": flow.name,
+        "relative": [finite_or_null(part) for part in left],
+        "half_life": None if half_life is None else finite_or_null(half_life),
+    }
 
 
 def is_contender(row: Row) -> bool:
