@@ -1,0 +1,73 @@
+"""Pictures of matrices: well-formed, described, small, and every dot where it belongs."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from chainrule.inspection import matrix_plot
+from chainrule.inspection.matrix import Recurrence, bound, spectrum
+
+pytest.importorskip("matplotlib")
+
+
+def layer(number: int = 1, width: int = 3) -> Recurrence:
+    R = np.diag(np.linspace(-2, 1, width))
+    drawn = {"orthogonal": spectrum(np.eye(width)), "small": spectrum(0.01 * np.eye(width))}
+    return Recurrence(layer=number, spectra={"": spectrum(R)}, nonlinearity="tanh", drawn=drawn)
+
+
+def test_a_plane_for_every_layer_and_every_drawn_matrix() -> None:
+    drawn = matrix_plot.eigenvalues([layer(1), layer(2)], title="Eigenvalues of <a>")
+    root = ElementTree.fromstring(drawn)
+    names = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert [name for name in names if name and name[0] in "ld"] == [
+        "layer 1",
+        "layer 2",
+        "drawn orthogonal",
+        "drawn small",
+    ]
+    assert "layer 1: largest modulus 2.00" in (root.get("aria-label") or "")
+    # a dot an eigenvalue: two layers and two drawn of three each
+    assert drawn.count("h0") == 12
+    assert "url(" not in drawn
+
+
+def test_dots_lie_where_the_eigenvalues_are() -> None:
+    """In the first plane −2, −½ and 1 stand on one level line, evenly apart."""
+    drawn = matrix_plot.eigenvalues([layer()], title="x")
+    points = [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", drawn)][:3]
+    xs, ys = zip(*sorted(points), strict=True)
+    assert len(set(ys)) == 1
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.11)
+    assert xs[2] - xs[0] > 50
+
+
+def test_a_wide_layer_stays_small() -> None:
+    rng = np.random.default_rng(0)
+    wide = Recurrence(layer=1, spectra={"": spectrum(rng.normal(0, 0.05, (400, 400)))}, nonlinearity="tanh")
+    assert len(matrix_plot.eigenvalues([wide], title="x")) < 20_000
+
+
+def test_paths_that_are_no_dots_keep_their_shape() -> None:
+    given = ' d="M 1.2345 2.3456 \nL 1.2345 9.8765 \nL 3.4567 9.8765 \nz"'
+    assert " ".join(matrix_plot.compact(given).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
+    assert matrix_plot.compact(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
+        ' d="M1.2 2.3h0M5.0 6.0h0"'
+    )
+
+
+def test_the_table_has_all_numbers() -> None:
+    found = matrix_plot.table([layer()])
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", found)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33%"]
+    assert found.count("<tr>") == 1 + 3
+    assert "&lt;b&gt;␊" in matrix_plot.html_table(["x"], [["<b>\n"]])
+
+
+def test_bounds_that_vanish_and_explode_are_drawn() -> None:
+    drawn = matrix_plot.bounds({"down": bound(0.1, 100), "up": bound(50.0, 100), "none": bound(0.0, 9)}, title="B")
+    root = ElementTree.fromstring(drawn)
+    assert "down: 0.1 a step; up: 50 a step" in (root.get("aria-label") or "")
+    assert "nan" not in drawn
+    assert "1e−08" in {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
