@@ -1,0 +1,154 @@
+"""Calibration: toys worked by hand, sums that must come out, words that follow the numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from chainrule.inspection.calibration import (
+    BINS,
+    Bin,
+    Tally,
+    equal_mass,
+    expected_calibration_error,
+    in_words,
+    reliability,
+    tally,
+)
+from chainrule.lm import Floats, Ids
+
+
+def log(p: list[float] | Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(p, dtype=np.float64))
+
+
+def toy(p: list[float], came: list[int]) -> Tally:
+    """The same distribution at every place."""
+    targets: Ids = np.repeat(np.arange(len(came)), came)
+    return tally(np.tile(log(p), (len(targets), 1)), targets)
+
+
+def test_a_perfect_toy_comes_as_often_as_is_said() -> None:
+    # 1/2, 1/4, 1/4 at eight places; the words came 4, 2 and 2 times. Hits expected: 4 at 1/2, 4 at 1/4.
+    bins = equal_mass(toy([0.5, 0.25, 0.25], [4, 2, 2]), bins=2)
+    assert [(each.events, each.said, each.came) for each in bins] == [(8, 0.5, 0.5), (16, 0.25, 0.25)]
+    # Variances 8 · 1/2 · 1/2 = 2 and 16 · 1/4 · 3/4 = 3, as shares of 8 and 16 events.
+    assert_allclose([each.error for each in bins], [math.sqrt(2) / 8, math.sqrt(3) / 16])
+    assert [each.surprise for each in bins] == [0.0, 0.0]
+
+
+def test_an_overconfident_toy_comes_less_often() -> None:
+    # 0.9 was said a hundred times and came sixty: (60 − 90) / √(100 · 0.9 · 0.1) = −30 / 3 standard errors.
+    # A mass of 90 % in one cell is the middle of ten bins, the rest of the mass the last.
+    bins = equal_mass(toy([0.9, 0.1], [60, 40]), bins=10)
+    first, last = bins
+    assert_allclose([first.said, first.came, first.surprise], [0.9, 0.6, -10.0])
+    assert_allclose([last.said, last.came, last.surprise], [0.1, 0.4, 10.0])
+    assert in_words([first]) == "when it says 90 %, it comes 60 % of the time: overconfident"
+
+
+def test_hits_and_events_are_all_counted_in_pieces_too() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(50, 30)) * 3
+    log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    targets = rng.integers(0, 30, size=50)
+    whole = tally(log_p, targets)
+    parts = tally(log_p[:20], targets[:20]) + tally(log_p[20:], targets[20:])
+    for name in ("events", "expected", "variance", "came"):
+        assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
+    assert whole.events.sum() == 1500
+    assert whole.came.sum() == 50
+    assert whole.expected.sum() == pytest.approx(50)  # every distribution sums to one
+    bins = equal_mass(whole)
+    assert sum(each.events for each in bins) == 1500
+    assert sum(each.events * each.came for each in bins) == pytest.approx(50)
+    assert [each.said for each in bins] == sorted((each.said for each in bins), reverse=True)
+
+
+def test_bins_hold_about_as_many_expected_hits_each() -> None:
+    # Zipf's law over 1,000 words at 200 places: 200 hits are expected, 13.3 a bin. The first word alone has 13.4 %
+    # of the mass, which is two bins; below it a bin is off by less than a word's worth.
+    p = 1 / np.arange(1, 1001)
+    bins = equal_mass(toy(list(p / p.sum()), [200]))
+    assert 10 <= len(bins) <= BINS
+    expected = [each.events * each.said for each in bins]
+    assert sum(expected) == pytest.approx(200)
+    assert all(0.4 * 200 / BINS < hits < 1.6 * 200 / BINS for hits in expected[3:])
+
+
+def test_draws_from_the_model_itself_are_calibrated() -> None:
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.full(20, 0.3), size=4000)
+    targets = np.array([rng.choice(20, p=row) for row in p])
+    bins = equal_mass(tally(log(p), targets))
+    assert max(abs(each.surprise) for each in bins) < 4  # fifteen normal deviates
+    assert in_words(bins).startswith("no sign of bad calibration: when it says ")
+    sharper = p**2 / (p**2).sum(axis=1, keepdims=True)
+    assert in_words(equal_mass(tally(log(sharper), targets))).endswith(": overconfident")
+    flatter = p**0.5 / (p**0.5).sum(axis=1, keepdims=True)
+    assert in_words(equal_mass(tally(log(flatter), targets))).endswith(": too cautious")
+
+
+def test_the_impossible_has_a_bin_where_it_came() -> None:
+    # Two words share the mass, the third is impossible and came once in three.
+    bins = equal_mass(toy([0.5, 0.5, 0.0], [1, 1, 1]))
+    assert [(each.events, each.said) for each in bins] == [(6, 0.5), (3, 0.0)]
+    assert_allclose([each.came for each in bins], [1 / 3, 1 / 3])
+    assert bins[1].surprise == math.inf
+    # What never came and could not is left out.
+    assert [each.events for each in equal_mass(toy([0.5, 0.5, 0.0], [1, 1, 0]))] == [4]
+
+
+def test_next_to_impossible_is_not_impossible() -> None:
+    (likely, unlikely) = equal_mass(toy([1 - 1e-200, 1e-200], [3, 1]), bins=15)
+    assert (likely.events, likely.came) == (4, 0.75)
+    assert (unlikely.events, unlikely.came) == (4, 0.25)
+
+
+def test_nothing_gives_nothing() -> None:
+    assert equal_mass(Tally.empty()) == ()
+    assert reliability(np.zeros(0), np.zeros(0, dtype=bool)) == ()
+    assert expected_calibration_error(()) == 0.0
+    assert in_words(()) == ""
+    assert in_words([Bin(10, 0.01, 0.5, 0.03)]) == ""  # one in a hundred is hard to picture
+
+
+def test_one_place_is_enough() -> None:
+    bins = equal_mass(toy([1.0], [1]))
+    assert [(each.said, each.came, each.surprise) for each in bins] == [(1.0, 1.0, 0.0)]
+
+
+def test_certain_and_wrong_is_beyond_chance() -> None:
+    wrong = Bin(5, 1.0, 0.8, 0.0)
+    assert wrong.surprise == -math.inf
+    assert in_words([wrong]) == "when it says 100 %, it comes 80 % of the time: overconfident"
+
+
+def test_best_guesses_by_hand() -> None:
+    # Fifteenths: 0.2 = 3/15 belongs to the third bin (2/15, 3/15]; 0.95 and 1 to the last.
+    confidence = np.array([0.2, 0.19, 0.95, 1.0])
+    bins = reliability(confidence, np.array([True, False, True, False]))
+    assert [each.events for each in bins] == [2, 2]
+    assert_allclose([each.said for each in bins], [0.195, 0.975])
+    assert_allclose([each.came for each in bins], [0.5, 0.5])
+    # ECE = 2/4 · |0.5 − 0.195| + 2/4 · |0.5 − 0.975| = 0.1525 + 0.2375
+    assert expected_calibration_error(bins) == pytest.approx(0.39)
+
+
+def test_guesses_that_come_as_often_as_said_have_no_error() -> None:
+    # Ten guesses at 0.3, three right; ten at 0.7, seven right.
+    confidence = np.repeat([0.3, 0.7], 10)
+    is_right = np.array([True] * 3 + [False] * 7 + [True] * 7 + [False] * 3)
+    assert expected_calibration_error(reliability(confidence, is_right)) == pytest.approx(0.0, abs=1e-12)
+    # All certain, half of them right: off by a half.
+    assert expected_calibration_error(reliability(np.ones(4), np.array([1, 1, 0, 0], bool))) == 0.5
+
+
+def test_words_need_more_than_chance() -> None:
+    # 0.30 said, 0.27 came, one standard error is 0.02: 1.5 of them.
+    words = in_words([Bin(500, 0.30, 0.27, 0.02), Bin(500, 0.6, 0.6, 0.02)])
+    assert words == (
+        "no sign of bad calibration: when it says 30 %, it comes 27 % of the time at worst, which may be chance"
+    )
