@@ -46,6 +46,28 @@ def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)
 
 
+def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
+    gpu = torch.device("cuda")
+    config = lstm.Config(hidden=16, layers=2, dropout=0.0, batch_size=4, bptt=8, clip=0.25, learning_rate=1e-3)
+    ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
+    found = []
+    for reader in (Eager, Graphed):
+        torch.manual_seed(1)
+        network = lstm.build(config, VOCABULARY, None).to(gpu).train()
+        step = Step(network, next_token, config, gpu)
+        run: Any = reader(step, Stream(ids, config, 0, gpu))
+        steps = sum(1 for _ in run.epoch(0, 0))
+        before = step.flat.weights.clone()
+        next(iter(run.epoch(1, 0)))
+        step.blame.moved(before)
+        assert step.blame.steps.tolist() == [steps + 1] * len(step.blame.names)  # warming up is not counted
+        found.append(step.blame.read())
+    assert sum(found[0]["clipped_by"].values()) > 3
+    assert found[1]["clipped_by"] == found[0]["clipped_by"]
+    for part in ("gradient_norms", "update_ratio"):
+        assert found[1][part] == pytest.approx(found[0][part], rel=0.02)
+
+
 def test_a_model_of_the_gpu_opens_on_the_processor(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a b c d\nb c d e\nc d e a\n" * 40)

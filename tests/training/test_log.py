@@ -138,6 +138,14 @@ def test_tensorboard_reads_the_numbers_back(tmp_path: Path) -> None:
     assert set(events.Tags()["scalars"]) == {"loss", "epoch"}
 
 
+def test_tensorboard_names_the_numbers_of_a_field_by_both_names(tmp_path: Path) -> None:
+    with TrainLog(None, tmp_path) as log:
+        log.write(step=1, update_ratio={"layers.0.R": 0.5, "embedding": float("nan")}, clipped_by={})
+        log.write(step=2, update_ratio={"layers.0.R": 0.25, "embedding": 0.125}, words={"a": "b"})
+    assert scalars(tmp_path, "update_ratio/layers.0.R") == [(1, 0.5), (2, 0.25)]
+    assert scalars(tmp_path, "update_ratio/embedding") == [(2, 0.125)]
+
+
 def test_tensorboard_forgets_what_a_resumed_run_writes_again(tmp_path: Path) -> None:
     with TrainLog(None, tmp_path) as log:
         for step in (1, 2, 3, 4):

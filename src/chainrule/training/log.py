@@ -7,7 +7,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -91,14 +91,22 @@ class _Events:
         if step is None:
             return
         self._writer = self._writer or self._open(purge_step=step)
-        for name, value in fields.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and name != "step" and math.isfinite(value):
+        for name, value in _numbers(fields):
+            if name != "step" and math.isfinite(value):
                 self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _numbers(fields: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, float]]:
+    """Every number by its name, those of a field with fields of its own as `update_ratio/embedding`."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{start}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{start}{name}", value
 
 
 def _open(path: Path) -> BinaryIO:

@@ -5,7 +5,7 @@ Lives here: the order of things. Not here: one update (step.py), what is read (b
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -117,7 +117,7 @@ class Trainer:
     def _epoch(self) -> None:
         position = self.position
         self.steps = self.run.source.steps(position.epoch)
-        for _ in self.reader.epoch(position.epoch, position.step_in_epoch):
+        for _ in self._updates():
             position.step += 1
             position.step_in_epoch += 1
             self._average()
@@ -134,6 +134,21 @@ class Trainer:
             self._set_rate(fraction)
         if position.step_in_epoch >= self.steps:
             self._conclude()
+
+    def _updates(self) -> Iterator[None]:
+        """One update at each `next`; how far it moved each matrix is measured before a line of the log."""
+        before = self._weights_to_compare()
+        for _ in self.reader.epoch(self.position.epoch, self.position.step_in_epoch):
+            if before is not None:
+                self.step.blame.moved(before)
+            yield
+            before = self._weights_to_compare()
+
+    def _weights_to_compare(self) -> Tensor | None:
+        """The weights as they are, where the next step is the last before a line of the log."""
+        position = self.position
+        is_last = position.step_in_epoch + 1 == self.steps or (position.step + 1) % self.config.log_every == 0
+        return self.step.flat.weights.clone() if is_last else None
 
     def _conclude(self) -> None:
         """The epoch is over: what it gave, and what to make of it."""
@@ -184,7 +199,8 @@ class Trainer:
         if not torch.isfinite(self.step.seen).all():
             raise self._diverged()
         if is_due:
-            self.meter.read(self.step.seen, self.position, self.rate, self._fraction(), self.log)
+            parts = self.step.blame.read()
+            self.meter.read(self.step.seen, self.position, self.rate, self._fraction(), self.log, parts)
 
     def _diverged(self) -> advice.Diverged:
         flat = self.step.flat

@@ -10,6 +10,7 @@ import torch
 
 from chainrule.errors import ChainruleWarning
 from chainrule.training import advice
+from chainrule.training.blame import Parts
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
 from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS, Tensors
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PARTS = 10_000  # of a run, for the progress bar
 BOUND = 0.99  # |h| beyond it is saturated
 FIRST_STEPS = 200  # in which a loss may well be high
+NO_PARTS: Parts = {}
 
 
 class Meter:
@@ -41,8 +43,10 @@ class Meter:
         """Seconds of learning, those before a resumption among them."""
         return self.before + time.perf_counter() - self.started
 
-    def read(self, seen: Any, position: "Position", rate: float, fraction: float, log: TrainLog) -> None:
-        """One line of the log from the sums of the last steps, which start from zero again."""
+    def read(
+        self, seen: Any, position: "Position", rate: float, fraction: float, log: TrainLog, parts: Parts = NO_PARTS
+    ) -> None:
+        """One line of the log from the sums of the last steps, which start from zero again; `parts`: by matrix."""
         sums = seen.tolist()
         now = time.perf_counter()
         steps, tokens = max(1.0, sums[STEPS]), max(1.0, sums[TOKENS])
@@ -60,6 +64,7 @@ class Meter:
             gradient_norm=sums[NORM] / steps,
             largest_gradient_norm=sums[LARGEST_NORM],
             clipped=sums[CLIPPED] / steps,
+            **parts,
             tokens_per_second=speed,
             seconds=self.seconds(),
         )

@@ -24,7 +24,7 @@ def gather(trainer: "Trainer") -> Checkpoint:
         tensor = getattr(trainer, name)
         if tensor is not None:
             state[name] = tensor
-    state["seen"] = trainer.step.seen
+    state["seen"], state["blame"] = trainer.step.seen, trainer.step.blame.sums
     trainer.position.plateau = trainer.plateau.to_json()
     trainer.position.log_size = trainer.log.size
     named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
@@ -46,6 +46,8 @@ def scatter(trainer: "Trainer", found: Checkpoint) -> None:
             tensor.copy_(found.weights[name])
     optimizers.restore(trainer.step.optimizer, found.optimizer)
     trainer.step.seen.copy_(found.state["seen"])
+    if "blame" in found.state:  # earlier versions wrote none: the next line then counts from here
+        trainer.step.blame.sums.copy_(found.state["blame"])
     trainer.best, trainer.average = (_moved(found.state.get(name), device) for name in ("best", "average"))
     carried = [found.state[f"carried.{i}"].to(device) for i in range(_carried(found))]
     if trainer.reader.state is None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from chainrule.training import optimizers, threads
 from chainrule.training.batches import Stream, Window
+from chainrule.training.blame import Blame
 from chainrule.training.config import Training
 from chainrule.training.flat import Flat
 
@@ -40,7 +41,7 @@ def fast_products(device: torch.device) -> Iterator[None]:
 
 
 class Step:
-    """θ ← θ − η · clip(∂L/∂θ), by the optimiser's rule; what it saw is added up in `seen`."""
+    """θ ← θ − η · clip(∂L/∂θ), by the optimiser's rule; what it saw is added up in `seen`, by matrix in `blame`."""
 
     def __init__(self, network: nn.Module, objective: Objective, config: Training, device: torch.device) -> None:
         self.network, self.objective, self.config, self.device = network, objective, config, device
@@ -49,6 +50,7 @@ class Step:
         self.flat = Flat(network)
         self.optimizer = optimizers.make(config, self.flat.parameter)
         self.seen = torch.zeros(6, device=device)
+        self.blame = Blame(self.flat)
         self.scale = config.loss_scale if config.precision == "fp16" else 1.0
 
     def __call__(self, window: Window, state: Tensors) -> Tensors:
@@ -79,6 +81,7 @@ class Step:
         if self.config.clip_value:
             gradient.clamp_(-self.config.clip_value, self.config.clip_value)
         norm = torch.linalg.vector_norm(gradient)
+        self.blame.note(norm > self.config.clip if self.config.clip else None)
         if self.config.clip:
             shrunk = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
             gradient.mul_(torch.where(norm.isfinite(), shrunk, 1.0))  # a NaN stays where it is, to be named
@@ -132,6 +135,7 @@ class Graphed:
         for tensor in optimizers.state_tensors(step.optimizer).values():
             tensor.zero_()
         step.seen.zero_()
+        step.blame.clear()
 
     def _capture(self) -> None:
         side = torch.cuda.Stream()
