@@ -8,17 +8,19 @@ if TYPE_CHECKING:
     from chainrule.comparison import compare
     from chainrule.errors import ChainruleError, ChainruleWarning
     from chainrule.loading import load
+    from chainrule.microscope.inspecting import inspect
     from chainrule.model import Model
 
 __version__ = "0.1.0"
 
-__all__ = ["ChainruleError", "ChainruleWarning", "Model", "compare", "load", "mix", "train"]
+__all__ = ["ChainruleError", "ChainruleWarning", "Model", "compare", "inspect", "load", "mix", "train"]
 
 _HOMES = {
     "ChainruleError": "chainrule.errors",
     "ChainruleWarning": "chainrule.errors",
     "Model": "chainrule.model",
     "compare": "chainrule.comparison",
+    "inspect": "chainrule.microscope.inspecting",
     "load": "chainrule.loading",
     "mix": "chainrule.api",
     "train": "chainrule.api",

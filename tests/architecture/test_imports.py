@@ -28,8 +28,10 @@ RANKS = [
     {"artifact"},
     {"preparation", "exchange", "report"},
     {"api"},
-    {"comparison", "tasks"},
+    {"tasks"},
     {"loading"},
+    {"microscope"},
+    {"comparison"},
     {"cli"},
     {"__main__"},
 ]
@@ -132,7 +134,7 @@ def test_importing_chainrule_loads_nothing_heavy() -> None:
 def test_public_names_are_pinned() -> None:
     import chainrule
 
-    names = ["ChainruleError", "ChainruleWarning", "Model", "compare", "load", "mix", "train"]
+    names = ["ChainruleError", "ChainruleWarning", "Model", "compare", "inspect", "load", "mix", "train"]
     assert chainrule.__all__ == names
     assert all(getattr(chainrule, name) is not None for name in names)
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):

@@ -20,6 +20,7 @@ from chainrule.cli import (
     evaluate,
     generate,
     info,
+    inspect,
     mix,
     next_token,
     pretrain,
@@ -71,6 +72,7 @@ app.command("next")(next_token.next_token)
 app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
+app.command("inspect")(inspect.inspect)
 app.add_typer(translate.app, name="translate")
 app.add_typer(tag.app, name="tag")
 app.add_typer(classify.app, name="classify")

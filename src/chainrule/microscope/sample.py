@@ -1,6 +1,6 @@
 """The piece of text a model is looked at with, in the model's own tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chainrule.data.encoded import Encoded
@@ -10,7 +10,8 @@ from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 
-LONGEST_LINE = 1 << 16  # characters of a line that are looked at
+LONGEST_LINE = 1 << 16  # characters of a line that are looked at, where few tokens are wanted
+LONGEST_TOKEN = 32  # characters, on average of a line that is longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,9 @@ def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = 
     """The first `tokens` of a text, or all of it where it is shorter; a line that begins is cut where they end."""
     lines: list[str] = []
     budget = tokens
-    for line in corpus:
-        lines.append(line[:LONGEST_LINE])
-        budget -= encode(Corpus.from_lines(lines[-1:]), model.tokenizer).tokens
+    for line in _beginnings(corpus, max(LONGEST_LINE, LONGEST_TOKEN * tokens)):
+        lines.append(line)
+        budget -= encode(Corpus.from_lines([line]), model.tokenizer).tokens
         if budget <= 0:
             break
     whole = encode(Corpus.from_lines(lines), model.tokenizer)
@@ -44,6 +45,16 @@ def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = 
     return Sample(
         name=name, model=model, text=_cut(whole, tokens), tokens=_shown(model, whole.ids[:tokens]), source=source
     )
+
+
+def _beginnings(corpus: Corpus, most: int) -> Iterator[str]:
+    """The first `most` characters of every line; no more of a line is held at once."""
+    line = ""
+    for piece, ends_line in corpus.fragments():
+        line += piece[: most - len(line)]
+        if ends_line:
+            yield line
+            line = ""
 
 
 def _cut(text: Encoded, tokens: int) -> Encoded:

@@ -1,0 +1,171 @@
+"""`chainrule inspect`: what is a model and what is text, where the answers go, and what is refused."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chainrule.inspection.section import Section
+from chainrule.microscope.inspecting import MODULES
+from chainrule.microscope.sample import Sample
+from cli.command import QUIET, call, done, english, process, refused, write
+
+
+@pytest.fixture
+def sections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Sections that say which tokens they saw; what they were asked is kept."""
+    kept: dict[str, Any] = {}
+
+    def make(name: str) -> Any:
+        def section(samples: Sequence[Sample], **settings: Any) -> Section:
+            kept[name] = settings
+            findings = tuple(f"{sample.name}: saw {' '.join(sample.tokens[:4])}." for sample in samples)
+            return Section(name=name, title=name.title(), findings=findings, data={"nan": float("nan")})
+
+        return section
+
+    for name, module in MODULES.items():
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(section=make(name)))
+    return kept
+
+
+@pytest.mark.usefixtures("sections")
+def test_verdict_and_findings_without_a_page(mle: Path, toy_text: Path) -> None:
+    shown = done("inspect", mle, toy_text, "--only", "gates,training").out
+    said = "Saw i love cats </s>."
+    assert (
+        shown
+        == f"{said} {said}\n\nGates\n  - mle: saw i love cats </s>.\n\nTraining\n  - mle: saw i love cats </s>.\n"
+    )
+
+
+@pytest.mark.usefixtures("sections")
+def test_several_models_and_stdin(mle: Path, laplace: Path) -> None:
+    found = done("inspect", mle, "-", laplace, "--only", "gates", "--json", stdin="cats chase mice\n").json()
+    assert found["schema_version"] == 1
+    assert [model["name"] for model in found["models"]] == ["mle", "laplace"]
+    assert found["text"] == "standard input"
+    assert found["sections"]["gates"]["data"] == {"nan": None}
+    assert found["command"].startswith("chainrule inspect ")
+    assert found["verdict"][1] == {"model": "laplace", "text": "Saw cats chase mice </s>."}
+
+
+@pytest.mark.usefixtures("sections")
+def test_a_page(mle: Path, toy_text: Path, tmp_path: Path) -> None:
+    page = write(tmp_path / "page.html", "old")
+    outcome = done("inspect", mle, toy_text, "--out", page, "--only", "gates")
+    assert outcome.out == "Saw i love cats </s>.\n"  # the rest is on the page
+    assert outcome.err == f"wrote {page}\n"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert f"chainrule inspect {mle} {toy_text} --out {page} --only gates" in text
+    both = done("inspect", mle, toy_text, "--out", page, "--only", "gates", "--json")
+    assert both.json()["sections"].keys() == {"gates"}
+
+
+@pytest.mark.usefixtures("sections")
+def test_without_a_text_the_embedded_one(mle: Path) -> None:
+    found = done("inspect", mle, "--tokens", 20, "--only", "gates", "--json").json()
+    assert "embedded" in found["text"]
+    assert found["models"][0]["looked_at"] == "20 tokens"
+
+
+def test_settings_arrive(sections: dict[str, Any], mle: Path, toy_text: Path) -> None:
+    options = ("--lags", 9, "--positions", 3, "--seed", 5, "--track", "quotes", "--track", "/c.t/")
+    done("inspect", mle, toy_text, *options)
+    flow = sections["gradient_flow"]
+    assert (flow["lags"], flow["positions"], flow["seed"]) == (9, 3, 5)
+    assert sections["gates"]["track"] == ("quotes", "/c.t/")
+
+
+@pytest.mark.usefixtures("sections")
+def test_rules_for_reading(mle: Path, tmp_path: Path) -> None:
+    text = write(tmp_path / "bad.txt", b"\n\xff i\n")
+    assert "is not UTF-8" in refused(3, "inspect", mle, text, "--only", "gates")
+    found = done(
+        "inspect", mle, text, "--only", "gates", "--errors", "replace", "--drop-blank-lines", "--json"
+    ).json()
+    assert found["verdict"][0]["text"] == "Saw <unk> i </s>."
+    records = write(tmp_path / "records.jsonl", '{"body": "cats"}\n')
+    found = done("inspect", mle, records, "--only", "gates", "--column", "body", "--json").json()
+    assert found["verdict"][0]["text"] == "Saw cats </s>."
+
+
+@pytest.mark.usefixtures("sections")
+def test_what_a_text_does_to_a_terminal(tmp_path: Path) -> None:
+    text = write(tmp_path / "text.txt", "\x1b[31mred \x1b[31mred\n" * 3)
+    model = tmp_path / "model"
+    done("train", "ngram", text, "--order", 2, "--smoothing", "witten-bell", "--out", model)
+    assert "␛[31mred" in done("inspect", model, text, "--only", "gates").out
+
+
+def test_what_is_no_model(mle: Path, toy_text: Path, tmp_path: Path) -> None:
+    assert "no model folder among them" in refused(2, "inspect", toy_text)
+    assert "no model folder among them" in refused(2, "inspect", "-")
+    assert "missing argument" in refused(2, "inspect").lower()
+    assert "nowhere does not exist; give the folder of a model" in refused(4, "inspect", tmp_path / "nowhere")
+    assert "nowhere" in refused(4, "inspect", mle, tmp_path / "nowhere")
+    assert f"{mle.parent} holds models and is none; name one of them" in refused(2, "inspect", mle.parent, toy_text)
+    (tmp_path / "empty").mkdir()
+    assert "holds no files" in refused(4, "inspect", mle, tmp_path / "empty")
+    (tmp_path / "run" / "checkpoint").mkdir(parents=True)
+    assert "unfinished run" in refused(3, "inspect", tmp_path / "run", toy_text)
+    done("tokenizer", "train", toy_text, "--out", tmp_path / "tokenizer")
+    assert "holds a tokenizer, not a model" in refused(3, "inspect", tmp_path / "tokenizer", toy_text)
+
+
+def test_a_damaged_model_is_refused(mle: Path, toy_text: Path, tmp_path: Path) -> None:
+    for file in mle.iterdir():
+        content = file.read_bytes()
+        write(tmp_path / file.name, content if file.name != "model.ngram" else content[:-1] + b"?")
+    assert "model.ngram" in refused(3, "inspect", tmp_path, toy_text)
+
+
+def test_wrong_usage(mle: Path, toy_text: Path, tmp_path: Path) -> None:
+    assert "is a folder; name a file" in refused(2, "inspect", mle, toy_text, "--out", tmp_path)
+    text = write(tmp_path / "text.txt", "cats\n")
+    os.link(text, tmp_path / "link.html")
+    assert "is the text itself" in refused(2, "inspect", mle, text, "--out", tmp_path / "link.html")
+    assert text.read_text() == "cats\n"
+    assert "there is no section 'gate'" in refused(2, "inspect", mle, toy_text, "--only", "gate")
+    assert "device is 'tpu'" in refused(2, "inspect", mle, toy_text, "--device", "tpu")
+    assert call("inspect", mle, toy_text, "--tokens", 0).status == 2
+    empty = write(tmp_path / "empty.txt", "")
+    assert "the text is empty" in refused(3, "inspect", mle, empty)
+
+
+@pytest.mark.slow
+def test_help_has_an_example_and_every_section() -> None:
+    shown = process("inspect", "--help").stdout.decode()
+    assert "chainrule inspect runs/lstm test.txt --out lstm.html" in shown
+    assert all(name in shown for name in MODULES)
+
+
+@pytest.mark.slow
+def test_every_line_of_its_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "test.txt", english(40))
+    small = ("--hidden", 8, "--epochs", 1)
+    for family, name, options in (
+        ("ngram", "ngram5", QUIET),
+        ("lstm", "lstm", small),
+        ("gru", "gru", small),
+        ("transformer", "attention", (*small, "--set", "window=16")),
+    ):
+        done("train", family, "test.txt", *options, "--out", f"runs/{name}")
+    page = (Path(__file__).parents[2] / "docs" / "inspection.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    (chainrule .*)$", page, re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        done(*shlex.split(command)[1:])
+    script = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert "lstm: " in ran.stdout
