@@ -5,9 +5,7 @@ Lives here: `<svg>` and `<table>` elements. Not here: the numbers (attention.py)
 
 import html
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -40,14 +38,6 @@ def label(token: str) -> str:
     return shown if len(shown) <= LETTERS else f"{shown[: LETTERS - 1]}…"
 
 
-@contextmanager
-def any_script() -> Iterator[None]:
-    """Draw text in whatever script: the font that measures it lacks letters which the reader's has."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="(Glyph|Matplotlib currently does not support)")
-        yield
-
-
 def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
     """An `<svg>` of small maps, a row a layer, a column a head: L of (H, T, S)."""
     columns = max(len(layer) for layer in weights)
@@ -74,8 +64,7 @@ def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
         "from the first at the top, and the columns the tokens looked at; the stronger the colour the more weight."
     )
     margins = plots.Margins(left=40, right=2, top=36, bottom=2)
-    with any_script():
-        return plots.render(paint, f"Attention maps of {label_of(model)}", words, margins, height + 38, width + 42)
+    return plots.render(paint, f"Attention maps of {label_of(model)}", words, margins, height + 38, width + 42)
 
 
 def draw_head(alpha: Floats, queries: Sequence[str], keys: Sequence[str], *, title: str) -> str:
@@ -94,8 +83,7 @@ def draw_head(alpha: Floats, queries: Sequence[str], keys: Sequence[str], *, tit
     left, top = (12 + max(map(plots.text_width, names)) for names in (down, across))
     margins = plots.Margins(left=left, right=8, top=top, bottom=4)
     size = (top + 4 + CELL * T, left + 8 + CELL * S)
-    with any_script():
-        return plots.render(paint, label_of(title, 80), _strongest(alpha, down, across), margins, *size)
+    return plots.render(paint, label_of(title, 80), _strongest(alpha, down, across), margins, *size)
 
 
 def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title: str) -> str:
@@ -124,8 +112,7 @@ def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title
     parts = "; ".join(f"{label_of(name)}: {_in_words(curve)}" for name, curve in curves.items())
     names = max(map(plots.text_width, ["equal shares", *map(label_of, shown)]))
     margins = plots.Margins(left=58, right=50 + names)
-    with any_script():
-        return plots.render(paint, title, f"Mean weight by distance. {parts}.", margins, width=plots.WIDTH + 60)
+    return plots.render(paint, title, f"Mean weight by distance. {parts}.", margins, width=plots.WIDTH + 60)
 
 
 def label_of(name: str, most: int = 28) -> str:

@@ -4,7 +4,6 @@ Lives here: lines, their bands, the bound over them. Not here: the numbers (flow
 """
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final, NamedTuple
@@ -83,9 +82,7 @@ def draw(
         _name(axes, ends, colours)
 
     widest = max((plots.text_width(name) for name in [line.name for line, _ in shown] + list(bounds)), default=0.0)
-    with warnings.catch_warnings():  # names may be in any script: the reader's font has letters that this one lacks
-        warnings.filterwarnings("ignore", message="(Glyph|Matplotlib currently does not support)")
-        return plots.render(paint, title, description, plots.Margins(left=52, right=34 + widest))
+    return plots.render(paint, title, description, plots.Margins(left=52, right=34 + widest))
 
 
 def drawn_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]:

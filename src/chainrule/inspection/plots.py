@@ -6,9 +6,13 @@ and what the caption says (report/figures.py), where labels go (labels.py), how 
 All numbers are finite. Series come best first: the first is drawn strongest, and colours follow the order.
 """
 
+import html
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import cycle
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +32,20 @@ PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#b8629b", "#a87b00", "#3a8fc
 """After Okabe & Ito (2008), the light ones darkened: contrast above 3 on white and on near-black alike."""
 
 DASHES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
+
+
+MISSING: Final = "drawing needs matplotlib: pip install 'chainrule[plots]'"
+_NOTES: ContextVar[bool] = ContextVar("notes", default=False)
+
+
+@contextmanager
+def or_notes() -> Iterator[None]:
+    """While the block runs, a drawing without matplotlib is a line that says so, not an error."""
+    before = _NOTES.set(True)
+    try:
+        yield
+    finally:
+        _NOTES.reset(before)
 
 
 class Dot(NamedTuple):
@@ -150,9 +168,13 @@ def render(
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtra("drawing needs matplotlib: pip install 'chainrule[plots]'") from error
+        if _NOTES.get():
+            return f'<p class="note">{html.escape(MISSING)}</p>'
+        raise MissingExtra(MISSING) from error
 
-    with mpl.rc_context(_settings(title)):
+    with mpl.rc_context(_settings(title)), warnings.catch_warnings():
+        # The font is the reader's and has letters that the one which measures here lacks.
+        warnings.filterwarnings("ignore", message="(Glyph|Matplotlib currently does not support)")
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         wide, high = width - margins.left - margins.right, height - margins.top - margins.bottom
         box = (margins.left / width, margins.bottom / height, wide / width, high / height)

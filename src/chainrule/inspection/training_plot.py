@@ -5,7 +5,6 @@ Lives here: records in, one `<svg>` each out. Not here: reading the log (trainin
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final, NamedTuple
@@ -67,7 +66,7 @@ def loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str:
         _name_ends(axes, curves if len(runs) > 1 else ())
 
     margins = plots.Margins(left=88, right=_room(curves if len(runs) > 1 else ()))
-    return _render(paint, "Loss by step", description, margins)
+    return plots.render(paint, "Loss by step", description, margins)
 
 
 def gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None, description: str = "") -> str:
@@ -93,7 +92,9 @@ def gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None, des
         _label(axes, "norm of the gradient; filled: steps clipped", above=38)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.4)
 
-    return _render(paint, f"Gradient norm by step, {name}", description, plots.Margins(left=54, right=54, top=54))
+    return plots.render(
+        paint, f"Gradient norm by step, {name}", description, plots.Margins(left=54, right=54, top=54)
+    )
 
 
 def clipped_by(name: str, log: TrainingLog, *, description: str = "") -> str:
@@ -115,7 +116,7 @@ def clipped_by(name: str, log: TrainingLog, *, description: str = "") -> str:
         axes.grid(visible=False)
 
     margins = plots.Margins(left=16 + max(map(plots.text_width, shown)), right=64, top=8)
-    return _render(paint, f"What the clipping came from, {name}", description, margins, 58 + 24 * len(shown))
+    return plots.render(paint, f"What the clipping came from, {name}", description, margins, 58 + 24 * len(shown))
 
 
 def learning_rate(runs: Runs, *, description: str = "") -> str:
@@ -130,7 +131,7 @@ def learning_rate(runs: Runs, *, description: str = "") -> str:
         _name_ends(axes, curves if len(runs) > 1 else ())
 
     margins = plots.Margins(left=58, right=_room(curves if len(runs) > 1 else ()))
-    return _render(paint, "Learning rate by step", description, margins, 220)
+    return plots.render(paint, "Learning rate by step", description, margins, 220)
 
 
 def update_ratio(name: str, log: TrainingLog, *, description: str = "") -> str:
@@ -147,7 +148,7 @@ def update_ratio(name: str, log: TrainingLog, *, description: str = "") -> str:
         _name_ends(axes, curves)
 
     margins = plots.Margins(left=54, right=_room(curves))
-    return _render(paint, f"Update-to-weight ratio by step, {name}", description, margins)
+    return plots.render(paint, f"Update-to-weight ratio by step, {name}", description, margins)
 
 
 def drawn(log: TrainingLog) -> list[str]:
@@ -157,14 +158,6 @@ def drawn(log: TrainingLog) -> list[str]:
         return ranked[::-1]
     half = MOST_MATRICES // 2
     return (ranked[:half] + ranked[-half:])[::-1]
-
-
-def _render(
-    paint: Callable[[Any], None], title: str, description: str, margins: plots.Margins, height: float = plots.HEIGHT
-) -> str:
-    with warnings.catch_warnings():  # the font is the reader's: it may well have letters that are missing here
-        warnings.filterwarnings("ignore", message="(Glyph|Matplotlib currently does not support)")
-        return plots.render(paint, title, description, margins, height)
 
 
 def _positive(x: Floats, y: Floats) -> tuple[Floats, Floats]:

@@ -266,8 +266,7 @@ def _scores(parts: Sequence[Attended]) -> list[HeadScores]:
 def _alignment_figure(number: int, found: Any) -> Figure:
     """Its weights, the mean over layers and heads."""
     source, target = ([attention_map.label(token) for token in tokens] for tokens in (found.source, found.target))
-    with attention_map.any_script():
-        drawing = alignment.draw(source, target, found.weights.tolist(), title=" ".join(source))
+    drawing = alignment.draw(source, target, found.weights.tolist(), title=" ".join(source))
     return Figure(
         name=f"alignment {number}",
         drawing=drawing,

@@ -6,13 +6,11 @@ their statistics and drawing (inspection/flow.py, flow_plot.py).
 
 import html
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.inspection import flow_plot
 from chainrule.inspection.flow import GradientFlow, half_life
 from chainrule.inspection.section import Figure, Section
@@ -51,16 +49,11 @@ def section(
     if not found:
         return None
     bounds = {sample.name: bound(sample, lags) for sample in samples}
-    try:
-        figures = _figures(found, bounds)
-    except MissingExtra as missing:
-        warnings.warn(str(missing), ChainruleWarning, stacklevel=2)
-        figures = ()
     return Section(
         name="gradient_flow",
         title="Gradient flow",
         findings=_findings(found, bounds),
-        figures=figures,
+        figures=_figures(found, bounds),
         data={name: {flow.what: _data(flow) for flow in each} for name, each in found.items()},
         arrays={key: values for each in found.values() for flow in each for key, values in _arrays(flow).items()},
     )

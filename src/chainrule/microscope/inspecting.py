@@ -4,12 +4,10 @@ Lives here: which sections there are, who is asked what. Not here: a section's o
 whole of the answers (inspection.py).
 """
 
-import html
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -81,7 +79,9 @@ def inspect(
         flow = {"lags": lags, "positions": positions, "seed": seed}
         chosen: dict[str, dict[str, Any]] = {"gradient_flow": flow, "gates": {"track": tracked}}
         job = _of_language_models(named, text, tokens, chosen)
-    with _pictures_or_note():
+    if find_spec("matplotlib") is None:
+        warnings.warn(f"there are no pictures: {plots.MISSING}", ChainruleWarning, stacklevel=2)
+    with plots.or_notes():
         sections, left_out = _gather(job, wanted, progress, is_choice=bool(only))
     return Inspection(
         subjects=job.subjects,
@@ -189,22 +189,6 @@ def _gather(
                 warnings.warn(f"{name} is left out: {NOTHING}", ChainruleWarning, stacklevel=3)
     progress("inspecting", len(wanted), len(wanted))
     return tuple(sections), left_out
-
-
-@contextmanager
-def _pictures_or_note() -> Iterator[None]:
-    """Where there is no matplotlib, every drawing is a line that says so: the numbers do not depend on it."""
-    if find_spec("matplotlib") is not None:
-        yield
-        return
-    words = "drawing needs matplotlib: pip install 'chainrule[plots]'"
-    warnings.warn(f"there are no pictures: {words}", ChainruleWarning, stacklevel=4)
-    note, draw = f'<p class="note">{html.escape(words)}</p>', plots.render
-    vars(plots)["render"] = lambda *_, **__: note  # what every drawing goes through
-    try:
-        yield
-    finally:
-        vars(plots)["render"] = draw
 
 
 def _within(progress: Progress, title: str, before: int, sections: int) -> Progress:

@@ -9,14 +9,12 @@ LSTM over 10,000 words take 3 to 6 s on two cores and 30 MB beside the model.
 
 import html
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
-from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.inspection import calibration, calibration_plot, depth, disagreement
 from chainrule.inspection.calibration import Tally
 from chainrule.inspection.disagreement import Disagreement
@@ -161,18 +159,13 @@ def _findings(each: Look) -> list[str]:
 
 
 def _figures(looks: Sequence[Look], against: Sequence[Disagreement]) -> tuple[Figure, ...]:
-    """Texts, curves, tables; without matplotlib all but the curves, and a warning."""
+    """Texts, curves, tables."""
     readings = [_reading(each, _numbered("reading", i)) for i, each in enumerate(looks)]
     tables = [_table(each, _numbered("disagreement", i)) for i, each in enumerate(against)]
     backed_off = [each for each in looks if each.orders is not None]
     texts = [_orders_text(each, _numbered("orders-text", i)) for i, each in enumerate(backed_off)]
-    try:
-        curves = _calibration(looks)
-        bars = [_orders(each, _numbered("orders", i)) for i, each in enumerate(backed_off)]
-    except MissingExtra as missing:
-        warnings.warn(str(missing), ChainruleWarning, stacklevel=3)
-        curves, bars = [], []
-    return (*readings, *curves, *tables, *bars, *texts)
+    bars = [_orders(each, _numbered("orders", i)) for i, each in enumerate(backed_off)]
+    return (*readings, *_calibration(looks), *tables, *bars, *texts)
 
 
 def _reading(each: Look, name: str) -> Figure:

@@ -1,0 +1,135 @@
+"""The lessons are true: each page's blocks are run in order, print what stands there and draw its pictures.
+
+A page runs in a folder of its own, with one Python namespace. `CHAINRULE_REDRAW=1` replaces the pictures in
+docs/lessons/images by those just drawn.
+"""
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+LESSONS: Final = Path(__file__).parents[1] / "docs" / "lessons"
+PAGES: Final = sorted(LESSONS.glob("[0-9][0-9]-*.md"))
+NAMES: Final = [page.name for page in PAGES]
+ENVIRONMENT: Final = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
+
+BLOCK: Final = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+STEP: Final = re.compile(r"^\$ (.*\n(?:> .*\n|>\n)*)((?:(?!\$ ).*\n)*)", re.MULTILINE)
+PICTURE: Final = re.compile(r"!\[([^\]]*)\]\(images/([^)]+)\)")
+LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)")
+SECONDS: Final = re.compile(r"^This page runs in about (\d+) s on two cores\.$", re.MULTILINE)
+SECTIONS: Final = ("## What to try", "## In the code", "## Read on")
+SVG: Final = "{http://www.w3.org/2000/svg}"
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def seconds(page: Path) -> int:
+    """How long the page says it takes."""
+    said = SECONDS.search(read(page))
+    return int(said[1]) if said else 0
+
+
+def run_console(block: str, page: str) -> None:
+    """Each command of a block; what it prints is compared where the page shows it, `…` standing for anything."""
+    steps = STEP.findall(block)
+    assert steps, f"{page}: a console block has no line that begins with $"
+    for lines, expected in steps:
+        command = re.sub(r"^>( |$)", "", lines, flags=re.MULTILINE)
+        words = ["bash", "-c", f"set -o pipefail; {command}"]
+        done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        assert done.returncode == 0 or "| head" in command, f"{page}: {command}{done.stderr}"
+        wanted = expected.replace("…", "...")
+        is_shown = doctest.OutputChecker().check_output(wanted, done.stdout, doctest.ELLIPSIS)
+        assert not expected.strip() or is_shown, f"{page}: {command}expected\n{expected}got\n{done.stdout}"
+
+
+def run_python(block: str, page: str, namespace: dict[str, Any]) -> None:
+    """A block of `>>>` examples, or a plain one, in the page's namespace."""
+    if ">>> " not in block:
+        exec(compile(block, page, "exec"), namespace)
+        return
+    examples = doctest.DocTestParser().get_examples(block, page)
+    test = doctest.DocTest(examples, {}, page, page, 0, block)
+    test.globs = namespace  # the constructor copies what it is given
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF, verbose=False)
+    found = runner.run(test, out=report.append, clear_globs=False)
+    assert found.attempted
+    assert found.failed == 0, "".join(report)
+
+
+def texts(picture: Path) -> list[str]:
+    """The title, the description and every label of a picture, in the order they are drawn."""
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    for name in ("title", "desc"):
+        assert root.findtext(f"{SVG}{name}"), f"{picture.name} has no {name}"
+    style = root.findtext(f"{SVG}style") or ""
+    assert "prefers-color-scheme" in style, f"{picture.name} has no paper and ink of its own: see standalone()"
+    shown = {f"{SVG}{name}" for name in ("title", "desc", "text")}
+    return ["".join(element.itertext()) for element in root.iter() if element.tag in shown]
+
+
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] if seconds(p) > 2 else [], id=p.stem) for p in PAGES]
+)
+def test_a_lesson_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("images").mkdir()
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    blocks = BLOCK.findall(read(page))
+    assert len(blocks) > 2
+    for kind, block in blocks:
+        if kind == "console":
+            run_console(block, page.name)
+        else:
+            run_python(block, page.name, namespace)
+    for _, name in PICTURE.findall(read(page)):
+        committed, drawn = LESSONS / "images" / name, Path("images") / name
+        assert drawn.exists(), f"{page.name} shows images/{name} and does not draw it"
+        if "CHAINRULE_REDRAW" in os.environ:
+            shutil.copyfile(drawn, committed)
+        assert texts(drawn) == texts(committed), f"images/{name} is not what {page.name} draws now"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_has_all_its_parts(name: str) -> None:
+    text = read(LESSONS / name)
+    assert text.startswith("# ")
+    assert [text.count(f"\n{section}\n") for section in SECTIONS] == [1] * len(SECTIONS)
+    assert SECONDS.search(text), "say how long it takes: This page runs in about 3 s on two cores."
+    pictures = PICTURE.findall(text)
+    assert pictures
+    assert all(len(alt) > 40 for alt, _ in pictures), "say in the alternative text what is seen"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "README.md"])
+def test_the_links_lead_somewhere(name: str) -> None:
+    links = [link for link in LINK.findall(read(LESSONS / name)) if "://" not in link]
+    assert links
+    assert [link for link in links if not (LESSONS / link).exists()] == []
+
+
+def test_the_index_names_every_lesson_in_order() -> None:
+    listed = re.findall(r"\]\((\d\d-[^)]+\.md)\)", read(LESSONS / "README.md"))
+    assert listed == NAMES
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {name for page in PAGES for _, name in PICTURE.findall(read(page))}
+    assert {path.name for path in (LESSONS / "images").iterdir()} == shown
