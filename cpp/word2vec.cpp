@@ -20,11 +20,11 @@ constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
 constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
 constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
 constexpr std::uint32_t kAlways = 0xFFFFFFFFU;
-constexpr std::uint64_t kLossEvery = 16;     // windows
-constexpr std::size_t kMost = 1 << 16;       // of each setting
-constexpr std::uint64_t kMeetEvery = 50000;  // words after which a thread shares its copies of hot rows
-constexpr std::size_t kHotRows = 1024;       // of each matrix, at most …
-constexpr std::size_t kHotBytes = 32 << 20;  // … and of all threads together
+constexpr std::uint64_t kLossEvery = 16;      // windows
+constexpr std::size_t kMost = 1 << 16;        // of each setting
+constexpr std::uint64_t kMeetEvery = 100000;  // words after which a thread shares its copies of hot rows
+constexpr std::size_t kHotRows = 4096;        // of each matrix, at most …
+constexpr std::size_t kHotBytes = 32 << 20;   // … and of all threads together
 
 std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power) {
     std::vector<double> weights(counts.size());
