@@ -214,7 +214,8 @@ class Arena:
             if row.name in self.models and hasattr(self.models[row.name].lm, "network"):
                 sample = take(self.models[row.name], corpus, name=row.name, tokens=FLOW_TOKENS)
                 inner = Inner(self.progress, f"gradient flow: {row.name}", 0, 1)
-                yield from flow.flows(sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=inner)[:1]
+                found = flow.flows(sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=inner)
+                yield from flow.compared(found)
 
     def _prepare(self, lines: list[str]) -> tuple[Prepared, Encoded]:
         """A part of the training text with a tokenizer of its own, unless the tokenizer was given."""

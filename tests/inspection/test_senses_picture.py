@@ -8,7 +8,8 @@ import pytest
 
 from chainrule.inspection import plots
 from chainrule.inspection.senses import Separation
-from chainrule.inspection.senses_picture import Picture, context, draw, page, standalone
+from chainrule.inspection.senses_picture import Picture, context, draw, page
+from chainrule.inspection.svg import standalone
 
 pytest.importorskip("matplotlib")
 

@@ -102,7 +102,8 @@ def senses(
         found = occurrences(loaded, word, given.texts, given.name, bar)
     measured = measure(found.vectors, given.labels)
     if out is not None:
-        from chainrule.inspection.senses_picture import Picture, draw, page, standalone
+        from chainrule.inspection.senses_picture import Picture, draw, page
+        from chainrule.inspection.svg import standalone
         from chainrule.replacement import replacing_file
 
         vectors = found.vectors[best(measured).layer]

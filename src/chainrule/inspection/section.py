@@ -7,8 +7,10 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from chainrule.inspection.svg import standalone
 from chainrule.lm import Floats
 
 _TAG = re.compile(r"<[^>]*>")
@@ -22,6 +24,11 @@ class Figure:
     drawing: str  # one HTML element, an `<svg>` with its title among them; legible on light and dark pages
     caption: str  # HTML: what is shown, how to read it
     is_wide: bool = False  # takes the whole width of the page
+
+    def save(self, path: str | Path) -> None:
+        """Write the drawing as a file of its own: an SVG in light and dark, or else a piece of HTML."""
+        is_svg = self.drawing.startswith("<svg")
+        Path(path).write_text(standalone(self.drawing) if is_svg else self.drawing, encoding="utf-8")
 
     def _repr_html_(self) -> str:
         return f"<figure>{self.drawing}<figcaption>{self.caption}</figcaption></figure>"
@@ -40,7 +47,10 @@ class Section:
 
     def __getitem__(self, name: str) -> Figure:
         """The figure of this name."""
-        return next(figure for figure in self.figures if figure.name == name)
+        found = {figure.name: figure for figure in self.figures}
+        if name not in found:
+            raise KeyError(f"there is no figure '{name}'; there are {', '.join(found)}")
+        return found[name]
 
     def __repr__(self) -> str:
         return f"<{self.title}: {' '.join(self.findings) or 'nothing found'}>"

@@ -21,8 +21,6 @@ HEIGHT: Final = 500
 NEAR: Final = 2  # words on either side that a label shows
 SMALL: Final = 9.0  # its letters
 MARKS: Final = ("o", "s", "^", "D", "v", "P", "X", "p")
-COLOURS: Final = ("#fff", "#1b1f24", "#111418", "#e8eaed")
-"""Paper and ink of a figure that stands alone, in the light and in the dark."""
 STYLE: Final = (
     ":root{color-scheme:light dark}"
     "body{max-width:48em;margin:2em auto;padding:0 1em;font:1rem/1.5 system-ui,sans-serif}"
@@ -93,16 +91,6 @@ def draw(picture: Picture) -> str:
     margins = plots.Margins(left=30, right=20, top=30 + 18 * (-(-len(times) // 3)), bottom=30)
     drawn = plots.render(paint, _shown(picture.title), _description(picture), margins, HEIGHT, WIDTH)
     return _with_sentences(drawn, picture)
-
-
-def standalone(drawn: str) -> str:
-    """The same as a file of its own, with paper and ink that follow the reader's light or dark."""
-    paper, ink, dark, light = COLOURS
-    style = (
-        f"<style>:root{{background:{paper};color:{ink}}}"
-        f"@media(prefers-color-scheme:dark){{:root{{background:{dark};color:{light}}}}}</style>"
-    )
-    return re.sub(r"(<svg [^>]*>)", lambda match: match[0] + style, drawn, count=1) + "\n"
 
 
 def page(picture: Picture) -> str:

@@ -1,6 +1,6 @@
 """A drawn SVG made fit for a page: text in the page's colour and font, a title, no names that could clash.
 
-Lives here: str -> str. Not here: drawing (plots.py).
+Lives here: str -> str, for a page or for a file of its own. Not here: drawing (plots.py).
 """
 
 import html
@@ -9,6 +9,9 @@ from typing import Final
 
 INK: Final = "#0a0b0c"
 """Drawn in this colour, shown in the colour of the text around the figure."""
+
+COLOURS: Final = ("#fff", "#1b1f24", "#111418", "#e8eaed")
+"""Paper and ink of a figure that stands alone, in the light and in the dark."""
 
 _FONT: Final = re.compile(r"font-family: [^;\"]*;? ?")
 _ROOT: Final = re.compile(r"<svg [^>]*>")
@@ -38,3 +41,13 @@ def adapt(drawn: str, title: str, description: str) -> str:
         f'aria-label="{html.escape(f"{title}. {description}")}">'
         f"<title>{html.escape(title)}</title><desc>{html.escape(description)}</desc>{body.strip()}"
     )
+
+
+def standalone(drawn: str) -> str:
+    """The same as a file of its own, with paper and ink that follow the reader's light or dark."""
+    paper, ink, dark, light = COLOURS
+    style = (
+        f"<style>:root{{background:{paper};color:{ink}}}"
+        f"@media(prefers-color-scheme:dark){{:root{{background:{dark};color:{light}}}}}</style>"
+    )
+    return _ROOT.sub(lambda match: match[0] + style, drawn, count=1) + "\n"

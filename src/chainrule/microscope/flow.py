@@ -7,6 +7,7 @@ their statistics and drawing (inspection/flow.py, flow_plot.py).
 import html
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -71,6 +72,12 @@ def flows(
     return gradient_flow(
         lm, sample.text, lags=lags, positions=positions, seed=seed, name=sample.name, progress=progress
     )
+
+
+def compared(found: Sequence[GradientFlow]) -> list[GradientFlow]:
+    """What is held against other models: the first flow, and that along an LSTM's cell, its other way back."""
+    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in found if flow.what == "c"]
+    return [*found[:1], *cells]
 
 
 def bound(sample: Sample, lags: int) -> Floats | None:
@@ -185,14 +192,17 @@ def _unfading(left: float, where: str, far: int) -> str:
 
 def _figures(found: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[Figure, ...]:
     """All models on one axis, then each by itself."""
-    together = [_together([each[0] for each in found.values()])] if len(found) > 1 else []
+    together = [_together([flow for each in found.values() for flow in compared(each)])] if len(found) > 1 else []
     each_flow = [(flow, bounds.get(name)) for name, each in found.items() for flow in each]
     alone = [_alone(flow, limit, is_first=not (place or together)) for place, (flow, limit) in enumerate(each_flow)]
     return (*together, *alone)
 
 
 def _together(first: list[GradientFlow]) -> Figure:
-    what = "of recurrent networks by the state of the top layer, of others by the word vectors"
+    what = (
+        "of recurrent networks by the state <i>h</i> of the top layer (of an LSTM also by its cell), of others by "
+        "the word vectors"
+    )
     words = "; ".join(f"{flow.name}: {reach_in_words(flow)}" for flow in first)
     drawing = flow_plot.draw(first, title="Gradient flow of all models", description=_shown(words))
     return Figure(name="all", drawing=drawing, caption=f"{_read(first[0], READ)} All models, {what}.")

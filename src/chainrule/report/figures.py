@@ -132,9 +132,9 @@ def gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
     longest = max(known, key=known.__getitem__) if known else None
     caption = (
         "The error of one prediction on its way back through the test text: the mean norm of its gradient as a "
-        "part of what it is at lag 0, by the state of the top layer in recurrent networks, by the word vectors "
-        "in others; the middle half of the positions is shaded. Where a line lies low, the network can hardly "
-        "learn from what stands so far back."
+        "part of what it is at lag 0, by the state of the top layer in recurrent networks (in an LSTM also by "
+        "its cell), by the word vectors in others; the middle half of the positions is shaded. Where a line "
+        "lies low, the network can hardly learn from what stands so far back."
     )
     if longest is not None:
         caption += f" It halves most slowly in <b>{html.escape(longest)}</b>, every {known[longest]:.1f} tokens."

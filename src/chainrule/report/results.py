@@ -135,7 +135,7 @@ class Results:
     command: str
     versions: Mapping[str, str]
     seconds: float
-    flows: "tuple[GradientFlow, ...]" = ()  # of the networks kept, one each: how far back an error reaches
+    flows: "tuple[GradientFlow, ...]" = ()  # of the networks kept: how far back an error reaches
 
     def to_json(self) -> Json:
         """What `compare --json` prints and `results.json` holds; rows best first."""
