@@ -181,6 +181,12 @@ def test_colours_are_on_the_common_scale() -> None:
     assert 'title="8.00 bits, rank 1 of 3; entropy 1.00 bits"' in markup
 
 
+def test_characters_stand_side_by_side() -> None:
+    markup = reading_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS, is_apart=False)
+    assert "</span><wbr><span" in markup
+    assert "</span> <span" not in markup
+
+
 def test_lines_have_their_own_direction_and_the_last_may_break_off() -> None:
     markup = text_html(["1", "2", "3", "4"], [False, True, True, False])
     assert re.findall('<div class="read-line" dir="auto">(.*?)</div>', markup) == ["1 2", "3", "4"]

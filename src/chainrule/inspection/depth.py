@@ -78,7 +78,7 @@ def in_words(orders: Orders) -> str:
     return f"{first}; {100 * most.share:.0f} % fell back to {name_of(most.order)}s, {how} because: {reason}"
 
 
-def orders_html(tokens: Sequence[str], orders: Orders, is_end: Mask) -> str:
+def orders_html(tokens: Sequence[str], orders: Orders, is_end: Mask, is_apart: bool = True) -> str:
     """The first tokens, the deeper coloured the longer the n-gram that answered, why on hover; then all reasons."""
     N = min(len(tokens), SHOWN)
     pieces = []
@@ -88,7 +88,7 @@ def orders_html(tokens: Sequence[str], orders: Orders, is_end: Mask) -> str:
         depth = DEEPEST * (order - 1) / max(orders.order - 1, 1)
         is_possible = math.isfinite(orders.bits[t])
         pieces.append(painted(tokens[t], f"rgba(0,114,178,{depth:.2f})", remark, is_possible=is_possible))
-    return f"<div>{text_html(pieces, is_end[:N])}{reasons_table(orders)}</div>"
+    return f"<div>{text_html(pieces, is_end[:N], is_apart)}{reasons_table(orders)}</div>"
 
 
 def bars(orders: Orders, *, title: str) -> str:

@@ -34,6 +34,7 @@ SHOWN: Final = 400  # tokens of a text that are coloured
 STYLE: Final = (
     ".read-line{line-height:1.9;overflow-wrap:anywhere}"
     ".read-token{padding:.1em .2em;border-radius:.2em;white-space:pre-wrap;unicode-bidi:plaintext}"
+    ".read-glued .read-token{padding:.1em 0}"
     ".read-token.none{outline:.12em dashed #d55e00;outline-offset:-.12em}"
     ".read-token>bdi{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
     ".read-tokens{position:relative}"
@@ -186,30 +187,33 @@ def summary(predictions: Predictions) -> dict[str, Any]:
     }
 
 
-def reading_html(tokens: Sequence[str], predictions: Predictions, names: Sequence[str], eos: int) -> str:
+def reading_html(
+    tokens: Sequence[str], predictions: Predictions, names: Sequence[str], eos: int, *, is_apart: bool = True
+) -> str:
     """The first tokens coloured by their bits, numbers on hover; with reading.js a token opens what was expected.
 
-    `names` are the vocabulary's (V,), as they are shown.
+    `names` are the vocabulary's (V,), as they are shown; `is_apart`: blanks stand between tokens, as between words.
     """
     N = min(len(tokens), SHOWN)
     bits = predictions.bits
     pieces = [coloured(tokens[t], float(bits[t]), remark_on(predictions, t)) for t in range(N)]
     data = embedded(panel_data(tokens[:N], predictions, names))
     return (
-        f'<div class="read-text">{text_html(pieces, predictions.ids[:N] == eos)}'
+        f'<div class="read-text">{text_html(pieces, predictions.ids[:N] == eos, is_apart)}'
         f'<div class="read-panel" hidden></div><script type="application/json">{data}</script></div>'
     )
 
 
-def text_html(pieces: Sequence[str], is_end: Sequence[bool] | Mask) -> str:
+def text_html(pieces: Sequence[str], is_end: Sequence[bool] | Mask, is_apart: bool = True) -> str:
     """Tokens that are HTML already, in lines of their own direction."""
     lines: list[list[str]] = [[]]
     for piece, ends in zip(pieces, is_end, strict=True):
         lines[-1].append(piece)
         if ends:
             lines.append([])
-    rows = "".join(f'<div class="read-line" dir="auto">{" ".join(line)}</div>' for line in lines if line)
-    return f'<div class="read-tokens"><style>{STYLE}</style>{rows}</div>'
+    gap, kind = (" ", "read-tokens") if is_apart else ("<wbr>", "read-tokens read-glued")
+    rows = "".join(f'<div class="read-line" dir="auto">{gap.join(line)}</div>' for line in lines if line)
+    return f'<div class="{kind}"><style>{STYLE}</style>{rows}</div>'
 
 
 def remark_on(predictions: Predictions, t: int) -> str:

@@ -177,8 +177,13 @@ def _reading(each: Look, name: str) -> Figure:
         "Point at a token, or move with the arrow keys, to see what was expected there and how unsure the model "
         f"was (entropy): a surprise where it was sure is a mistake, one where it was unsure is not.{score}"
     )
-    drawing = reading_html(sample.tokens, each.predictions, names, sample.text.eos)
+    drawing = reading_html(sample.tokens, each.predictions, names, sample.text.eos, is_apart=_is_apart(sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
+
+
+def _is_apart(sample: Sample) -> bool:
+    """Whether blanks stand between tokens, which are words then."""
+    return sample.model.tokenizer.config.kind == "word"
 
 
 def _calibration(looks: Sequence[Look]) -> list[Figure]:
@@ -245,7 +250,7 @@ def _orders_text(each: Look, name: str) -> Figure:
         f"{each.orders.order} words; {_shown_of(each.sample)}. Below: why no longer one did, over all tokens."
     )
     is_end = each.sample.ids == each.sample.text.eos
-    drawing = depth.orders_html(each.sample.tokens, each.orders, is_end)
+    drawing = depth.orders_html(each.sample.tokens, each.orders, is_end, _is_apart(each.sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 
