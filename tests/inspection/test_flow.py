@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from chainrule.inspection import flow_plot
-from chainrule.inspection.flow import FEWEST, GradientFlow, What, half_life
+from chainrule.inspection.flow import FEWEST, GradientFlow, What, half_life, reach
 from chainrule.lm import Floats
 
 
@@ -46,35 +46,28 @@ def test_half_life_of_an_exponential() -> None:
     assert found[2:] == [math.inf, math.inf]
 
 
-def test_half_life_is_that_of_the_way_down_to_one_per_cent() -> None:
-    """Fast at first, level then: a tenth at once and 1/100 after two tokens, whatever comes behind it."""
-    half = 2 / math.log2(100)  # two tokens for log₂ 100 = 6.64 halvings
-    assert half_life(np.array([1, 0.1, 0.01 - 1e-12, 0.009, 0.009, 0.009])) == pytest.approx(half)
-    # Between lags 1 and 2 it falls from 0.1 to 0.001, and is at 0.01 half-way on the scale of logs.
-    assert half_life(np.array([1, 0.1, 0.001])) == pytest.approx(1.5 / math.log2(100))
-
-
-def test_half_life_of_what_does_not_fall_so_far() -> None:
-    """To 1/4 over eight tokens: two halvings."""
-    assert half_life(np.array([1, 0.2, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.25])) == pytest.approx(4.0)
+def test_half_life_is_where_half_is_gone() -> None:
+    """Between lags 1 and 2 it falls from 0.8 to 0.2; 0.5 is log 1.6 / log 4 = 0.33904 of the way."""
+    assert half_life(np.array([1, 0.8, 0.2, 0.9])) == pytest.approx(1.33904, rel=1e-5)
+    assert half_life(np.array([1, 0.1, 0.01])) == pytest.approx(math.log10(2))  # log 2 / log 10 of the first step
+    assert half_life(np.array([1.0, 0.8, 0.6])) == math.inf
 
 
 def test_half_life_of_curves_that_end_at_once() -> None:
-    # From 1/4 to 1/40,000 it falls by 10⁴; 1 % is log(25) / log(10⁴) = 0.34949 of the way.
-    assert half_life(np.array([1.0, 0.25, 2.5e-5])) == pytest.approx(1.34949 / math.log2(100), rel=1e-5)
-    assert half_life(np.array([1.0, 0.25, 0.0])) == pytest.approx(2 / math.log2(100))
     assert half_life(np.array([1.0, 0.0, 0.0])) == 0.0
-    assert half_life(np.array([1.0, 0.5])) == pytest.approx(1.0)
+    assert half_life(np.array([1.0, 0.8, 0.0])) == 1.0
+    assert half_life(np.array([1.0, math.inf, 0.001])) == 1.0
     assert half_life(np.array([1.0])) is None
     assert half_life(np.array([0.0, 0.0])) is None
 
 
-def test_reach_is_the_first_lag_below_a_part() -> None:
+def test_reach_is_where_less_than_a_part_is_left_for_good() -> None:
     """½^6 = 0.0156, ½^7 = 0.0078; ½^3 = 0.125, ½^4 = 0.0625."""
     flow = made([falling(0.5), falling(0.99)])
     assert flow.reach(0) == 7
     assert flow.reach(0, part=0.1) == 4
     assert flow.reach(1) is None
+    assert reach(np.array([1.0, 0.001, 0.3, 0.001, 0.001])) == 3
 
 
 def test_lags_of_too_few_positions_are_cut() -> None:

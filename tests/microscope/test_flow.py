@@ -72,21 +72,22 @@ def drawing() -> None:
         # ½ every token: 2^−7 = 0.8 % is the first below 1 %.
         (
             0.5 ** np.arange(21.0),
-            "the signal halves every 1.0 tokens; from 7 tokens back on less than 1 % of it is left, "
-            "and 20 tokens back 9.5e-05 %.",
+            "half of the signal is gone after 1.0 tokens, 99 % of it after 7 tokens; "
+            "20 tokens back 9.5e-05 % is left.",
         ),
-        # 0.97^20 = 0.5438; log 2 / −log 0.97 = 22.76
+        # 0.97^20 = 0.5438; 0.9^20 = 0.1216 and log 2 / −log 0.9 = 6.58
+        (0.97 ** np.arange(21.0), "the signal fades slowly: 20 tokens back 54 % of it is left."),
         (
-            0.97 ** np.arange(21.0),
-            "the signal halves every 23 tokens; 20 tokens back, as far as was looked, 54 % of it is left.",
+            0.9 ** np.arange(21.0),
+            "half of the signal is gone after 6.6 tokens; "
+            "20 tokens back, as far as was looked, 12 % of it is left.",
         ),
-        (np.ones(21), "the signal does not fade: 20 tokens back 100 % of it is there."),
+        (np.ones(21), "the signal does not fade: 20 tokens back 100 % of it is left."),
         (1.5 ** np.arange(11.0), "the signal grows: 10 tokens back it is 57.7 times as large."),
         (np.array([1.0, 9.0, np.inf]), "the signal grows beyond all numbers within 2 tokens."),
         (
             np.array([1.0, 0, 0]),
-            "the signal halves at once; from 1 token back on less than 1 % of it is left, "
-            "and 2 tokens back next to nothing.",
+            "half of the signal is gone at once, 99 % of it after 1 token; 2 tokens back next to nothing is left.",
         ),
         (np.ones(1), "no text stands before"),
         (np.zeros(9), "no text stands before"),
@@ -104,11 +105,13 @@ def test_a_window_in_words() -> None:
 def test_every_layer_in_words() -> None:
     norms = np.stack([np.broadcast_to(rate ** np.arange(21.0), (5, 21)) for rate in (0.25, 0.5)])
     said = reach_in_words(GradientFlow(name="m", what="h", norms=norms))
-    assert said.startswith("the signal halves every 1.0 tokens in layer 2 (every 0.5 tokens in layer 1);")
+    assert said.startswith(
+        "half of the signal is gone after 1.0 tokens in layer 2 (after 0.5 tokens in layer 1), 99 %"
+    )
 
 
 def test_an_lstm_whose_forget_gates_are_known() -> None:
-    """σ(log 9) = 0.9 and no path through h: along the cell it halves every log 2 / −log 0.9 = 6.6 tokens."""
+    """σ(log 9) = 0.9 and no path through h: along the cell half is gone after log 2 / −log 0.9 = 6.6 tokens."""
     one = sample("lstm", layers=1, tie=False)
     network: Any = one.model.lm.network  # type: ignore[attr-defined]
     with torch.no_grad():
@@ -118,8 +121,8 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
         network.layers[0].b_W[8:16] = math.log(9)
     made = found(one)
     assert made.findings[1] == (
-        "lstm: along the cell of layer 1 the signal halves every 6.6 tokens; the product of its forget gates, mean "
-        "of all units, halves every 6.6 tokens."
+        "lstm: along the cell of layer 1 half of the signal is gone after 6.6 tokens; the product of its forget "
+        "gates, mean of all units, falls to a half after 6.6 tokens."
     )
     (layer,) = made.data["lstm"]["c"]
     assert layer["half_life"] == pytest.approx(math.log(2) / -math.log(0.9), rel=1e-4)

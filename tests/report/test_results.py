@@ -70,11 +70,11 @@ def test_infinite_points_and_tokens_are_null() -> None:
 
 
 def test_gradient_flow_is_what_is_left_by_lag() -> None:
-    """Two positions of norms 4, 2, 1: a half and a quarter; 4, 2, inf: beyond all numbers, and no halving."""
-    norms = np.array([[[4.0, 2.0, 1.0], [4.0, 2.0, 1.0]]])
-    flows = tuple(GradientFlow(name="rnn", what="h", norms=n) for n in (norms, np.where(norms == 1, np.inf, norms)))
+    """Two positions of norms 4, 2, 1: a half and a quarter; 4, 3, inf: beyond all numbers, and never a half."""
+    norms = [np.array([[row, row]]) for row in ([4.0, 2.0, 1.0], [4.0, 3.0, math.inf])]
+    flows = tuple(GradientFlow(name="rnn", what="h", norms=each) for each in norms)
     document = strict(replace(results(), flows=flows).to_json())
     assert document["gradient_flow"] == [
         {"name": "rnn", "relative": [1.0, 0.5, 0.25], "half_life": 1.0},
-        {"name": "rnn", "relative": [1.0, 0.5, None], "half_life": None},
+        {"name": "rnn", "relative": [1.0, 0.75, None], "half_life": None},
     ]

@@ -69,37 +69,44 @@ class GradientFlow:
         return None if self.forget is None else _mean(self.forget[..., : self.lags])
 
     def half_life(self, layer: int) -> float | None:
-        """Tokens over which the signal halves; inf where it does not fall, None where there is nothing to follow.
+        """Tokens after which half of the signal is gone; inf where it is not within these lags, None without any.
 
-        On the average of its way from lag 0 down to FAINT, or to the last lag where it does not fall so far: a
-        signal that falls fast at first and slowly then has no one pace.
+        Between two lags the log of what is left is taken as a line, so that λ^k has its half-life log ½ / log λ.
         """
         return half_life(self.relative()[layer])
 
     def reach(self, layer: int, part: float = FAINT) -> int | None:
-        """The first lag with less than this part of the signal at lag 0; None where there is none here."""
-        below = np.flatnonzero(self.relative()[layer] < part)
-        return int(below[0]) if len(below) else None
+        """The lag from which on less than this part of the signal is left; None where there is none here."""
+        return reach(self.relative()[layer], part)
 
 
-def half_life(relative: Floats) -> float | None:
+def half_life(left: Floats) -> float | None:
     """Of one curve, (J,) with 1 at lag 0; see `GradientFlow.half_life`.
 
-    >>> half_life(np.array([1.0, 0.5, 0.25]))
-    1.0
+    >>> half_life(np.array([1.0, 0.5, 0.25])), half_life(np.array([1.0, 0.8, 0.7]))
+    (1.0, inf)
     """
-    if len(relative) < 2 or not relative[0] > 0:
+    if len(left) < 2 or not left[0] > 0:
         return None
-    below = np.flatnonzero(relative < FAINT)
+    below = np.flatnonzero(left <= 0.5)
     if not len(below):
-        last = float(relative[-1])
-        return (len(relative) - 1) / -math.log2(last) if last < 1 - 1e-9 else math.inf
+        return math.inf
     k = int(below[0])
-    if relative[k] == 0:
-        return 0.0 if k == 1 else k / -math.log2(FAINT)
-    high, low = math.log(relative[k - 1]), math.log(relative[k])
-    crossing = k - 1 + (high - math.log(FAINT)) / (high - low)  # on a line of the logs between the two lags
-    return crossing / -math.log2(FAINT)
+    if left[k] == 0 or not math.isfinite(left[k - 1]):
+        return float(k - 1)  # it goes at once
+    high, low = math.log(left[k - 1]), math.log(left[k])
+    return k - 1 + (high - math.log(0.5)) / (high - low)
+
+
+def reach(left: Floats, part: float = FAINT) -> int | None:
+    """Of one curve, (J,); see `GradientFlow.reach`.
+
+    >>> reach(np.array([1.0, 0.001, 0.3, 0.001])), reach(np.array([1.0, 0.001, 0.3]))
+    (3, None)
+    """
+    above = np.flatnonzero(~(left < part))
+    first = int(above[-1]) + 1 if len(above) else 0
+    return first if first < len(left) else None
 
 
 def _mean(values: Floats) -> Floats:

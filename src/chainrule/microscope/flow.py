@@ -26,11 +26,12 @@ STEEPEST: Final[Mapping[str, float]] = {"tanh": 1.0, "relu": 1.0, "leaky": 1.0, 
 LABEL: Final = "bound"
 READ: Final = (
     "The error of one prediction on its way back through the text: how large its gradient still is <i>k</i> tokens "
-    "before, as a part of what it is at lag 0. A line is the mean over {positions} positions, the middle half of "
-    "them shaded. The scale is logarithmic: a straight line halves at a steady pace, and where a line lies low "
-    "the model can hardly learn from what stands so far back."
+    "before, as a part of what it is at lag 0. A line is the mean over up to {positions} positions with much text "
+    "before them (those that have this lag), the middle half of them shaded. The scale is logarithmic: a straight "
+    "line halves at a steady pace, and where a line lies low the model can hardly learn from what stands so far "
+    "back."
 )
-AGAIN: Final = "The same, over {positions} positions."
+AGAIN: Final = "The same, over up to {positions} positions."
 
 
 def section(
@@ -130,14 +131,14 @@ def reach_in_words(flow: GradientFlow) -> str:
         where = ""
     if math.isinf(half):
         return f"the signal {_unfading(float(left[-1]), where, far)}."
-    lower = [f"{_halves(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
+    lower = [f"{_after(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
     others = f" ({', '.join(lower)})" if flow.what == "h" and lower else ""
+    rest = f"; {_tokens(far)} back, as far as was looked, {_part(left[-1])} of it is left"
     reach = flow.reach(top)
-    rest = f"{_tokens(far)} back, as far as was looked, {_part(left[-1])} of it is left"
     if reach is not None:
-        end = f", and {_tokens(far)} back {_part(left[-1])}" if far > reach else ""
-        rest = f"from {_tokens(reach)} back on less than 1 % of it is left{end}"
-    return f"the signal halves {_halves(half)}{where}{others}; {rest}."
+        end = f"; {_tokens(far)} back {_part(left[-1])} is left" if far > reach else ""
+        rest = f", 99 % of it after {_tokens(reach)}{end}"
+    return f"half of the signal is gone {_after(half)}{where}{others}{rest}."
 
 
 def _cell_in_words(flow: GradientFlow) -> str:
@@ -146,11 +147,10 @@ def _cell_in_words(flow: GradientFlow) -> str:
     half = flow.half_life(top)
     if kept is None or half is None:
         return ""
-    fades = f"the signal halves {_halves(half)}" if math.isfinite(half) else "the signal does not fade"
-    alone = half_life(kept[top])
-    gates = "stays 1" if alone is None or math.isinf(alone) else f"halves {_halves(alone)}"
+    gates = _after(half_life(kept[top]))
     return (
-        f"along the cell of layer {top + 1} {fades}; the product of its forget gates, mean of all units, {gates}."
+        f"along the cell of layer {top + 1} half of the signal is gone {_after(half)}; the product of its forget "
+        f"gates, mean of all units, falls to a half {gates}."
     )
 
 
@@ -161,12 +161,12 @@ def _bound_in_words(gain: float) -> str:
     return f"the largest singular value of its top recurrent matrix times the steepest slope is {gain:.2f}, {says}."
 
 
-def _halves(half: float | None) -> str:
+def _after(half: float | None) -> str:
     if half is None or math.isinf(half):
-        return "never"
+        return "not within these lags"
     if half < 0.1:
         return "at once"
-    return f"every {half:.1f} tokens" if half < 10 else f"every {half:.0f} tokens"
+    return f"after {half:.1f} tokens" if half < 10 else f"after {half:.0f} tokens"
 
 
 def _tokens(number: int) -> str:
@@ -184,7 +184,8 @@ def _unfading(left: float, where: str, far: int) -> str:
         return f"grows{where} beyond all numbers within {_tokens(far)}"
     if left > 1.05:
         return f"grows{where}: {_tokens(far)} back it is {left:.3g} times as large"
-    return f"does not fade{where}: {_tokens(far)} back {_part(left)} of it is there"
+    fades = "fades slowly" if left < 0.95 else "does not fade"
+    return f"{fades}{where}: {_tokens(far)} back {_part(left)} of it is left"
 
 
 # Pictures.
@@ -244,13 +245,14 @@ def _shown(text: str) -> str:
 def _data(flow: GradientFlow) -> list[dict[str, Any]]:
     """One entry a layer."""
     mean, left, kept = flow.mean(), flow.relative(), flow.kept()
-    low, high = flow.quantile(0.25), flow.quantile(0.75)
+    low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
     return [
         {
             "layer": layer + 1,
             "lags": list(range(flow.lags)),
             "mean": _plain(mean[layer]),
             "relative": _plain(left[layer]),
+            "median": _plain(middle[layer]),
             "quartiles": [_plain(low[layer]), _plain(high[layer])],
             "half_life": _finite(flow.half_life(layer)),
             "reach": flow.reach(layer),

@@ -137,7 +137,7 @@ def gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
         "lies low, the network can hardly learn from what stands so far back."
     )
     if longest is not None:
-        caption += f" It halves most slowly in <b>{html.escape(longest)}</b>, every {known[longest]:.1f} tokens."
+        caption += f" Half of it is gone last in <b>{html.escape(longest)}</b>, after {known[longest]:.1f} tokens."
     title = "Gradient flow by lag"
     ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
     return [_figure(flow_plot.draw(drawn, title=title, description=ends), caption)]
