@@ -244,7 +244,7 @@ void Word2vec::work(Worker& worker, double seconds) {
             worker.is_finished = worker.is_finished || !fill(worker);
             if (!worker.is_finished) learn(worker);
         } while (!worker.is_finished && Clock::now() < end);
-        meet(worker);
+        if (worker.is_finished) meet(worker);
     } catch (...) {
         worker.error = std::current_exception();
         worker.is_finished = true;
