@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from chainrule.errors import UsageError
 from chainrule.inspection.section import Figure, Section
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><title>One dot</title></svg>'
@@ -32,3 +33,5 @@ def test_a_figure_as_a_file(tmp_path: Path) -> None:
     assert "prefers-color-scheme:dark" in saved
     section()["table"].save(tmp_path / "table.html")
     assert (tmp_path / "table.html").read_text(encoding="utf-8") == "<table></table>"
+    with pytest.raises(UsageError, match=r"flow.png: this figure is written as SVG; choose a name in .svg"):
+        section()["dot"].save("flow.png")

@@ -73,7 +73,7 @@ def drawing() -> None:
         (
             0.5 ** np.arange(21.0),
             "half of the signal is gone after 1.0 tokens, 99 % of it after 7 tokens; "
-            "20 tokens back 9.5e-05 % is left.",
+            "20 tokens back less than 0.001 % is left.",
         ),
         # 0.97^20 = 0.5438; 0.9^20 = 0.1216 and log 2 / −log 0.9 = 6.58
         (0.97 ** np.arange(21.0), "the signal fades slowly: 20 tokens back 54 % of it is left."),
@@ -87,10 +87,10 @@ def drawing() -> None:
         (np.array([1.0, 9.0, np.inf]), "the signal grows beyond all numbers within 2 tokens."),
         (
             np.array([1.0, 0, 0]),
-            "half of the signal is gone at once, 99 % of it after 1 token; 2 tokens back next to nothing is left.",
+            "half of the signal is gone at once, 99 % of it after 1 token; 2 tokens back less than 0.001 % is left.",
         ),
-        (np.ones(1), "no text stands before"),
-        (np.zeros(9), "no text stands before"),
+        (np.ones(1), "too little text stands before"),
+        (np.zeros(9), "too little text stands before"),
     ],
 )
 def test_how_far_a_signal_reaches_in_words(values: Floats, said: str) -> None:
@@ -219,7 +219,7 @@ def test_what_is_no_network_is_left_out() -> None:
 @pytest.mark.parametrize("family", NETWORKS)
 def test_one_token(family: str) -> None:
     made = found(sample(family, lines=[""]))
-    assert "no signal could be followed" in made.findings[0]
+    assert "too little text stands before" in made.findings[0]
     json.dumps(made.data, allow_nan=False)
 
 

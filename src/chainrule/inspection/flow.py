@@ -15,7 +15,9 @@ from chainrule.lm import Floats
 What = Literal["h", "c", "embedding", "residual"]
 """By what the loss is derived: a state, an LSTM's cell, a word's vector, what a Transformer's block reads."""
 
-FEWEST: Final = 4  # positions a lag must have; all, where there are fewer
+FEWEST: Final = (
+    4  # positions that a lag must have to be spoken of, and a quarter of them; all, where there are fewer
+)
 FAINT: Final = 0.01  # of the signal at lag 0: where less is left, hardly anything can be learnt
 
 
@@ -37,7 +39,7 @@ class GradientFlow:
     def lags(self) -> int:
         """J, how many lags from 0 on have enough positions to speak of."""
         counts = (~np.isnan(self.norms[0])).sum(axis=0)  # (K+1,)  never rising
-        return int((counts >= min(FEWEST, counts[0])).sum())
+        return int((counts >= min(counts[0], max(FEWEST, counts[0] / 4))).sum())
 
     def mean(self) -> Floats:
         """(L, J) over positions."""

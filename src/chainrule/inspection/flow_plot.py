@@ -170,7 +170,7 @@ def _name(axes: Any, ends: Sequence[tuple[str, tuple[float, float]]], colours: S
     heights = labels.spread(wanted, plots.LABEL_GAP, box.y0, box.y1 + plots.LABEL_GAP / 2)
     for (name, end), height, colour in zip(ends, heights, colours, strict=True):
         text = name if len(name) <= 28 else f"{name[:27]}…"
-        look = {"arrowstyle": "-", "color": colour, "alpha": 0.5, "lw": 0.7}  # fainter than any line
-        line = look | {"shrinkA": 0, "shrinkB": 2, "relpos": (0, 0.5)}
         place = (box.x1 + 14, height)
-        axes.annotate(text, end, xytext=place, textcoords="figure pixels", va="center", arrowprops=line)
+        axes.annotate(
+            text, end, xytext=place, textcoords="figure pixels", va="center", arrowprops=plots.leader(colour)
+        )

@@ -179,6 +179,7 @@ def render(
         wide, high = width - margins.left - margins.right, height - margins.top - margins.bottom
         box = (margins.left / width, margins.bottom / height, wide / width, high / height)
         paint(figure.add_axes(box))
+        _write_plainly(figure)
         drawn = io.StringIO()
         figure.savefig(
             drawn,
@@ -255,15 +256,14 @@ def _name_lines(axes: Axes, series: Series) -> None:
             textcoords="figure pixels",
             va="center",
             weight="bold" if place == 0 else "normal",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "lw": 0.9,
-                "shrinkA": 0,
-                "shrinkB": 5,
-                "relpos": (0, 0.5),
-            },
+            arrowprops=leader(colour),
         )
+
+
+def leader(colour: str) -> dict[str, Any]:
+    """From a line's end to its name: dotted and faint, so that nobody takes it for the line going on."""
+    look = {"arrowstyle": "-", "color": colour, "alpha": 0.7, "lw": 0.8, "linestyle": (0, (1, 3))}
+    return look | {"shrinkA": 0, "shrinkB": 5, "relpos": (0, 0.5)}
 
 
 def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int) -> None:
@@ -284,6 +284,21 @@ def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int)
         at = (place.right if is_left else place.left, (place.bottom + place.top) / 2)
         look = {"ha": "right" if is_left else "left", "va": "center"}
         axes.annotate(_shorten(dot.name), at, xycoords="figure pixels", annotation_clip=False, **look)
+
+
+def _write_plainly(figure: Any) -> None:
+    """Log axes whose ticks are written in matplotlib's own markup, or of which fewer than two show, get others."""
+    from matplotlib.ticker import LogFormatter, NullFormatter
+
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if axis.get_scale() != "log":
+            continue
+        low, high = sorted(axis.get_view_interval())
+        shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
+        if isinstance(axis.get_major_formatter(), LogFormatter) or len(shown) < 2:
+            _tick_decades(axis, "{x:g}")
+        if isinstance(axis.get_minor_formatter(), LogFormatter):
+            axis.set_minor_formatter(NullFormatter())
 
 
 def _tick_decades(axis: Axes, formatter: Any) -> None:

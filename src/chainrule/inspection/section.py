@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chainrule.errors import UsageError
 from chainrule.inspection.svg import standalone
 from chainrule.lm import Floats
 
@@ -28,6 +29,9 @@ class Figure:
     def save(self, path: str | Path) -> None:
         """Write the drawing as a file of its own: an SVG in light and dark, or else a piece of HTML."""
         is_svg = self.drawing.startswith("<svg")
+        wanted = ".svg" if is_svg else ".html"
+        if Path(path).suffix.lower() != wanted:
+            raise UsageError(f"{path}: this figure is written as {wanted[1:].upper()}; choose a name in {wanted}")
         Path(path).write_text(standalone(self.drawing) if is_svg else self.drawing, encoding="utf-8")
 
     def _repr_html_(self) -> str:

@@ -192,9 +192,8 @@ def _name_ends(axes: Any, curves: Sequence[Curve]) -> None:
     wanted = [float(axes.transData.transform(end)[1]) for end in ends]
     heights = labels.spread(wanted, LABEL_GAP, box.y0, box.y1 + LABEL_GAP / 2)
     for curve, end, height in zip(named, ends, heights, strict=True):
-        arrow = {"arrowstyle": "-", "color": colours[curve.name], "lw": 0.9, "shrinkA": 0, "shrinkB": 2}
         at = {"xytext": (box.x1 + 16, height), "textcoords": "figure pixels", "va": "center"}
-        axes.annotate(_short(curve.name), end, **at, arrowprops=arrow | {"relpos": (0, 0.5)})
+        axes.annotate(_short(curve.name), end, **at, arrowprops=plots.leader(colours[curve.name]))
 
 
 def _room(curves: Sequence[Curve]) -> float:

@@ -24,6 +24,7 @@ STEEPEST: Final[Mapping[str, float]] = {"tanh": 1.0, "relu": 1.0, "leaky": 1.0, 
 """The largest slope of each φ."""
 
 LABEL: Final = "bound"
+FEW: Final = 1000  # lags that are no burden
 READ: Final = (
     "The error of one prediction on its way back through the text: how large its gradient still is <i>k</i> tokens "
     "before, as a part of what it is at lag 0. A line is the mean over up to {positions} positions with much text "
@@ -70,6 +71,7 @@ def flows(
     from chainrule.neural.flow import gradient_flow
 
     lm: Any = sample.model.lm
+    lags = min(lags, max(FEW, sample.text.tokens))  # there are no others, and each takes memory
     return gradient_flow(
         lm, sample.text, lags=lags, positions=positions, seed=seed, name=sample.name, progress=progress
     )
@@ -121,7 +123,7 @@ def reach_in_words(flow: GradientFlow) -> str:
     top, far = flow.layers - 1, flow.lags - 1
     left, half = flow.relative()[top], flow.half_life(top)
     if half is None:
-        return "no text stands before the predictions, or they leave nothing to learn: no signal could be followed."
+        return "too little text stands before the predictions to follow a signal, or they leave nothing to learn."
     if flow.what == "embedding" and left[-1] == 0:
         return (
             f"the signal reaches {_tokens(int(np.argmax(left == 0)))}, the model's whole window, and none further."
@@ -174,15 +176,15 @@ def _tokens(number: int) -> str:
 
 
 def _part(part: float) -> str:
-    if part < 1e-7:
-        return "next to nothing"
+    if part < 1e-5:
+        return "less than 0.001 %"
     return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
 
 
 def _unfading(left: float, where: str, far: int) -> str:
     if math.isinf(left):
         return f"grows{where} beyond all numbers within {_tokens(far)}"
-    if left > 1.05:
+    if left > 1.5:
         return f"grows{where}: {_tokens(far)} back it is {left:.3g} times as large"
     fades = "fades slowly" if left < 0.95 else "does not fade"
     return f"{fades}{where}: {_tokens(far)} back {_part(left)} of it is left"
