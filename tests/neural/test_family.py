@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from chainrule import api, families, folder
 from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
-from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError
+from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
 from chainrule.lm import Vocabulary
 from chainrule.model import Model
 from chainrule.neural.device import choose, exact
@@ -162,7 +162,7 @@ def test_half_precision_is_for_the_gpu(family: str, precision: str) -> None:
 def test_a_gpu_that_is_not_there_is_missed() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    with pytest.raises(ConfigError, match="torch finds no GPU here; choose cpu"):
+    with pytest.raises(UsageError, match="torch finds no GPU here; choose cpu"):
         api.train("lstm", Corpus.from_lines(TEXT), device="cuda", **SMALL)
     assert choose("auto") == torch.device("cpu")
 

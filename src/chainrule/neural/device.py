@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from chainrule.errors import ConfigError
+from chainrule.errors import UsageError
 
 
 def choose(name: str) -> torch.device:
     """`auto` is the GPU where there is one."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', and torch finds no GPU here; choose cpu, or see chainrule doctor")
+        raise UsageError("device is 'cuda', and torch finds no GPU here; choose cpu, or see chainrule doctor")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
