@@ -184,7 +184,7 @@ def test_heads_over_pairs_by_hand() -> None:
     assert found.diagonal == pytest.approx(1 / 3)
     assert found.as_json()["layer"] == 1
     words = attention.across_in_words([found])
-    assert words[0].startswith("Each token of a translation puts 75% of its weight on one token of the source")
+    assert words[0].startswith("Each token of a translation puts 75 % of its weight on one token of the source")
     assert words[1] == "Its weights lie 0.3 tokens of the source away from the diagonal."
 
 
@@ -192,7 +192,7 @@ def test_the_sharpest_head_across() -> None:
     sharp = np.stack([np.full((2, 2), 0.5), np.eye(2)])[None]
     found = attention.summarize_across([sharp])
     assert [(each.layer, each.head, each.strongest) for each in found] == [(0, 0, 0.5), (0, 1, 1.0)]
-    assert "Head 2 of layer 1 is the sharpest, 100% of its weight is on one token." in attention.across_in_words(
+    assert "Head 2 of layer 1 is the sharpest, 100 % of its weight is on one token." in attention.across_in_words(
         found
     )
 
@@ -206,8 +206,8 @@ def test_heads_in_words() -> None:
         "evenly; on average a head looks 1.0 tokens back, with 1.8 bits of entropy where equal shares would have "
         "4.0"
     )
-    assert words[1] == "head 1 of layer 1 has 92% of its weight on the token before"
-    assert words[2] == "head 2 of layer 1 has 70% of its weight on the first token"
+    assert words[1] == "head 1 of layer 1 has 92 % of its weight on the token before"
+    assert words[2] == "head 2 of layer 1 has 70 % of its weight on the first token"
     assert attention.in_words([head()])[0].startswith("its attention looks 1.0 tokens back")
     assert attention.in_words([head(previous=0.9)])[0].startswith(
         "its attention looks at the token before; it looks"

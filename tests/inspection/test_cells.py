@@ -11,6 +11,7 @@ from chainrule.inspection.cells import (
     chance,
     correlations,
     followers,
+    is_alike,
     opening,
     saturation,
     time_constants,
@@ -82,6 +83,16 @@ def test_correlations_are_those_of_numpy() -> None:
         for p in range(2):
             assert found[d, p] == pytest.approx(np.corrcoef(x[:, d], P[:, p])[0, 1], abs=1e-6)
     assert_allclose(found[4], 0.0)
+
+
+def test_alike_is_what_says_the_same() -> None:
+    """y = x + noise of deviation s has r = 1 / √(1 + s²): 0.98 for 0.2, 0.93 for 0.4; with either sign."""
+    rng = np.random.default_rng(2)
+    x, noise = rng.normal(size=5000), rng.normal(size=5000)
+    assert is_alike(x, x + 0.2 * noise)
+    assert is_alike(x, -3 * x + 1)
+    assert not is_alike(x, x + 0.4 * noise)
+    assert not is_alike(x, np.ones(5000))
 
 
 def test_only_what_varies_is_asked_about() -> None:

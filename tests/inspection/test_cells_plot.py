@@ -26,12 +26,12 @@ def shown(markup: str) -> str:
 
 
 def test_a_histogram_for_every_gate_and_layer() -> None:
-    panels = [Panel(name, np.full(20, 0.05), 0.0, 1.0, "shut 3%") for name in ("input gate i", "forget gate f")]
+    panels = [Panel(name, np.full(20, 0.05), 0.0, 1.0, "shut 3 %") for name in ("input gate i", "forget gate f")]
     drawn = cells_plot.histograms({"layer 1": panels, "layer 2": panels}, title="Gates of <a>")
     root = ElementTree.fromstring(drawn)
     names = {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"layer 1, input gate i", "layer 2, forget gate f", "shut 3%"} <= names
-    assert "layer 2, forget gate f: shut 3%" in (root.get("aria-label") or "")
+    assert {"layer 1, input gate i", "layer 2, forget gate f", "shut 3 %"} <= names
+    assert "layer 2, forget gate f: shut 3 %" in (root.get("aria-label") or "")
 
 
 def test_the_bars_are_as_high_as_the_shares() -> None:
@@ -47,7 +47,8 @@ def test_the_bars_are_as_high_as_the_shares() -> None:
 def test_saturation_has_a_dot_for_each_cell_and_gate() -> None:
     gates = {name: opening(RNG.random((50, 30))) for name in ("i", "f", "o")}
     drawn = cells_plot.saturations({"layer 1": gates, "layer 2": gates}, title="Saturation")
-    ElementTree.fromstring(drawn)
+    described = ElementTree.fromstring(drawn).get("aria-label") or ""
+    assert re.search(r"layer 1, input gate i: open at \d+ %, shut at \d+ % of tokens", described)
     assert drawn.count("h0") == 2 * 3 * 30
     wide = {name: opening(RNG.random((5, 650))) for name in ("i", "f", "o")}
     assert len(cells_plot.saturations({"1": wide, "2": wide}, title="x")) < 80_000
@@ -57,6 +58,7 @@ def test_memories_that_never_end_are_drawn() -> None:
     drawn = cells_plot.memories({"layer 1": np.array([np.inf, 0.0, 3.0])}, title="Memory")
     root = ElementTree.fromstring(drawn)
     assert "layer 1: median 3 tokens" in (root.get("aria-label") or "")
+    assert "100 %" in {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
     assert "inf" not in drawn.replace("infer", "")
 
 

@@ -1,15 +1,26 @@
 """Pictures of matrices: well-formed, described, small, and every dot where it belongs."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from chainrule.inspection import matrix_plot
-from chainrule.inspection.matrix import Recurrence, bound, spectrum
+from chainrule.inspection.matrix import Recurrence, Spectrum, bound
+from chainrule.lm import Floats
+from microscope.browsing import browse
 
 pytest.importorskip("matplotlib")
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def spectrum(R: Floats) -> Spectrum:
+    return Spectrum(np.linalg.eigvals(R).astype(np.complex128), np.linalg.svd(R, compute_uv=False))
 
 
 def layer(number: int = 1, width: int = 3) -> Recurrence:
@@ -21,17 +32,48 @@ def layer(number: int = 1, width: int = 3) -> Recurrence:
 def test_a_plane_for_every_layer_and_every_drawn_matrix() -> None:
     drawn = matrix_plot.eigenvalues([layer(1), layer(2)], title="Eigenvalues of <a>")
     root = ElementTree.fromstring(drawn)
-    names = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    names = [each.text for each in root.iter(f"{SVG}text")]
     assert [name for name in names if name and name[0] in "ld"] == [
         "layer 1",
         "layer 2",
         "drawn orthogonal",
         "drawn small",
     ]
-    assert "layer 1: largest modulus 2.00" in (root.get("aria-label") or "")
+    planes = list(root.iter(f"{SVG}svg"))
+    assert len(planes) == 4
+    assert "layer 1: largest modulus 2.00" in (planes[0].get("aria-label") or "")
+    assert len({plane.get("aria-label") for plane in planes}) == 4
     # a dot an eigenvalue: two layers and two drawn of three each
     assert drawn.count("h0") == 12
     assert "url(" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "rows"),
+    [
+        (5, 1040, "5"),
+        (5, 700, "3+2"),
+        (5, 328, "2+2+1"),
+        (4, 1040, "4"),
+        (4, 560, "2+2"),
+        (6, 1040, "6"),
+        (6, 700, "3+3"),
+        (9, 1040, "5+4"),
+        (1, 328, "1"),
+    ],
+)
+def test_planes_stand_in_one_row_or_in_even_ones(tmp_path: Path, count: int, width: int, rows: str) -> None:
+    """As a browser breaks them: at 150 pixels each five need 750, six 900 and nine 1,350."""
+    layers = [replace(layer(number), drawn={}) for number in range(1, count + 1)]
+    page = (
+        f'<title></title><div id="page" style="width:{width}px">'
+        f"{matrix_plot.eigenvalues(layers, title='x')}</div><script>onload = () => {{ const rows = {{}};"
+        "for (const each of document.getElementById('page').firstChild.children) {"
+        "const top = each.getBoundingClientRect().top; rows[top] = (rows[top] || 0) + 1; }"
+        "document.title = Object.values(rows).join('+') }</script>"
+    )
+    seen = browse(tmp_path, page, "--dump-dom").stdout.decode()
+    assert re.findall(r"<title>([\d+]*)</title>", seen)[0] == rows
 
 
 def test_dots_lie_where_the_eigenvalues_are() -> None:
@@ -60,7 +102,7 @@ def test_paths_that_are_no_dots_keep_their_shape() -> None:
 
 def test_the_table_has_all_numbers() -> None:
     found = matrix_plot.table([layer()])
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", found)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33%"]
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", found)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33 %"]
     assert found.count("<tr>") == 1 + 3
     assert "&lt;b&gt;␊" in matrix_plot.html_table(["x"], [["<b>\n"]])
 
@@ -70,4 +112,4 @@ def test_bounds_that_vanish_and_explode_are_drawn() -> None:
     root = ElementTree.fromstring(drawn)
     assert "down: 0.1 a step; up: 50 a step" in (root.get("aria-label") or "")
     assert "nan" not in drawn
-    assert "1e−08" in {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert "1e−08" in {each.text for each in root.iter(f"{SVG}text")}

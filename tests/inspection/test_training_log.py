@@ -2,14 +2,13 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from chainrule.errors import InputError
-from chainrule.inspection.training_log import TrainingLog, last_tenth, loss_before, parse, read
+from chainrule.inspection.training_log import Fall, TrainingLog, fall_since, last_tenth, loss_before, parse
 
 
 def written(*entries: dict[str, Any]) -> bytes:
@@ -91,18 +90,6 @@ def test_an_error_rate_is_a_measure_too() -> None:
     assert (log.validations.measure, log.validations.value.tolist()) == ("error", [0.25])
 
 
-def test_a_folder_holds_a_finished_log_or_one_that_is_being_written(tmp_path: Path) -> None:
-    assert read(tmp_path) is None
-    (tmp_path / "train_log.part.jsonl").write_bytes(written(line(7)))
-    unfinished = read(tmp_path)
-    assert unfinished is not None
-    assert unfinished.step.tolist() == [7]
-    (tmp_path / "train_log.jsonl").write_bytes(written(line(8)))
-    finished = read(tmp_path)
-    assert finished is not None
-    assert finished.step.tolist() == [8]
-
-
 def test_the_clipped_share_is_that_of_all_steps() -> None:
     log = parsed(line(100, clipped=0.5), line(400, clipped=0.1), line(410, clipped=None))
     assert log.clipped_share == pytest.approx(80 / 400)  # 50 of 100 and 30 of 300; ten steps say nothing
@@ -127,21 +114,46 @@ def test_the_usual_ratio_is_taken_at_a_rate_that_moves() -> None:
 
 
 def test_the_last_tenth_by_hand() -> None:
-    """Lines every 10 steps of 200: two of them in each tenth."""
-    losses = [9.0] * 16 + [5.0, 4.0, 3.0, 3.5]
+    """Lines every 10 steps of 300: three of them in each tenth."""
+    losses = [9.0] * 24 + [5.0, 4.0, 4.5, 3.0, 3.5, 3.25]
     log = parsed(*(line(10 * (i + 1), loss) for i, loss in enumerate(losses)))
-    # means 4.5 and 3.25; variances 0.5 and 0.125 over two lines each
+    # means 4.5 and 3.25; around them ½, −½, 0 and −¼, ¼, 0, squares ⅝ in all. Against −1, 0, 1 twice the product is
+    # −½ + ¼, so that a slope takes (¼)² / 4 of them; 6 − 3 are free, and each mean is of three lines
     fall = last_tenth(log)
     assert fall is not None
     assert (fall.before, fall.after) == (4.5, 3.25)
-    assert fall.error == pytest.approx(math.sqrt(0.25 + 0.0625))
+    assert fall.error == pytest.approx(math.sqrt((5 / 8 - 1 / 64) / 3 * (1 / 3 + 1 / 3)))
+    assert fall.lines == 6
+
+
+@pytest.mark.parametrize(("lines", "t"), [(6, 4.541), (7, 3.747), (21, 2.552), (103, 2.364)])
+def test_chance_goes_by_students_t(lines: int, t: float) -> None:
+    """Its 99th percentile for 3, 4, 18 and 100 degrees of freedom, from tables."""
+    assert Fall(3.0, 3.0, 0.5, lines).by_chance == pytest.approx(0.5 * t, rel=0.025)
+
+
+def test_a_steady_fall_is_no_scatter() -> None:
+    fall = last_tenth(parsed(*(line(10 * i, 9.0 - i / 10) for i in range(1, 31))))
+    assert fall is not None
+    assert fall.before - fall.after == pytest.approx(0.3)  # three lines of 0.1
+    assert fall.error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_fall_since_a_step_by_hand() -> None:
+    """Lines every 10 steps of 300, each its number: 13 to 15 stand before step 150, 28 to 30 at the end."""
+    log = parsed(*(line(10 * i, float(i)) for i in range(1, 31)))
+    fall = fall_since(log, 150)
+    assert fall is not None
+    assert (fall.before, fall.after) == (14.0, 29.0)
+    assert fall_since(log, 290) is None  # one line is left
+    assert fall_since(log, 10) is None
 
 
 def test_a_line_counts_as_often_as_it_has_steps() -> None:
-    log = parsed(line(80), line(89, 4.0), line(90, 2.0), line(100, 1.0))
-    fall = last_tenth(log)
+    early = (line(80), line(88, 4.0), line(89, 2.0), line(90, 2.0))
+    fall = last_tenth(parsed(*early, line(98, 1.0), line(99, 1.0), line(100, 1.0)))
     assert fall is not None
-    assert fall.before == pytest.approx((9 * 4 + 1 * 2) / 10)
+    assert fall.before == pytest.approx((8 * 4 + 2 * 2) / 10)
 
 
 def test_the_loss_before_a_step_by_hand() -> None:
@@ -153,3 +165,7 @@ def test_the_loss_before_a_step_by_hand() -> None:
 def test_a_short_log_has_no_tenths() -> None:
     assert last_tenth(parsed(line(10))) is None
     assert last_tenth(parsed(line(50), line(100))) is None
+    # one line a tenth, or two: nothing is known of how they scatter
+    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 11)))) is None
+    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 21)))) is None
+    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 31)))) is not None

@@ -10,9 +10,10 @@ import torch
 from numpy.testing import assert_allclose
 
 from chainrule import api
-from chainrule.errors import InputError
+from chainrule.errors import ChainruleWarning, InputError
 from chainrule.inspection.section import Section
 from chainrule.microscope.attention import of_translator, section
+from chainrule.microscope.inspecting import inspect
 from chainrule.microscope.sample import Sample, take
 from chainrule.model import Model
 from chainrule.neural.attending import attended
@@ -187,6 +188,31 @@ def test_a_translator(translators: dict[str, Translator], kind: str) -> None:
     assert found.findings[0].startswith("Each token of a translation puts")
 
 
+@pytest.mark.parametrize("kind", ["additive", "general", "transformer"])
+def test_every_pair_is_read_once(
+    translators: dict[str, Translator], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, read = type(translators[kind].network), list[int]()
+    align = network.align
+
+    def counted(self: Any, ids: Any, state: Any) -> Any:
+        read.append(ids.shape[1])
+        return align(self, ids, state)
+
+    monkeypatch.setattr(network, "align", counted)
+    of_translator(translators[kind], [("ab", "ba"), ("abc", "cba")])
+    assert read == [3, 4]  # the targets with their </s>
+
+
+def test_all_that_was_counted_is_told(translators: dict[str, Translator]) -> None:
+    found = inspect(translators["additive"], reversed_strings(70, seed=3))
+    assert found.subjects[0].looked_at == "64 of 70 pairs"
+    with pytest.warns(ChainruleWarning, match="1 of the first 2 pairs"):
+        found = inspect(translators["transformer"], made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"]))
+    assert found.subjects[0].looked_at == "1 of 2 pairs"
+    assert inspect(translators["none"], made(["ab"], ["ba"])).subjects[0].looked_at == "none of 1 pair"
+
+
 def test_pairs_can_be_given_as_they_are(translators: dict[str, Translator]) -> None:
     found = checked(of_translator(translators["additive"], [("ab<", "ba")]))
     assert found.data["pairs"] == 1
@@ -202,7 +228,11 @@ def test_without_attention_there_is_no_section(translators: dict[str, Translator
 def test_pairs_that_cannot_be_read_are_left_out(translators: dict[str, Translator]) -> None:
     """The Transformer reads 8 tokens, `</s>` among them."""
     model = translators["transformer"]
-    found = checked(of_translator(model, made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
+    with pytest.warns(
+        ChainruleWarning,
+        match="1 of the first 2 pairs cannot be read and are left out: source 2 has 13 tokens with </s>, and this",
+    ):
+        found = checked(of_translator(model, made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
     assert found.data["pairs"] == 1
     with pytest.raises(InputError, match="this model reads 8"):
         of_translator(model, [("abcdefabcdef", "a")])

@@ -87,7 +87,8 @@ def drawing() -> None:
         (np.array([1.0, 9.0, np.inf]), "the signal grows beyond all numbers within 2 tokens."),
         (
             np.array([1.0, 0, 0]),
-            "half of the signal is gone at once, 99 % of it after 1 token; 2 tokens back less than 0.001 % is left.",
+            "half of the signal is gone at once, 99 % of it after 1 token; "
+            "2 tokens back less than 0.001 % is left.",
         ),
         (np.ones(1), "too little text stands before"),
         (np.zeros(9), "too little text stands before"),
@@ -148,7 +149,7 @@ def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
     assert_allclose(limit, (slope * np.linalg.norm(R @ v)) ** np.arange(7), rtol=1e-6)
     (flow,) = flows(one, lags=6, positions=24)
     assert (flow.relative()[-1] <= limit * (1 + 1e-5)).all()
-    says = "must vanish" if limit[1] < 1 else "may grow and need not"
+    says = "forces the signal to vanish" if limit[1] < 1 else "permits the signal to explode, and does not force it"
     assert says in found(one).findings[-1]
 
 

@@ -16,7 +16,7 @@ from chainrule.microscope.cell_reading import running_text
 from chainrule.microscope.gates_figures import excerpt
 from chainrule.microscope.sample import Sample, take
 from chainrule.model import Model
-from chainrule.neural import gru, lstm, rnn
+from chainrule.neural import gru, lstm, rnn, states
 from chainrule.neural.adapter import NeuralModel
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train
@@ -89,7 +89,54 @@ def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     assert "elman: quotes" in [figure.name for figure in found.figures]
     tracked = found.data["elman"]["tracked"]
     assert [tracked["quotes"][0]["cell"], len(tracked["quotes"])] == [3, 6]  # six cells are all there are
-    assert "elman: track /bank/" in [figure.name for figure in found.figures]
+    assert "It follows <bdi>text inside quotes</bdi>: r = 1.00" in found["elman: track quotes"].caption
+    assert "red above its mean here" in found["elman: track quotes"].caption
+
+
+def test_a_caption_claims_nothing_that_was_not_found() -> None:
+    """Cells that hold nothing but noughts follow no word."""
+    given = sample("rnn", QUOTED, kind="char", name="still")
+    with torch.no_grad():
+        layer_of(given).W.zero_()
+        layer_of(given).R.zero_()
+    found = section(given, track=["/bank/"])
+    assert not found.data["still"]["tracked"]["/bank/"][0]["is_found"]
+    caption = found["still: track /bank/"].caption
+    assert "No cell follows <bdi>matches of /bank/</bdi>; this one came closest to it: r = " in caption
+    assert "It follows" not in caption
+
+
+def test_properties_that_go_together_are_told_once() -> None:
+    """Where all words have three letters the length of the line in characters is four times that in tokens."""
+    lines = [" ".join(RNG.choice(["cat", "dog", "sat", "ran"], RNG.integers(2, 19))) for _ in range(60)]
+    given = sample("lstm", lines)
+    with torch.no_grad():
+        embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
+        embedding[:, 0] = 0.0
+        embedding[given.model.tokenizer.eos, 0] = 1.0
+        layer = layer_of(given)
+        for gate, (slope, bias) in enumerate([(-60.0, 30.0), (-60.0, 30.0), (0.0, 0.01), (0.0, 0.0)]):
+            row = 6 * gate + 1
+            layer.W[row] = torch.tensor([slope, 0, 0, 0, 0, 0])
+            layer.R[row] = 0.0
+            layer.b_W[row] = bias
+    found = section(given)
+    both = [found.data["net"]["followers"][name] for name in ("line-position", "line-tokens")]
+    assert all(each["is_found"] for each in both)
+    assert sum("in the line so far" in f or "the length of the line so far" in f for f in found.findings) == 1
+    names = [figure.name for figure in found.figures]
+    assert ("net: line-position" in names) + ("net: line-tokens" in names) == 1
+
+
+def test_models_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # one layer of six cells, six arrays, four bytes a number: 144 bytes a token, 40 tokens in all
+    monkeypatch.setattr(states, "MOST_BYTES", 144 * 40)
+    one, two = sample("lstm", RAGGED, name="a"), sample("lstm", RAGGED, name="b")
+    assert section(one).data["a"]["tokens"] == 40
+    found = section(one, two)
+    assert [found.data[name]["tokens"] for name in "ab"] == [20, 20]
+    assert sum(values.nbytes for values in found.arrays.values()) <= states.MOST_BYTES
+    assert "Read were the first 20 tokens" in found["a: distributions"].caption
 
 
 def test_a_cell_that_counts_tokens_follows_the_line() -> None:
@@ -130,7 +177,7 @@ def test_forget_gates_of_nine_tenths_keep_nine_and_a_half_tokens() -> None:
     assert layer["memory"]["median"] == pytest.approx(-1 / math.log(0.9), rel=1e-5)  # 9.4912
     assert layer["gates"]["f"]["mean"] == pytest.approx(0.9, rel=1e-6)
     assert found.findings[0].startswith(
-        "net: the forget gates of layer 1 sit at 0.90 on average, a memory of 9.5 tokens; 0% of them are nearly"
+        "net: the forget gates of layer 1 sit at 0.90 on average, a memory of 9.5 tokens; 0 % of them are nearly"
     )
 
 
@@ -141,7 +188,7 @@ def test_a_gate_that_never_closes_keeps_longer_than_was_read() -> None:
     found = section(given)
     assert found.data["net"]["layers"][0]["memory"]["largest"] is None
     assert (
-        "the update gates of layer 1 sit at 1.00 on average, a memory of more than the 50 tokens read; 100%"
+        "the update gates of layer 1 sit at 1.00 on average, a memory of more than the 50 tokens read; 100 %"
         in (found.findings[0])
     )
 
@@ -179,8 +226,21 @@ def test_elman_nets_of_every_phi_and_width_one(phi: str) -> None:
     found = section(sample("rnn", RAGGED, hidden=1, embedding=1, nonlinearity=phi))
     assert found.data["net"]["layers"][0]["gates"] == {}
     assert found.data["net"]["layers"][0]["memory"] is None
-    words = {"tanh": "saturated", "sigmoid": "saturated", "relu": "zero"}.get(phi)
-    assert words is None or any(words in finding for finding in found.findings)
+
+
+@pytest.mark.parametrize(("phi", "said"), [("tanh", "saturated"), ("relu", "are zero"), ("sigmoid", "saturated")])
+def test_saturation_is_told_where_there_is_some(phi: str, said: str) -> None:
+    """b = −9: tanh and σ at their ends, a ReLU at 0, at every token; and b = 1 with no weights: none of it."""
+    given = sample("rnn", RAGGED, nonlinearity=phi)
+    words = [" % of the states of layer 1 are " + each for each in ("saturated", "zero")]
+    for bias, share in ((-9.0, "100"), (1.0, None)):
+        with torch.no_grad():
+            layer_of(given).W.zero_()
+            layer_of(given).R.zero_()
+            layer_of(given).b_W.fill_(bias)
+        told = [f for f in section(given).findings if any(each in f for each in words)]
+        assert len(told) == (share is not None)
+        assert all(f.startswith(f"net: {share} % of the states of layer 1") and said in f for f in told)
 
 
 def test_names_and_text_are_escaped() -> None:
@@ -189,6 +249,7 @@ def test_names_and_text_are_escaped() -> None:
     for figure in found.figures:
         assert "<script>" not in figure.drawing
         assert "<a&b>" not in figure.caption + figure.drawing
+        assert figure.caption.startswith("<bdi>&lt;a&amp;b&gt;</bdi>: ")
     assert "<bdi>matches of /&lt;s/</bdi>" in found["<a&b>: track /<s/"].caption
 
 
@@ -218,10 +279,10 @@ def test_the_running_text_is_the_text(kind: Kind) -> None:
     assert "".join(run.shown()) == run.text
 
 
-def test_unknown_words_stand_as_the_model_reads_them() -> None:
+def test_unknown_words_stand_as_in_the_text() -> None:
     given = sample("rnn", RAGGED)
     read = take(given.model, Corpus.from_lines(["the zebra was"]), name="net", tokens=9)
-    assert running_text(read, 4).text == "the <unk> was\n"
+    assert running_text(read, 4).text == "the zebra was\n"
 
 
 def test_the_excerpt_is_of_the_second_half_where_something_happens() -> None:

@@ -60,3 +60,11 @@ def test_a_long_line_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="the text is empty"):
         take(model(), Corpus.from_lines([]), name="m", tokens=3)
+
+
+def test_unknown_words_are_those_of_the_text() -> None:
+    model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="witten-bell")
+    taken = take(model, Corpus.from_lines(["a zebra b", "yak"]), name="m", tokens=10)
+    assert taken.tokens == ("a", "<unk>", "b", "</s>", "<unk>", "</s>")
+    assert taken.written == ("a", "zebra", "b", "</s>", "yak", "</s>")
+    assert taken.shown == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")

@@ -100,22 +100,18 @@ def test_those_with_a_log_are_shown_among_others(network: Sample, ngram: Sample)
 
 def test_several_share_the_axis_of_the_loss(network: Sample) -> None:
     told: list[tuple[int, int | None]] = []
-    falling = relogged(network, old_log(*[5.0] * 18, 4.0, 4.0), "old\n<b>")
+    falling = relogged(network, old_log(*[5.0] * 27, 4.0, 4.0, 4.0), "old␊<b>")
     found = section([falling, network], progress=lambda _, done, total: told.append((done, total)))
     assert found is not None
     names = [figure.name for figure in found.figures]
     assert names == ["loss", "gradient-norm-2", "clipped-by-2", "update-ratio-2", "learning-rate"]
-    assert found.findings[0].startswith("lstm: 100 % of the steps")  # the more telling first, whoever it is of
-    assert found.findings[1].startswith("old␊<b>: The loss still fell at the end, 5.00 → 4.00")
+    assert found.findings[0].startswith("old␊<b>: The loss still fell at the end, 5.00 → 4.00")
+    assert found.findings[1].startswith("lstm: 100 % of the steps")  # the more telling first, whoever it is of
     assert "old␊&lt;b&gt;" in found["loss"].drawing
     assert "<b>" not in found["loss"].caption
+    assert "<bdi>old␊&lt;b&gt;</bdi>: training 4.00" in found["loss"].caption
+    assert "Norm of the gradient of <bdi>lstm</bdi>" in found["gradient-norm-2"].caption
     assert told == [(0, 2), (1, 2)]
-
-
-def test_two_of_one_name_are_told_apart(network: Sample) -> None:
-    found = section([network, network, network])
-    assert found is not None
-    assert list(found.data) == ["lstm", "lstm (2)", "lstm (3)"]
 
 
 @pytest.mark.parametrize("log", [old_log(3.0), old_log(3.0, 2.0), b'{"step": 1}\n', b'{"step": 1, "loss": null}\n'])
@@ -131,6 +127,6 @@ def test_a_loss_against_noise_is_called_so(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"output": "nce", "samples": 4, "hidden": 4, "epochs": 1, "clip": 0.0}
     found = section([sample(api.train("rnn", tmp_path / "text.txt", **settings), "noisy")])
     assert found is not None
-    assert "The training loss of noisy is one against noise words" in found["loss"].caption
+    assert "The training loss of <bdi>noisy</bdi> is one against noise words" in found["loss"].caption
     assert "perplexity" not in found["loss"].caption  # there is no validation, and the loss has none
     assert "perplexity" not in found["loss"].drawing

@@ -99,6 +99,8 @@ def test_a_long_text_is_cut_to_what_memory_is_given(monkeypatch: pytest.MonkeyPa
     model, text = make("lstm"), encoded(some_ids(30))
     found = read_states(model, text)
     assert [layer.h.shape for layer in found] == [(10, 6), (10, 6)]
+    shared = read_states(model, text, models=2)
+    assert [layer.h.shape for layer in shared] == [(5, 6), (5, 6)]
     monkeypatch.setattr(states, "MOST_BYTES", 1)
     assert len(read_states(model, text)[0].h) == 1
     assert_allclose(read_states(model, text)[0].h[0], found[0].h[0])

@@ -3,7 +3,6 @@
 Lives here: `<svg>` and `<table>` elements. Not here: the numbers (attention.py), alignments (alignment.py).
 """
 
-import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ import numpy as np
 
 from chainrule.inspection import plots
 from chainrule.inspection.attention import Across, Head
+from chainrule.inspection.foreign import isolated
 from chainrule.inspection.score_law import HeadScores, draw_measured
 from chainrule.inspection.section import Figure
 from chainrule.inspection.surprisal import CONTROL_PICTURES
@@ -129,7 +129,7 @@ def table(found: Sequence[Head]) -> str:
         [
             (
                 *(each.layer, each.head, each.name, f"{each.distance:.1f}", f"{each.entropy:.2f}"),
-                *(f"{share:.0%}" for share in (each.evenness, each.itself, each.previous, each.first)),
+                *(f"{100 * share:.0f} %" for share in (each.evenness, each.itself, each.previous, each.first)),
             )
             for each in found
         ],
@@ -144,7 +144,7 @@ def across_table(found: Sequence[Across]) -> str:
         [
             (
                 *(each.layer, each.head, f"{each.entropy:.2f}", f"{each.possible:.2f}"),
-                *(f"{each.strongest:.0%}", f"{each.diagonal:.1f}"),
+                *(f"{100 * each.strongest:.0f} %", f"{each.diagonal:.1f}"),
             )
             for each in found
         ],
@@ -204,7 +204,7 @@ def _strongest(alpha: Floats, down: Sequence[str], across: Sequence[str]) -> str
     order = np.argsort(-alpha, axis=None, kind="stable")[:STRONGEST]
     places = [divmod(int(i), alpha.shape[1]) for i in order]
     best = "; ".join(
-        f"{down[t]} (row {t + 1}) at {across[s]} (column {s + 1}), {alpha[t, s]:.0%}" for t, s in places
+        f"{down[t]} (row {t + 1}) at {across[s]} (column {s + 1}), {100 * alpha[t, s]:.0f} %" for t, s in places
     )
     return f"Rows are the tokens that look, columns those looked at. The strongest: {best}."
 
@@ -216,13 +216,8 @@ def _points(curve: Floats) -> tuple[Floats, Floats]:
 
 
 def _in_words(curve: Floats) -> str:
-    own, one, ten = (f"{curve[k]:.1%}" if k < len(curve) else "none" for k in (0, 1, 10))
+    own, one, ten = (f"{100 * curve[k]:.1f} %" if k < len(curve) else "none" for k in (0, 1, 10))
     return f"{own} on the token itself, {one} one back, {ten} ten"
-
-
-def escape(text: str) -> str:
-    """Foreign text for a caption, set apart from the direction of the words around it."""
-    return f"<bdi>{html.escape(text.translate(CONTROL_PICTURES))}</bdi>"
 
 
 def distance_figure(curves: Mapping[str, Floats], even: Floats | None, whose: str) -> Figure:
@@ -240,7 +235,7 @@ def distance_figure(curves: Mapping[str, Floats], even: Floats | None, whose: st
 
 def score_figures(found: Sequence[HeadScores], model: str) -> Iterator[Figure]:
     """How the variance goes with the width, and a table of heads."""
-    name, d = escape(model), found[0].width
+    name, d = isolated(model), found[0].width
     yield Figure(
         name=f"{model}: score variance",
         drawing=draw_measured(found, model=label_of(model)),

@@ -24,6 +24,7 @@ SATURATED: Final = 0.99  # |tanh| above it has almost no slope left: 1 âˆ’ 0.99Â
 LEAST: Final = 0.3  # |r| on the second half, below which a cell is not said to follow anything
 MOST_CHANCE: Final = 0.01
 FEWEST: Final = 5  # tokens in each half on either side of a property that holds or does not
+ALIKE: Final = 0.95  # |r| of two properties above which one says what the other does
 APART: Final = 20  # a shift of less than this part of the half still meets the same stretch of text
 
 
@@ -133,6 +134,11 @@ def correlations(x: Floats, properties: Floats) -> Floats:
     """(N, D), (N, P) -> (D, P) Pearson's r over tokens; 0 where one of the two does not vary."""
     found: Floats = _standard(x).T @ _standard(properties)
     return found
+
+
+def is_alike(x: Floats, y: Floats) -> bool:
+    """Whether two properties, (N,) each, go together so closely that a cell which follows one follows both."""
+    return bool(abs(correlations(x[:, None], y[:, None])[0, 0]) > ALIKE)
 
 
 def varying(properties: Mapping[str, Floats]) -> dict[str, Floats]:

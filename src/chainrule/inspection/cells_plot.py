@@ -89,7 +89,8 @@ def saturations(layers: Mapping[str, Mapping[str, Opening]], *, title: str) -> s
         axes.legend(frameon=False, loc="upper left", ncols=5, handletextpad=0.1, borderaxespad=0.0)
 
     words = (
-        f"{layer}, {_gate_name(gate)}: open at {each.right.mean():.0%}, shut at {each.left.mean():.0%} of tokens"
+        f"{layer}, {_gate_name(gate)}: open at {100 * each.right.mean():.0f} %, "
+        f"shut at {100 * each.left.mean():.0f} % of tokens"
         for layer, own in layers.items()
         for gate, each in own.items()
     )
@@ -107,7 +108,7 @@ def memories(curves: Mapping[str, Floats], *, title: str) -> str:
             axes.plot(x, y, lw=2, color=plots.PALETTE[place % len(plots.PALETTE)], label=name, marker="o", ms=2.5)
         axes.set_xlabel("share of the layer's cells with at least this memory")
         axes.set_ylabel("time constant, tokens")
-        axes.xaxis.set_major_formatter("{x:.0%}")
+        axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
 

@@ -4,7 +4,9 @@ Lives here: the numbers of a matrix and what they say in words. Not here: a netw
 (neural/matrices.py), pictures (matrix_plot.py). Letters: D width, k steps.
 
 A gradient that goes k steps back through h_t = φ(R h_{t−1} + …) is multiplied by k Jacobians diag(φ′) R, so its
-length changes by at most (σ_max · γ)^k, γ = max φ′ (Pascanu et al. 2013).
+length changes by at most (σ_max · γ)^k, γ = max φ′ (Pascanu et al. 2013). That bounds what returns along the states
+of one layer. Below the top layer errors return through the layers above as well, and with attention through the
+past it looks at: there the product is no bound.
 """
 
 from collections.abc import Mapping
@@ -70,6 +72,7 @@ class Recurrence:
     layer: int  # the first is 1
     spectra: Mapping[str, Spectrum]  # by the letter of its gate; of an Elman layer "" alone
     nonlinearity: str = ""  # φ of an Elman layer; empty for gated cells
+    other_ways: str = ""  # what errors come back through beside this layer's own states: "the layers above it"
     drawn: Mapping[str, Spectrum] = field(default_factory=dict)  # first weights of the same width, by their name
 
     @property
@@ -92,20 +95,15 @@ class Recurrence:
         """σ_max · γ of an Elman layer; a gated cell has paths that this does not bound: None."""
         return self.main.norm * STEEPEST[self.nonlinearity] if self.nonlinearity else None
 
-
-def spectrum(R: Floats) -> Spectrum:
-    """Of a square matrix (D, D).
-
-    >>> round(spectrum(np.array([[0.0, -2.0], [2.0, 0.0]])).radius, 6)
-    2.0
-    """
-    R = np.asarray(R, dtype=np.float64)
-    return Spectrum(np.linalg.eigvals(R).astype(np.complex128), np.linalg.svd(R, compute_uv=False))
+    @property
+    def is_bound(self) -> bool:
+        """Whether powers of the gain bound all that comes back: an Elman layer whose states are the only way."""
+        return self.gain is not None and not self.other_ways
 
 
 def bound(gain: float, lags: int) -> Floats:
     """(lags + 1,) at most this part of a gradient is left k steps back: gain^k, finite."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         found: Floats = np.minimum(gain ** np.arange(lags + 1, dtype=np.float64), np.finfo(np.float64).max)
     return found
 
@@ -121,12 +119,32 @@ def in_words(recurrence: Recurrence) -> str:
             "the path through the gates is not bound by it"
         )
     begin = f"the recurrent matrix of layer {recurrence.layer} has {measured}"
-    product = f"σ_max · max φ′ = {gain:.2f}"
-    if gain < 1:
-        left = gain**10
+    if not recurrence.is_bound:
         return (
-            f"{begin}: {product} < 1 forces the signal to vanish, after 10 tokens at most {left:.2g} of it is left"
+            f"{begin}: along this layer alone {_product(gain)}; errors come back through {recurrence.other_ways} "
+            "as well, which this does not bound"
         )
-    if gain > 1:
-        return f"{begin}: {product} > 1 permits the signal to explode, and does not force it"
-    return f"{begin}: {product}, so the signal cannot grow and need not vanish"
+    return f"{begin}: {gain_in_words(gain)}"
+
+
+def gain_in_words(gain: float) -> str:
+    """What σ_max · max φ′ does to a signal that has no other way back.
+
+    >>> gain_in_words(1.000001)
+    'σ_max · max φ′ = 1.00, on the circle: the signal is not forced to vanish and cannot explode, it drifts at most'
+    """
+    if abs(gain - 1) <= ON_THE_CIRCLE:
+        return (
+            f"{_product(gain)}, on the circle: the signal is not forced to vanish and cannot explode, "
+            "it drifts at most"
+        )
+    if gain < 1:
+        left = f"after 10 tokens at most {gain**10:.2g} of it is left"
+        return f"{_product(gain)} < 1 forces the signal to vanish, {left}"
+    return f"{_product(gain)} > 1 permits the signal to explode, and does not force it"
+
+
+def _product(gain: float) -> str:
+    """Two digits after the point, and more where these would read as 1 though it is not."""
+    shown = f"{gain:.2f}"
+    return f"σ_max · max φ′ = {f'{gain:.6g}' if shown == '1.00' and abs(gain - 1) > ON_THE_CIRCLE else shown}"

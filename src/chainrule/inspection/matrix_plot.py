@@ -17,7 +17,8 @@ from chainrule.lm import Floats
 
 PANEL: Final = 150  # pixels
 GAP: Final = 26
-ACROSS: Final = 4  # panels in a row
+HEAD: Final = 22
+NARROWEST, WIDEST = 150, 234  # pixels of a page that a plane takes; five stand side by side in 1,040
 LOWEST: Final = 1e-8  # of the bound as it is drawn
 HIGHEST: Final = 1e8
 
@@ -35,19 +36,30 @@ def eigenvalues(recurrences: Sequence[Recurrence], *, title: str) -> str:
     panels = {_layer_name(each): each.main.eigenvalues for each in recurrences}
     trained = len(panels)
     panels |= {f"drawn {name}": each.eigenvalues for name, each in recurrences[0].drawn.items()}
-    rows = -(-len(panels) // ACROSS)
-    across = min(len(panels), ACROSS)
-    height, width = rows * (PANEL + GAP + 22), max(plots.WIDTH, across * (PANEL + GAP))
+    planes = [
+        _plane(values, f"{title}, {name}", name, plots.PALETTE[0 if place < trained else 1])
+        for place, (name, values) in enumerate(panels.items())
+    ]
+    if not planes[0].startswith("<svg"):
+        return planes[0]  # a note that nothing can be drawn
+    style = f"flex:0 0 {share_of_row(len(planes))};min-width:0"
+    limit = f"max-width:{WIDEST}px"
+    cells = "".join(f'<div style="{style}"><div style="{limit}">{plane}</div></div>' for plane in planes)
+    return f'<div style="display:flex;flex-wrap:wrap">{cells}</div>'
 
-    def paint(axes: Any) -> None:
-        axes.set_axis_off()
-        for place, (name, values) in enumerate(panels.items()):
-            left, top = place % across * (PANEL + GAP) + GAP, place // across * (PANEL + GAP + 22) + 22
-            box = (left / width, 1 - (top + PANEL) / height, PANEL / width, PANEL / height)
-            _plane(axes.figure.add_axes(box), values, name, plots.PALETTE[0 if place < trained else 1])
 
-    sizes = (f"{name}: largest modulus {np.abs(values).max():.2f}" for name, values in panels.items())
-    return compact(plots.render(paint, title, "; ".join(sizes) + ".", plots.Margins(0, 0, 0, 0), height, width))
+def share_of_row(count: int) -> str:
+    """The width, as CSS, of each of so many planes: all in one row where it is wide enough, else in even rows.
+
+    (least − 100 %) · 999 is huge where the row is narrower than `least` and below 0 where it is not, so that each
+    `min` counts from its width downwards: of five planes five in a row, then three and two, then two, two and one.
+    """
+    steps = []
+    is_above = count
+    for across in sorted({-(-count // rows) for rows in range(2, count + 1)}, reverse=True):
+        steps.append(f"min(({NARROWEST * is_above}px - 100%)*999,100%/{across})")
+        is_above = across
+    return f"max({','.join([f'100%/{count}', *steps])})" if steps else "100%"
 
 
 def bounds(curves: Mapping[str, Floats], *, title: str) -> str:
@@ -123,7 +135,18 @@ def compact(drawn: str) -> str:
     return _PATH.sub(shorter, drawn)
 
 
-def _plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
+def _plane(values: Complexes, title: str, name: str, colour: str) -> str:
+    """An `<svg>` of its own."""
+    margins = plots.Margins(left=GAP, right=4, top=HEAD, bottom=HEAD)
+    height, width = PANEL + 2 * HEAD, PANEL + GAP + 4
+    description = f"{name}: largest modulus {np.abs(values).max():.2f}."
+    drawn = plots.render(
+        lambda axes: _paint_plane(axes, values, name, colour), title, description, margins, height, width
+    )
+    return compact(drawn)
+
+
+def _paint_plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
     """As wide as its eigenvalues need, and at least the unit circle."""
     reach = 1.08 * max(1.0, float(np.abs(values).max()))
     decade = 10.0 ** np.floor(np.log10(reach))
@@ -140,7 +163,7 @@ def _plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
 
 
 def _sizes(name: str, width: int, spectrum: Spectrum) -> tuple[str, ...]:
-    return name, str(width), f"{spectrum.radius:.3f}", f"{spectrum.norm:.3f}", f"{spectrum.outside:.0%}"
+    return name, str(width), f"{spectrum.radius:.3f}", f"{spectrum.norm:.3f}", f"{100 * spectrum.outside:.0f} %"
 
 
 def _layer_name(recurrence: Recurrence) -> str:

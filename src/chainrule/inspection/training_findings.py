@@ -10,15 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.inspection.training_log import Measure, TrainingLog, last_tenth, loss_before
+from chainrule.inspection.training_log import Measure, TrainingLog, fall_since, last_tenth, loss_before
+from chainrule.lm import Floats
 
 RISE: Final = 0.005  # nats, or part of one: less is neither a rise nor a fall
+LEAST_RISE: Final = 0.03  # of validation: 3 % of perplexity, more than runs wobble by chance
+ALONE: Final = 0.1  # where one validation alone came after the best
+UNSURE: Final = 0.02  # of a training loss with too few lines to see them scatter
+SHORT: Final = 50  # steps, after which no matrix need have moved
 MOST: Final = 0.9  # of all steps clipped
 HARDLY: Final = 1e-4  # ‖Δθ‖ / ‖θ‖ of a step: less hardly moves a matrix
 NAMED: Final = 3  # matrices in a sentence
 USUAL: Final = 1e-3  # as a rule of thumb
 
-HEART, HARDLY_LEARNS, MOSTLY_CLIPPED, STILL_FELL, CLIPPED = range(5)
+HEART, HARDLY_LEARNS, STILL_FELL, CLIPPED = range(4)
 Finding = tuple[int, str]
 """How telling it is, the least first, and a sentence."""
 
@@ -30,17 +35,16 @@ def findings(log: TrainingLog, clip: float | None = None) -> list[Finding]:
 
 
 def _by_heart(log: TrainingLog) -> Finding | None:
-    """Validation rose after its best."""
+    """Validation rose after its best by more than chance, and did not come back."""
     valid = log.validations
-    if valid is None or valid.value[-1] - valid.value[valid.best] < RISE:
+    if valid is None or not is_rise(valid.value):
         return None
     best, last = float(valid.value[valid.best]), float(valid.value[-1])
-    then, now = loss_before(log, float(valid.step[valid.best])), loss_before(log, float(log.step[-1]))
-    why = (
-        "it learnt the training text by heart; stop there, raise dropout, or train a smaller model"
-        if now < then
-        else "the training loss did not fall either; lower the learning rate"
-    )
+    why = {
+        True: "it learnt the training text by heart; stop there, raise dropout, or train a smaller model",
+        False: "the training loss did not fall either; lower the learning rate",
+        None: "what came after did not help; stop there",
+    }[_is_training_better(log, float(valid.step[valid.best]))]
     where = f"after step {valid.step[valid.best]:,.0f} of {log.step[-1]:,.0f}"
     epoch = valid.epoch[valid.best]
     if np.isfinite(valid.epoch).all() and epoch >= 1 and np.count_nonzero(valid.epoch == epoch) == 1:
@@ -52,8 +56,46 @@ def _by_heart(log: TrainingLog) -> Finding | None:
     )
 
 
+def is_rise(values: Floats) -> bool:
+    """Whether the last two validations, (v,), both lie above the best by more than chance.
+
+    That is by more than twice the `wobble`; where only the last came after the best, by twice as much again.
+    """
+    best = int(np.argmin(values))
+    after = values[best + 1 :]
+    if not len(after):
+        return False
+    least = max(LEAST_RISE, 2 * wobble(values))
+    return float(after[-2:].min() - values[best]) > (least if len(after) > 1 else max(ALONE, 2 * least))
+
+
+def wobble(values: Floats) -> float:
+    """The largest move against the trend from one value to the next: a rise before the lowest, a fall after it.
+
+    Unlike a deviation it is not taken in by how steep a curve begins, and it grows with the number of values, as
+    the depth of the lowest does by chance.
+
+    >>> round(wobble(np.array([5.0, 4.0, 4.25, 3.5, 4.0, 3.875])), 3)
+    0.25
+    """
+    best = int(np.argmin(values))
+    moves = np.diff(values)
+    return float(np.concatenate([[0.0], moves[:best], -moves[best:]]).max())
+
+
+def _is_training_better(log: TrainingLog, step: float) -> bool | None:
+    """Whether the training loss fell after this step; None where that is not known."""
+    fall = fall_since(log, step)
+    if fall is not None:
+        return fall.before - fall.after > max(RISE, fall.by_chance)
+    then, now = loss_before(log, step), loss_before(log, float(log.step[-1]))
+    return then - now > UNSURE if math.isfinite(then) and math.isfinite(now) else None
+
+
 def _hardly(log: TrainingLog) -> Finding | None:
-    """Matrices that updates hardly move; `usual_ratio` gives the least first."""
+    """Matrices that updates hardly move; `usual_ratio` gives the least first. Of a short run it means nothing."""
+    if log.step[-1] < SHORT:
+        return None
     slow = {name: ratio for name, ratio in log.usual_ratio.items() if ratio < HARDLY}
     if not slow:
         return None
@@ -90,8 +132,9 @@ def _clipping(log: TrainingLog, clip: float | None) -> Finding | None:
     if share < MOST:
         return CLIPPED, f"{words}."
     return (
-        MOSTLY_CLIPPED,
-        f"{words}; clip then sets the length of nearly every step: raise it, or lower the learning rate.",
+        CLIPPED,
+        f"{words}: {'every' if share == 1 else 'nearly every'} gradient is brought to one length, clip, and the "
+        "learning rate alone decides how far a step goes.",
     )
 
 
@@ -111,13 +154,13 @@ def _cause(blame: Mapping[str, float]) -> str:
 def _still_falling(log: TrainingLog) -> Finding | None:
     """The loss of the last tenth is below that of the tenth before, by more than chance; validation agrees."""
     fall, valid = last_tenth(log), log.validations
-    if fall is None or fall.before - fall.after < max(RISE, 2 * fall.error):
+    if fall is None or fall.before - fall.after < max(RISE, fall.by_chance):
         return None
     if valid is not None and valid.best != len(valid.value) - 1:
         return None
     words = f"The loss still fell at the end, {fall.before:.2f} → {fall.after:.2f} in the last tenth"
     if valid is not None:
-        words += f", and validation was best at the end ({worth(float(valid.value[-1]), valid.measure)})"
+        words += f", and validation was best at the end, at {worth(float(valid.value[-1]), valid.measure)}"
     return STILL_FELL, f"{words}: more epochs would help."
 
 

@@ -7,16 +7,15 @@ Lives here: parsing, and statistics over a run's steps. Not here: writing the lo
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from chainrule.errors import InputError
-from chainrule.folder import LOG
 from chainrule.lm import Floats
 
 FINISHED = "train_log.jsonl"
+FEWEST_LINES = 3  # of a tenth, below which nothing is known of how lines scatter
 Measure = Literal["nats", "error"]
 
 
@@ -87,20 +86,51 @@ class Fall:
     before: float
     after: float
     error: float  # standard error of the difference, by how lines scatter
+    lines: int  # of both together
+
+    @property
+    def by_chance(self) -> float:
+        """The fall that lines which scatter so, around no change, show once in a hundred times.
+
+        Student's t, with lines − 3 degrees of freedom, by the first terms of Fisher's expansion at z = 2.326.
+        """
+        z, free = 2.326, float(self.lines - 3)
+        terms = (
+            z,
+            (z**3 + z) / 4,
+            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        )
+        return self.error * sum(term / free**power for power, term in enumerate(terms))
 
 
 def last_tenth(log: TrainingLog) -> Fall | None:
-    """The mean loss in the two last tenths of the steps; None where one of them has no line."""
+    """The mean loss in the two last tenths of the steps; None where one has too few lines to see them scatter."""
+    return _fall(log, (0.8, 0.9), (0.9, 1.0))
+
+
+def fall_since(log: TrainingLog, step: float) -> Fall | None:
+    """From the tenth of the run that ends at this step to its last, or to what follows the step; None as above."""
+    part = step / float(log.step[-1])
+    return _fall(log, (part - 0.1, part), (max(part, 0.9), 1.0))
+
+
+def _fall(log: TrainingLog, *spans: tuple[float, float]) -> Fall | None:
+    """Between two parts of the run. How far it falls within them is no scatter: lines scatter around one slope."""
     done = log.step / log.step[-1]
-    means, variances = [], []
-    for low, high in ((0.8, 0.9), (0.9, 1.0)):
+    means, across, up = [], [], []
+    for low, high in spans:
         is_inside = (done > low + 1e-9) & (done <= high + 1e-9) & np.isfinite(log.loss)
-        losses, steps = log.loss[is_inside], log.steps[is_inside]
-        if not len(losses):
+        losses = log.loss[is_inside]
+        if len(losses) < FEWEST_LINES:
             return None
-        means.append(float(np.average(losses, weights=steps)))
-        variances.append(float(losses.var(ddof=1)) / len(losses) if len(losses) > 1 else 0.0)
-    return Fall(means[0], means[1], sum(variances) ** 0.5)
+        means.append(float(np.average(losses, weights=log.steps[is_inside])))
+        across.append(done[is_inside] - done[is_inside].mean())
+        up.append(losses - losses.mean())
+    x, y = np.concatenate(across), np.concatenate(up)
+    around = y - x * (x @ y) / ((x @ x) or 1.0)
+    variance = float(around @ around) / (len(y) - 3)  # two means and a slope were fitted
+    return Fall(means[0], means[1], (variance * sum(1 / len(each) for each in up)) ** 0.5, len(y))
 
 
 def loss_before(log: TrainingLog, step: float) -> float:
@@ -123,14 +153,6 @@ def parse(content: bytes, name: str = FINISHED) -> TrainingLog | None:
         update_ratio=_columns(lines, "update_ratio"),
         validations=_validations([entry for entry in entries if entry.get("event") == "validation"]),
     )
-
-
-def read(folder: Path) -> TrainingLog | None:
-    """The log in a model's folder, or in that of a run that is not finished; None where there is none."""
-    for name in (FINISHED, LOG):
-        if (folder / name).is_file():
-            return parse((folder / name).read_bytes(), str(folder / name))
-    return None
 
 
 def _entries(content: bytes, name: str) -> list[dict[str, Any]]:

@@ -39,9 +39,13 @@ class Reading:
         return len(self.shown)
 
     def found(self) -> list[tuple[str, Follower]]:
-        """Properties with a cell that follows them beyond chance, the closest first."""
+        """Properties with a cell that follows them beyond chance, the closest first; of like ones the first."""
         best = [(name, several[0]) for name, several in self.followers.items() if several[0].is_found]
-        return sorted(best, key=lambda pair: -abs(pair[1].second))
+        told: list[tuple[str, Follower]] = []
+        for name, follower in sorted(best, key=lambda pair: -abs(pair[1].second)):
+            if not any(cells.is_alike(self.values[name], self.values[other]) for other, _ in told):
+                told.append((name, follower))
+        return told
 
     def memories(self) -> dict[int, Floats]:
         """(D,) time constants of every layer that has a gate to keep with."""
@@ -52,11 +56,14 @@ class Reading:
         }
 
 
-def read(sample: Sample, wanted: Mapping[str, Property], progress: Progress) -> Reading:
-    """Read the text once, and search all cells for every property that varies in it."""
+def read(sample: Sample, wanted: Mapping[str, Property], progress: Progress, *, models: int = 1) -> Reading:
+    """Read the text once, and search all cells for every property that varies in it.
+
+    So many models share the memory; with more of them less of a long text is read.
+    """
     from chainrule.neural.states import read_states
 
-    layers = read_states(sample.model.lm, sample.text, progress)  # type: ignore[arg-type]
+    layers = read_states(sample.model.lm, sample.text, progress, models=models)  # type: ignore[arg-type]
     N = len(layers[0].h)
     text = running_text(sample, N)
     values = cells.varying({name: each.values(text) for name, each in PROPERTIES.items()})
@@ -77,13 +84,16 @@ def read(sample: Sample, wanted: Mapping[str, Property], progress: Progress) -> 
 
 
 def running_text(sample: Sample, tokens: int) -> RunningText:
-    """The characters of the first tokens: `</s>` is a line break, words stand apart, other tokens do not."""
+    """The characters of the first tokens: `</s>` is a line break, words stand apart, other tokens do not.
+
+    Unknown words are those of the text, not `<unk>`.
+    """
     kind = sample.model.tokenizer.config.kind
     ids = sample.ids[:tokens].tolist()
     eos, unk = sample.model.tokenizer.eos, sample.model.tokenizer.unk
     pieces: list[bytes] = []
     is_apart: list[bool] = []
-    for i, name in zip(ids, sample.tokens, strict=False):
+    for i, name in zip(ids, sample.written, strict=False):
         is_first = not pieces or pieces[-1] == b"\n"
         if i == eos:
             pieces.append(b"\n")

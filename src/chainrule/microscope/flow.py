@@ -12,16 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection import flow_plot
+from chainrule.inspection import flow_plot, matrix
 from chainrule.inspection.flow import GradientFlow, half_life
 from chainrule.inspection.section import Figure, Section
 from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress, silent
-
-STEEPEST: Final[Mapping[str, float]] = {"tanh": 1.0, "relu": 1.0, "leaky": 1.0, "sigmoid": 0.25}
-"""The largest slope of each φ."""
 
 LABEL: Final = "bound"
 FEW: Final = 1000  # lags that are no burden
@@ -90,17 +87,11 @@ def bound(sample: Sample, lags: int) -> Floats | None:
     """
     network: Any = getattr(sample.model.lm, "network", None)
     config: Any = getattr(network, "config", None)
-    if getattr(config, "nonlinearity", None) not in STEEPEST or config.attention != "none":
+    if getattr(config, "nonlinearity", None) not in matrix.STEEPEST or config.attention != "none":
         return None
     R = network.layers[-1].R.detach().cpu().numpy().astype(np.float64)
-    gain = float(np.linalg.norm(R, 2)) * STEEPEST[config.nonlinearity]
-    return _power(gain, lags)
-
-
-def _power(gain: float, lags: int) -> Floats:
-    with np.errstate(over="ignore", under="ignore"):
-        found: Floats = np.float64(gain) ** np.arange(lags + 1)
-    return found
+    gain = float(np.linalg.norm(R, 2)) * matrix.STEEPEST[config.nonlinearity]
+    return matrix.bound(gain, lags)
 
 
 # Words.
@@ -111,7 +102,7 @@ def _findings(found: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floa
     first = [f"{name}: {reach_in_words(each[0])}" for name, each in found.items()]
     along = [f"{name}: {words}" for name, each in found.items() for flow in each if (words := _cell_in_words(flow))]
     limits = [
-        f"{name}: {_bound_in_words(float(limit[1]))}"
+        f"{name}: in the top layer {matrix.gain_in_words(float(limit[1]))}."
         for name in found
         if (limit := bounds.get(name)) is not None and len(limit) > 1
     ]
@@ -154,13 +145,6 @@ def _cell_in_words(flow: GradientFlow) -> str:
         f"along the cell of layer {top + 1} half of the signal is gone {_after(half)}; the product of its forget "
         f"gates, mean of all units, falls to a half {gates}."
     )
-
-
-def _bound_in_words(gain: float) -> str:
-    says = (
-        "below 1, so that the signal must vanish" if gain < 1 else "not below 1: the signal may grow and need not"
-    )
-    return f"the largest singular value of its top recurrent matrix times the steepest slope is {gain:.2f}, {says}."
 
 
 def _after(half: float | None) -> str:

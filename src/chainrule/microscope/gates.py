@@ -23,17 +23,20 @@ from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress, silent
 
 MOST_FOLLOWERS: Final = 3  # cells that are told of
+LEAST_SATURATED: Final = 0.01  # of the states; less is none to speak of
 
 
 def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress = silent) -> Section | None:
     """Gates, memories and cells of every recurrent model; None where there is none.
 
-    `track` searches all cells for properties: names of `cells.PROPERTIES` or `/regex/`.
+    `track` searches all cells for properties: names of `cells.PROPERTIES` or `/regex/`. The arrays of all models,
+    which the section keeps, have at most `neural.states.MOST_BYTES` together.
     """
     wanted = {name: property_of(name) for name in track}
-    readings = [read(sample, wanted, progress) for sample in samples if sample.model.family in RECURRENT]
-    if not readings:
+    recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
+    if not recurrent:
         return None
+    readings = [read(sample, wanted, progress, models=len(recurrent)) for sample in recurrent]
     return Section(
         name="gates",
         title="Gates and states",
@@ -51,10 +54,13 @@ def _findings(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[str]
         yield (f"cell {best.cell} of layer {best.layer} follows {PROPERTIES[name].label} ({best.judged})")
     for layer in reading.layers:
         share = cells.saturation(layer)
-        if not layer.gates and layer.nonlinearity == "relu":
-            yield f"{share:.0%} of the states of layer {layer.layer} are zero and pass no gradient back"
-        elif not layer.gates and layer.nonlinearity != "leaky":
-            yield f"{share:.0%} of the states of layer {layer.layer} are saturated and pass almost no gradient back"
+        if layer.gates or share < LEAST_SATURATED:
+            continue
+        if layer.nonlinearity == "relu":
+            yield f"{100 * share:.0f} % of the states of layer {layer.layer} are zero and pass no gradient back"
+        else:
+            words = "are saturated and pass almost no gradient back"
+            yield f"{100 * share:.0f} % of the states of layer {layer.layer} {words}"
     for name, each in wanted.items():
         yield _tracked_finding(reading, name, each)
 
@@ -71,8 +77,8 @@ def _memory_findings(reading: Reading) -> Iterator[str]:
         yield (
             f"the {GATES[gate]}s of layer {number} sit at {mean:.2f} on average, a memory of "
             f"{_tokens(float(cells.time_constants(np.array([mean]))[0]), reading.tokens)}; "
-            f"{opening.always_open:.0%} of them are nearly always open, and the slowest cell, {slowest + 1}, keeps "
-            f"{_tokens(float(memories[number][slowest]), reading.tokens)}"
+            f"{100 * opening.always_open:.0f} % of them are nearly always open, and the slowest cell, "
+            f"{slowest + 1}, keeps {_tokens(float(memories[number][slowest]), reading.tokens)}"
         )
 
 

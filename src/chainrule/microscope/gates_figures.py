@@ -3,7 +3,6 @@
 Lives here: one model's figures. Not here: the numbers (cell_reading.py), drawing (inspection/cells_plot.py).
 """
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ import numpy as np
 from chainrule.inspection import cells, cells_plot
 from chainrule.inspection.cells import Follower, LayerStates, Opening
 from chainrule.inspection.cells_plot import Panel
+from chainrule.inspection.foreign import isolated
 from chainrule.inspection.matrix import GATES
 from chainrule.inspection.matrix_plot import html_table
 from chainrule.inspection.running_text import PROPERTIES, Property, RunningText
@@ -28,7 +28,7 @@ HEADER: Final = ("property", "layer", "cell", "r, first half", "r, second half",
 
 def figures(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[Figure]:
     """Distributions, saturation, memory; the cells that follow something, and text in their colours."""
-    name = html.escape(reading.name)
+    name = isolated(reading.name)
     rows = {f"layer {layer.layer}": _panels(layer, reading.openings[layer.layer]) for layer in reading.layers}
     cut = f" Read were the first {reading.tokens:,} tokens." if reading.is_cut else ""
     yield Figure(
@@ -90,7 +90,7 @@ def _follower_figure(reading: Reading, name: str) -> Figure:
             f"{name}: of each property of the text the cell that follows it best on the first half, and Pearson's "
             "correlation r there and on the second half, which had no part in the choice. Chance: how many shifts "
             f"of the text against the cell give as much. A cell counts where |r| is at least {cells.LEAST} on the "
-            f"second half and chance at most {cells.MOST_CHANCE:.0%}. {NUMBERED}"
+            f"second half and chance at most {100 * cells.MOST_CHANCE:.0f} %. {NUMBERED}"
         ),
         is_wide=True,
     )
@@ -115,13 +115,14 @@ def _cells_of(follower: Follower) -> tuple[str, ...]:
 def _text_figure(reading: Reading, asked: str, each: Property, best: Follower) -> Figure:
     values = reading.layers[best.layer - 1].shown[:, best.cell - 1]
     part = excerpt(reading.values[asked], reading.text)
-    label = f"<bdi>{html.escape(each.label)}</bdi>"
+    label = isolated(each.label)
+    claim = f"It follows {label}" if best.is_found else f"No cell follows {label}; this one came closest to it"
     return Figure(
         name=f"{reading.name}: {asked}",
         drawing=cells_plot.coloured(reading.shown[part], values[part]),
         caption=(
-            f"{html.escape(reading.name)}: text coloured by what cell {best.cell} of layer {best.layer} holds "
-            f"after each token, red above its mean, blue below. It follows {label}: r = "
+            f"{isolated(reading.name)}: text coloured by what cell {best.cell} of layer {best.layer} holds "
+            f"after each token, red above its mean here, blue below. {claim}: r = "
             f"{cells.signed(best.second)} on the second half, which this piece is from."
         ),
         is_wide=True,
@@ -146,7 +147,7 @@ def _panels(layer: LayerStates, openings: Mapping[str, Opening]) -> list[Panel]:
                 each.histogram,
                 0.0,
                 1.0,
-                f"shut {each.left.mean():.0%}, open {each.right.mean():.0%}",
+                f"shut {100 * each.left.mean():.0f} %, open {100 * each.right.mean():.0f} %",
             )
             for gate, each in openings.items()
         ]
@@ -154,5 +155,5 @@ def _panels(layer: LayerStates, openings: Mapping[str, Opening]) -> list[Panel]:
     low, high = bounds.get(layer.nonlinearity, (float(layer.h.min()), float(layer.h.max())))
     counts, _ = np.histogram(layer.h, bins=cells.BINS, range=(low, high if high > low else low + 1.0))
     word = "zero" if layer.nonlinearity == "relu" else "saturated"
-    note = f"{cells.saturation(layer):.0%} {word}" if layer.nonlinearity != "leaky" else "never saturated"
+    note = f"{100 * cells.saturation(layer):.0f} % {word}" if layer.nonlinearity != "leaky" else "never saturated"
     return [Panel("states h", counts / layer.h.size, low, max(high, low + 1e-6), note)]

@@ -4,11 +4,11 @@ Lives here: the section of an inspection. Not here: the numbers (neural/matrices
 (inspection/matrix_plot.py).
 """
 
-import html
 from collections.abc import Sequence
 from typing import Any, Final
 
 from chainrule.inspection import matrix_plot
+from chainrule.inspection.foreign import isolated
 from chainrule.inspection.matrix import STEEPEST, Recurrence, Spectrum, bound, in_words
 from chainrule.inspection.section import Figure, Section
 from chainrule.lm import Floats
@@ -57,7 +57,7 @@ def _planes(name: str, layers: Sequence[Recurrence]) -> Figure:
         name=f"{name}: eigenvalues",
         drawing=matrix_plot.eigenvalues(layers, title=f"Eigenvalues of {name}"),
         caption=(
-            f"{html.escape(name)}: the eigenvalues{kind} on the complex plane, one dot each, with the unit circle. "
+            f"{isolated(name)}: the eigenvalues{kind} on the complex plane, one dot each, with the unit circle. "
             "What lies along an eigenvector inside the circle shrinks at every token, outside it grows. Beside "
             f"them matrices of width {layers[0].width} as they are drawn before training: orthogonal ones lie on "
             "the circle, Xavier's fill it, small ones lie at its centre. Every plane has a scale of its own."
@@ -71,7 +71,7 @@ def _sizes(name: str, layers: Sequence[Recurrence]) -> Figure:
         name=f"{name}: sizes",
         drawing=matrix_plot.table(layers),
         caption=(
-            f"{html.escape(name)}: every recurrent matrix in numbers. The largest singular value says how much "
+            f"{isolated(name)}: every recurrent matrix in numbers. The largest singular value says how much "
             "longer one step can make a vector at most, the spectral radius how much longer each step makes it in "
             "the long run; the first is never smaller."
         ),
@@ -80,19 +80,19 @@ def _sizes(name: str, layers: Sequence[Recurrence]) -> Figure:
 
 
 def _bounds(found: dict[str, list[Recurrence]]) -> list[Figure]:
-    """One picture for all Elman layers, where there is one."""
+    """One picture for all Elman layers whose gradient is bound, where there is one."""
     curves: dict[str, Floats] = {}
     steepest: set[str] = set()
     for name, layers in found.items():
         for layer in layers:
-            if layer.gain is not None:
+            if layer.gain is not None and layer.is_bound:
                 curves[f"{name}, layer {layer.layer}"] = bound(layer.gain, LAGS)
                 steepest.add(f"{STEEPEST[layer.nonlinearity]:g} for {layer.nonlinearity}")
     if not curves:
         return []
     drawing = matrix_plot.bounds(dict(list(curves.items())[:CURVES]), title="Bound on the gradient by lag")
     caption = (
-        "The most that can be left of a gradient <i>k</i> tokens back along the states of one layer: "
+        "The most that can be left of a gradient <i>k</i> tokens back in the top layer: "
         f"(σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>, max φ′ {', '.join(sorted(steepest))}. "
         "A line that falls forces vanishing; one that rises permits an explosion and does not force it."
     )
@@ -105,6 +105,7 @@ def _data(layer: Recurrence) -> dict[str, Any]:
         "width": layer.width,
         "nonlinearity": layer.nonlinearity or None,
         "gain": layer.gain,
+        "is_bound": layer.is_bound,
         "matrices": {gate or "R": _numbers(each) for gate, each in layer.spectra.items()},
         "drawn": {name: _numbers(each) for name, each in layer.drawn.items()},
     }

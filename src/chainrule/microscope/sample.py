@@ -29,6 +29,19 @@ class Sample:
         """(N,) the tokens as numbers."""
         return self.text.ids
 
+    @property
+    def written(self) -> tuple[str, ...]:
+        """(N,) the tokens with unknown words as the text has them."""
+        spellings = iter(self.text.spellings)
+        pairs = zip(self.ids.tolist(), self.tokens, strict=True)
+        return tuple(next(spellings, token) if i == self.text.unk else token for i, token in pairs)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """(N,) the same, unknown words in brackets: the model read them as `<unk>`."""
+        pairs = zip(self.ids.tolist(), self.written, strict=True)
+        return tuple(f"⟨{token}⟩" if i == self.text.unk else token for i, token in pairs)
+
 
 def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
     """The first `tokens` of a text, or all of it where it is shorter; a line that begins is cut where they end."""

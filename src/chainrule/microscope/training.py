@@ -4,15 +4,14 @@ Lives here: the section of the page, its figures with their captions. Not here: 
 (inspection/training_log.py), drawing (inspection/training_plot.py), sentences (inspection/training_findings.py).
 """
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from chainrule.inspection import training_log, training_plot
+from chainrule.inspection.foreign import isolated
 from chainrule.inspection.section import Figure, Section, plain
-from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.inspection.training_findings import Finding, findings, per_cent, worth
 from chainrule.inspection.training_log import TrainingLog
 from chainrule.lm import Floats
@@ -24,7 +23,7 @@ BY_NOISE: Final = ("nce", "sampled")  # output layers whose training loss is no 
 
 def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
     """What the logs of these models say; None where none of them has one."""
-    named = _named(samples)
+    named = {sample.name: sample for sample in samples}
     logs: dict[str, TrainingLog] = {}
     for name, sample in named.items():
         log = training_log.parse(getattr(sample.model.lm, "log", b""), f"{name}, train_log.jsonl")
@@ -61,16 +60,16 @@ def _sentences(found: Mapping[str, Sequence[Finding]]) -> tuple[str, ...]:
 
 
 def _loss(logs: Mapping[str, TrainingLog], noisy: Sequence[str]) -> Figure:
-    ends = "; ".join(f"{name}: {_last(log, name in noisy)}" for name, log in logs.items())
+    ends = "; ".join(f"{isolated(name)}: {_last(log, name in noisy)}" for name, log in logs.items())
     caption = (
         "Training loss by step (lines), and the validation text as measured on the way (points), in nats a token; "
         "lower is better. Training is measured with dropout on, so that it may lie above validation. "
         "Where points turn up while the line goes on falling, the text is being learnt by heart. "
-        f"At the end (training: the last tenth of the run): {html.escape(ends)}."
+        f"At the end (training: the last tenth of the run): {ends}."
     )
     if noisy:
         caption += (
-            f" The training loss of {html.escape(', '.join(noisy))} is one against noise words, "
+            f" The training loss of {', '.join(map(isolated, noisy))} is one against noise words, "
             "no log-probability: compare its points alone."
         )
     drawing = training_plot.loss(logs, description=plain(caption), is_nats=not noisy)
@@ -87,7 +86,7 @@ def _last(log: TrainingLog, is_noisy: bool) -> str:
 
 def _figures(name: str, log: TrainingLog, clip: float | None, suffix: str) -> list[Figure]:
     """Those that are of one model each."""
-    who = f" of {html.escape(name)}" if suffix else ""
+    who = f" of {isolated(name)}" if suffix else ""
     figures = []
     if (np.nan_to_num(log.largest_gradient_norm) > 0).any():
         figures.append(_gradient_norm(name, log, clip, who, suffix))
@@ -170,16 +169,6 @@ def _arrays(log: TrainingLog) -> dict[str, Floats]:
     if log.validations is not None:
         arrays |= {"validation/step": log.validations.step, "validation/value": log.validations.value}
     return arrays
-
-
-def _named(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """By what they are called, control characters shown; two of one name are told apart by a number."""
-    named: dict[str, Sample] = {}
-    for sample in samples:
-        name = sample.name.translate(CONTROL_PICTURES)
-        same = sum(other == name or other.startswith(f"{name} (") for other in named)
-        named[f"{name} ({same + 1})" if name in named else name] = sample
-    return named
 
 
 def _plain(values: Floats) -> list[float | None]:

@@ -28,9 +28,16 @@ def recurrences(network: RecurrentNetwork, progress: Progress = silent) -> list[
         progress("recurrent matrices", k, len(network.layers))
         if layer.width not in drawn:
             drawn[layer.width] = {name: spectrum(R) for name, R in first_weights(layer.width).items()}
-        found.append(_recurrence(k + 1, layer, drawn[layer.width]))
+        found.append(_recurrence(k + 1, layer, drawn[layer.width], other_ways(network, k)))
     progress("recurrent matrices", len(network.layers), len(network.layers))
     return found
+
+
+def other_ways(network: RecurrentNetwork, place: int) -> str:
+    """What errors come back through beside the states of this layer, counted from 0; empty of a top layer alone."""
+    ways = ["the layers above it"] if place + 1 < len(network.layers) else []
+    ways += ["attention to the past"] if network.config.attention != "none" else []
+    return " and ".join(ways)
 
 
 def spectrum(R: Tensor) -> Spectrum:
@@ -58,8 +65,14 @@ def first_weights(width: int) -> dict[str, Tensor]:
     return found
 
 
-def _recurrence(number: int, layer: Any, drawn: dict[str, Spectrum]) -> Recurrence:
+def _recurrence(number: int, layer: Any, drawn: dict[str, Spectrum], others: str) -> Recurrence:
     matrices = layer.R.chunk(layer.gates, dim=0)  # each (D, D)
     names = layer.gate_names or ("",)
     spectra = {name: spectrum(R) for name, R in zip(names, matrices, strict=True)}
-    return Recurrence(layer=number, spectra=spectra, nonlinearity=getattr(layer, "nonlinearity", ""), drawn=drawn)
+    return Recurrence(
+        layer=number,
+        spectra=spectra,
+        nonlinearity=getattr(layer, "nonlinearity", ""),
+        other_ways=others,
+        drawn=drawn,
+    )

@@ -24,21 +24,24 @@ from chainrule.neural.watching import Watched, watched
 from chainrule.progress import Progress, silent
 from chainrule.training.threads import suited
 
-MOST_BYTES = 1 << 28  # of all arrays of a model together; what is read is cut to this
+MOST_BYTES = 1 << 28  # of all arrays of all models looked at together; what is read is cut to this
 STEPS_AT_ONCE = 256  # of a stream; then what was watched is put into the arrays and forgotten
 TOKENS_AT_ONCE = 1 << 11  # of lines side by side
 STATE_NAMES = ("h", "c")
 
 
-def read_states(model: NeuralModel, text: Encoded, progress: Progress = silent) -> list[LayerStates]:
+def read_states(
+    model: NeuralModel, text: Encoded, progress: Progress = silent, *, models: int = 1
+) -> list[LayerStates]:
     """What each layer did at each token from the text's beginning, (N, D) arrays of float32.
 
-    As many tokens are read as fit into `MOST_BYTES`: 8,603 for two LSTM layers of 650 cells, 1,000 take 31 MB.
+    As many tokens are read as fit into `MOST_BYTES`, which so many models that are kept together share evenly:
+    8,603 for one model of two LSTM layers with 650 cells, 4,301 each for two such; 1,000 take 31 MB.
     While reading, `TOKENS_AT_ONCE` of them, or one line where it is longer, are in memory twice.
     """
     network = model.network
     assert isinstance(network, RecurrentNetwork)
-    N = min(text.tokens, most_tokens(network))
+    N = min(text.tokens, most_tokens(network, models))
     arrays = [_empty(layer, N) for layer in network.layers]
     view, found = watched(network)
     done = 0
@@ -59,10 +62,10 @@ def read_states(model: NeuralModel, text: Encoded, progress: Progress = silent) 
     ]
 
 
-def most_tokens(network: RecurrentNetwork) -> int:
-    """How many tokens are read at most; at least one."""
+def most_tokens(network: RecurrentNetwork, models: int = 1) -> int:
+    """How many tokens are read at most where so many models share the memory; at least one."""
     numbers: int = sum((len(layer.gate_names) + layer.memories) * layer.width for layer in network.layers)
-    return max(1, MOST_BYTES // (4 * numbers))
+    return max(1, MOST_BYTES // (4 * numbers * models))
 
 
 def _empty(layer: torch.nn.Module, N: int) -> dict[str, Floats]:
