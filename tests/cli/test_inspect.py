@@ -106,6 +106,20 @@ def test_what_a_text_does_to_a_terminal(tmp_path: Path) -> None:
     assert "␛[31mred" in done("inspect", model, text, "--only", "gates").out
 
 
+@pytest.mark.usefixtures("sections")
+def test_short_forms_of_escape_and_turned_text_are_shown(tmp_path: Path) -> None:
+    # U+009B is ESC [ in one character; U+202E turns what follows, as isolates (U+2067) and marks (U+200F) do.
+    text = write(tmp_path / "text.txt", "\x9b31mred a\u202eb c\u2067d e\u200ff\n" * 3)
+    model = tmp_path / "model"
+    done("train", "ngram", text, "--order", 2, "--smoothing", "witten-bell", "--out", model)
+    shown = done("inspect", model, text, "--only", "gates").out
+    assert "�31mred a⟨U+202E⟩b c⟨U+2067⟩d e⟨U+200F⟩f" in shown
+    page = tmp_path / "page.html"
+    shown += done("inspect", model, text, "--only", "gates", "--out", page).out
+    assert not set(shown) & {"\x9b", "\u202e", "\u2067", "\u200f"}
+    assert "�31mred a\u202eb" in page.read_text(encoding="utf-8")  # a page keeps each text's direction to itself
+
+
 def test_what_is_no_model(mle: Path, toy_text: Path, tmp_path: Path) -> None:
     assert "no model folder among them" in refused(2, "inspect", toy_text)
     assert "no model folder among them" in refused(2, "inspect", "-")

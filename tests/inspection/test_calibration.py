@@ -10,9 +10,13 @@ from chainrule.inspection.calibration import (
     BINS,
     Bin,
     Tally,
+    binomial_tail,
     equal_mass,
+    error_in_words,
     expected_calibration_error,
+    floor,
     in_words,
+    is_off,
     reliability,
     tally,
 )
@@ -36,16 +40,17 @@ def test_a_perfect_toy_comes_as_often_as_is_said() -> None:
     assert [(each.events, each.said, each.came) for each in bins] == [(8, 0.5, 0.5), (16, 0.25, 0.25)]
     # Variances 8 · 1/2 · 1/2 = 2 and 16 · 1/4 · 3/4 = 3, as shares of 8 and 16 events.
     assert_allclose([each.error for each in bins], [math.sqrt(2) / 8, math.sqrt(3) / 16])
-    assert [each.surprise for each in bins] == [0.0, 0.0]
+    assert [each.chance for each in bins] == [1.0, 1.0]
 
 
 def test_an_overconfident_toy_comes_less_often() -> None:
-    # 0.9 was said a hundred times and came sixty: (60 − 90) / √(100 · 0.9 · 0.1) = −30 / 3 standard errors.
+    # 0.9 was said a hundred times and came sixty, ten standard errors of 3 below ninety.
     # A mass of 90 % in one cell is the middle of ten bins, the rest of the mass the last.
     bins = equal_mass(toy([0.9, 0.1], [60, 40]), bins=10)
     first, last = bins
-    assert_allclose([first.said, first.came, first.surprise], [0.9, 0.6, -10.0])
-    assert_allclose([last.said, last.came, last.surprise], [0.1, 0.4, 10.0])
+    assert_allclose([first.said, first.came, last.said, last.came], [0.9, 0.6, 0.1, 0.4])
+    below = sum(math.comb(100, k) * 0.9**k * 0.1 ** (100 - k) for k in range(61))
+    assert_allclose([first.chance, last.chance], 2 * below, rtol=1e-9)
     assert in_words([first]) == "when it says 90 %, it comes 60 % of the time: overconfident"
 
 
@@ -83,7 +88,6 @@ def test_draws_from_the_model_itself_are_calibrated() -> None:
     p = rng.dirichlet(np.full(20, 0.3), size=4000)
     targets = np.array([rng.choice(20, p=row) for row in p])
     bins = equal_mass(tally(log(p), targets))
-    assert max(abs(each.surprise) for each in bins) < 4  # fifteen normal deviates
     assert in_words(bins).startswith("no sign of bad calibration: when it says ")
     sharper = p**2 / (p**2).sum(axis=1, keepdims=True)
     assert in_words(equal_mass(tally(log(sharper), targets))).endswith(": overconfident")
@@ -96,7 +100,7 @@ def test_the_impossible_has_a_bin_where_it_came() -> None:
     bins = equal_mass(toy([0.5, 0.5, 0.0], [1, 1, 1]))
     assert [(each.events, each.said) for each in bins] == [(6, 0.5), (3, 0.0)]
     assert_allclose([each.came for each in bins], [1 / 3, 1 / 3])
-    assert bins[1].surprise == math.inf
+    assert bins[1].chance == 0.0
     # What never came and could not is left out.
     assert [each.events for each in equal_mass(toy([0.5, 0.5, 0.0], [1, 1, 0]))] == [4]
 
@@ -117,12 +121,12 @@ def test_nothing_gives_nothing() -> None:
 
 def test_one_place_is_enough() -> None:
     bins = equal_mass(toy([1.0], [1]))
-    assert [(each.said, each.came, each.surprise) for each in bins] == [(1.0, 1.0, 0.0)]
+    assert [(each.said, each.came, each.chance) for each in bins] == [(1.0, 1.0, 1.0)]
 
 
 def test_certain_and_wrong_is_beyond_chance() -> None:
     wrong = Bin(5, 1.0, 0.8, 0.0)
-    assert wrong.surprise == -math.inf
+    assert wrong.chance == 0.0
     assert in_words([wrong]) == "when it says 100 %, it comes 80 % of the time: overconfident"
 
 
@@ -147,8 +151,88 @@ def test_guesses_that_come_as_often_as_said_have_no_error() -> None:
 
 
 def test_words_need_more_than_chance() -> None:
-    # 0.30 said, 0.27 came, one standard error is 0.02: 1.5 of them.
+    # 0.30 said, 0.27 came of 500: 135 hits where 150 are expected, 1.5 standard errors of 10.2.
     words = in_words([Bin(500, 0.30, 0.27, 0.02), Bin(500, 0.6, 0.6, 0.02)])
     assert words == (
         "no sign of bad calibration: when it says 30 %, it comes 27 % of the time at worst, which may be chance"
     )
+
+
+def test_one_miss_is_no_news() -> None:
+    # One event at 0.99 that did not come is ten standard errors off, and happens twice a hundred times either way.
+    miss = Bin(1, 0.99, 0.0, math.sqrt(0.99 * 0.01))
+    assert miss.chance == pytest.approx(0.02)
+    assert in_words([miss]).startswith("no sign of bad calibration")
+    # Three of them: 2 · 0.01³.
+    assert Bin(3, 0.99, 0.0, 0.06).chance == pytest.approx(2e-6)
+    assert in_words([Bin(3, 0.99, 0.0, 0.06)]).endswith(": overconfident")
+
+
+def test_many_bins_have_many_chances() -> None:
+    # Eight hits of ten at 0.4: 2 Σ_{k ≥ 8} C(10, k) 0.4^k 0.6^(10−k) = 2 · (0.010617 + 0.001573 + 0.000105).
+    odd, plain = Bin(10, 0.4, 0.8, 0.155), Bin(10, 0.5, 0.5, 0.158)
+    assert odd.chance == pytest.approx(0.02459, abs=1e-5)
+    odder = Bin(10, 0.4, 0.9, 0.155)  # 2 · (0.001573 + 0.000105) = 0.00336: less than 1 % alone, not among three
+    assert in_words([odder]).endswith(": too cautious")
+    assert in_words([odder, plain, plain]).startswith("no sign of bad calibration: when it says 40 %")
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.93])
+@pytest.mark.parametrize("events", [1, 7, 300])
+def test_tails_are_sums(events: int, p: float) -> None:
+    terms = [math.comb(events, k) * p**k * (1 - p) ** (events - k) for k in range(events + 1)]
+    for hits in range(math.ceil(events * p), events + 1):
+        assert binomial_tail(hits, events, p) == pytest.approx(math.fsum(terms[hits:]), rel=1e-9)
+
+
+def test_what_chance_makes_of_the_error() -> None:
+    # One guess at 1/2 is always off by 1/2; of two, none, one or both come: 1/2, 0, 1/2, so 1/4 on average.
+    assert floor([Bin(1, 0.5, 1.0, 0.5)]).mean == 0.5
+    assert floor([Bin(2, 0.5, 1.0, 0.35)]).mean == pytest.approx(0.25, abs=0.02)
+    # Ten guesses at 0.9 and thirty at 0.3, by the sum over all that can come, weighted 1/4 and 3/4.
+    both = [Bin(10, 0.9, 0.9, 0.09), Bin(30, 0.3, 0.3, 0.08)]
+    exact = 0.0
+    for weight, n, p in ((0.25, 10, 0.9), (0.75, 30, 0.3)):
+        exact += weight * sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(k / n - p) for k in range(n + 1))
+    assert floor(both).mean == pytest.approx(exact, rel=0.03)
+    assert floor(both) == floor(both)
+    assert floor([Bin(4, 1.0, 1.0, 0.0)]).mean == 0.0
+
+
+def test_the_error_in_words() -> None:
+    # A hundred guesses at 0.9: the mean distance of the share from 0.9 is about √(2/π) · 0.03.
+    assert math.sqrt(2 / math.pi) * 0.03 == pytest.approx(0.024, abs=1e-3)
+    assert error_in_words([Bin(100, 0.9, 0.6, 0.03)]) == (
+        "30.0 percentage points off on average (expected calibration error), and those of a perfectly calibrated "
+        "model would be 2.4 off by chance: this is more than chance explains"
+    )
+    assert error_in_words([Bin(100, 0.9, 0.86, 0.03)]).endswith(": this may be chance")
+    assert error_in_words([Bin(3, 1.0, 1.0, 0.0)]).startswith("0.0 percentage points off")
+    assert is_off([Bin(3, 1.0, 0.0, 0.0)])
+    assert not is_off([])
+
+
+def judged(seed: int, tokens: int, peak: float, sharpness: float = 1.0) -> tuple[str, bool]:
+    """What is said of a model whose words are drawn from its own distributions, or from flatter ones."""
+    rng = np.random.default_rng(seed)
+    p = np.maximum(rng.dirichlet(np.full(20, peak), size=tokens), 1e-12)
+    p /= p.sum(axis=1, keepdims=True)
+    targets = np.minimum((rng.random((tokens, 1)) > p.cumsum(axis=1)).sum(axis=1), 19)
+    said = p**sharpness / (p**sharpness).sum(axis=1, keepdims=True)
+    best = said.argmax(axis=1)
+    guesses = reliability(said.max(axis=1), best == targets)
+    return in_words(equal_mass(tally(log(said), targets))), is_off(guesses)
+
+
+@pytest.mark.parametrize("peak", [0.3, 0.02])  # best guesses at 0.4 on average, and nearly always above 0.9
+@pytest.mark.parametrize("tokens", [20, 60, 150, 1000])
+def test_a_calibrated_model_is_hardly_ever_called_anything_else(tokens: int, peak: float) -> None:
+    found = [judged(seed, tokens, peak) for seed in range(200)]
+    assert sum(is_bad or words.endswith(("overconfident", "too cautious")) for words, is_bad in found) <= 4
+
+
+def test_an_overconfident_model_is_caught() -> None:
+    for seed in range(20):
+        words, is_bad = judged(seed, 1000, 0.3, sharpness=2.0)
+        assert words.endswith(": overconfident")
+        assert is_bad

@@ -132,10 +132,44 @@ def test_what_only_one_holds_possible_comes_first_and_is_not_averaged() -> None:
     assert found.mean_gain == 3.0
     assert found.one_sided == 2
     assert found.largest(1) == [0, 3]
-    assert "2 are possible to one of them only" in in_words(found)
+    assert found.impossible == (2, 2)
+    assert found.shared == 1
+    # A foresees the one token that both hold possible better by 5 − 2 bits; neither foresees the text.
+    assert in_words(found) == (
+        "Neither A nor B foresees all of this text: A holds 2 of 4 tokens impossible and B 2; over the 1 token "
+        "possible to both A is 3.00 bits per token better than B; they differ most on “w0”."
+    )
     assert "infinite" in table_html(found)
     data = to_json(found)
+    assert (data["impossible"], data["possible_to_both"]) == ([2, 2], 1)
     assert [row["bits"] for row in data["largest"]] == [[1.0, None], [2.0, 5.0], [None, 3.0]]
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_what_holds_a_token_impossible_is_never_the_better(is_turned: bool) -> None:
+    # A is three bits better on both tokens it holds possible, and would never have written the third.
+    first, second = [1.0, 1.0, math.inf], [4.0, 4.0, 9.0]
+    found = pair(second, first) if is_turned else pair(first, second)
+    words = in_words(found)
+    if is_turned:
+        assert words == (
+            "A foresees this text better than B: A holds none of 3 tokens impossible and B 1; over the 2 tokens "
+            "possible to both A is 3.00 bits per token worse than B; they differ most on “w2”."
+        )
+    else:
+        assert words == (
+            "B foresees this text better than A: A holds 1 of 3 tokens impossible and B none; over the 2 tokens "
+            "possible to both A is 3.00 bits per token better than B; they differ most on “w2”."
+        )
+
+
+def test_nothing_is_averaged_over_nothing() -> None:
+    assert in_words(pair([math.inf], [2.0])) == (
+        "B foresees this text better than A: A holds 1 of 1 token impossible and B none; none is possible to both; "
+        "they differ most on “w0”."
+    )
+    both = pair([math.inf, 1.0], [math.inf, 1.0])
+    assert in_words(both) == "A and B give every token the same probability; both hold 1 of them impossible."
 
 
 def test_a_score_is_called_one() -> None:

@@ -43,11 +43,11 @@ def test_legend_axes_and_description() -> None:
     assert "river (3)" in texts
     assert "<money> & more (3)" in texts
     assert "static vector: all 6 in one point" in texts
-    assert re.search(r"first principal component, \d+% of the variance", texts)
+    assert re.search(r"first principal component, \d+ % of the variance", texts)
     assert "saw the bank number 0" in texts
     root = ElementTree.fromstring(draw(picture()))
     label = root.get("aria-label") or ""
-    assert "names the sense of 83.3% of them; always saying “river” names 50.0%." in label
+    assert "names the sense of 83.3 % of them; always saying “river” names 50.0 %." in label
     assert "The static vector is the same in every sentence" in label
 
 
@@ -77,9 +77,9 @@ def test_the_page_has_figure_numbers_and_sentences_and_needs_nothing() -> None:
     assert "&lt;money&gt; &amp; more" in made
     assert "http" not in made.replace("http://www.w3.org/2000/svg", "")
     assert "<script" not in made
-    assert "<td>0 (static)</td><td>50.0%</td><td>50.0%</td><td>1.000</td><td>1.000</td><td>+0.000</td>" in made
+    assert "<td>0 (static)</td><td>50.0 %</td><td>50.0 %</td><td>1.000</td><td>1.000</td><td>+0.000</td>" in made
     assert (
-        "<tr class=best><td>1</td><td>83.3%</td><td>50.0%</td><td>0.800</td><td>0.300</td><td>+0.500</td>" in made
+        "<tr class=best><td>1</td><td>83.3 %</td><td>50.0 %</td><td>0.800</td><td>0.300</td><td>+0.500</td>" in made
     )
     assert made.count("<mark>bank</mark>") == 6
     assert made.startswith("<!doctype html>")

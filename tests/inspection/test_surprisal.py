@@ -46,6 +46,12 @@ def test_tokens_are_escaped_and_control_characters_shown() -> None:
     assert "␀" in text
 
 
+def test_control_characters_without_a_symbol_are_not_in_the_page() -> None:
+    markup = surprisal_html(["a\x80\x9bb\x9f"], [1.0])
+    assert "a��b�" in markup
+    assert not {chr(code) for code in range(0x80, 0xA0)} & set(markup)
+
+
 def test_direction_follows_the_text() -> None:
     assert surprisal_html(["שלום"], [1.0]).startswith('<span dir="auto"')
 

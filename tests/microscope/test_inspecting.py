@@ -16,7 +16,7 @@ import chainrule
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.inspection import plots
 from chainrule.inspection.section import Figure, Section
-from chainrule.microscope.inspecting import EMBEDDED, MODULES, inspect, unique_names
+from chainrule.microscope.inspecting import EMBEDDED, MODULES, inspect, peak_memory, unique_names
 from chainrule.microscope.sample import Sample
 from chainrule.model import Model
 from chainrule.progress import Progress
@@ -127,6 +127,18 @@ def test_names_tell_apart() -> None:
     assert unique_names([("m",), ("a", "m")]) == ["m", "a/m"]
     assert unique_names([("m",)] * 3) == ["m", "m (2)", "m (3)"]
     assert unique_names([("bad\udc80\x1b",)]) == ["bad?␛"]
+    assert unique_names([("gru (2)",), ("gru",), ("gru",)]) == ["gru (2)", "gru", "gru (3)"]
+    assert unique_names([("gru",), ("gru",), ("gru (2)",), ("gru",)]) == ["gru", "gru (3)", "gru (2)", "gru (4)"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no resource")
+@pytest.mark.parametrize(("platform", "expected"), [("linux", 5000 * 1024), ("darwin", 5000)])
+def test_memory_is_in_bytes_everywhere(platform: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=5000))
+    monkeypatch.setattr(sys, "platform", platform)
+    assert peak_memory() == expected
 
 
 def test_without_a_text_the_embedded_one(asked: Asked) -> None:
@@ -269,7 +281,7 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
 
     def of_translator(model: Any, pairs: Pairs, *, progress: Progress) -> Section:
         heard.append(pairs)
-        return Section(name="attention", title="Attention", findings=("It looks ahead.",))
+        return Section(name="attention", title="Attention", findings=("It looks ahead.",), data={"pairs": 1})
 
     attention = SimpleNamespace(of_translator=of_translator)
     monkeypatch.setitem(sys.modules, MODULES["attention"], attention)
@@ -281,7 +293,8 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
         found = inspect(translator(), text)
         assert list(found) == ["attention"]
         assert str(found) == "It looks ahead."
-        assert found.subjects[0].looked_at == "the first of 2 pairs"
+        assert found.subjects[0].looked_at == "1 of 2 pairs"
+        assert found.to_json()["models"][0]["looked_at"] == "1 of 2 pairs"
     assert {(pairs.sources, pairs.targets) for pairs in heard} == {(("ein", "zwei"), ("one", "two"))}
     with pytest.raises(UsageError, match="give a source and a target file, or one table"):
         inspect(translator())

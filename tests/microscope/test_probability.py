@@ -97,6 +97,11 @@ def test_the_section_says_and_shows_all() -> None:
     assert found.findings[0].startswith("kn: it needs ")
     assert "bits per token over 100 tokens" in found.findings[0]
     assert any(finding.startswith("kn: the 5-gram answered ") for finding in found.findings)
+    assert "Over 100 tokens its best guesses are " in found.findings[1]
+    errors = found.data["models"][0]["calibration"]
+    shares = [100 * errors[key] for key in ("expected_calibration_error", "expected_by_chance")]
+    assert f"are {shares[0]:.1f} percentage points off on average" in found.findings[1]
+    assert f"{shares[0]:.1f} ({shares[1]:.1f} by chance)" in found["confidence"].caption
     assert "bits per token over 100 of them" in found.findings[-1]
     bits = found.arrays["kn/bits"]
     assert found.data["models"][0]["bits_per_token"] == pytest.approx(bits.mean())
@@ -133,6 +138,31 @@ def test_the_impossible_is_no_trouble() -> None:
     found = made(sample(of, ["a a", "b a"], name="mle"), sample(of, ["a a", "b a"], name="same"))
     assert "holds 1 of 6 tokens impossible, the first “a”" in found.findings[0]
     assert found.data["models"][0]["bits_per_token"] is None
+
+
+def test_one_that_holds_tokens_impossible_is_not_called_better() -> None:
+    # "b b" was never seen: to the unsmoothed bigram it is impossible, and all else it foresees better.
+    train, text = Corpus.from_lines(["a b", "a b c"]), ["a b", "a b b c"]
+    sharp = chainrule.train("ngram", train, order=2, smoothing="mle")
+    broad = chainrule.train("ngram", train, order=1, smoothing="laplace")
+    found = made(sample(sharp, text, name="sharp"), sample(broad, text, name="broad"))
+    said = "holds 1 of 8 tokens impossible and"
+    assert found.findings[-1].startswith(
+        f"broad foresees this text better than sharp: sharp {said} broad none; over"
+    )
+    assert f"<b><bdi>sharp</bdi></b> {said} <b><bdi>broad</bdi></b> none; over the 7 tokens possible to both" in (
+        found["disagreement"].caption
+    )
+
+
+def test_what_was_pruned_is_not_called_unseen() -> None:
+    text = ["a b c", "a b d", "a b d"]
+    of = chainrule.train("ngram", Corpus.from_lines(text), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
+    found = made(sample(of, text[:1], name="pruned"))
+    said = " ".join((*found.findings, *(figure.caption + figure.drawing for figure in found.figures)))
+    assert "seen" not in said
+    assert "context stored, this word not after it" in said
+    assert "context not stored" in said
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe", "wordpiece", "unigram"])

@@ -38,6 +38,17 @@ def test_numbers_and_short_forms_do_not_end_a_sentence() -> None:
     assert texts([one], "m")["m"] == "It takes 1.5 bits, i.e. 2.8 choices. b. c."  # three where there are few
 
 
+def test_what_is_quoted_is_not_cut() -> None:
+    quoted = "The most surprising is “Mr. T. Who? Me! So” (9 bits). One. Two. Three. Four. Five."
+    assert texts([section("gates", quoted)], "m")["m"] == (
+        "The most surprising is “Mr. T. Who? Me! So” (9 bits). One. Two. Three. Four."
+    )
+    # The quoted token may itself be a quotation mark, of either kind.
+    for mark in "“”":
+        odd = f"They differ on “{mark}”. One. “Two” is. Three. Four. Five."
+        assert texts([section("gates", odd)], "m")["m"] == f"They differ on “{mark}”. One. “Two” is. Three. Four."
+
+
 def test_each_model_has_its_own() -> None:
     sections = [
         section("gradient_flow", "lstm: the signal halves every 4 tokens.", "lstm-2: it halves every 9 tokens."),

@@ -14,7 +14,15 @@ from chainrule.errors import ChainruleWarning
 from chainrule.lm import Batch, Context, Ids, Vocabulary
 from chainrule.model import Model
 from chainrule.ngram.config import SMOOTHINGS
-from chainrule.ngram.depth import CONTEXT_UNSEEN, LONGEST, NO_MORE_WORDS, REASONS, WORD_UNSEEN, Depths, depths
+from chainrule.ngram.depth import (
+    CONTEXT_NOT_STORED,
+    LONGEST,
+    NO_MORE_WORDS,
+    REASONS,
+    WORD_NOT_STORED,
+    Depths,
+    depths,
+)
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.text.corpus import Corpus
@@ -74,19 +82,19 @@ def test_the_toy_by_hand() -> None:
     # mice: after "i love" cats and dogs only, after "love" likewise, so 1/12 with two weights passed by.
     # </s>: "love mice" was never seen; "mice </s>" always, with the weight of a context that is missing.
     assert found.found.tolist() == [[2, 3, 1, 2]]
-    assert found.reason.tolist() == [[NO_MORE_WORDS, LONGEST, WORD_UNSEEN, CONTEXT_UNSEEN]]
+    assert found.reason.tolist() == [[NO_MORE_WORDS, LONGEST, WORD_NOT_STORED, CONTEXT_NOT_STORED]]
     weight = math.log(0.4)
     assert_allclose(found.weights[0], np.array([[0, 0], [0, 0], [weight, weight], [0, weight]]), atol=1e-12)
     assert_allclose(found.stored[0], np.log([2 / 3, 1, 1 / 12, 1]), atol=1e-6)
     assert_allclose(np.exp(found.log_prob[0]), [2 / 3, 1, 0.16 / 12, 0.4], atol=1e-7)
-    assert found.is_seen[0].tolist() == [[True, False], [True, True], [True, True], [True, False]]
+    assert found.is_stored[0].tolist() == [[True, False], [True, True], [True, True], [True, False]]
 
 
 def test_reasons_are_words() -> None:
     assert len(REASONS) == 4
-    assert REASONS[WORD_UNSEEN] == "context seen, word never after it"
-    assert REASONS[CONTEXT_UNSEEN] == "context never seen"
-    assert REASONS[NO_MORE_WORDS] == "no more words before it in the line"
+    assert REASONS[WORD_NOT_STORED] == "context stored, this word not after it"
+    assert REASONS[CONTEXT_NOT_STORED] == "context not stored"
+    assert REASONS[NO_MORE_WORDS] == "the line has no more words before it"
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
@@ -109,6 +117,21 @@ def test_so_it_is_with_pruned_tables(smoothing: str) -> None:
     found = found_in(model, batch)
     assert_array_equal(found.log_prob[batch.mask], scores[batch.mask])
     assert found.found[batch.mask].max() < 4  # hardly a 4-gram of this text comes three times
+
+
+def test_what_occurs_may_not_be_stored() -> None:
+    # Bigrams and trigrams that come once are dropped: "b c", "c </s>", "a b c" and "b c </s>" are only in the text.
+    lines = ["a b c", "a b d", "a b d"]
+    model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
+    found = found_in(model, rows_of(cast(NgramModel, model.lm), [in_ids(model, "a b c")]))
+    assert found.found.tolist() == [[2, 3, 1, 1]]
+    # c: "b" has "b d" after it. </s>: nothing is stored after "c", though the text went on there.
+    assert [REASONS[why] for why in found.reason[0]] == [
+        "the line has no more words before it",
+        "no longer n-grams in this model",
+        "context stored, this word not after it",
+        "context not stored",
+    ]
 
 
 def counted(order: int, context: Context) -> set[tuple[str, ...]]:
@@ -140,7 +163,7 @@ def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
         elif longest > len(before):
             expected = NO_MORE_WORDS
         else:
-            expected = WORD_UNSEEN if tuple(before[-longest:]) in followed else CONTEXT_UNSEEN
+            expected = WORD_NOT_STORED if tuple(before[-longest:]) in followed else CONTEXT_NOT_STORED
         assert found.reason[b, t] == expected, (before, word)
 
 
@@ -153,7 +176,7 @@ def test_a_text_in_two_pieces_is_the_text() -> None:
     _, state = lm.score(first, lm.start(1))
     pieces = [depths(lm, first, lm.start(1)), depths(lm, second, state)]
     together = depths(lm, whole, lm.start(1))
-    for name in ("found", "stored", "weights", "is_seen", "reason"):
+    for name in ("found", "stored", "weights", "is_stored", "reason"):
         parts = [cast(Any, getattr(piece, name)) for piece in pieces]
         assert_array_equal(np.concatenate(parts, axis=1), getattr(together, name))
 
@@ -166,7 +189,7 @@ def test_lines_in_one_row_start_anew() -> None:
     joined = found_in(model, rows_of(lm, [[*one, *other]]))
     assert_array_equal(joined.found[0, len(one) :], apart.found[1, : len(other)])
     assert_array_equal(joined.reason[0, len(one) :], apart.reason[1, : len(other)])
-    assert joined.reason[0, len(one)] in (NO_MORE_WORDS, WORD_UNSEEN, CONTEXT_UNSEEN)
+    assert joined.reason[0, len(one)] in (NO_MORE_WORDS, WORD_NOT_STORED, CONTEXT_NOT_STORED)
 
 
 def test_a_trigram_whose_bigram_is_missing() -> None:
@@ -186,7 +209,7 @@ def test_a_trigram_whose_bigram_is_missing() -> None:
     assert found.found.tolist() == [[1, 2, 3, 1]]
     assert found.weights[0].tolist() == [[-0.5, 0.0], [0.0, -4.0], [0.0, 0.0], [-0.25, -4.0]]
     assert found.log_prob.tolist() == [[-1.75, -4.75, -0.0625, -5.5]]
-    assert found.reason.tolist() == [[CONTEXT_UNSEEN, CONTEXT_UNSEEN, LONGEST, WORD_UNSEEN]]
+    assert found.reason.tolist() == [[CONTEXT_NOT_STORED, CONTEXT_NOT_STORED, LONGEST, WORD_NOT_STORED]]
     assert_array_equal(found.log_prob, lm.score(batch, lm.start(1))[0])
 
 

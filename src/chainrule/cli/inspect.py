@@ -139,9 +139,9 @@ def _print(found: "Inspection", *, with_findings: bool) -> None:
 
 def _say_in_lines(words: str, mark: str = "") -> None:
     """On a terminal in lines of its width; what a text could do to a terminal is shown as a symbol."""
-    from chainrule.inspection.surprisal import CONTROL_PICTURES
+    from chainrule.inspection.surprisal import CONTROL_PICTURES, TURNS
 
-    shown = words.translate(CONTROL_PICTURES)
+    shown = words.translate({**CONTROL_PICTURES, **TURNS})
     if sys.stdout.isatty():
         width = max(40, shutil.get_terminal_size().columns)
         shown = textwrap.fill(shown, width, subsequent_indent=" " * len(mark), initial_indent=mark)

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from chainrule.inspection import plots
+from chainrule.inspection import attention_map, plots
+from chainrule.inspection.foreign import isolated
+from chainrule.inspection.section import Figure
+from chainrule.lm import Floats
 
 CELL = 22  # pixels
 
@@ -29,4 +32,18 @@ def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequenc
     width = left + 60 + CELL * len(source)
     return plots.render(
         paint, f"Alignment of “{title}”", "Rows are the translation.", margins, top + 8 + CELL * len(target), width
+    )
+
+
+def figure(number: int, source: Sequence[str], target: Sequence[str], weights: Floats) -> Figure:
+    """The mean (T, S) of all heads of one pair, with what it shows."""
+    across, down = ([attention_map.label(token) for token in tokens] for tokens in (source, target))
+    return Figure(
+        name=f"alignment {number}",
+        drawing=draw(across, down, weights.tolist(), title=" ".join(across)),
+        caption=(
+            f"Where each token of a translation (a row) looked in its source (the columns, <q>"
+            f"{isolated(' '.join(source))}</q>), the mean over layers and heads: the darker the more weight. "
+            "Words in the same order lie along the diagonal."
+        ),
     )

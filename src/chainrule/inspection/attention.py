@@ -253,7 +253,8 @@ def in_words(found: Sequence[Head]) -> list[str]:
         if head.name in SHARES:
             share = getattr(head, SHARES[head.name])
             words.append(
-                f"head {head.head + 1} of layer {head.layer + 1} has {share:.0%} of its weight on {ON[head.name]}"
+                f"head {head.head + 1} of layer {head.layer + 1} has {100 * share:.0f} % of its weight on "
+                f"{ON[head.name]}"
             )
     return words
 
@@ -263,14 +264,14 @@ def across_in_words(found: Sequence[Across]) -> list[str]:
     names = ("strongest", "entropy", "possible", "diagonal")
     strongest, bits, possible, away = (float(np.mean([getattr(each, name) for each in found])) for name in names)
     words = [
-        f"Each token of a translation puts {strongest:.0%} of its weight on one token of the source, with "
+        f"Each token of a translation puts {100 * strongest:.0f} % of its weight on one token of the source, with "
         f"{bits:.1f} bits of entropy where equal shares would have {possible:.1f}.",
         f"Its weights lie {away:.1f} tokens of the source away from the diagonal.",
     ]
     if len(found) > 1:
         best = max(found, key=lambda each: each.strongest)
         where = f"Head {best.head + 1} of layer {best.layer + 1}"
-        words.append(f"{where} is the sharpest, {best.strongest:.0%} of its weight is on one token.")
+        words.append(f"{where} is the sharpest, {100 * best.strongest:.0f} % of its weight is on one token.")
     return words
 
 

@@ -82,7 +82,7 @@ def window_in_words(window: int, k: int) -> str:
     """What pairs cost in a full window, without name and full stop."""
     part = self_attention(window, k)
     return (
-        f"in a full window of {window} tokens {part.pairs / part.total:.0%} of the multiplications of its "
+        f"in a full window of {window} tokens {100 * part.pairs / part.total:.0f} % of the multiplications of its "
         f"attention compare and sum pairs of tokens; from {crossing(k)} tokens on that is the larger part"
     )
 
@@ -184,4 +184,4 @@ def _cell(cost: Cost | int) -> str:
 
 def _share(cost: Cost) -> str:
     """How much of it is for pairs."""
-    return f"{cost.pairs / cost.total:.0%} for pairs" if cost.total else "none for pairs"
+    return f"{100 * cost.pairs / cost.total:.0f} % for pairs" if cost.total else "none for pairs"

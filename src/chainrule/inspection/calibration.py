@@ -24,8 +24,12 @@ BINS: Final = 15
 WORTH_SAYING: Final = 0.05
 """In words: bins of at least this probability, which a person can picture."""
 
-NOTABLE: Final = 3.0
-"""In words: of fifteen bins one is two standard errors off by chance alone, hardly ever one by three."""
+NOTABLE: Final = 0.01
+"""In words: what chance does as rarely as this to any of the bins of a perfectly calibrated model."""
+
+DRAWS: Final = 2000
+CLEARLY: Final = 2.0
+"""In words: from this many times what chance makes of it on average, an error of best guesses is called one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,24 @@ class Bin:
     error: float  # one standard error of `came` were the model right
 
     @property
-    def surprise(self) -> float:
-        """How many standard errors more came than was said; infinite where that cannot be."""
-        if self.error > 0:
-            return (self.came - self.said) / self.error
-        return 0.0 if self.came == self.said else math.copysign(math.inf, self.came - self.said)
+    def chance(self) -> float:
+        """How often events of this probability come as far from it as these, or farther, by chance alone.
+
+        Twice the exact tail of a binomial distribution. Where probabilities within the bin differ, or one hit rules
+        out another, the true tail is lighter (Hoeffding 1956), so that chance is granted rather too much.
+        """
+        hits = round(self.came * self.events)
+        if hits >= self.said * self.events:
+            return min(1.0, 2 * binomial_tail(hits, self.events, self.said))
+        return min(1.0, 2 * binomial_tail(self.events - hits, self.events, 1 - self.said))
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The calibration error that a perfectly calibrated model of the same confidences shows by chance."""
+
+    mean: float
+    rarely: float  # above it once in 200 times
 
 
 def tally(log_probs: Floats, targets: Ids) -> Tally:
@@ -129,20 +146,67 @@ def expected_calibration_error(bins: Sequence[Bin]) -> float:
     return sum(each.events * abs(each.came - each.said) for each in bins) / total if total else 0.0
 
 
+def floor(bins: Sequence[Bin]) -> Floor:
+    """By drawing the hits of each bin from its own probability, the same draws for the same bins."""
+    if not bins:
+        return Floor(0.0, 0.0)
+    n = np.array([each.events for each in bins])
+    said = np.clip([each.said for each in bins], 0.0, 1.0)
+    came = np.random.default_rng(0).binomial(n, said, size=(DRAWS, len(bins))) / n
+    errors = np.abs(came - said) @ n / n.sum()  # (draws,)
+    return Floor(float(errors.mean()), float(np.quantile(errors, 0.995)))
+
+
+def is_off(bins: Sequence[Bin]) -> bool:
+    """Whether the expected calibration error is clearly above what chance makes of it."""
+    error, chance = expected_calibration_error(bins), floor(bins)
+    return error > max(CLEARLY * chance.mean, chance.rarely) + 1e-9
+
+
 def in_words(bins: Sequence[Bin]) -> str:
     """What the most telling bin says of the model; empty where no bin is probable enough to picture.
 
-    >>> in_words([Bin(400, 0.30, 0.24, 0.02)])
-    'when it says 30 %, it comes 24 % of the time: overconfident'
+    >>> in_words([Bin(400, 0.30, 0.20, 0.02)])
+    'when it says 30 %, it comes 20 % of the time: overconfident'
     """
     telling = [each for each in bins if each.said >= WORTH_SAYING]
     if not telling:
         return ""
-    worst = max(telling, key=lambda each: abs(each.surprise))
+    worst = min(telling, key=lambda each: each.chance)
     said = f"when it says {_percent(worst.said)}, it comes {_percent(worst.came)} of the time"
-    if abs(worst.surprise) < NOTABLE:
+    if worst.chance * len(telling) > NOTABLE:  # so many bins, so many chances (Bonferroni)
         return f"no sign of bad calibration: {said} at worst, which may be chance"
     return f"{said}: {'overconfident' if worst.came < worst.said else 'too cautious'}"
+
+
+def error_in_words(bins: Sequence[Bin]) -> str:
+    """The expected calibration error of best guesses beside what chance makes of it."""
+    off, by_chance = (100 * error for error in (expected_calibration_error(bins), floor(bins).mean))
+    so = "this is more than chance explains" if is_off(bins) else "this may be chance"
+    return (
+        f"{off:.1f} percentage points off on average (expected calibration error), and those of a perfectly "
+        f"calibrated model would be {by_chance:.1f} off by chance: {so}"
+    )
+
+
+def binomial_tail(hits: int, events: int, p: float) -> float:
+    """P(X ≥ hits) of events that come with probability p each, for hits not below their mean.
+
+    >>> round(binomial_tail(2, 3, 0.5), 9)
+    0.5
+    """
+    if hits <= 0 or p >= 1:
+        return 1.0
+    if p <= 0:
+        return 0.0
+    log_odds = math.log(p) - math.log1p(-p)
+    choices = math.lgamma(events + 1) - math.lgamma(hits + 1) - math.lgamma(events - hits + 1)
+    first = choices + hits * math.log(p) + (events - hits) * math.log1p(-p)  # log P(X = hits)
+    # P(x + 1) / P(x) = (n − x) / (x + 1) · p / (1 − p), below one from the mean on: forty deviations are all.
+    most = min(events, hits + 50 + math.ceil(40 * math.sqrt(events * p * (1 - p))))
+    x = np.arange(hits, most)
+    steps = np.cumsum(np.log((events - x) / (x + 1)) + log_odds)
+    return float(min(1.0, math.exp(first) * (1 + np.exp(steps).sum())))
 
 
 def _summed(place: Ids, values: Floats, places: int) -> Floats:

@@ -1,6 +1,7 @@
 """Which order of an n-gram model answered each token, and why no longer one did: shares, words, text and bars.
 
-Lives here: what is told of the orders of a text. Not here: how they are found (ngram/depth.py).
+Lives here: what is told of the orders of a text. Not here: how they are found, and what is called stored
+(ngram/depth.py).
 """
 
 import html

@@ -61,6 +61,17 @@ class Disagreement:
         return float(gain.mean()) if len(gain) else 0.0
 
     @property
+    def impossible(self) -> tuple[int, int]:
+        """How many units A holds impossible, and how many B."""
+        lost, other = (int(np.count_nonzero(np.isposinf(bits))) for bits in (self.first_bits, self.second_bits))
+        return lost, other
+
+    @property
+    def shared(self) -> int:
+        """How many units both hold possible."""
+        return int(np.count_nonzero(np.isfinite(self.first_bits) & np.isfinite(self.second_bits)))
+
+    @property
     def one_sided(self) -> int:
         """How many units only one of the two holds possible."""
         return int(np.count_nonzero(np.isinf(self.gain)))
@@ -143,18 +154,37 @@ def table_html(found: Disagreement) -> str:
 
 
 def in_words(found: Disagreement) -> str:
-    """Which of the two is better, by how much, and on what they differ most."""
+    """Which is better, never the one that alone holds units impossible; by how much, and where they differ most."""
     most = max((*found.largest(1, 1), *found.largest(-1, 1)), key=lambda i: abs(found.gain[i]), default=None)
     if most is None:
-        return f"{found.first} and {found.second} give every {found.unit} the same probability."
-    gain = found.mean_gain
-    better, worse = (found.first, found.second) if gain >= 0 else (found.second, found.first)
+        lost = f"; both hold {found.impossible[0]:,} of them impossible" if any(found.impossible) else ""
+        return f"{found.first} and {found.second} give every {found.unit} the same probability{lost}."
     doubt = "" if found.is_probability else " (by a score, not a probability)"
-    alone = f"; {found.one_sided:,} are possible to one of them only" if found.one_sided else ""
-    return (
-        f"{better} foresees this text better than {worse}{doubt}, by {abs(gain):.2f} bits per {found.unit} over "
-        f"{len(found.names):,} of them; they differ most on “{plain_text(found.names[most])}”{alone}."
-    )
+    on = f"they differ most on “{plain_text(found.names[most])}”"
+    lost_first, lost_second = found.impossible
+    if lost_first and lost_second:
+        head = f"Neither {found.first} nor {found.second} foresees all of this text{doubt}"
+        return f"{head}: {balance(found, found.first, found.second)}; {on}."
+    gain = found.mean_gain
+    is_first = not lost_first if lost_first or lost_second else gain >= 0
+    better, worse = (found.first, found.second) if is_first else (found.second, found.first)
+    head = f"{better} foresees this text better than {worse}{doubt}"
+    if lost_first or lost_second:
+        return f"{head}: {balance(found, found.first, found.second)}; {on}."
+    return f"{head}, by {abs(gain):.2f} bits per {found.unit} over {len(found.names):,} of them; {on}."
+
+
+def balance(found: Disagreement, first: str, second: str) -> str:
+    """What each holds impossible, and the mean over what both hold possible; the names as they are to be shown."""
+    N, shared, (lost_first, lost_second) = len(found.names), found.shared, found.impossible
+    by = f"{abs(found.mean_gain):.2f} bits per {found.unit} {'better' if found.mean_gain >= 0 else 'worse'}"
+    if not lost_first and not lost_second:
+        return f"on average {first} is {by} than {second}"
+    one, other = (f"{lost:,}" if lost else "none" for lost in (lost_first, lost_second))
+    lost = f"{first} holds {one} of {_several(N, found.unit)} impossible and {second} {other}"
+    if not shared:
+        return f"{lost}; none is possible to both"
+    return f"{lost}; over the {_several(shared, found.unit)} possible to both {first} is {by} than {second}"
 
 
 def to_json(found: Disagreement) -> dict[str, Any]:
@@ -174,6 +204,8 @@ def to_json(found: Disagreement) -> dict[str, Any]:
         "is_probability": found.is_probability,
         "units": len(found.names),
         "mean_gain_bits": found.mean_gain,
+        "impossible": list(found.impossible),
+        "possible_to_both": found.shared,
         "possible_to_one_only": found.one_sided,
         "largest": rows,
     }
@@ -195,6 +227,10 @@ def _in_context(names: Sequence[str], i: int) -> str:
     behind = [html.escape(plain_text(name)) for name in names[i + 1 : i + NEAR + 1]]
     marked = f"<b>{html.escape(plain_text(names[i]))}</b>"
     return f"<bdi>{' '.join([*before, marked, *behind])}</bdi>"
+
+
+def _several(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def _finite(value: float) -> float | None:

@@ -83,8 +83,8 @@ def draw(picture: Picture) -> str:
         axes.grid(visible=False)
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_xlabel(f"first principal component, {shares[0]:.0%} of the variance")
-        axes.set_ylabel(f"second, {shares[1]:.0%}")
+        axes.set_xlabel(f"first principal component, {100 * shares[0]:.0f} % of the variance")
+        axes.set_ylabel(f"second, {100 * shares[1]:.0f} %")
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.2)
         _name_points(axes, picture, points)
 
@@ -109,7 +109,8 @@ def _description(picture: Picture) -> str:
     sense, rate = majority(picture.senses)
     words = (
         f"Each point is the vector of “{picture.word}” in a sentence. The nearest centroid of the other sentences "
-        f"names the sense of {best(picture.found).accuracy:.1%} of them; always saying “{sense}” names {rate:.1%}."
+        f"names the sense of {100 * best(picture.found).accuracy:.1f} % of them; always saying “{sense}” names "
+        f"{100 * rate:.1f} %."
     )
     static = " The static vector is the same in every sentence and lies in the middle, whatever the sense."
     return _shown(words + static * picture.is_static)
@@ -152,8 +153,8 @@ def _table(picture: Picture) -> str:
     rows = "".join(
         f"<tr{' class=best' if each is chosen else ''}>"
         f"<td>{each.layer}{' (static)' if each.layer == 0 else ''}</td>"
-        f"<td>{each.accuracy:.1%}</td><td>{rate:.1%}</td><td>{each.within:.3f}</td><td>{each.across:.3f}</td>"
-        f"<td>{each.gap:+.3f}</td></tr>"
+        f"<td>{100 * each.accuracy:.1f} %</td><td>{100 * rate:.1f} %</td>"
+        f"<td>{each.within:.3f}</td><td>{each.across:.3f}</td><td>{each.gap:+.3f}</td></tr>"
         for each in picture.found
     )
     header = ("layer", "accuracy", "majority", "cosine within senses", "across", "difference")

@@ -15,8 +15,18 @@ FULL_BITS: Final = 16.0
 DEEPEST: Final = 0.62
 """Opacity of the full colour; dark text on light paper and light on dark keep a contrast above 5."""
 
-CONTROL_PICTURES: Final = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
-"""Control characters, which HTML may not hold, as the symbols Unicode has for them: a line feed is ␊."""
+CONTROL_PICTURES: Final = (
+    {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+)
+"""Control characters, which HTML may not hold, as the symbols Unicode has for them: a line feed is ␊.
+
+Those from U+0080 to U+009F have none and are shown as �.
+"""
+
+TURNS: Final[dict[int, int | str]] = {
+    code: f"⟨U+{code:04X}⟩" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Characters that turn the direction of writing by name, for where a text cannot be kept apart as in HTML."""
 
 _TOKEN_STYLE: Final = "padding:.1em .2em;border-radius:.2em;white-space:pre-wrap;unicode-bidi:plaintext;"
 _IMPOSSIBLE_STYLE: Final = "outline:.12em dashed #d55e00;outline-offset:-.12em;"

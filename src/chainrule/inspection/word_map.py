@@ -271,8 +271,8 @@ def _place(rows: Floats, config: MapConfig, progress: Progress) -> tuple[Floats,
     places = pca(rows)
     share = float(places.var(axis=0).sum() / (rows.var(axis=0).sum() or 1.0))
     return places, (
-        f"The first two principal components of {width} dimensions, with {share:.0%} of the variance: words far "
-        "apart here are unlike, words close together need not be alike."
+        f"The first two principal components of {width} dimensions, with {100 * share:.0f} % of the variance: "
+        "words far apart here are unlike, words close together need not be alike."
     )
 
 

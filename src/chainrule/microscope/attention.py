@@ -4,18 +4,19 @@ Lives here: the section of an inspection, of language models and of a translator
 keys (neural/attending.py), what is counted over them and drawn (inspection/attention.py and its neighbours).
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from chainrule.errors import InputError
+from chainrule.errors import ChainruleWarning, InputError
 from chainrule.inspection import alignment, attention_cost, attention_map, score_law
 from chainrule.inspection import attention as looking
 from chainrule.inspection.attention import Attended, Head
 from chainrule.inspection.attention_cost import Costs
-from chainrule.inspection.attention_map import escape
+from chainrule.inspection.foreign import isolated
 from chainrule.inspection.score_law import HeadScores
 from chainrule.inspection.section import Figure, Section
 from chainrule.lm import Floats, Ids
@@ -129,7 +130,7 @@ def _longer(best: Excerpt, part: Attended, most: int) -> Excerpt:
 
 
 def _figures(found: Found) -> Iterator[Figure]:
-    name = escape(found.name)
+    name = isolated(found.name)
     if len(found.heads) > 1:
         yield Figure(
             name=f"{found.name}: maps",
@@ -156,7 +157,7 @@ def _by_distance(found: Sequence[Found]) -> Figure:
     """One line a layer of one model, one line a model of several."""
     if len(found) == 1:
         curves = {f"layer {k + 1}": curve for k, curve in found[0].by_layer.items()}
-        return attention_map.distance_figure(curves, found[0].even, f"{escape(found[0].name)}: one line a layer")
+        return attention_map.distance_figure(curves, found[0].even, f"{isolated(found[0].name)}: one line a layer")
     curves = {each.name: np.mean(list(each.by_layer.values()), axis=0) for each in found}
     return attention_map.distance_figure(curves, None, "One line a model, the mean of all its heads")
 
@@ -199,7 +200,7 @@ def of_translator(
 ) -> Section | None:
     """Where a translator looks while it writes the targets of pairs; None where it has no attention.
 
-    The first 64 pairs are counted, those left out that it cannot read, and a few of them drawn.
+    The first 64 pairs are counted, but for those that it cannot read, and a few of them drawn.
     """
     if model.config.attention == "none":
         return None
@@ -219,7 +220,7 @@ def of_translator(
             *(f"{words[:1].upper()}{words[1:]}." for words in score_law.in_words(scores, divisor)),
         ),
         figures=(
-            *(_alignment_figure(i, found) for i, (found, _) in enumerate(drawn, start=1)),
+            *(alignment.figure(i, pair.source, pair.target, pair.weights) for i, (pair, _) in enumerate(drawn, 1)),
             *_translator_figures(model, across, scores, own),
         ),
         data={
@@ -233,23 +234,28 @@ def of_translator(
 
 
 def _aligned(model: Any, pairs: Sequence[tuple[str, str]], progress: Progress) -> list[tuple[Any, list[Attended]]]:
-    """An `Alignment` a pair and all attention behind it; refused where no pair can be read."""
+    """An `Alignment` a pair and all attention it is part of; refused where no pair can be read."""
     from chainrule.neural.attending import of_pair
-    from chainrule.tasks.translation import with_end
+    from chainrule.tasks.translation import Alignment
 
-    refusal = InputError("there are no pairs; give at least one source and its target")
+    refused: list[InputError] = []
     read: list[tuple[Any, list[Attended]]] = []
-    for done, (source, target) in enumerate(pairs, start=1):
+    for done, pair in enumerate(pairs, start=1):
         try:
-            found = model.align(source, target)
+            source, target = model.ids_of(*pair, done)
         except InputError as error:
-            refusal = error
+            refused.append(error)
             continue
-        both = with_end(model.source, source), with_end(model.target, target)
-        read.append((found, of_pair(model.network, *both, model.target.vocabulary)))
+        parts = of_pair(model.network, source, target, model.target.vocabulary)
+        by_head = np.stack([part.weights for part in parts if part.kind == "cross"])  # (L, H, T, S)
+        names = model.source.tokens(source.tolist()), model.target.tokens(target.tolist())
+        read.append((Alignment(*names, by_head), parts))
         progress("looking at attention", done, len(pairs))
     if not read:
-        raise refusal
+        raise (*refused, InputError("there are no pairs; give at least one source and its target"))[0]
+    if refused:
+        left_out = f"{len(refused)} of the first {len(pairs)} pairs"
+        warnings.warn(f"{left_out} cannot be read and are left out: {refused[0]}", ChainruleWarning, stacklevel=3)
     return read
 
 
@@ -261,21 +267,6 @@ def _scores(parts: Sequence[Attended]) -> list[HeadScores]:
         if counted is not None:
             total[part.layer] = total[part.layer] + counted if part.layer in total else counted
     return [head for k, sums in sorted(total.items()) for head in score_law.summarize(sums, k)]
-
-
-def _alignment_figure(number: int, found: Any) -> Figure:
-    """Its weights, the mean over layers and heads."""
-    source, target = ([attention_map.label(token) for token in tokens] for tokens in (found.source, found.target))
-    drawing = alignment.draw(source, target, found.weights.tolist(), title=" ".join(source))
-    return Figure(
-        name=f"alignment {number}",
-        drawing=drawing,
-        caption=(
-            f"Where each token of a translation (a row) looked in its source (the columns, <q>"
-            f"{escape(' '.join(found.source))}</q>), the mean over layers and heads: the darker the more weight. "
-            "Words in the same order lie along the diagonal."
-        ),
-    )
 
 
 def _translator_figures(

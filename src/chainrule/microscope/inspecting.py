@@ -5,12 +5,14 @@ whole of the answers (inspection.py).
 """
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,7 +86,7 @@ def inspect(
     with plots.or_notes():
         sections, left_out = _gather(job, wanted, progress, is_choice=bool(only))
     return Inspection(
-        subjects=job.subjects,
+        subjects=_with_counts(job, sections),
         text=job.text,
         sections=sections,
         left_out=left_out,
@@ -102,6 +104,7 @@ class _Job:
     subjects: tuple[Subject, ...]
     text: str
     makers: Mapping[str, Maker]
+    pairs: int | None = None  # that a translator was given
 
 
 def _of_language_models(
@@ -136,14 +139,21 @@ def _of_translator(name: str, model: Any, text: Sources | Corpus | Pairs | None)
         tokenizer=_tokenizer(source) if config.joint else f"{_tokenizer(source)}; {_tokenizer(target)}",
         context="pairs",
         trained_on=model.origin.text,
-        looked_at=f"the first of {len(pairs):,} pairs",
+        looked_at="",  # known when it has been done
     )
+    makers: dict[str, Maker] = {
+        "attention": lambda told: import_module(MODULES["attention"]).of_translator(model, pairs, progress=told)
+    }
+    return _Job((subject,), pairs.name, makers, len(pairs))
 
-    def attention(progress: Progress) -> Section | None:
-        found: Section | None = import_module(MODULES["attention"]).of_translator(model, pairs, progress=progress)
-        return found
 
-    return _Job((subject,), pairs.name, {"attention": attention})
+def _with_counts(job: _Job, sections: Sequence[Section]) -> tuple[Subject, ...]:
+    """The subjects; a translator with how many of its pairs were read, which its section knows."""
+    if job.pairs is None:
+        return job.subjects
+    read = max((section.data["pairs"] for section in sections), default=0)
+    said = f"{read or 'none'} of {job.pairs:,} pair{'' if job.pairs == 1 else 's'}"
+    return tuple(replace(subject, looked_at=said) for subject in job.subjects)
 
 
 def _subject(sample: Sample) -> Subject:
@@ -223,7 +233,7 @@ def _parts(model: Any) -> tuple[str, ...]:
 
 
 def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """The last part of each path, or as many as tell it from the others; what is still the same is numbered.
+    """The last part of each path, or as many as tell it from the others; what is still the same gets a free number.
 
     >>> unique_names([("runs", "a", "lstm"), ("runs", "b", "lstm"), ("gru",), ("gru",)])
     ['a/lstm', 'b/lstm', 'gru', 'gru (2)']
@@ -234,7 +244,12 @@ def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
         depths = (n for n in range(1, len(path)) if all(other[-n:] != path[-n:] for other in others))
         name = "/".join(path[-next(depths, len(path)) :]).encode(errors="replace").decode()
         names.append(name.translate(CONTROL_PICTURES))
-    return [f"{name} ({n})" if (n := names[: i + 1].count(name)) > 1 else name for i, name in enumerate(names)]
+    taken = set(names)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            names[i] = next(other for n in count(2) if (other := f"{name} ({n})") not in taken)
+            taken.add(names[i])
+    return names
 
 
 def _check_kind(model: Any, place: str) -> None:
@@ -269,9 +284,9 @@ def _wanted(only: str | Sequence[str], track: Sequence[str]) -> list[str]:
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(f"{name} is {count}; choose 1 or more")
+    for name, number in counts.items():
+        if number < 1:
+            raise ConfigError(f"{name} is {number}; choose 1 or more")
 
 
 def peak_memory() -> int | None:
@@ -280,4 +295,5 @@ def peak_memory() -> int | None:
         import resource
     except ImportError:  # not a Unix
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # macOS counts in bytes, others in KiB

@@ -144,10 +144,9 @@ def _findings(each: Look) -> list[str]:
     said = calibration.in_words(each.all_tokens)
     if said:
         predictions = each.predictions
-        error = calibration.expected_calibration_error(each.best_guesses)
         found.append(
-            f"{each.name}: {said}. Its best guesses are {100 * error:.1f} % off on average (expected calibration "
-            f"error over {len(predictions.ids):,} tokens); before a token it was unsure by "
+            f"{each.name}: {said}. Over {len(predictions.ids):,} tokens its best guesses are "
+            f"{calibration.error_in_words(each.best_guesses)}; before a token it was unsure by "
             f"{predictions.entropy_bits.mean():.2f} bits (mean entropy)."
         )
     if each.orders is not None:
@@ -194,7 +193,8 @@ def _calibration(looks: Sequence[Look]) -> list[Figure]:
     everything = {each.name: each.all_tokens for each in sound}
     guesses = {each.name: each.best_guesses for each in sound}
     errors = "; ".join(
-        f"{_bold(each.name)} {100 * calibration.expected_calibration_error(each.best_guesses):.1f} %"
+        f"{_bold(each.name)} {100 * calibration.expected_calibration_error(each.best_guesses):.1f} "
+        f"({100 * calibration.floor(each.best_guesses).mean:.1f} by chance)"
         for each in sound
     )
     left_out = [_bold(each.name) for each in looks if not each.predictions.is_normalized]
@@ -212,7 +212,8 @@ def _calibration(looks: Sequence[Look]) -> list[Figure]:
             name="confidence",
             drawing=calibration_plot.best_guesses(guesses, title="Calibration of the best guess"),
             caption="The most probable token at every place, in bins of equal width: the confidence in it and how "
-            f"often it came. Expected calibration error, the mean distance from the dashed line: {errors}.{note}",
+            "often it came. Expected calibration error, the mean distance from the dashed line, in percentage "
+            f"points (in brackets that of a perfectly calibrated model of the same confidences): {errors}.{note}",
         ),
     ]
 
@@ -224,11 +225,10 @@ def _table(found: Disagreement, name: str) -> Figure:
         else "The models cut the text differently, so the bits of all tokens of a word are summed, those of the "
         "blank before it among them, and where a word is unknown also those of its spelling."
     )
+    balance = disagreement.balance(found, _bold(found.first), _bold(found.second))
     caption = (
         f"The {disagreement.SHOWN} {found.unit}s with the largest difference log₂ p either way, with those around. "
-        f"{how} On average {_bold(found.first)} is {abs(found.mean_gain):.2f} bits per {found.unit} "
-        f"{'better' if found.mean_gain >= 0 else 'worse'} than {_bold(found.second)}"
-        f"{'.' if found.is_probability else '; one of them gives a score, not a probability.'}"
+        f"{how} The balance: {balance}{'' if found.is_probability else ', by a score, not a probability'}."
     )
     return Figure(name=name, drawing=disagreement.table_html(found), caption=caption, is_wide=True)
 
@@ -276,6 +276,7 @@ def _to_json(each: Look) -> dict[str, Any]:
     if each.all_tokens:
         found["calibration"] = {
             "expected_calibration_error": calibration.expected_calibration_error(each.best_guesses),
+            "expected_by_chance": calibration.floor(each.best_guesses).mean,
             "all_tokens": [asdict(each_bin) for each_bin in each.all_tokens],
             "best_guesses": [asdict(each_bin) for each_bin in each.best_guesses],
         }

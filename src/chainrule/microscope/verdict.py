@@ -16,7 +16,7 @@ FEWEST: Final = 3  # where the sections have so many to give
 ORDER: Final = ("gradient_flow", "gates", "attention", "probability", "training", "recurrent_matrix")
 """Sections by how much they tell of a model; the matrix says again what the measured flow says better."""
 
-_NEXT_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z“\"(])")
+_QUOTED_OR_GAP: Final = re.compile(r"“[^”]*”+|(?<=[.!?])\s+(?=[A-Z“\"(])")  # what is quoted is passed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ def _chosen(findings: Sequence[Sequence[str]]) -> list[str]:
 
 def _sentences(finding: str) -> Iterator[str]:
     """A finding's sentences, each with its end."""
-    for sentence in _NEXT_SENTENCE.split(finding.strip()):
+    words, start = finding.strip(), 0
+    gaps = [found.span() for found in _QUOTED_OR_GAP.finditer(words) if not found[0].startswith("“")]
+    for end, following in (*gaps, (len(words), len(words))):
+        sentence, start = words[start:end], following
         yield sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 

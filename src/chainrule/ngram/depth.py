@@ -7,6 +7,9 @@ The n-gram that answers a token is the longest one stored that ends in it; log p
 weights of the longer contexts passed by. In back-off smoothings (Katz, stupid backoff) what is stored rests on the
 count of that n-gram alone. In interpolated ones (Kneser–Ney, Witten–Bell, Jelinek–Mercer, add-k) it is already
 mixed with all shorter orders, so "answered" means the longest n-gram with a share of its own, not the only one.
+
+Stored is what the tables hold, which may be less than the training text had: pruning drops rare n-grams, and a file
+of another program may have been pruned. A context is called stored where any word is stored after it.
 """
 
 from dataclasses import dataclass
@@ -18,14 +21,14 @@ from chainrule.lm import Batch, Floats, Ids, Mask
 from chainrule.ngram.model import NgramModel, NgramState
 
 LONGEST: Final = 0
-WORD_UNSEEN: Final = 1
-CONTEXT_UNSEEN: Final = 2
+WORD_NOT_STORED: Final = 1
+CONTEXT_NOT_STORED: Final = 2
 NO_MORE_WORDS: Final = 3
 REASONS: Final = (
     "no longer n-grams in this model",
-    "context seen, word never after it",
-    "context never seen",
-    "no more words before it in the line",
+    "context stored, this word not after it",
+    "context not stored",
+    "the line has no more words before it",
 )
 """Why no longer n-gram answered, by the numbers above."""
 
@@ -40,7 +43,7 @@ class Depths:
     weights: (
         Floats  # (B, T, n−1)  log back-off weight of the context of m words at [m−1]; 0 where none was passed by
     )
-    is_seen: Mask  # (B, T, n−1)  whether any word is stored after the context of m words
+    is_stored: Mask  # (B, T, n−1)  whether any word is stored after the context of m words
     reason: Ids  # (B, T)  why no longer one answered: a place in REASONS
 
     @property
@@ -59,7 +62,7 @@ def depths(model: NgramModel, batch: Batch, state: NgramState) -> Depths:
     stored = model.tables.levels[0].log_prob[batch.targets].astype(np.float64)
     found = np.ones(shape, dtype=np.int64)
     weights = np.zeros((*shape, model.order - 1))
-    is_seen = np.zeros((*shape, model.order - 1), dtype=bool)
+    is_stored = np.zeros((*shape, model.order - 1), dtype=bool)
     has_words = _has_words(model, tokens)  # (B, T, n−1)
     for m, context in enumerate(_contexts(model, tokens, shape[1]), start=1):
         is_found, log_prob = _look_up(model, m, context, batch.targets)
@@ -67,11 +70,13 @@ def depths(model: NgramModel, batch: Batch, state: NgramState) -> Depths:
         weights[is_found, : m - 1] = 0.0  # below what answers nothing is passed by
         weight = _weight(model, m, context, has_words[..., m - 1])
         weights[..., m - 1] = np.where(is_found, 0.0, weight)
-        is_seen[..., m - 1] = _is_followed(model, m, context)
-    return Depths(model.order, found, stored, weights, is_seen, _reasons(model.order, found, is_seen, has_words))
+        is_stored[..., m - 1] = _is_followed(model, m, context)
+    return Depths(
+        model.order, found, stored, weights, is_stored, _reasons(model.order, found, is_stored, has_words)
+    )
 
 
-def _reasons(order: int, found: Ids, is_seen: Mask, has_words: Mask) -> Ids:
+def _reasons(order: int, found: Ids, is_stored: Mask, has_words: Mask) -> Ids:
     """What was amiss with the context one word longer than that of the n-gram that answered."""
     if order == 1:
         return np.full(found.shape, LONGEST)
@@ -80,7 +85,7 @@ def _reasons(order: int, found: Ids, is_seen: Mask, has_words: Mask) -> Ids:
     def of_next(values: Mask) -> Mask:
         return np.asarray(np.take_along_axis(values, next_longer, axis=-1)[..., 0])
 
-    why = np.where(of_next(is_seen), WORD_UNSEEN, CONTEXT_UNSEEN)
+    why = np.where(of_next(is_stored), WORD_NOT_STORED, CONTEXT_NOT_STORED)
     why = np.where(of_next(has_words), why, NO_MORE_WORDS)
     return np.where(found == order, LONGEST, why)
 

@@ -20,7 +20,7 @@ from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.generate import generate
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ConfigError, InputError
+from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.neural import conditional, weights
@@ -31,7 +31,7 @@ from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
 from chainrule.progress import Progress, silent
 from chainrule.tasks import store, translation
 from chainrule.tasks.running import Running
-from chainrule.tasks.translation import Alignment, Translation, with_end
+from chainrule.tasks.translation import Alignment, Translation, readable, with_end
 from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.examples import Examples
@@ -189,25 +189,20 @@ class Translator:
         found = conditional.alignment(self.network, ids, out, self.target.vocabulary)
         return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(out.tolist()), found)
 
+    def ids_of(self, source: str, target: str, line: int = 1) -> tuple[Ids, Ids]:
+        """A pair as it is read, each part with its `</s>`; refused where a Transformer has no positions for it."""
+        return self._read(source, line), self._written(target, line)
+
     def _collate(self, sources: Sequence[str], targets: Sequence[str]) -> Collate:
         ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
         out = [self._written(text, i) for i, text in enumerate(targets, start=1)]
         return Collate(ids, out, self.target.vocabulary, device_of(self.network))
 
     def _read(self, text: str, line: int) -> Ids:
-        return self._readable(with_end(self.source, text), f"source {line}")
+        return readable(with_end(self.source, text), self.config, f"source {line}")
 
     def _written(self, text: str, line: int) -> Ids:
-        return self._readable(with_end(self.target, text), f"target {line}")
-
-    def _readable(self, ids: Ids, name: str) -> Ids:
-        """The same ids, refused where a Transformer has no positions for them."""
-        if self.config.family == "transformer" and len(ids) > self.config.longest:
-            raise InputError(
-                f"{name} has {len(ids)} tokens with </s>, and this model reads {self.config.longest}; "
-                "cut it into sentences, or train with --set longest=…"
-            )
-        return ids
+        return readable(with_end(self.target, text), self.config, f"target {line}")
 
     def save(self, path: str | Path) -> None:
         """Write the model folder."""

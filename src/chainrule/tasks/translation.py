@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from chainrule.progress import Progress
 from chainrule.tasks.running import make_tokenizer
 from chainrule.text.pairs import Pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from chainrule.neural.pairs import PairConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,16 @@ def check_aligned(sources: Sequence[str], targets: Sequence[str]) -> None:
 def with_end(tokenizer: Tokenizer, text: str) -> Ids:
     """The ids of a line and its `</s>`."""
     return np.append(tokenizer.encode(text), tokenizer.eos).astype(np.int64)
+
+
+def readable(ids: Ids, config: "PairConfig", name: str) -> Ids:
+    """The same ids, refused where a Transformer has no positions for them."""
+    if config.family == "transformer" and len(ids) > config.longest:
+        raise InputError(
+            f"{name} has {len(ids)} tokens with </s>, and this model reads {config.longest}; "
+            "cut it into sentences, or train with --set longest=…"
+        )
+    return ids
 
 
 def make_tokenizers(
