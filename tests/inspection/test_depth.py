@@ -29,8 +29,8 @@ def test_shares_by_hand() -> None:
 
 def test_the_finding_in_words() -> None:
     assert in_words(TEXT) == (
-        "the trigram answered 25 % of tokens, at 1.5 bits each; 62 % fell back to bigrams, "
-        "mostly because: word <unseen>"
+        "the trigram answered 25 % of tokens, at 1.5 bits each; 62 % were found as bigrams at most, "
+        "mostly because: word <unseen>; 12 % have no probability at all"  # one of eight
     )
 
 
@@ -39,7 +39,7 @@ def test_words_where_all_or_none_fell_back() -> None:
     assert in_words(none) == "the trigram answered 100 % of tokens, at 1.0 bits each"
     every = Orders(2, np.ones(4, int), np.ones(4), np.ones(4, int), REASONS)
     assert in_words(every) == (
-        "the bigram answered 0 % of tokens; 100 % fell back to unigrams, all because: word <unseen>"
+        "the bigram answered 0 % of tokens; 100 % were found as unigrams at most, all because: word <unseen>"
     )
     single = Orders(1, np.ones(1, int), np.array([math.inf]), np.zeros(1, int), REASONS)
     assert in_words(single) == "the unigram answered 100 % of tokens, 1 of them impossible"

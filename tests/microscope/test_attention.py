@@ -10,7 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from chainrule import api
-from chainrule.errors import ChainruleWarning, InputError
+from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.inspection.section import Section
 from chainrule.microscope.attention import of_translator, section
 from chainrule.microscope.inspecting import inspect
@@ -210,7 +210,8 @@ def test_all_that_was_counted_is_told(translators: dict[str, Translator]) -> Non
     with pytest.warns(ChainruleWarning, match="1 of the first 2 pairs"):
         found = inspect(translators["transformer"], made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"]))
     assert found.subjects[0].looked_at == "1 of 2 pairs"
-    assert inspect(translators["none"], made(["ab"], ["ba"])).subjects[0].looked_at == "none of 1 pair"
+    with pytest.raises(UsageError, match="has no attention"):
+        inspect(translators["none"], made(["ab"], ["ba"]))
 
 
 def test_pairs_can_be_given_as_they_are(translators: dict[str, Translator]) -> None:

@@ -263,7 +263,7 @@ def test_several_models_on_texts_of_their_own_tokens() -> None:
 
 def test_what_cannot_be_tracked_is_said_or_refused() -> None:
     found = section(sample("rnn", RAGGED), track=["/zebra/"])
-    assert "net: matches of /zebra/ cannot be tracked: too rare or too common in the" in found.findings[-1]
+    assert "net: matches of /zebra/ cannot be tracked: too rare or too common in the" in found.findings[0]
     with pytest.raises(UsageError, match="choose one of quotes"):
         gates.section([], track=["nonsense"])
 

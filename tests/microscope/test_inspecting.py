@@ -247,7 +247,7 @@ def test_in_a_notebook() -> None:
 @pytest.mark.parametrize("name", ["tokens", "lags", "positions"])
 def test_counts_are_checked(name: str) -> None:
     counts: dict[str, Any] = {name: 0}
-    with pytest.raises(ConfigError, match=f"{name} is 0; choose 1 or more"):
+    with pytest.raises(ConfigError, match=f"{name} is 0; choose a whole number from 1 on"):
         inspect(model(), LINES, **counts)
 
 

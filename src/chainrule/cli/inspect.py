@@ -87,6 +87,8 @@ def inspect(
             progress=bar,
             command=options.command_line(),
         )
+    if not found.sections:
+        raise UsageError("none of the sections asked for has anything to say of these models; see --only")
     if out is not None:
         found.save(out)
     if json:

@@ -76,7 +76,10 @@ def in_words(orders: Orders) -> str:
         return first
     reason, times = next(iter(most.reasons.items()))
     how = "all" if times == most.tokens else "mostly" if 2 * times > most.tokens else "most often"
-    return f"{first}; {100 * most.share:.0f} % fell back to {name_of(most.order)}s, {how} because: {reason}"
+    lost = int(np.count_nonzero(~np.isfinite(orders.bits)))
+    end = f"; {100 * lost / len(orders.bits):.0f} % have no probability at all" if lost else ""
+    found = f"{100 * most.share:.0f} % were found as {name_of(most.order)}s at most"
+    return f"{first}; {found}, {how} because: {reason}{end}"
 
 
 def orders_html(tokens: Sequence[str], orders: Orders, is_end: Mask, is_apart: bool = True) -> str:

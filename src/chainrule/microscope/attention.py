@@ -221,6 +221,7 @@ def of_translator(
         ),
         figures=(
             *(alignment.figure(i, pair.source, pair.target, pair.weights) for i, (pair, _) in enumerate(drawn, 1)),
+            *_head_maps(drawn[0][0]),
             *_translator_figures(model, across, scores, own),
         ),
         data={
@@ -267,6 +268,18 @@ def _scores(parts: Sequence[Attended]) -> list[HeadScores]:
         if counted is not None:
             total[part.layer] = total[part.layer] + counted if part.layer in total else counted
     return [head for k, sums in sorted(total.items()) for head in score_law.summarize(sums, k)]
+
+
+def _head_maps(pair: Any) -> list[Figure]:
+    """Every head of every layer over one pair, where there are several."""
+    if pair.by_head.shape[0] * pair.by_head.shape[1] == 1:
+        return []
+    drawing = attention_map.draw_grid(list(pair.by_head), model="the translator")
+    caption = (
+        "The first of these pairs, head by head: a row of maps is a layer, from the first at the top. In each map "
+        "the rows are the tokens of the translation, the columns those of the source."
+    )
+    return [Figure(name="heads of pair 1", drawing=drawing, caption=caption, is_wide=True)]
 
 
 def _translator_figures(

@@ -48,7 +48,9 @@ def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: P
 
 
 def _findings(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[str]:
-    """What is worth saying, without name and full stop: memories, cells, saturation, what was asked for."""
+    """What is worth saying, without name and full stop: what was asked for, memories, cells, saturation."""
+    for name, each in wanted.items():
+        yield _tracked_finding(reading, name, each)
     yield from _memory_findings(reading)
     for name, best in reading.found()[:MOST_FOLLOWERS]:
         yield (f"cell {best.cell} of layer {best.layer} follows {PROPERTIES[name].label} ({best.judged})")
@@ -61,8 +63,6 @@ def _findings(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[str]
         else:
             words = "are saturated and pass almost no gradient back"
             yield f"{100 * share:.0f} % of the states of layer {layer.layer} {words}"
-    for name, each in wanted.items():
-        yield _tracked_finding(reading, name, each)
 
 
 def _memory_findings(reading: Reading) -> Iterator[str]:

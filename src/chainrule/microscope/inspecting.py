@@ -127,6 +127,8 @@ def _of_language_models(
 
 
 def _of_translator(name: str, model: Any, text: Sources | Corpus | Pairs | None) -> _Job:
+    if model.config.attention == "none":
+        raise UsageError(f"{name} has no attention, and it is by its attention that a translator is looked into")
     if text is None:
         raise UsageError("a translator is looked into on pairs: give a source and a target file, or one table")
     pairs = text if isinstance(text, Pairs) else read_pairs([file.path for file in Corpus.of(text).files])
@@ -285,8 +287,8 @@ def _wanted(only: str | Sequence[str], track: Sequence[str]) -> list[str]:
 
 def _check_counts(counts: Mapping[str, int]) -> None:
     for name, number in counts.items():
-        if number < 1:
-            raise ConfigError(f"{name} is {number}; choose 1 or more")
+        if not isinstance(number, int) or number < 1:
+            raise ConfigError(f"{name} is {number}; choose a whole number from 1 on")
 
 
 def peak_memory() -> int | None:

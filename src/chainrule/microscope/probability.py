@@ -66,7 +66,7 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
     return Section(
         name=NAME,
         title=TITLE,
-        findings=(*findings, *map(disagreement.in_words, against)),
+        findings=(*findings, *_ranking(looks, against), *map(disagreement.in_words, against)),
         figures=_figures(looks, against),
         data={
             "models": [_to_json(each) for each in looks],
@@ -112,7 +112,7 @@ def compare(one: Look, other: Look) -> Disagreement:
     is_alike = first.model.tokenizer.known.keys() == second.model.tokenizer.known.keys()
     if is_alike and first.tokens[:N] == second.tokens[:N]:
         bits = (one.predictions.bits[:N], other.predictions.bits[:N])
-        found = Disagreement(one.name, other.name, "token", first.tokens[:N], *bits)
+        found = Disagreement(one.name, other.name, "token", first.shown[:N], *bits)
     else:
         found = disagreement.by_word(one.name, other.name, _words(one), _words(other))
     return replace(found, is_probability=one.predictions.is_normalized and other.predictions.is_normalized)
@@ -140,7 +140,7 @@ def _bits_with_spelling(each: Look) -> Floats:
 
 
 def _findings(each: Look) -> list[str]:
-    found = [f"{each.name}: {in_words(each.sample.tokens, each.predictions)}"]
+    found = [f"{each.name}: {in_words(each.sample.shown, each.predictions)}"]
     said = calibration.in_words(each.all_tokens)
     if said:
         predictions = each.predictions
@@ -152,6 +152,16 @@ def _findings(each: Look) -> list[str]:
     if each.orders is not None:
         found.append(f"{each.name}: {depth.in_words(each.orders)}.")
     return found
+
+
+def _ranking(looks: Sequence[Look], against: Sequence[Disagreement]) -> list[str]:
+    """All models in one sentence, best first, where they read the same tokens."""
+    if len(against) < 2 or len(against) < len(looks) - 1 or any(each.unit != "token" for each in against):
+        return []
+    sound = [each for each in looks if each.predictions.is_normalized]
+    ranked = sorted(sound, key=lambda each: float(each.predictions.bits.mean()))
+    told = [f"{each.name} {each.predictions.bits.mean():.2f}" for each in ranked]
+    return [f"Bits per token, the fewest first: {', '.join(told).replace('inf', '∞')}."]
 
 
 # Pictures.
@@ -171,12 +181,15 @@ def _reading(each: Look, name: str) -> Figure:
     sample, tokenizer = each.sample, each.sample.model.tokenizer
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     score = "" if each.predictions.is_normalized else " These are bits of a score, not of a probability."
+    unknown = (
+        " Words in ⟨ ⟩ are unknown to the model; the bits are those of any unknown word." if sample.text.oov else ""
+    )
     caption = (
         f"{_bold(each.name)}: the deeper a token's colour, the more bits it cost, −log₂ p; {_shown_of(sample)}. "
         "Point at a token, or move with the arrow keys, to see what was expected there and how unsure the model "
-        f"was (entropy): a surprise where it was sure is a mistake, one where it was unsure is not.{score}"
+        f"was (entropy): a surprise where it was sure is a mistake, one where it was unsure is not.{unknown}{score}"
     )
-    drawing = reading_html(sample.tokens, each.predictions, names, sample.text.eos, is_apart=_is_apart(sample))
+    drawing = reading_html(sample.shown, each.predictions, names, sample.text.eos, is_apart=_is_apart(sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 
@@ -250,7 +263,7 @@ def _orders_text(each: Look, name: str) -> Figure:
         f"{each.orders.order} words; {_shown_of(each.sample)}. Below: why no longer one did, over all tokens."
     )
     is_end = each.sample.ids == each.sample.text.eos
-    drawing = depth.orders_html(each.sample.tokens, each.orders, is_end, _is_apart(each.sample))
+    drawing = depth.orders_html(each.sample.shown, each.orders, is_end, _is_apart(each.sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 

@@ -42,19 +42,19 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
     return Section(
         name="training",
         title="Training",
-        findings=_sentences({name: findings(log, clips[name]) for name, log in logs.items()}),
+        findings=_sentences({name: findings(log, clips[name]) for name, log in logs.items()}, len(named) > 1),
         figures=tuple(figures),
         data={name: _data(log, clips[name]) for name, log in logs.items()},
         arrays={f"{name}/{key}": values for name, log in logs.items() for key, values in _arrays(log).items()},
     )
 
 
-def _sentences(found: Mapping[str, Sequence[Finding]]) -> tuple[str, ...]:
-    """The most telling first, whichever model they are of; named where there are several."""
+def _sentences(found: Mapping[str, Sequence[Finding]], is_named: bool) -> tuple[str, ...]:
+    """The most telling first, whichever model they are of; named where several are looked at."""
     ranked = sorted(
         ((rank, name, words) for name, each in found.items() for rank, words in each), key=lambda f: f[0]
     )
-    if len(found) == 1:
+    if not is_named:
         return tuple(words for _, _, words in ranked)
     return tuple(f"{name}: {words}" for _, name, words in ranked)
 
