@@ -90,7 +90,7 @@ def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     tracked = found.data["elman"]["tracked"]
     assert [tracked["quotes"][0]["cell"], len(tracked["quotes"])] == [3, 6]  # six cells are all there are
     assert "It follows <bdi>text inside quotes</bdi>: r = 1.00" in found["elman: track quotes"].caption
-    assert "red above its mean here" in found["elman: track quotes"].caption
+    assert "orange above its mean here" in found["elman: track quotes"].caption
 
 
 def test_a_caption_claims_nothing_that_was_not_found() -> None:

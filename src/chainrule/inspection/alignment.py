@@ -27,7 +27,7 @@ def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequenc
         axes.grid(visible=False)
 
     left = 14 + max(plots.text_width(token) for token in target)
-    top = 16 + max(plots.text_width(token) for token in source)
+    top = 26 + max(plots.text_width(token) for token in source)
     margins = plots.Margins(left=left, right=60, top=top, bottom=8)
     width = left + 60 + CELL * len(source)
     return plots.render(

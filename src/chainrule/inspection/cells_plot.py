@@ -125,7 +125,7 @@ def sorted_curve(values: Floats) -> tuple[Floats, Floats]:
 
 
 def coloured(pieces: Sequence[str], values: Floats) -> str:
-    """The text, red where the cell holds more than its mean here, blue where less; full at two deviations."""
+    """The text, orange where the cell holds more than its mean here, blue where less; full at two deviations."""
     centred = values - values.mean()
     spread = float(centred.std())
     depth = np.clip(centred / (2 * spread), -1, 1) if spread > 0 else np.zeros(len(values))

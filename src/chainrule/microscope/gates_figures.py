@@ -122,7 +122,7 @@ def _text_figure(reading: Reading, asked: str, each: Property, best: Follower) -
         drawing=cells_plot.coloured(reading.shown[part], values[part]),
         caption=(
             f"{isolated(reading.name)}: text coloured by what cell {best.cell} of layer {best.layer} holds "
-            f"after each token, red above its mean here, blue below. {claim}: r = "
+            f"after each token, orange above its mean here, blue below. {claim}: r = "
             f"{cells.signed(best.second)} on the second half, which this piece is from."
         ),
         is_wide=True,
