@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from chainrule.errors import UsageError
-from chainrule.inspection.section import Figure, Section
+from chainrule.inspection.section import Figure, Section, rounded
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><title>One dot</title></svg>'
 
@@ -35,3 +36,7 @@ def test_a_figure_as_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "table.html").read_text(encoding="utf-8") == "<table></table>"
     with pytest.raises(UsageError, match=r"flow.png: this figure is written as SVG; choose a name in .svg"):
         section()["dot"].save("flow.png")
+
+
+def test_numbers_as_json_holds_them() -> None:
+    assert rounded(np.array([1 / 3, np.nan, -np.inf, 2e9])) == [0.333333, None, None, 2e9]

@@ -13,12 +13,13 @@ from chainrule.inspection.attention import Attended
 from chainrule.lm import Context, Floats, Vocabulary
 from chainrule.neural import attending, conditional
 from chainrule.neural.adapter import NeuralModel
-from chainrule.neural.attending import attended, given_to, heads, is_attentive, of_encoder, of_pair
+from chainrule.neural.attending import attended, heads, is_attentive, of_encoder, of_pair
 from chainrule.neural.encoder_decoder import EncoderDecoder
 from chainrule.neural.hidden import all_hidden
 from chainrule.neural.listening import heard
 from chainrule.neural.pairs import PairConfig, PairNetwork
 from chainrule.neural.seq2seq import Seq2Seq
+from chainrule.neural.watching import given_to
 from neural.adapting import WINDOW, encoded, make, some_ids
 from neural.reading import network_of, reader
 
@@ -247,5 +248,5 @@ def test_a_model_reads_what_stands_before() -> None:
     text = encoded(np.array([5, 6, 1, 7, 1], dtype=np.int32))
     line, stream = make("gru", "line"), make("gru", "stream")
     assert isinstance(line, NeuralModel)
-    assert attending.read(line, text).tolist() == [0, 5, 6, 0, 7]
-    assert attending.read(stream, text).tolist() == [1, 5, 6, 1, 7]
+    assert line.read_before(text.ids).tolist() == [0, 5, 6, 0, 7]
+    assert stream.read_before(text.ids).tolist() == [1, 5, 6, 1, 7]

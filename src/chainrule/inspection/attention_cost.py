@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chainrule.inspection.section import Figure
+from chainrule.inspection.table import Markup, html_table
 
 LENGTHS: Final = (16, 64, 256, 1024)  # tokens
 LENGTHS_OF_PAIRS: Final = ((16, 16), (64, 64), (64, 256), (256, 64), (256, 256))  # M, N
@@ -89,9 +90,8 @@ def window_in_words(window: int, k: int) -> str:
 
 def table(rows: Rows, columns: Sequence[str]) -> str:
     """A `<table>` of multiplications, a row a kind of attention, a column a length."""
-    header = "".join(f'<th scope="col">{name}</th>' for name in ("", *columns))
-    body = "".join(f'<tr><th scope="row">{name}</th>{"".join(map(_cell, costs))}</tr>' for name, costs in rows)
-    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+    cells = [(name, *map(_cell, costs)) for name, costs in rows]
+    return html_table(("", *columns), cells, label="Multiplications of one layer", is_headed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +178,8 @@ def shown(number: int) -> str:
 
 def _cell(cost: Cost | int) -> str:
     if isinstance(cost, int):
-        return f"<td>{shown(cost)}</td>"
-    return f"<td>{shown(cost.total)}<br><small>{_share(cost)}</small></td>"
+        return shown(cost)
+    return Markup(f"{shown(cost.total)}<br><small>{_share(cost)}</small>")
 
 
 def _share(cost: Cost) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 
 from chainrule.inspection import plots
 from chainrule.inspection.attention import Across, Head
-from chainrule.inspection.foreign import isolated
+from chainrule.inspection.foreign import isolated, plain_text
 from chainrule.inspection.score_law import HeadScores, draw_measured
 from chainrule.inspection.section import Figure
-from chainrule.inspection.surprisal import CONTROL_PICTURES
+from chainrule.inspection.table import html_table
 from chainrule.lm import Floats
 
 WIDTH: Final = 680  # pixels of the grid of maps
@@ -34,8 +34,7 @@ def label(token: str) -> str:
     >>> label("a\n"), label(" "), label("incomprehensibly")
     ('a␊', '␣', 'incomprehen…')
     """
-    shown = _BLANK.sub("␣", token.translate(CONTROL_PICTURES))
-    return shown if len(shown) <= LETTERS else f"{shown[: LETTERS - 1]}…"
+    return plots.shorten(_BLANK.sub("␣", plain_text(token)), LETTERS)
 
 
 def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
@@ -117,14 +116,14 @@ def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title
 
 def label_of(name: str, most: int = 28) -> str:
     """A name short enough for a legend or a title."""
-    shown = name.translate(CONTROL_PICTURES)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return plots.shorten(plain_text(name), most)
 
 
 def table(found: Sequence[Head]) -> str:
     """A `<table>` of heads: what each looks at, how far and how evenly."""
     names = ("looks at", "distance, tokens", "entropy, bits", "of the possible", "own token", "previous", "first")
     return _table(
+        "Heads of attention",
         names,
         [
             (
@@ -140,6 +139,7 @@ def across_table(found: Sequence[Across]) -> str:
     """A `<table>` of heads that look at another text."""
     names = ("entropy, bits", "possible, bits", "most looked at", "from the diagonal, tokens")
     return _table(
+        "Heads that look at another text",
         names,
         [
             (
@@ -156,6 +156,7 @@ def score_table(found: Sequence[HeadScores]) -> str:
     spread = ("d", "deviation of qᵀk", "of qᵀk / √d", "variance of qᵀk")
     names = (*spread, "over every pair", "by the law", "variance / law")
     return _table(
+        "Spread of the scores of heads",
         names,
         [
             (
@@ -169,14 +170,10 @@ def score_table(found: Sequence[HeadScores]) -> str:
     )
 
 
-def _table(names: Sequence[str], rows: Sequence[tuple[int | str, ...]]) -> str:
+def _table(label: str, names: Sequence[str], rows: Sequence[tuple[int | str, ...]]) -> str:
     """Rows begin with the layer and the head, from 0."""
-    header = "".join(f'<th scope="col">{name}</th>' for name in ("layer", "head", *names))
-    body = "".join(
-        f"<tr><td>{int(layer) + 1}</td><td>{int(head) + 1}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        for layer, head, *cells in rows
-    )
-    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+    numbered = [(str(int(layer) + 1), str(int(head) + 1), *map(str, cells)) for layer, head, *cells in rows]
+    return html_table(("layer", "head", *names), numbered, label=label)
 
 
 def _show(axes: Any, alpha: Floats, extent: tuple[float, float, float, float]) -> None:

@@ -10,10 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.inspection.running_text import PROPERTIES, Property, RunningText, property_of
 from chainrule.lm import Floats
-
-__all__ = ["PROPERTIES", "Property", "RunningText", "property_of"]
 
 BINS: Final = 20
 SHUT: Final = 0.1  # a gate below it is left-saturated

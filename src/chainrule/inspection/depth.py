@@ -4,7 +4,6 @@ Lives here: what is told of the orders of a text. Not here: how they are found, 
 (ngram/depth.py).
 """
 
-import html
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from chainrule.inspection import plots
 from chainrule.inspection.reading import SHOWN, painted, text_html
 from chainrule.inspection.surprisal import words_for
+from chainrule.inspection.table import READ, html_table
 from chainrule.lm import Floats, Ids, Mask
 
 DEEPEST: Final = 0.6  # opacity of the colour of the longest n-gram
@@ -122,17 +122,13 @@ def bars(orders: Orders, *, title: str) -> str:
 
 def reasons_table(orders: Orders) -> str:
     """How often each order answered for which reason, as an HTML table."""
-    rows = "".join(
-        f"<tr><td>{name_of(each.order)}</td><td>{html.escape(reason)}</td>"
-        f'<td class="read-number">{times:,}</td></tr>'
+    rows = [
+        (name_of(each.order), reason, f"{times:,}")
         for each in shares(orders)
         for reason, times in each.reasons.items()
-    )
-    return (
-        '<table class="read-table"><thead><tr><th scope="col">answered by</th>'
-        '<th scope="col">why no longer one</th><th scope="col">tokens</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-    )
+    ]
+    header = ("answered by", "why no longer one", "tokens")
+    return html_table(header, rows, label="Why no longer n-gram answered", look=READ, numbers=(2,))
 
 
 def _cost(each: Answered) -> str:

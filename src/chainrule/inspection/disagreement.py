@@ -14,8 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.reading import STYLE, plain_text
+from chainrule.inspection.foreign import isolated, plain_text
+from chainrule.inspection.reading import STYLE
+from chainrule.inspection.section import finite
 from chainrule.inspection.surprisal import words_for
+from chainrule.inspection.table import READ, Group, Markup, html_table
 from chainrule.lm import Floats, Mask
 
 SHOWN: Final = 15  # either way
@@ -138,19 +141,15 @@ def by_word(first: str, second: str, one: Words, other: Words) -> Disagreement:
 
 def table_html(found: Disagreement) -> str:
     """The largest differences both ways, each with what stands around it."""
-    groups = [(found.first, found.largest(1)), (found.second, found.largest(-1))]
-    bodies = []
-    for name, at in groups:
-        heading = f"better foreseen by <bdi>{html.escape(plain_text(name))}</bdi>"
-        rows = "".join(_row(found, i) for i in at) or '<tr><td colspan="4">none</td></tr>'
-        bodies.append(f'<tbody><tr><th colspan="4" scope="rowgroup">{heading}</th></tr>{rows}</tbody>')
-    names = [f"<bdi>{html.escape(plain_text(name))}</bdi>" for name in (found.first, found.second)]
-    heads = (f"{found.unit} in its context", f"bits, {names[0]}", f"bits, {names[1]}", "difference, bits")
-    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
-    return (
-        f'<div style="overflow-x:auto"><style>{STYLE}</style><table class="read-table">'
-        f"<thead><tr>{head}</tr></thead>{''.join(bodies)}</table></div>"
-    )
+    names = [isolated(name) for name in (found.first, found.second)]
+    groups = [
+        Group(Markup(f"better foreseen by {name}"), [_row(found, i) for i in found.largest(sign)])
+        for name, sign in zip(names, (1, -1), strict=True)
+    ]
+    bits = [Markup(f"bits, {name}") for name in names]
+    header = (f"{found.unit} in its context", *bits, "difference, bits")
+    table = html_table(header, label="Largest differences", groups=groups, look=READ, numbers=(1, 2, 3))
+    return f'<div style="overflow-x:auto"><style>{STYLE}</style>{table}</div>'
 
 
 def in_words(found: Disagreement) -> str:
@@ -194,7 +193,7 @@ def to_json(found: Disagreement) -> dict[str, Any]:
             "place": i,
             "name": found.names[i],
             "context": " ".join(found.names[max(0, i - NEAR) : i + NEAR + 1]),
-            "bits": [_finite(found.first_bits[i]), _finite(found.second_bits[i])],
+            "bits": [finite(found.first_bits[i]), finite(found.second_bits[i])],
         }
         for i in (*found.largest(1), *found.largest(-1))
     ]
@@ -211,14 +210,13 @@ def to_json(found: Disagreement) -> dict[str, Any]:
     }
 
 
-def _row(found: Disagreement, i: int) -> str:
+def _row(found: Disagreement, i: int) -> tuple[str, ...]:
     gain = float(found.gain[i])
     first, second = (
         words_for(float(bits[i])).removesuffix(" bits") for bits in (found.first_bits, found.second_bits)
     )
     difference = f"{gain:+.2f}".replace("-", "−") if math.isfinite(gain) else "infinite"
-    numbers = "".join(f'<td class="read-number">{text}</td>' for text in (first, second, difference))
-    return f"<tr><td>{_in_context(found.names, i)}</td>{numbers}</tr>"
+    return Markup(_in_context(found.names, i)), first, second, difference
 
 
 def _in_context(names: Sequence[str], i: int) -> str:
@@ -231,7 +229,3 @@ def _in_context(names: Sequence[str], i: int) -> str:
 
 def _several(number: int, unit: str) -> str:
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

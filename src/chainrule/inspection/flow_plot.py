@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from chainrule.inspection import labels, plots
+from chainrule.inspection import plots
 from chainrule.inspection.flow import GradientFlow
-from chainrule.inspection.surprisal import CONTROL_PICTURES
+from chainrule.inspection.foreign import plain_text
 from chainrule.lm import Floats
 
 LOWEST: Final = 1e-6  # of the largest value: what lies below is not drawn
@@ -74,12 +74,10 @@ def draw(
             axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=plots.PALETTE[-1])
         _scale(axes, [*(points for _, points in shown), *bounds.values()])
         _label(axes, "relative to lag 0" if is_relative else "in nats")
-        ends = [(line.name, points[-1]) for line, points in shown] + [(n, p[-1]) for n, p in bounds.items()]
-        colours = [
-            *(c for c, _ in zip(cycle(plots.PALETTE), shown, strict=False)),
-            *[plots.PALETTE[-1]] * len(bounds),
-        ]
-        _name(axes, ends, colours)
+        coloured = zip(shown, cycle(plots.PALETTE), strict=False)
+        ends = [plots.End(line.name, *points[-1], colour) for (line, points), colour in coloured]
+        ends += [plots.End(name, *points[-1], plots.PALETTE[-1]) for name, points in bounds.items()]
+        plots.name_ends(axes, ends, away=14)
 
     widest = max((plots.text_width(name) for name in [line.name for line, _ in shown] + list(bounds)), default=0.0)
     return plots.render(paint, title, description, plots.Margins(left=52, right=34 + widest))
@@ -90,7 +88,7 @@ def drawn_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]:
     if len(flows) == 1:
         (flow,) = flows
         return [_line(flow, i, layer_name(flow, i), is_relative) for i in _spread(flow.layers, MOST_LAYERS)]
-    return [_line(flow, flow.layers - 1, flow.name.translate(CONTROL_PICTURES), is_relative) for flow in flows]
+    return [_line(flow, flow.layers - 1, plain_text(flow.name), is_relative) for flow in flows]
 
 
 def _spread(number: int, most: int) -> list[int]:
@@ -150,9 +148,7 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
     if max((points[-1][0] for points in drawn), default=0.0) < 1:
         axes.set_xlim(-0.5, 1.5)
     decades = math.log10(high / low)
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 3.0) if decades < 2 else (1.0,), numticks=8))
-    axes.yaxis.set_minor_locator(ticker.NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
+    plots.tick_powers(axes.yaxis, (1.0, 3.0) if decades < 2 else (1.0,), most=8)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
 
 
@@ -161,16 +157,3 @@ def _label(axes: Any, unit: str) -> None:
     axes.set_xlabel("lag k, tokens back")
     above = (2, axes.get_window_extent().y1 + 18)
     axes.annotate(f"mean gradient norm, {unit}", above, xycoords="figure pixels", annotation_clip=False)
-
-
-def _name(axes: Any, ends: Sequence[tuple[str, tuple[float, float]]], colours: Sequence[str]) -> None:
-    """Each name to the right of its line's last point, moved up or down where names would touch."""
-    box = axes.get_window_extent()
-    wanted = [float(axes.transData.transform(end)[1]) for _, end in ends]
-    heights = labels.spread(wanted, plots.LABEL_GAP, box.y0, box.y1 + plots.LABEL_GAP / 2)
-    for (name, end), height, colour in zip(ends, heights, colours, strict=True):
-        text = name if len(name) <= 28 else f"{name[:27]}…"
-        place = (box.x1 + 14, height)
-        axes.annotate(
-            text, end, xytext=place, textcoords="figure pixels", va="center", arrowprops=plots.leader(colour)
-        )

@@ -3,7 +3,6 @@
 Lives here: `Recurrence`s in, HTML out; and dots that cost few bytes. Not here: the numbers (matrix.py).
 """
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +11,7 @@ import numpy as np
 
 from chainrule.inspection import plots
 from chainrule.inspection.matrix import GATES, Complexes, Recurrence, Spectrum
-from chainrule.inspection.surprisal import CONTROL_PICTURES
+from chainrule.inspection.table import RULED, html_table
 from chainrule.lm import Floats
 
 PANEL: Final = 150  # pixels
@@ -21,11 +20,6 @@ HEAD: Final = 22
 NARROWEST, WIDEST = 150, 234  # pixels of a page that a plane takes; five stand side by side in 1,040
 LOWEST: Final = 1e-8  # of the bound as it is drawn
 HIGHEST: Final = 1e8
-
-TABLE_STYLE: Final = "border-collapse:collapse;font-size:.9em"
-CELL_STYLE: Final = (
-    "padding:.15em .7em;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)"
-)
 
 _DOT: Final = re.compile(r"M ([-\d.]+) ([-\d.]+) *\n?L \1 \2(?![\d.]) *\n?")
 _PATH: Final = re.compile(r' d="(M [^"]*)"')
@@ -96,22 +90,7 @@ def table(recurrences: Sequence[Recurrence]) -> str:
         (f"drawn {name}", width, spectrum) for width, drawn in seen.items() for name, spectrum in drawn.items()
     ]
     header = ("matrix", "width", "spectral radius", "largest singular value", "eigenvalues outside the circle")
-    return html_table(header, [_sizes(*row) for row in rows])
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls where the page is narrow; the cells are plain text."""
-    names = "".join(f'<th scope="col" style="{CELL_STYLE}">{html.escape(name)}</th>' for name in header)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="white-space:nowrap;{CELL_STYLE}">{html.escape(_shown(cell))}</td>' for cell in row)
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div style="overflow-x:auto"><table style="{TABLE_STYLE}"><thead><tr>{names}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return html_table(header, [_sizes(*row) for row in rows], label="Sizes of recurrent matrices", look=RULED)
 
 
 def dots(axes: Any, x: Floats, y: Floats, colour: str, size: float = 3.0) -> None:
@@ -173,7 +152,3 @@ def _layer_name(recurrence: Recurrence) -> str:
 
 def _gate_name(gate: str) -> str:
     return f"{GATES[gate]} {gate}".strip()
-
-
-def _shown(text: str) -> str:
-    return text.translate(CONTROL_PICTURES)

@@ -57,6 +57,15 @@ class Dot(NamedTuple):
     y: float
 
 
+class End(NamedTuple):
+    """Where a line ends, and what it is called there."""
+
+    name: str
+    x: float
+    y: float
+    colour: str
+
+
 class Margins(NamedTuple):
     """Pixels around the axes."""
 
@@ -109,7 +118,7 @@ def bars(values: Mapping[str, float], *, title: str, quantity: str, description:
         for bar, strength in zip(drawn, strengths, strict=True):
             bar.set(alpha=strength, clip_on=False)
         axes.bar_label(drawn, fmt="{:.3f}", padding=4, fontsize=FONT_SIZE)
-        axes.set_yticks(places, [_shorten(name) for name in values])
+        axes.set_yticks(places, [shorten(name) for name in values])
         axes.invert_yaxis()
         axes.set_xlim(0, max(values.values()) * 1.02)
         axes.set_xlabel(quantity)
@@ -233,7 +242,9 @@ def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y
     axes.autoscale_view()
     if is_log_y:
         _tick_decades(axes.yaxis, "{x:,.12g}")
-    _name_lines(axes, series)
+    named = zip(series.items(), cycle(PALETTE), strict=False)
+    ends = [End(name, *points[-1], colour) for (name, points), colour in named]
+    name_ends(axes, ends[:MOST_LABELS], away=22, is_ranked=True)
 
 
 def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
@@ -242,25 +253,29 @@ def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
     axes.annotate(y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False)
 
 
-def _name_lines(axes: Axes, series: Series) -> None:
-    """Each name to the right of its line's last point, moved up or down where names would touch."""
-    ends = {name: points[-1] for name, points in list(series.items())[:MOST_LABELS]}
+def name_ends(
+    axes: Axes, ends: Sequence[End], *, away: float, gap: float = LABEL_GAP, is_ranked: bool = False
+) -> None:
+    """Each name to the right of its line's last point, moved up or down where names would touch.
+
+    They stand so many pixels away from the axes and so many apart; ranked: the first is the best, in bold.
+    """
     box = axes.get_window_extent()
-    wanted = [float(axes.transData.transform(end)[1]) for end in ends.values()]
-    heights = labels.spread(wanted, LABEL_GAP, box.y0, box.y1 + LABEL_GAP / 2)
-    for place, (colour, name, height) in enumerate(zip(cycle(PALETTE), ends, heights, strict=False)):
+    wanted = [float(axes.transData.transform((end.x, end.y))[1]) for end in ends]
+    heights = labels.spread(wanted, gap, box.y0, box.y1 + gap / 2)
+    for place, (end, height) in enumerate(zip(ends, heights, strict=True)):
         axes.annotate(
-            _shorten(name),
-            ends[name],
-            xytext=(box.x1 + 22, height),
+            shorten(end.name),
+            (end.x, end.y),
+            xytext=(box.x1 + away, height),
             textcoords="figure pixels",
             va="center",
-            weight="bold" if place == 0 else "normal",
-            arrowprops=leader(colour),
+            weight="bold" if is_ranked and place == 0 else "normal",
+            arrowprops=_leader(end.colour),
         )
 
 
-def leader(colour: str) -> dict[str, Any]:
+def _leader(colour: str) -> dict[str, Any]:
     """From a line's end to its name: dotted and faint, so that nobody takes it for the line going on."""
     look = {"arrowstyle": "-", "color": colour, "alpha": 0.7, "lw": 0.8, "linestyle": (0, (1, 3))}
     return look | {"shrinkA": 0, "shrinkB": 5, "relpos": (0, 0.5)}
@@ -283,7 +298,7 @@ def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int)
         is_left = place.right < centres[dot].x
         at = (place.right if is_left else place.left, (place.bottom + place.top) / 2)
         look = {"ha": "right" if is_left else "left", "va": "center"}
-        axes.annotate(_shorten(dot.name), at, xycoords="figure pixels", annotation_clip=False, **look)
+        axes.annotate(shorten(dot.name), at, xycoords="figure pixels", annotation_clip=False, **look)
 
 
 def _write_plainly(figure: Any) -> None:
@@ -305,10 +320,16 @@ def _tick_decades(axis: Axes, formatter: Any) -> None:
     """Readable numbers on a log axis, whether it spans decades or less than one."""
     low, high = sorted(axis.get_view_interval())
     decades = math.log10(high / low)
+    tick_powers(axis, (1.0, 3.0) if decades < 3 else (1.0,), formatter)
     if decades < 1:  # too short for powers of ten
         axis.set_major_locator(_ticker("MaxNLocator", nbins=4))
-    else:
-        axis.set_major_locator(_ticker("LogLocator", subs=(1.0, 3.0) if decades < 3 else (1.0,)))
+
+
+def tick_powers(
+    axis: Axes, between: Sequence[float] = (1.0,), formatter: Any = "{x:g}", most: int | None = None
+) -> None:
+    """Ticks of a log axis at these multiples of the powers of ten, at most so many, and none between them."""
+    axis.set_major_locator(_ticker("LogLocator", subs=between, numticks=most))
     axis.set_minor_locator(_ticker("NullLocator"))
     axis.set_major_formatter(formatter)
 
@@ -324,10 +345,15 @@ def _room_for(series: Series) -> Margins:
     return Margins(right=42 + max(map(text_width, series)))
 
 
-def _shorten(name: str, most: int = 28) -> str:
+def shorten(name: str, most: int = 28) -> str:
+    """No more characters than that, the last of a longer name an ellipsis.
+
+    >>> shorten("abc", 3), shorten("abcd", 3)
+    ('abc', 'ab…')
+    """
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def text_width(name: str) -> float:
     """Pixels, on the generous side: the font is the reader's."""
-    return 0.56 * FONT_SIZE * len(_shorten(name))
+    return 0.56 * FONT_SIZE * len(shorten(name))

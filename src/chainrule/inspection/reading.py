@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.surprisal import CONTROL_PICTURES, DEEPEST, FULL_BITS, words_for
+from chainrule.inspection.foreign import plain_text
+from chainrule.inspection.surprisal import DEEPEST, FULL_BITS, words_for
 from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
 from chainrule.progress import Progress, silent
 
@@ -241,11 +242,6 @@ def painted(token: str, colour: str, remark: str, *, is_possible: bool = True) -
     text = html.escape(plain_text(token))
     # <bdi>, because dir=auto of the line must look at the tokens and not at this remark.
     return f'<span class="{kind}" style="background:{colour}" title="{said}">{text}<bdi> ({said})</bdi></span>'
-
-
-def plain_text(token: str) -> str:
-    """Foreign text as a page can hold it: control characters as symbols, what is no text as a question mark."""
-    return token.translate(CONTROL_PICTURES).encode("utf-8", "replace").decode("utf-8")
 
 
 def panel_data(tokens: Sequence[str], predictions: Predictions, names: Sequence[str]) -> dict[str, Any]:

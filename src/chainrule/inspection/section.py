@@ -4,6 +4,7 @@ Lives here: the shape they share, and how one shows itself in a notebook. Not he
 """
 
 import html
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,6 +63,20 @@ class Section:
     def _repr_html_(self) -> str:
         words = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
         return f"<h3>{html.escape(self.title)}</h3>{words}{''.join(each._repr_html_() for each in self.figures)}"
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON can hold it: None in place of an infinity or NaN.
+
+    >>> finite(2.5), finite(math.inf)
+    (2.5, None)
+    """
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def rounded(values: Floats) -> list[float | None]:
+    """(N,) as JSON: six digits are plenty, and what is not finite is None."""
+    return [finite(float(f"{value:.6g}")) for value in values.tolist()]
 
 
 def plain(caption: str) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chainrule.inspection import labels, plots
+from chainrule.inspection.foreign import plain_text
 from chainrule.inspection.senses import Separation, best, majority, principal
-from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.lm import Floats
 
 WIDTH: Final = 680  # pixels
@@ -75,7 +75,7 @@ def draw(picture: Picture) -> str:
             rows = [i for i, each in enumerate(picture.senses) if each == sense]
             colour, mark = plots.PALETTE[place % len(plots.PALETTE)], MARKS[place % len(MARKS)]
             drawn = axes.scatter(*points[rows].T, s=44, c=colour, marker=mark, linewidths=0, clip_on=False)
-            drawn.set(label=f"{_shown(sense)} ({len(rows)})", urls=[f"#{i}" for i in rows], zorder=3)
+            drawn.set(label=f"{plain_text(sense)} ({len(rows)})", urls=[f"#{i}" for i in rows], zorder=3)
         if picture.is_static:  # its own principal components are 0: nothing varies
             static = axes.scatter([0.0], [0.0], s=130, marker="*", c=plots.PALETTE[-1], linewidths=0)
             static.set(label=f"static vector: all {len(points)} in one point", zorder=2)
@@ -89,13 +89,13 @@ def draw(picture: Picture) -> str:
         _name_points(axes, picture, points)
 
     margins = plots.Margins(left=30, right=20, top=30 + 18 * (-(-len(times) // 3)), bottom=30)
-    drawn = plots.render(paint, _shown(picture.title), _description(picture), margins, HEIGHT, WIDTH)
+    drawn = plots.render(paint, plain_text(picture.title), _description(picture), margins, HEIGHT, WIDTH)
     return _with_sentences(drawn, picture)
 
 
 def page(picture: Picture) -> str:
     """One self-contained HTML document: figure, numbers of every layer, sentences."""
-    title = html.escape(_shown(picture.title))
+    title = html.escape(plain_text(picture.title))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -113,7 +113,7 @@ def _description(picture: Picture) -> str:
         f"{100 * rate:.1f} %."
     )
     static = " The static vector is the same in every sentence and lies in the middle, whatever the sense."
-    return _shown(words + static * picture.is_static)
+    return plain_text(words + static * picture.is_static)
 
 
 def _name_points(axes: Any, picture: Picture, points: Floats) -> None:
@@ -124,7 +124,7 @@ def _name_points(axes: Any, picture: Picture, points: Floats) -> None:
     centres = [labels.Point(*axes.transData.transform(point)) for point in [*points, (0.0, 0.0)]]
     taken = [labels.Box(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
     rows = zip(picture.sentences, picture.places, strict=True)
-    names = [_shown(context(words, place, NEAR)) for words, place in rows]
+    names = [plain_text(context(words, place, NEAR)) for words, place in rows]
     widths = [0.5 * SMALL * len(name) for name in names]
     places = labels.place(centres[:-1], widths, SMALL + 2, taken, frame)
     for name, centre, room in zip(names, centres, places, strict=False):
@@ -141,7 +141,7 @@ def _with_sentences(drawn: str, picture: Picture) -> str:
 
     def titled(match: re.Match[str]) -> str:
         i = int(match[1])
-        words = html.escape(_shown(f"{picture.senses[i]}: {' '.join(picture.sentences[i])}"))
+        words = html.escape(plain_text(f"{picture.senses[i]}: {' '.join(picture.sentences[i])}"))
         return f"<g><title>{words}</title>{match[2]}</g>"
 
     return re.sub(r'<a href="#(\d+)"[^>]*>(.*?)</a>', titled, drawn, flags=re.DOTALL)
@@ -169,13 +169,9 @@ def _sentences(picture: Picture) -> str:
         for own, words, place in zip(picture.senses, picture.sentences, picture.places, strict=True):
             if own == sense:
                 before, word, after = (
-                    html.escape(_shown(" ".join(part)))
+                    html.escape(plain_text(" ".join(part)))
                     for part in (words[:place], words[place : place + 1], words[place + 1 :])
                 )
                 items.append(f'<li dir="auto">{before} <mark>{word}</mark> {after}</li>')
-        parts.append(f"<h2>{html.escape(_shown(sense))}</h2><ul>{''.join(items)}</ul>")
+        parts.append(f"<h2>{html.escape(plain_text(sense))}</h2><ul>{''.join(items)}</ul>")
     return "\n".join(parts)
-
-
-def _shown(text: str) -> str:
-    return text.translate(CONTROL_PICTURES)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from chainrule.inspection import labels, plots, svg
+from chainrule.inspection import plots, svg
 from chainrule.inspection.training_findings import USUAL, per_cent, perplexity
 from chainrule.inspection.training_log import TrainingLog
 from chainrule.lm import Floats
@@ -110,7 +110,7 @@ def clipped_by(name: str, log: TrainingLog, *, description: str = "") -> str:
         for bar in drawn:
             bar.set(alpha=0.8, clip_on=False)
         axes.bar_label(drawn, [per_cent(share) for share in shown.values()], padding=4, fontsize=plots.FONT_SIZE)
-        axes.set_yticks(places, [_short(each) for each in shown])
+        axes.set_yticks(places, [plots.shorten(each) for each in shown])
         axes.invert_yaxis()
         axes.set(xlim=(0, 100), xlabel="part of the clipped steps, per cent")
         axes.grid(visible=False)
@@ -185,15 +185,9 @@ def _label(axes: Any, quantity: str, above: float = 20) -> None:
 
 def _name_ends(axes: Any, curves: Sequence[Curve]) -> None:
     """Each name to the right of its line, moved up or down where names would touch."""
-    colours = dict(zip((curve.name for curve in curves), cycle(plots.PALETTE), strict=False))
-    named = [curve for curve in curves if len(curve.x)][: plots.MOST_LABELS]
-    box = axes.get_window_extent()
-    ends = [(float(curve.x[-1]), float(curve.y[-1])) for curve in named]
-    wanted = [float(axes.transData.transform(end)[1]) for end in ends]
-    heights = labels.spread(wanted, LABEL_GAP, box.y0, box.y1 + LABEL_GAP / 2)
-    for curve, end, height in zip(named, ends, heights, strict=True):
-        at = {"xytext": (box.x1 + 16, height), "textcoords": "figure pixels", "va": "center"}
-        axes.annotate(_short(curve.name), end, **at, arrowprops=plots.leader(colours[curve.name]))
+    coloured = zip(curves, cycle(plots.PALETTE), strict=False)
+    ends = [plots.End(each.name, float(each.x[-1]), float(each.y[-1]), c) for each, c in coloured if len(each.x)]
+    plots.name_ends(axes, ends[: plots.MOST_LABELS], away=16, gap=LABEL_GAP)
 
 
 def _room(curves: Sequence[Curve]) -> float:
@@ -207,14 +201,5 @@ def _nats_and_perplexity(nats: float) -> str:
 
 def _tick_decades(axes: Any) -> None:
     """Powers of ten, with steps between where there are few of them."""
-    from matplotlib import ticker
-
     low, high = sorted(axes.yaxis.get_view_interval())
-    between = (1.0, 2.0, 5.0) if math.log10(high / low) < 2 else (1.0,)
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=between))
-    axes.yaxis.set_minor_locator(ticker.NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
-
-
-def _short(name: str, most: int = 28) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    plots.tick_powers(axes.yaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 2 else (1.0,))

@@ -90,7 +90,7 @@ def _is_attentive(sample: Sample) -> bool:
 
 def _look(sample: Sample, excerpt: int, progress: Progress) -> Found:
     """One pass over the sample: what is counted is added up stretch by stretch, so that memory stays small."""
-    from chainrule.neural.attending import attended, read
+    from chainrule.neural.attending import attended
 
     lm: Any = sample.model.lm
     sums: dict[int, looking.Sums] = {}
@@ -104,7 +104,7 @@ def _look(sample: Sample, excerpt: int, progress: Progress) -> Found:
             divisor = part.divisor
         best = _longer(best, part, max(excerpt, 1))
         progress("looking at attention", int(part.queries_at[-1]) + 1, sample.text.tokens)
-    ids = read(lm, sample.text)[best.places]
+    ids = lm.read_before(sample.text.ids)[best.places]
     return Found(
         name=sample.name,
         tokens=sample.text.tokens,

@@ -4,7 +4,6 @@ Lives here: the section of an inspection, in words, pictures and numbers. Not he
 their statistics and drawing (inspection/flow.py, flow_plot.py).
 """
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +13,8 @@ import numpy as np
 
 from chainrule.inspection import flow_plot, matrix
 from chainrule.inspection.flow import GradientFlow, half_life
-from chainrule.inspection.section import Figure, Section
-from chainrule.inspection.surprisal import CONTROL_PICTURES
+from chainrule.inspection.foreign import isolated, plain_text
+from chainrule.inspection.section import Figure, Section, finite, rounded
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress, silent
@@ -191,7 +190,7 @@ def _together(first: list[GradientFlow]) -> Figure:
         "the word vectors"
     )
     words = "; ".join(f"{flow.name}: {reach_in_words(flow)}" for flow in first)
-    drawing = flow_plot.draw(first, title="Gradient flow of all models", description=_shown(words))
+    drawing = flow_plot.draw(first, title="Gradient flow of all models", description=plain_text(words))
     return Figure(name="all", drawing=drawing, caption=f"{_read(first[0], READ)} All models, {what}.")
 
 
@@ -210,19 +209,15 @@ def _alone(flow: GradientFlow, limit: Floats | None, is_first: bool) -> Figure:
         more += (
             " Dotted: the most that can be left in the top layer, (σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>."
         )
-    title = f"Gradient flow of {_shown(flow.name)} {kind}"
-    description = _shown(f"{flow.name}: {reach_in_words(flow)}")
+    title = f"Gradient flow of {plain_text(flow.name)} {kind}"
+    description = plain_text(f"{flow.name}: {reach_in_words(flow)}")
     drawing = flow_plot.draw([flow], {LABEL: dotted} if dotted else None, title=title, description=description)
-    caption = f"<bdi>{html.escape(_shown(flow.name))}</bdi>: {_read(flow, READ if is_first else AGAIN)} {more}"
+    caption = f"{isolated(flow.name)}: {_read(flow, READ if is_first else AGAIN)} {more}"
     return Figure(name=f"{flow.name}: {kind}", drawing=drawing, caption=caption)
 
 
 def _read(flow: GradientFlow, words: str) -> str:
     return words.format(positions=flow.norms.shape[1])
-
-
-def _shown(text: str) -> str:
-    return text.translate(CONTROL_PICTURES)
 
 
 # Numbers.
@@ -236,25 +231,16 @@ def _data(flow: GradientFlow) -> list[dict[str, Any]]:
         {
             "layer": layer + 1,
             "lags": list(range(flow.lags)),
-            "mean": _plain(mean[layer]),
-            "relative": _plain(left[layer]),
-            "median": _plain(middle[layer]),
-            "quartiles": [_plain(low[layer]), _plain(high[layer])],
-            "half_life": _finite(flow.half_life(layer)),
+            "mean": rounded(mean[layer]),
+            "relative": rounded(left[layer]),
+            "median": rounded(middle[layer]),
+            "quartiles": [rounded(low[layer]), rounded(high[layer])],
+            "half_life": finite(flow.half_life(layer)),
             "reach": flow.reach(layer),
         }
-        | ({} if kept is None else {"forget": _plain(kept[layer])})
+        | ({} if kept is None else {"forget": rounded(kept[layer])})
         for layer in range(flow.layers)
     ]
-
-
-def _plain(values: Floats) -> list[float | None]:
-    """Six digits are plenty; null for what is no finite number."""
-    return [_finite(float(f"{value:.6g}")) for value in values.tolist()]
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _arrays(flow: GradientFlow) -> dict[str, Floats]:

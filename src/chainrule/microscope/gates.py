@@ -4,7 +4,6 @@ Lives here: the section of an inspection, its words and its JSON. Not here: its 
 figures (gates_figures.py).
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from chainrule.inspection import cells
 from chainrule.inspection.cells import Follower, Opening
 from chainrule.inspection.matrix import GATES
 from chainrule.inspection.running_text import PROPERTIES, Property, property_of
-from chainrule.inspection.section import Section
+from chainrule.inspection.section import Section, finite
 from chainrule.lm import Floats
 from chainrule.microscope.cell_reading import Reading, read
 from chainrule.microscope.gates_figures import figures
@@ -29,8 +28,8 @@ LEAST_SATURATED: Final = 0.01  # of the states; less is none to speak of
 def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress = silent) -> Section | None:
     """Gates, memories and cells of every recurrent model; None where there is none.
 
-    `track` searches all cells for properties: names of `cells.PROPERTIES` or `/regex/`. The arrays of all models,
-    which the section keeps, have at most `neural.states.MOST_BYTES` together.
+    `track` searches all cells for properties: names of `running_text.PROPERTIES` or `/regex/`. The arrays of all
+    models, which the section keeps, have at most `neural.states.MOST_BYTES` together.
     """
     wanted = {name: property_of(name) for name in track}
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
@@ -131,8 +130,8 @@ def _gate_data(opening: Opening) -> dict[str, Any]:
 def _memory_data(values: Floats) -> dict[str, Any]:
     quantiles = np.quantile(np.sort(values), [0.25, 0.5, 0.75, 1.0], method="lower").tolist()
     names = ("lower_quartile", "median", "upper_quartile", "largest")
-    finite = [value if math.isfinite(value) else None for value in quantiles]
-    return {"unit": "tokens", **dict(zip(names, finite, strict=True)), "slowest_cell": int(np.argmax(values)) + 1}
+    known = dict(zip(names, map(finite, quantiles), strict=True))
+    return {"unit": "tokens", **known, "slowest_cell": int(np.argmax(values)) + 1}
 
 
 def _follower_data(each: Follower) -> dict[str, Any]:

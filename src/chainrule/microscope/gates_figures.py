@@ -13,9 +13,9 @@ from chainrule.inspection.cells import Follower, LayerStates, Opening
 from chainrule.inspection.cells_plot import Panel
 from chainrule.inspection.foreign import isolated
 from chainrule.inspection.matrix import GATES
-from chainrule.inspection.matrix_plot import html_table
 from chainrule.inspection.running_text import PROPERTIES, Property, RunningText
 from chainrule.inspection.section import Figure
+from chainrule.inspection.table import RULED, html_table
 from chainrule.lm import Floats
 from chainrule.microscope.cell_reading import Reading
 
@@ -85,7 +85,7 @@ def _follower_figure(reading: Reading, name: str) -> Figure:
     ]
     return Figure(
         name=f"{reading.name}: cells",
-        drawing=html_table((*HEADER, "follows it"), rows),
+        drawing=html_table((*HEADER, "follows it"), rows, label="Cells that follow the text", look=RULED),
         caption=(
             f"{name}: of each property of the text the cell that follows it best on the first half, and Pearson's "
             "correlation r there and on the second half, which had no part in the choice. Chance: how many shifts "
@@ -98,7 +98,8 @@ def _follower_figure(reading: Reading, name: str) -> Figure:
 
 def _tracked_figure(reading: Reading, asked: str, each: Property, several: Sequence[Follower]) -> Figure:
     best = _text_figure(reading, asked, each, several[0])
-    table = html_table(HEADER, [(each.label, *_cells_of(follower)) for follower in several])
+    rows = [(each.label, *_cells_of(follower)) for follower in several]
+    table = html_table(HEADER, rows, label=f"Cells that follow {each.label}", look=RULED)
     return Figure(
         name=f"{reading.name}: track {asked}",
         drawing=f"<div>{best.drawing}{table}</div>",

@@ -20,8 +20,8 @@ from chainrule import families, loading
 from chainrule.artifact import use_of
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
 from chainrule.inspection import plots
+from chainrule.inspection.foreign import plain_text
 from chainrule.inspection.section import Section
-from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.microscope.inspection import Inspection, Subject
 from chainrule.microscope.sample import Sample, take
 from chainrule.model import Model
@@ -244,8 +244,7 @@ def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
     for path in paths:
         others = [other for other in paths if other != path]
         depths = (n for n in range(1, len(path)) if all(other[-n:] != path[-n:] for other in others))
-        name = "/".join(path[-next(depths, len(path)) :]).encode(errors="replace").decode()
-        names.append(name.translate(CONTROL_PICTURES))
+        names.append(plain_text("/".join(path[-next(depths, len(path)) :])))
     taken = set(names)
     for i, name in enumerate(names):
         if name in names[:i]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chainrule.inspection import reading
+from chainrule.inspection.foreign import bold
 from chainrule.inspection.section import Figure, Section
 from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.microscope.verdict import headed, in_words
@@ -48,7 +49,7 @@ def verdict_html(found: "Inspection") -> str:
         return "".join(f'<p class="verdict" dir="auto">{html.escape(text)}</p>\n' for text in words)
     said = [headed(paragraph) for paragraph in found.verdict]
     return "".join(
-        f'<p class="verdict">{_name(name) if name else ""}{html.escape(words)}</p>\n' for name, words in said
+        f'<p class="verdict">{bold(name) if name else ""}{html.escape(words)}</p>\n' for name, words in said
     )
 
 
@@ -160,7 +161,3 @@ def _facts(facts: Mapping[str, str]) -> str:
         for name, fact in facts.items()
     )
     return f"<dl>{pairs}</dl>"
-
-
-def _name(name: str) -> str:
-    return f"<b><bdi>{html.escape(name)}</bdi></b>"

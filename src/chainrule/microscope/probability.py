@@ -7,7 +7,6 @@ Distributions are taken a few rows at a time, at most 16 MB of them, and only su
 LSTM over 10,000 words take 3 to 6 s on two cores and 30 MB beside the model.
 """
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,13 +17,13 @@ import numpy as np
 from chainrule.inspection import calibration, calibration_plot, depth, disagreement
 from chainrule.inspection.calibration import Tally
 from chainrule.inspection.disagreement import Disagreement
+from chainrule.inspection.foreign import bold, plain_text
 from chainrule.inspection.reading import (
     SHOWN,
     Predictions,
     Recorder,
     distributions,
     in_words,
-    plain_text,
     reading_html,
     summary,
 )
@@ -185,7 +184,7 @@ def _reading(each: Look, name: str) -> Figure:
         " Words in ⟨ ⟩ are unknown to the model; the bits are those of any unknown word." if sample.text.oov else ""
     )
     caption = (
-        f"{_bold(each.name)}: the deeper a token's colour, the more bits it cost, −log₂ p; {_shown_of(sample)}. "
+        f"{bold(each.name)}: the deeper a token's colour, the more bits it cost, −log₂ p; {_shown_of(sample)}. "
         "Point at a token, or move with the arrow keys, to see what was expected there and how unsure the model "
         f"was (entropy): a surprise where it was sure is a mistake, one where it was unsure is not.{unknown}{score}"
     )
@@ -206,11 +205,11 @@ def _calibration(looks: Sequence[Look]) -> list[Figure]:
     everything = {each.name: each.all_tokens for each in sound}
     guesses = {each.name: each.best_guesses for each in sound}
     errors = "; ".join(
-        f"{_bold(each.name)} {100 * calibration.expected_calibration_error(each.best_guesses):.1f} "
+        f"{bold(each.name)} {100 * calibration.expected_calibration_error(each.best_guesses):.1f} "
         f"({100 * calibration.floor(each.best_guesses).mean:.1f} by chance)"
         for each in sound
     )
-    left_out = [_bold(each.name) for each in looks if not each.predictions.is_normalized]
+    left_out = [bold(each.name) for each in looks if not each.predictions.is_normalized]
     note = f" Not drawn: {', '.join(left_out)}, which gives a score, not a probability." if left_out else ""
     return [
         Figure(
@@ -238,7 +237,7 @@ def _table(found: Disagreement, name: str) -> Figure:
         else "The models cut the text differently, so the bits of all tokens of a word are summed, those of the "
         "blank before it among them, and where a word is unknown also those of its spelling."
     )
-    balance = disagreement.balance(found, _bold(found.first), _bold(found.second))
+    balance = disagreement.balance(found, bold(found.first), bold(found.second))
     caption = (
         f"The {disagreement.SHOWN} {found.unit}s with the largest difference log₂ p either way, with those around. "
         f"{how} The balance: {balance}{'' if found.is_probability else ', by a score, not a probability'}."
@@ -249,7 +248,7 @@ def _table(found: Disagreement, name: str) -> Figure:
 def _orders(each: Look, name: str) -> Figure:
     assert each.orders is not None
     caption = (
-        f"{_bold(each.name)}: the share of tokens for which an n-gram of this length was the longest stored, and "
+        f"{bold(each.name)}: the share of tokens for which an n-gram of this length was the longest stored, and "
         "the mean bits of those tokens. Long n-grams are sure of themselves; what they do not know costs more."
     )
     drawing = depth.bars(each.orders, title=f"Orders that answered, {each.name}")
@@ -259,7 +258,7 @@ def _orders(each: Look, name: str) -> Figure:
 def _orders_text(each: Look, name: str) -> Figure:
     assert each.orders is not None
     caption = (
-        f"{_bold(each.name)}: the deeper a token's colour, the longer the n-gram that answered it, up to "
+        f"{bold(each.name)}: the deeper a token's colour, the longer the n-gram that answered it, up to "
         f"{each.orders.order} words; {_shown_of(each.sample)}. Below: why no longer one did, over all tokens."
     )
     is_end = each.sample.ids == each.sample.text.eos
@@ -270,10 +269,6 @@ def _orders_text(each: Look, name: str) -> Figure:
 def _numbered(name: str, i: int) -> str:
     """The first has the plain name: reading, reading-2, reading-3."""
     return f"{name}-{i + 1}" if i else name
-
-
-def _bold(name: str) -> str:
-    return f"<b><bdi>{html.escape(name)}</bdi></b>"
 
 
 def _shown_of(sample: Sample) -> str:

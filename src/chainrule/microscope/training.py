@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.inspection import training_log, training_plot
 from chainrule.inspection.foreign import isolated
-from chainrule.inspection.section import Figure, Section, plain
+from chainrule.inspection.section import Figure, Section, plain, rounded
 from chainrule.inspection.training_findings import Finding, findings, per_cent, worth
 from chainrule.inspection.training_log import TrainingLog
 from chainrule.lm import Floats
@@ -138,7 +138,7 @@ def _learning_rate(logs: Mapping[str, TrainingLog]) -> Figure:
 
 def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
     curves = {
-        key: [_plain(values) for values in training_plot.thin(log.step, getattr(log, key))]
+        key: [rounded(values) for values in training_plot.thin(log.step, getattr(log, key))]
         for key in ("loss", "learning_rate", "gradient_norm", "clipped")
     }
     x, y = training_plot.thin(log.step, log.largest_gradient_norm, np.max)
@@ -149,14 +149,14 @@ def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
         "clipped_share": log.clipped_share,
         "clipped_by": log.blame,
         "usual_update_ratio": log.usual_ratio,
-        "curves": curves | {"largest_gradient_norm": [_plain(x), _plain(y)]},
+        "curves": curves | {"largest_gradient_norm": [rounded(x), rounded(y)]},
         "validation": None
         if valid is None
         else {
             "measure": valid.measure,
-            "step": _plain(valid.step),
-            "epoch": _plain(valid.epoch),
-            "value": _plain(valid.value),
+            "step": rounded(valid.step),
+            "epoch": rounded(valid.epoch),
+            "value": rounded(valid.value),
         },
     }
 
@@ -169,7 +169,3 @@ def _arrays(log: TrainingLog) -> dict[str, Floats]:
     if log.validations is not None:
         arrays |= {"validation/step": log.validations.step, "validation/value": log.validations.value}
     return arrays
-
-
-def _plain(values: Floats) -> list[float | None]:
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

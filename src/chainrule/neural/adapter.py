@@ -62,6 +62,10 @@ class NeuralModel:
         seen: Ids = np.where((ids == v.bos) | (ids == v.eos), sign, ids).astype(np.int64)
         return seen
 
+    def read_before(self, ids: Ids) -> Ids:
+        """(N,) what the network reads before each token of a text: the one before it, `<s>` before the first."""
+        return self.as_read(np.concatenate([[self.vocabulary.bos], ids[:-1]]))
+
     def start(self, rows: int) -> NeuralState:
         """Nothing read yet."""
         with exact():

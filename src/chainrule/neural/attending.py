@@ -7,8 +7,7 @@ Kernels show no weights: they are worked out again from what each block reads. N
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -34,6 +33,7 @@ from chainrule.neural.positions import Rotation
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.seq2seq import Seq2Seq
 from chainrule.neural.transformer import Transformer
+from chainrule.neural.watching import given_to
 from chainrule.training.threads import suited
 
 LARGEST_PIECE = 1 << 21  # numbers: of the (H, T, S) weights that stand in memory at once
@@ -68,7 +68,7 @@ def attended(model: NeuralModel, text: Encoded) -> Iterator[Attended]:
     Place t of the text is the moment before token t is predicted: the token read there is the one before it.
     """
     network = model.network
-    ids = read(model, text)
+    ids = model.read_before(text.ids)
     for first, _, end in cut_spans(text, model.context == "line", network.window, None).tolist():
         state, step = network.start(1), _steps(network, end - first)
         for begin in range(first, end, step):
@@ -77,11 +77,6 @@ def attended(model: NeuralModel, text: Encoded) -> Iterator[Attended]:
                 found, state = heads(network, stretch, state)
             for layer, each in enumerate(found):
                 yield from _records(each, layer, begin, first)
-
-
-def read(model: NeuralModel, text: Encoded) -> Ids:
-    """(N,) what the network reads before it predicts each token."""
-    return model.as_read(np.concatenate([[model.vocabulary.bos], text.ids[:-1]]))
 
 
 def _steps(network: Any, length: int) -> int:
@@ -176,18 +171,6 @@ def of_block(
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
     """qᵀk/√d: (H, T, d), (H, S, d) -> (H, T, S)."""
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-
-
-@contextmanager
-def given_to(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ...]]]:
-    """What the modules are called with while the block runs, in the order of their calls."""
-    found: list[tuple[Any, ...]] = []
-    handles = [module.register_forward_pre_hook(lambda _, given: found.append(given)) for module in modules]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def of_encoder(reader: Reader, ids: Ids) -> list[Attended]:

@@ -8,8 +8,7 @@ Letters: N tokens of the text, P positions, K lags, B rows, T tokens of a row, D
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,7 +31,7 @@ from chainrule.neural.hidden import cut_spans
 from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
-from chainrule.neural.watching import watched
+from chainrule.neural.watching import given_to, watched
 from chainrule.progress import Progress, silent
 from chainrule.training.threads import suited
 
@@ -134,8 +133,8 @@ def first_states(lm: NeuralModel, read: Tensor, rows: Rows) -> list[Tensors]:
 
 
 def _as_tensors(lm: NeuralModel, text: Encoded) -> Text:
-    read = lm.as_read(np.concatenate([[lm.vocabulary.bos], text.ids[:-1]]))
-    return Text(*(torch.from_numpy(ids.astype(np.int64)).to(lm.device) for ids in (read, text.ids)))
+    both = (lm.read_before(text.ids), text.ids.astype(np.int64))
+    return Text(*(torch.from_numpy(ids).to(lm.device) for ids in both))
 
 
 def _pieces(lm: NeuralModel, rows: Rows) -> list[Ids]:
@@ -233,9 +232,11 @@ def _of_transformer(
 ) -> dict[What, Signal]:
     """Word vectors, and the residual path into each block."""
     rows, places = _vectors(network.embedding, ids)
-    with _entering(network.blocks) as nodes:
+    with given_to(network.blocks) as calls:
         hidden = functional_call(network, {"embedding": rows}, (places, state), tie_weights=False).hidden
-    words, *residual = torch.autograd.grad(loss(hidden), [rows, *nodes], materialize_grads=True)
+    words, *residual = torch.autograd.grad(
+        loss(hidden), [rows, *(call[0] for call in calls)], materialize_grads=True
+    )
     return {
         "embedding": Signal(_norms([words.view(*ids.shape, -1)], time=1)),
         "residual": Signal(_norms(residual, time=1)),
@@ -259,18 +260,6 @@ def _vectors(E: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """A vector for every place, (B·T, E), and the row of it that each place reads, (B, T)."""
     places = torch.arange(ids.numel(), device=ids.device).view_as(ids)
     return E.detach()[ids].flatten(0, 1).requires_grad_(), places
-
-
-@contextmanager
-def _entering(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
-    """What the modules read while the block runs, in the order of their calls."""
-    found: list[Tensor] = []
-    handles = [module.register_forward_pre_hook(lambda _, given: found.append(given[0])) for module in modules]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _norms(errors: Sequence[Tensor], time: Literal[0, 1]) -> Floats:

@@ -85,6 +85,5 @@ def _of_stream(model: NeuralModel, text: Encoded) -> Iterator[tuple[Tensor, Tens
 
 
 def _inputs(model: NeuralModel, text: Encoded) -> Tensor:
-    """(N,) what is read before each token: the one before it."""
-    read = model.as_read(np.concatenate([[model.vocabulary.bos], text.ids[:-1]]))
-    return torch.from_numpy(read).to(model.device)
+    """(N,) what is read before each token."""
+    return torch.from_numpy(model.read_before(text.ids)).to(model.device)

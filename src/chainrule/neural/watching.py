@@ -1,11 +1,12 @@
-"""What each layer of a recurrent network does at each step, every value a node of its own that has a gradient.
+"""What modules do while a network reads: their inputs, and of recurrent layers each step, with its gradient.
 
-Lives here: the same network, run step by step and watched. Not here: gradients (flow.py), gates as numbers
-(states.py). Letters: B batch, T tokens, D width.
+Lives here: a hook, and the same network, run step by step, every value a node of its own. Not here: gradients
+(flow.py), gates as numbers (states.py). Letters: B batch, T tokens, D width.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,18 @@ class Watched:
 
     states: list[Tensors] = field(default_factory=list)  # T of (h_t,), of an LSTM (h_t, c_t); each (B, D)
     gates: list[Tensors] = field(default_factory=list)  # T of what `Layer.gate_names` names; each (B, D)
+
+
+@contextmanager
+def given_to(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ...]]]:
+    """What the modules are called with while the block runs, in the order of their calls."""
+    found: list[tuple[Any, ...]] = []
+    handles = [module.register_forward_pre_hook(lambda _, given: found.append(given)) for module in modules]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def watched(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list[Watched]]:
