@@ -25,4 +25,5 @@ NB_MODULE(_core, module) {
     module.def("build_info", &chainrule::build_info, "What the extension was built with and what runs here.");
     chainrule::bind_word2vec(module);
     chainrule::bind_glove(module);
+    chainrule::bind_ngram(module);
 }

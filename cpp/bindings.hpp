@@ -7,5 +7,6 @@ namespace chainrule {
 
 void bind_word2vec(nanobind::module_& module);  // words, word2vec, the kernels alone
 void bind_glove(nanobind::module_& module);     // co-occurrences, GloVe
+void bind_ngram(nanobind::module_& module);     // n-gram counts, modified Kneser–Ney
 
 }  // namespace chainrule

@@ -67,6 +67,7 @@ class Scratch {
 void test_glove();
 void test_kernels();
 void test_hot_rows();
+void test_ngram();
 void test_noise();
 void test_threads();
 void test_word2vec();

@@ -10,6 +10,7 @@ int main() {
     test_hot_rows();
     test_word2vec();
     test_glove();
+    test_ngram();
     std::printf("%d checks, %d failed\n", checked, failed);
     return failed ? 1 : 0;
 }

@@ -1,0 +1,38 @@
+// The natural logarithm of positive normal doubles, and of 0.
+//
+// Faster than the system's, since the compiler works on several numbers at once; and made of IEEE additions,
+// multiplications and divisions alone, so that a model has the same bytes on every machine (compile with
+// -ffp-contract=off: a fused multiply-add rounds differently). x = 2^k m with m in [√½, √2), s = (m − 1)/(m +
+// 1) and log m = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …): |s| < 0.172, so that ten terms leave less than 1e-18.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <numbers>
+
+namespace chainrule {
+
+inline double logarithm(double x) {
+    constexpr std::uint64_t one = 0x3FF0000000000000, root_of_half = 0x3FE6A09E667F3BCD;
+    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const std::uint64_t exponent = (bits + (one - root_of_half)) >> 52;  // k + 1023, m being in [√½, √2)
+    const double m = std::bit_cast<double>(bits - (exponent << 52) + one);
+    const double k = std::bit_cast<double>(0x4330000000000000 | exponent) - (4503599627370496.0 + 1023.0);
+    const double f = m - 1.0, s = f / (2.0 + f), z = s * s;
+    double R = 2.0 / 21.0;  // Σ_j 2 z^j / (2j + 1), j = 1 … 10, by Horner
+    R = R * z + 2.0 / 19.0;
+    R = R * z + 2.0 / 17.0;
+    R = R * z + 2.0 / 15.0;
+    R = R * z + 2.0 / 13.0;
+    R = R * z + 2.0 / 11.0;
+    R = R * z + 2.0 / 9.0;
+    R = R * z + 2.0 / 7.0;
+    R = R * z + 2.0 / 5.0;
+    R = (R * z + 2.0 / 3.0) * z;
+    // −∞ for 0 and 0 for all else, without a branch, which would keep the compiler from several at once.
+    const std::uint64_t is_zero = ((bits | (0 - bits)) >> 63) - 1;
+    // log m = 2s + s R, and 2s = f − s f loses less.
+    return k * std::numbers::ln2 + (f - s * (f - R)) + std::bit_cast<double>(is_zero & 0xFFF0000000000000);
+}
+
+}  // namespace chainrule

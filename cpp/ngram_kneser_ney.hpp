@@ -1,0 +1,37 @@
+// Interpolated modified Kneser–Ney over counted tables: smoothing.py and estimate.py.
+//
+// p(w | h) = max(c − D(c), 0) / c(h) + γ(h) p(w | shorter h), γ(h) = (D1 N1(h) + D2 N2(h) + D3 N3+(h)) /
+// c(h), c being counts of continuations below the highest order and N_r(h) how many words follow h with c =
+// r. The sums are of integers, so that no order of adding shows in the result; all else is in double, and the
+// logarithms are rounded to float once.
+#pragma once
+
+#include <vector>
+
+#include "ngram_counting.hpp"
+#include "ngram_discounts.hpp"
+#include "unset_array.hpp"
+
+namespace chainrule {
+
+struct ModelLevel {
+    Array<std::uint32_t> word, first;  // as in Level
+    Array<float> log_prob;             // natural logarithm of p(w | h), by row
+    // Of γ of the row as a context, 0 where it never was one; empty at the highest order.
+    Array<float> log_backoff;
+};
+
+struct KneserNey {
+    std::vector<ModelLevel> levels;
+    std::vector<Discounts> discounts;  // by order; whoever shows them says where a fall-back was taken
+
+    std::size_t order() const { return levels.size(); }
+};
+
+inline constexpr std::uint32_t kEveryWord = 0xFFFFFFFF;
+
+// `unknown` is a word without probability, if any: that of a closed vocabulary. The counts are used up, since
+// probabilities are written into the memory of the counts they come from.
+KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown = kEveryWord);
+
+}  // namespace chainrule

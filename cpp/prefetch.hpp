@@ -1,0 +1,12 @@
+// Asks for memory that will be read soon, where the compiler can.
+#pragma once
+
+namespace chainrule {
+
+inline void prefetch([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#endif
+}
+
+}  // namespace chainrule

@@ -1,0 +1,223 @@
+"""The compiled n-gram counts and modified Kneser–Ney against the readable ones: every row of every order."""
+
+import re
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainrule import native
+from chainrule.errors import ChainruleError, ChainruleWarning
+from chainrule.lm import Context, Floats, Ids, Vocabulary
+from chainrule.ngram.config import Config
+from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.discounts import modified_discounts
+from chainrule.ngram.estimate import estimate
+from chainrule.ngram.smoothing import continued
+from chainrule.ngram.tables import BackoffTables
+from chainrule.text.default import default_text
+
+pytestmark = pytest.mark.native
+
+ROUNDING = 1e-14
+"""What a logarithm of a probability of 1 may be instead of 0, which no count of floats measures."""
+
+
+def engine(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1) -> Any:
+    core: Any = native.load()
+    unk = vocabulary.unk if vocabulary.closed and vocabulary.unk is not None else -1
+    return core.ngram_kneser_ney(
+        ids=ids.astype(np.int32),
+        order=order,
+        vocabulary_size=vocabulary.size,
+        bos=vocabulary.bos,
+        eos=vocabulary.eos,
+        unk=unk,
+        is_line=context == "line",
+        threads=threads,
+    )
+
+
+def specified(
+    ids: Ids, order: int, vocabulary: Vocabulary, context: Context
+) -> tuple[Counts, BackoffTables, set[int]]:
+    """Counts, tables, and the orders whose discounts fell back."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ChainruleWarning)
+        counts = count(ids, order, vocabulary, context)
+        tables = estimate(counts, Config(order=order, smoothing="modified-kneser-ney"))
+    found = [re.match(r"order (\d+): D = 0\.5, 1, 1\.5 taken", str(warning.message)) for warning in warned]
+    return counts, tables, {int(match[1]) for match in found if match}
+
+
+def is_close(found: Floats, wanted: Floats) -> bool:
+    """Whether all lie within one float of each other; what is infinite must be so on both sides."""
+    finite = np.isfinite(wanted)
+    if found.shape != wanted.shape or not np.array_equal(found[~finite], wanted[~finite]):
+        return False
+    a, b = found[finite].astype(np.float64), wanted[finite]
+    return bool(np.all(np.abs(a - b) <= np.maximum(np.spacing(np.abs(b)), ROUNDING)))
+
+
+def check(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1) -> None:
+    levels, discounts, fell_back = engine(ids, order, vocabulary, context, threads)
+    counts, tables, fallen = specified(ids, order, vocabulary, context)
+    assert {k for k, is_fallen in enumerate(fell_back, start=1) if is_fallen} == fallen
+    assert len(levels) == len(discounts) == len(fell_back) == order
+    for k, (found, level, table, seen) in enumerate(
+        zip(levels, counts.levels, tables.levels, continued(counts), strict=True), start=1
+    ):
+        for name in ("context", "word", "suffix", "count"):
+            np.testing.assert_array_equal(found[name], getattr(level, name), err_msg=f"{name} of order {k}")
+        key = found["context"].astype(np.int64) * vocabulary.size + found["word"]
+        np.testing.assert_array_equal(key, table.key)
+        for name in ("log_prob", "log_backoff"):
+            assert found[name].dtype == np.float32
+            assert is_close(found[name], getattr(table, name)), f"{name} of order {k}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ChainruleWarning)
+            D = modified_discounts(seen.count, k)
+        np.testing.assert_allclose(discounts[k - 1], [D.one, D.two, D.three], rtol=1e-14)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
+    """Ids of few or many words, `<s>`, `</s>` and `<unk>` anywhere among them, lines said again at times."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    V = draw(st.integers(3, 40))
+    bos, eos, unk = (int(i) for i in rng.permutation(V)[:3])
+    context: Context = draw(st.sampled_from(["line", "stream"]))
+    words = np.setdiff1d(np.arange(V), [bos])
+    chance = 1 / rng.permutation(np.arange(1, V)) ** rng.uniform(0, 2)
+    ids = rng.choice(words, draw(st.sampled_from([1, 2, 7, 60, 2000])), p=chance / chance.sum())
+    if context == "line":
+        ids[-1] = eos
+    ids = np.tile(ids, draw(st.sampled_from([1, 1, 2, 5])))
+    return ids, Vocabulary(V, bos, eos, unk, closed=draw(st.booleans())), context
+
+
+@settings(max_examples=250, deadline=None)
+@given(text=texts(), order=st.integers(1, 6), threads=st.integers(1, 3))
+def test_random_ids(text: tuple[Ids, Vocabulary, Context], order: int, threads: int) -> None:
+    ids, vocabulary, context = text
+    check(ids, order, vocabulary, context, threads)
+
+
+SMALL = Vocabulary(size=4, bos=1, eos=2, unk=0)
+
+
+@pytest.mark.parametrize("order", range(1, 7))
+@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize(
+    "ids", [[], [2], [3, 2], [2, 2, 2], [3, 3, 3, 3, 3, 2], [3, 2] * 50, [0, 3, 2, 3, 0, 2, 2]], ids=str
+)
+def test_small_texts(ids: list[int], order: int, context: Context) -> None:
+    check(np.array(ids, dtype=np.int64), order, SMALL, context, threads=2)
+
+
+@pytest.mark.parametrize("order", range(1, 7))
+def test_one_token_of_a_stream(order: int) -> None:
+    check(np.array([3]), order, SMALL, "stream")
+
+
+def test_nothing_but_the_ends_of_lines() -> None:
+    check(np.array([1, 1, 1]), 3, Vocabulary(size=2, bos=0, eos=1, unk=None), "line")
+
+
+def embedded() -> tuple[Ids, Vocabulary]:
+    """A part of the embedded text, words numbered as they first appear."""
+    numbers = {"<unk>": 0, "<s>": 1, "</s>": 2}
+    lines = default_text()[:3000]
+    ids = [numbers.setdefault(w, len(numbers)) for line in lines for w in [*line.split(), "</s>"] if w != "<s>"]
+    return np.array(ids), Vocabulary(len(numbers), 1, 2, 0)
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_the_embedded_text(context: Context) -> None:
+    ids, vocabulary = embedded()
+    assert len(ids) > 10_000
+    check(ids, 5, vocabulary, context, threads=2)
+    assert not engine(ids, 2, vocabulary, context)[2][1]  # enough for discounts of its own
+
+
+def test_threads_do_not_show() -> None:
+    ids, vocabulary = embedded()
+    one = engine(ids, 4, vocabulary, "line", threads=1)
+    for threads in (2, 3, 7):
+        other = engine(ids, 4, vocabulary, "line", threads=threads)
+        assert other[1:] == one[1:]
+        for a, b in zip(one[0], other[0], strict=True):
+            assert all(a[name].tobytes() == b[name].tobytes() for name in a)
+
+
+def test_the_arrays_outlive_the_call() -> None:
+    levels = engine(np.array([3, 3, 2]), 2, SMALL, "line")[0]
+    kept = levels[1]["word"]
+    del levels
+    kept[0] = 7  # memory of its own, to write in
+    assert kept.tolist() == [7, 2, 3]  # <s> 3, 3 </s>, 3 3: the first was 3
+
+
+def test_python_goes_on_meanwhile() -> None:
+    rng = np.random.default_rng(0)
+    ids = rng.integers(2, 5000, 2_000_000)
+    ids[-1] = 2
+    done = threading.Event()
+
+    def work() -> None:
+        engine(ids, 5, Vocabulary(5000, 1, 2, 0), "line")
+        done.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    turns = 0
+    while not done.is_set():
+        time.sleep(0.001)
+        turns += 1
+    worker.join()
+    assert turns > 20  # some 0.3 s here; with the lock held all the while there would be one or two
+
+
+GOOD: dict[str, Any] = {
+    "ids": np.array([3, 2], dtype=np.int32),
+    "order": 2,
+    "vocabulary_size": 4,
+    "bos": 1,
+    "eos": 2,
+    "unk": -1,
+    "is_line": True,
+    "threads": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"order": 0}, "order is 0"),
+        ({"order": -1}, "order is -1"),
+        ({"threads": 0}, "threads is 0"),
+        ({"vocabulary_size": 0}, "vocabulary_size is 0"),
+        ({"vocabulary_size": 3}, "holds the number 3"),
+        ({"bos": 4}, "bos is 4"),
+        ({"eos": -1}, "eos is -1"),
+        ({"eos": 1}, "two numbers"),
+        ({"unk": 4}, "unk is 4"),
+        ({"unk": 1}, "another number"),
+        ({"ids": np.array([3, 2])}, "int32"),
+        ({"ids": np.array([[3, 2]], dtype=np.int32)}, "2 axes"),
+        ({"ids": np.array([3, 0, 2, 0], dtype=np.int32)[::2]}, "ascontiguousarray"),
+        ({"ids": np.array([3], dtype=np.int32)}, "does not end with </s>"),
+        ({"ids": np.array([1, 2], dtype=np.int32)}, "holds <s>"),
+        ({"ids": np.array([-1, 2], dtype=np.int32)}, "holds the number -1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
+    core: Any = native.load()
+    with pytest.raises(ChainruleError, match=re.escape(message)):
+        core.ngram_kneser_ney(**(GOOD | changed))
