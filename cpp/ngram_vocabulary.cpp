@@ -1,6 +1,7 @@
 #include "ngram_vocabulary.hpp"
 
 #include "failure.hpp"
+#include "word_hash.hpp"
 
 namespace chainrule {
 
@@ -14,18 +15,7 @@ Vocabulary::Vocabulary() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFi
     for (const char* word : {"<unk>", "<s>", "</s>"}) add(word, key(word));
 }
 
-std::uint64_t Vocabulary::long_key(std::string_view word) {
-    std::uint64_t h = word.size();
-    while (!word.empty()) {
-        std::uint64_t part = 0;
-        const std::size_t n = word.size() < 8 ? word.size() : 8;
-        std::memcpy(&part, word.data(), n);
-        h = (h ^ part) * 0xFF51AFD7ED558CCDULL;
-        h ^= h >> 32;
-        word.remove_prefix(n);
-    }
-    return h;
-}
+std::uint64_t Vocabulary::long_key(std::string_view word) { return word_hash(word, 0); }
 
 std::uint32_t Vocabulary::add_new(std::size_t slot, std::string_view word, std::uint64_t key) {
     if (size() >= 0x7FFFFFFF) throw Failure("the text has more different words than can be numbered");

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "failure.hpp"
+#include "word_hash.hpp"
 
 namespace chainrule {
 
@@ -10,19 +11,7 @@ namespace {
 
 constexpr std::size_t kBuffer = 1 << 16;
 
-// Eight bytes at a time, mixed by multiplication.
-std::uint64_t hash_of(std::string_view word) {
-    std::uint64_t h = 0x9E3779B97F4A7C15ULL ^ word.size();
-    while (!word.empty()) {
-        std::uint64_t part = 0;
-        const std::size_t n = word.size() < 8 ? word.size() : 8;
-        std::memcpy(&part, word.data(), n);
-        h = (h ^ part) * 0xFF51AFD7ED558CCDULL;
-        h ^= h >> 32;
-        word.remove_prefix(n);
-    }
-    return h;
-}
+constexpr std::uint64_t kSeed = 0x9E3779B97F4A7C15ULL;
 
 }  // namespace
 
@@ -68,7 +57,7 @@ void WordCounter::finish() {
 }
 
 void WordCounter::add(std::string_view word) {
-    const std::uint64_t hash = hash_of(word);
+    const std::uint64_t hash = word_hash(word, kSeed);
     std::size_t slot = find(word, hash);
     if (!slots_[slot]) {
         if (counts_.size() >= 0x7FFFFFFF)

@@ -106,10 +106,8 @@ def test_a_caption_claims_nothing_that_was_not_found() -> None:
     assert "It follows" not in caption
 
 
-def test_properties_that_go_together_are_told_once() -> None:
-    """Where all words have three letters the length of the line in characters is four times that in tokens."""
-    lines = [" ".join(RNG.choice(["cat", "dog", "sat", "ran"], RNG.integers(2, 19))) for _ in range(60)]
-    given = sample("lstm", lines)
+def let_cell_two_count(given: Sample) -> None:
+    """f = i = 1 and g = tanh(0.01), but f = i = 0 at `</s>`: c = 0.01 · tokens in the line."""
     with torch.no_grad():
         embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
         embedding[:, 0] = 0.0
@@ -120,6 +118,13 @@ def test_properties_that_go_together_are_told_once() -> None:
             layer.W[row] = torch.tensor([slope, 0, 0, 0, 0, 0])
             layer.R[row] = 0.0
             layer.b_W[row] = bias
+
+
+def test_properties_that_go_together_are_told_once() -> None:
+    """Where all words have three letters the length of the line in characters is four times that in tokens."""
+    lines = [" ".join(RNG.choice(["cat", "dog", "sat", "ran"], RNG.integers(2, 19))) for _ in range(60)]
+    given = sample("lstm", lines)
+    let_cell_two_count(given)
     found = section(given)
     both = [found.data["net"]["followers"][name] for name in ("line-position", "line-tokens")]
     assert all(each["is_found"] for each in both)
@@ -140,18 +145,8 @@ def test_models_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cell_that_counts_tokens_follows_the_line() -> None:
-    """f = i = 1 and g = tanh(0.01), but f = i = 0 at `</s>`: c = 0.01 · tokens in the line, in cell 2."""
     given = sample("lstm", RAGGED)
-    with torch.no_grad():
-        embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
-        embedding[:, 0] = 0.0
-        embedding[given.model.tokenizer.eos, 0] = 1.0
-        layer = layer_of(given)
-        for gate, (slope, bias) in enumerate([(-60.0, 30.0), (-60.0, 30.0), (0.0, 0.01), (0.0, 0.0)]):
-            row = 6 * gate + 1
-            layer.W[row] = torch.tensor([slope, 0, 0, 0, 0, 0])
-            layer.R[row] = 0.0
-            layer.b_W[row] = bias
+    let_cell_two_count(given)
     found = section(given)
     counted, count = [], 0
     for token in given.tokens:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from chainrule.inspection import reading
+from chainrule.inspection import looks, reading
 from chainrule.inspection.foreign import bold
 from chainrule.inspection.section import Figure, Section
 from chainrule.inspection.surprisal import CONTROL_PICTURES
@@ -61,7 +61,7 @@ def _head(found: "Inspection", script: str) -> str:
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
         "base-uri 'none'; form-action 'none'"
     )
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    style = looks.style(Path(__file__).with_name("page.css"))
     return (
         '<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'

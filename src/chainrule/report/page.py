@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from chainrule.errors import MissingExtra
+from chainrule.inspection import looks
 from chainrule.inspection.surprisal import CONTROL_PICTURES, FULL_BITS, surprisal_html
 from chainrule.report import figures, quantities
 from chainrule.report.results import Results, Row, Sentence, Surprisal, contenders
@@ -72,7 +73,7 @@ def _head(results: Results) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html.escape(results.text)}: language models compared</title>\n"
-        f"<style>{_asset('style.css')}</style>\n"
+        f"<style>{looks.style(Path(__file__).with_name('style.css'))}</style>\n"
     )
 
 
