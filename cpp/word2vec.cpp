@@ -8,6 +8,7 @@
 
 #include "failure.hpp"
 #include "hot_rows.hpp"
+#include "parallel.hpp"
 #include "rows.hpp"
 #include "threads.hpp"
 #include "words.hpp"
@@ -17,12 +18,13 @@ namespace chainrule {
 namespace {
 
 constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
+constexpr std::size_t kPart = 1 << 16;       // numbers that one of several threads takes at a time
 constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
 constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
 constexpr std::uint32_t kAlways = 0xFFFFFFFFU;
 constexpr std::uint64_t kLossEvery = 16;      // windows
 constexpr std::size_t kMost = 1 << 16;        // of each setting
-constexpr std::uint64_t kMeetEvery = 100000;  // words after which a thread shares its copies of hot rows
+constexpr std::uint64_t kMeetEvery = 200000;  // words after which a thread shares its copies of hot rows
 constexpr std::size_t kHotRows = 4096;        // of each matrix, at most …
 constexpr std::size_t kHotBytes = 32 << 20;   // … and of all threads together
 
@@ -77,7 +79,7 @@ struct Word2vec::Worker {
 
     NumberFile numbers;
     Random random;
-    std::uint64_t first = 0, last = 0, at = 0;  // its part of the file, and the next number there
+    std::uint64_t at = 0, last = 0;  // the next number of the part of the file it has, and that part's end
     std::size_t epoch = 0;
     std::vector<std::int32_t> block;
     std::size_t block_at = 0, block_size = 0;
@@ -104,6 +106,7 @@ Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::u
       kernels_(choose_kernels(config.simd)),
       file_(file),
       numbers_(numbers),
+      parts_(config.threads == 1 ? 1 : numbers / kPart + 1),
       number_of_(number_of.begin(), number_of.end()),
       noise_(weights_of(counts, config.power)),
       subwords_(std::move(subwords)),
@@ -143,8 +146,6 @@ void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
     const auto [of_input, of_output] = has_copies ? parts_of_hot_rows(counts) : Parts{};
     for (std::size_t i = 0; i < threads; ++i) {
         auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
-        worker->first = worker->at = numbers_ * i / threads;
-        worker->last = numbers_ * (i + 1) / threads;
         worker->block.resize(kBlock);
         worker->rate = config_.rate;
         worker->scratch = AlignedFloats(kGroup * most + 2 * width_ + kGroup);
@@ -251,6 +252,19 @@ void Word2vec::work(Worker& worker, double seconds) {
     }
 }
 
+// The next part of the file that nobody has read in this epoch; false where all epochs are read. Whoever is
+// faster takes more parts, so that all threads end together.
+bool Word2vec::take_part(Worker& worker) {
+    const std::uint64_t part = taken_++;
+    const std::size_t epoch = part / parts_;
+    if (epoch >= config_.epochs) return false;
+    if (epoch != worker.epoch) worker.windows = 0;
+    worker.epoch = epoch;
+    worker.at = part_begin(numbers_, part % parts_, parts_);
+    worker.last = part_begin(numbers_, part % parts_ + 1, parts_);
+    return true;
+}
+
 // The next sentence, frequent words thinned out; false where all epochs are read.
 bool Word2vec::fill(Worker& worker) {
     worker.sentence.clear();
@@ -258,9 +272,7 @@ bool Word2vec::fill(Worker& worker) {
         if (worker.block_at == worker.block_size) {
             if (worker.at == worker.last) {
                 if (!worker.sentence.empty()) return true;
-                if (++worker.epoch >= config_.epochs || worker.first == worker.last) return false;
-                worker.at = worker.first;
-                worker.windows = 0;
+                if (!take_part(worker)) return false;
             }
             worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
             worker.block_size = worker.numbers.read(worker.at, worker.block);
@@ -311,6 +323,8 @@ void Word2vec::learn(Worker& w) {
         const std::uint32_t word = w.sentence[i];
         w.following_reach = config_.window - w.random.below(static_cast<std::uint32_t>(config_.window));
         w.following.assign(1, word);
+        prefetch(output_of(word), width_);
+        if (i + config_.window + 1 < n) prefetch(input_of(w.sentence[i + config_.window + 1]), width_);
         for (std::size_t k = 0; k < config_.negative; ++k) {
             const std::uint32_t other = noise_.draw(w.random);
             if (std::find(w.following.begin(), w.following.end(), other) != w.following.end()) continue;

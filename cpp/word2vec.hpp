@@ -82,12 +82,14 @@ class Word2vec {
     void learn(Worker& worker);
     void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
     void mean_of(std::size_t word, float* mean) const;
+    bool take_part(Worker& worker);
     bool fill(Worker& worker);
 
     Word2vecConfig config_;
     const Kernels& kernels_;
     std::string file_;
-    std::uint64_t numbers_;
+    std::uint64_t numbers_, parts_;        // of the file; parts that the threads take one by one
+    std::atomic<std::uint64_t> taken_{0};  // parts, all epochs together
     std::vector<std::int32_t> number_of_;
     std::vector<std::uint32_t> keep_;  // of 2^32
     Noise noise_;
