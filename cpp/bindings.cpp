@@ -26,4 +26,8 @@ NB_MODULE(_core, module) {
     chainrule::bind_word2vec(module);
     chainrule::bind_glove(module);
     chainrule::bind_ngram(module);
+    chainrule::bind_ngram_model(module);
+    chainrule::bind_ngram_memory(module);
+    chainrule::bind_arpa(module);
+    chainrule::bind_text(module);
 }

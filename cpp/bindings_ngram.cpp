@@ -78,9 +78,9 @@ Made make(Tokens tokens, std::size_t order, std::size_t threads, std::uint32_t u
             {is_first ? zeros<std::uint32_t>(level.size()) : copy(level.suffix), copy(level.count)});
     }
     made.model = estimate_kneser_ney(std::move(counts), threads, unknown);
-    ModelLevel& top = made.model.levels.back();
+    TableLevel& top = made.model.levels.back();
     top.log_backoff = zeros<float>(top.log_prob.size());  // never a context
-    for (ModelLevel& level : made.model.levels) level.first = contexts_of(level.first);
+    for (TableLevel& level : made.model.levels) level.first = contexts_of(level.first);
     return made;
 }
 
@@ -119,7 +119,7 @@ std::tuple<nb::list, nb::list, nb::list> kneser_ney(const AnyArray& ids, std::in
     }();
     nb::list levels, discounts, fell_back;
     for (std::size_t k = 0; k < made.model.order(); ++k) {
-        ModelLevel& level = made.model.levels[k];
+        TableLevel& level = made.model.levels[k];
         nb::dict arrays;
         arrays["context"] = handed_over(std::move(level.first));
         arrays["word"] = handed_over(std::move(level.word));

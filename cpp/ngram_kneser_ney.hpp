@@ -10,19 +10,13 @@
 
 #include "ngram_counting.hpp"
 #include "ngram_discounts.hpp"
+#include "ngram_tables.hpp"
 #include "unset_array.hpp"
 
 namespace chainrule {
 
-struct ModelLevel {
-    Array<std::uint32_t> word, first;  // as in Level
-    Array<float> log_prob;             // natural logarithm of p(w | h), by row
-    // Of γ of the row as a context, 0 where it never was one; empty at the highest order.
-    Array<float> log_backoff;
-};
-
 struct KneserNey {
-    std::vector<ModelLevel> levels;
+    std::vector<TableLevel> levels;
     std::vector<Discounts> discounts;  // by order; whoever shows them says where a fall-back was taken
 
     std::size_t order() const { return levels.size(); }

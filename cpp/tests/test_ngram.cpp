@@ -196,7 +196,7 @@ std::string all_bytes(std::string_view text, std::size_t order, std::size_t thre
         }
     }
     const KneserNey model = estimate_kneser_ney(std::move(counts), threads);
-    for (const ModelLevel& level : model.levels) {
+    for (const TableLevel& level : model.levels) {
         append(bytes, level.log_prob);
         append(bytes, level.log_backoff);
     }
@@ -217,7 +217,7 @@ void threads_do_not_show() {
 void probabilities_sum_to_one() {
     const KneserNey model = estimate_kneser_ney(count_ngrams(tokens_of(random_text(3000)), 2, 2), 2);
     check(model.discounts[1].source == DiscountSource::counts, "a text large enough for its own discounts");
-    const ModelLevel &one = model.levels[0], &two = model.levels[1];
+    const TableLevel &one = model.levels[0], &two = model.levels[1];
     for (std::size_t h = 0; h + 1 < two.first.size(); ++h) {
         // Words seen behind h have what is stored, all others γ(h) p(w).
         double seen = 0, shorter = 0, all = 0;
