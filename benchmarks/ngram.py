@@ -1,247 +1,246 @@
-"""Time and memory of n-gram training and scoring, beside KenLM and SRILM where they are on the PATH.
+"""n-gram models beside KenLM: time, memory, size, perplexity, one after the other in every round.
 
-    python -m benchmarks.ngram --corpus all
+    python -m benchmarks.ngram --kenlm FOLDER [--python PYTHON] [--texts ptb,wikitext2,novels] [--only estimate,…]
 
-Programs run as a person runs them, one after another in each round; the best of the rounds is printed. KenLM
-refuses a literal `<unk>`, so the peers read a copy of the text that spells it `<oov>`, with blank lines left out.
+FOLDER holds `lmplz`, `build_binary` and `query`, PYTHON is an interpreter with the module `kenlm`; docs/kenlm.md
+says how to build both outside this repository. Of each figure the best of three rounds is printed. What is
+ours in Python is measured inside a fresh process, its start and imports left out; programs from start to end.
 Progress goes to standard error.
 """
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.corpora import BENCHMARKS, Benchmark, chosen, machine, table
+from benchmarks.corpora import machine, table
+from benchmarks.ngram_agreement import compare
+from benchmarks.ngram_programs import KenLM, Usage, ask, compiled, run
+from benchmarks.ngram_texts import NAMES, Text, made
 
-from chainrule import artifact
-from chainrule.model import Model
-from chainrule.ngram.config import Config
-from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
-from chainrule.ngram.model import NgramModel
-from chainrule.ngram.spelling import train_speller
-from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import fingerprint
-from chainrule.tokenizers import train as tokenizer_training
-from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.tokenizers.encode import encode
+import chainrule
 
-Command = Sequence[str | Path]
-
-CHAINRULE: Final = (sys.executable, "-m", "chainrule")
-LAUNCH: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")))
-LINES_ONE_BY_ONE: Final = 500
+ORDER: Final = 5
+THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a program took."""
+class Run:
+    """What is measured against what, and where it may write."""
 
-    wall: float  # seconds
-    cpu: float  # seconds, over all threads
-    peak: float  # MiB resident
+    kenlm: KenLM
+    text: Text
+    folder: Path
+    rounds: int
 
-    def then(self, other: "Usage") -> "Usage":
-        """Both, one after the other."""
-        return Usage(self.wall + other.wall, self.cpu + other.cpu, max(self.peak, other.peak))
+    def step(self, name: str, order: int = ORDER) -> Usage:
+        """One of benchmarks/ngram_steps.py."""
+        found, used = ask("ngram_steps.py", name, self.text.train, order, self.folder)
+        return Usage(found["seconds"], used.peak)
 
-    def best(self, other: "Usage") -> "Usage":
-        """The smaller of each."""
-        return Usage(min(self.wall, other.wall), min(self.cpu, other.cpu), min(self.peak, other.peak))
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A command, and the file it reads as standard input."""
-
-    command: Command
-    reads: Path | None = None
-
-    def run(self) -> Usage:
-        """Run it to its end, its output thrown away."""
-        command = [str(part) for part in self.command]
-        with open(self.reads or os.devnull, "rb") as given:
-            done = subprocess.run([*LAUNCH, *command], stdin=given, stdout=subprocess.PIPE, check=False)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)} failed with status {done.returncode}")
-        return Usage(**json.loads(done.stdout))
+    def best(self, name: str, other_name: str, ours: Callable[[], Usage], theirs: Callable[[], Usage]) -> list[str]:
+        """A row: both in turns, the best of each, and how many times as fast ours is."""
+        own, other = ours(), theirs()
+        for _ in range(1, self.rounds):
+            own, other = ours().best(own), theirs().best(other)
+            say(f"{self.text.title}, {name}: {own.seconds:.2f} s, {other.seconds:.2f} s so far")
+        seconds = [f"{own.seconds:.2f}", f"{other.seconds:.2f}", f"{other.seconds / own.seconds:.1f}"]
+        return [self.text.title, name, other_name, *seconds, f"{own.peak:.0f}", f"{other.peak:.0f}"]
 
 
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def plain_copy(benchmark: Benchmark, split: str, folder: Path) -> Path:
-    """The text as every program can read it."""
-    path = folder / f"{split}.txt"
-    lines = (" ".join("<oov>" if w == "<unk>" else w for w in line.split()) for line in benchmark.corpus(split))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+def estimate(on: Run) -> list[str]:
+    """Text to all probabilities and weights in memory, by the engine alone and its whole program."""
+    program = compiled(on.folder)
+    return on.best(
+        "text → all probabilities in memory (the engine alone)",
+        "lmplz to /dev/null",
+        lambda: run([program, on.text.train, ORDER, THREADS]),
+        lambda: on.kenlm.estimate(ORDER, on.text.train, "/dev/null"),
+    )
 
 
-def training(benchmark: Benchmark, order: int, text: Path, folder: Path) -> dict[str, Program]:
-    """Every program that is here, the first one ours; the others read `text`."""
-    own: Command = ("train", "ngram", benchmark.path("train"), "--order", str(order), "--out", folder / "own")
-    programs = {"chainrule train ngram": Program((*CHAINRULE, *own, *line_rule(benchmark)))}
-    arpa = folder / "kenlm.arpa"
-    if shutil.which("lmplz"):
-        estimate = ("lmplz", "-o", str(order), "-S", "1G", "-T", folder, "--text", text, "--arpa", arpa)
-        programs["KenLM lmplz"] = Program(estimate)
-    if shutil.which("lmplz") and shutil.which("build_binary"):
-        programs["KenLM build_binary"] = Program(("build_binary", arpa, folder / "kenlm.binary"))
-    if shutil.which("ngram-count"):
-        keep = [part for n in range(3, order + 1) for part in (f"-gt{n}min", "1")]
-        counting = ("ngram-count", "-order", str(order), "-kndiscount", "-interpolate", "-unk", *keep)
-        programs["SRILM ngram-count"] = Program((*counting, "-text", text, "-lm", folder / "srilm.arpa"))
-    return programs
+def ready(on: Run) -> list[str]:
+    """Text to a model that answers."""
+    return on.best(
+        "`chainrule.train`: text → ready to query",
+        "lmplz to /dev/null",
+        lambda: on.step("ready"),
+        lambda: on.kenlm.estimate(ORDER, on.text.train, "/dev/null"),
+    )
 
 
-def line_rule(benchmark: Benchmark) -> tuple[str, ...]:
-    return ("--drop-blank-lines",) if benchmark.drop_blank_lines else ()
+def saved(on: Run) -> list[str]:
+    """Text to a model file, opened again."""
+    arpa, binary = on.folder / "kenlm.arpa", on.folder / "kenlm.probing"
+    return on.best(
+        "`chainrule.train`, `save`, `load`: text → file, opened, answering",
+        "lmplz, build_binary probing",
+        lambda: on.step("saved"),
+        lambda: on.kenlm.estimate(ORDER, on.text.train, arpa).then(on.kenlm.binary("probing", arpa, binary)),
+    )
 
 
-def scoring(benchmark: Benchmark, order: int, text: Path, folder: Path) -> dict[str, Program]:
-    """Perplexity of the test text by the models that `training` leaves in the folder."""
-    own: Command = ("evaluate", folder / "own", benchmark.path("test"), *line_rule(benchmark))
-    programs = {"chainrule evaluate": Program((*CHAINRULE, *own))}
-    if (folder / "kenlm.binary").exists() and shutil.which("query"):
-        programs["KenLM query"] = Program(("query", "-v", "summary", folder / "kenlm.binary"), reads=text)
-    if (folder / "srilm.arpa").exists() and shutil.which("ngram"):
-        asked = ("-unk", "-order", str(order), "-lm", folder / "srilm.arpa", "-ppl", text)
-        programs["SRILM ngram"] = Program(("ngram", *asked))
-    return programs
+def arpa(on: Run) -> list[str]:
+    """Text to ARPA."""
+    return on.best(
+        "`chainrule.train`, `export_arpa`: text → ARPA file",
+        "lmplz",
+        lambda: on.step("arpa"),
+        lambda: on.kenlm.estimate(ORDER, on.text.train, on.folder / "kenlm.arpa"),
+    )
 
 
-def measure(programs: Mapping[str, Program], rounds: int, folder: Path) -> dict[str, Usage]:
-    best: dict[str, Usage] = {}
-    for number in range(1, rounds + 1):
-        for name, program in programs.items():
-            if "train" in program.command:
-                shutil.rmtree(folder / "own", ignore_errors=True)
-            used = program.run()
-            say(f"round {number}: {name}: {used.wall:.2f} s")
-            best[name] = used.best(best.get(name, used))
-    return best
+def memory(on: Run) -> list[str]:
+    """The command with a limit of memory, from start to end, its folder written."""
+    command = [sys.executable, "-m", "chainrule", "train", "ngram", on.text.train, "--order", ORDER]
+
+    def ours() -> Usage:
+        shutil.rmtree(on.folder / "limited", ignore_errors=True)
+        return run([*command, "--memory", "512M", "--out", on.folder / "limited"])
+
+    return on.best(
+        "`chainrule train ngram --memory 512M`",
+        "lmplz -S 512M to /dev/null",
+        ours,
+        lambda: on.kenlm.estimate(ORDER, on.text.train, "/dev/null", memory="512M"),
+    )
 
 
-def usage_rows(measured: Mapping[str, Usage]) -> Iterator[list[str]]:
-    ours = next(iter(measured.values()))
-    for name, used in measured.items():
-        ratio = f"{ours.wall / used.wall:.1f}" if used is not ours else ""
-        yield [name, f"{used.wall:.2f}", f"{used.cpu:.2f}", f"{used.peak:.0f}", ratio]
+TRAINING: Final[dict[str, Callable[[Run], list[str]]]] = {
+    "estimate": estimate,
+    "ready": ready,
+    "file": saved,
+    "arpa": arpa,
+    "memory": memory,
+}
 
 
-class Stopwatch:
-    """The best time of each step."""
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Files of one text's order-5 model, ours by layout and KenLM's by kind."""
 
-    def __init__(self) -> None:
-        self.best: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        """Time what is inside the block."""
-        start = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - start
-        self.best[step] = min(seconds, self.best.get(step, seconds))
+    ours: dict[str, Path]
+    theirs: dict[str, Path]
 
 
-def stages(order: int, corpus: Corpus, folder: Path, rounds: int) -> dict[str, float]:
-    """Seconds of each step of `chainrule train ngram`, in process, the best of the rounds."""
-    watch = Stopwatch()
-    for _ in range(rounds):
-        with watch("start of Python, imports"):
-            Program(
-                (sys.executable, "-c", "import chainrule.cli.main, chainrule.api, chainrule.ngram.family")
-            ).run()
-        with watch("tokenizer"):
-            tokenizer = tokenizer_training.train(corpus, TokenizerConfig())
-        with watch("encode"):
-            train = encode(corpus, tokenizer)
-        with watch("speller"):
-            control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
-            words = tokenizer.tokens([i for i in range(tokenizer.vocab_size) if i not in control])
-            speller = train_speller(train.spellings, list(words))
-        with watch("fingerprint"):
-            fingerprint(corpus)
-        with watch("count"):
-            counts = count(train.ids, order, tokenizer.vocabulary)
-        with watch("smooth"):
-            config = Config(order=order)
-            lm = NgramModel(estimate(counts, config), tokenizer.vocabulary)
-        with watch("save"):
-            Model(lm=lm, tokenizer=tokenizer, family="ngram", config=config, speller=speller).save(
-                folder / "stages"
-            )
-        shutil.rmtree(folder / "stages")
-    return watch.best
+def models(on: Run) -> Models:
+    """Both sides' files of every kind."""
+    ours = {}
+    trained = chainrule.train("ngram", on.text.train, order=ORDER)
+    arpa_file = on.folder / "kenlm.arpa"
+    for name, layout, bits in (("fast", "fast", 0), ("small", "small", 0), ("small, 8 bits", "small", 8)):
+        ours[name] = on.folder / f"own.{layout}{bits}.ngram"
+        trained.lm.engine.convert(layout, bits, threads=2).save(str(ours[name]))  # type: ignore[attr-defined]
+    on.kenlm.estimate(ORDER, on.text.train, arpa_file)
+    theirs = {}
+    for name, kind, bits in (("probing", "probing", 0), ("trie", "trie", 0), ("trie, 8 bits", "trie", 8)):
+        theirs[name] = on.folder / f"kenlm.{kind}{bits}"
+        on.kenlm.binary(kind, arpa_file, theirs[name], bits)
+    return Models(ours, theirs)
 
 
-def speeds(model: Model, test: Corpus, rounds: int) -> dict[str, tuple[int, float]]:
-    """Tokens and seconds of each way to ask the model for probabilities, in process, the best of the rounds."""
-    watch = Stopwatch()
-    encoded = encode(test, model.tokenizer)
-    lines = list(test)
-    few = lines[:LINES_ONE_BY_ONE]
-    for _ in range(rounds):
-        with watch("evaluate, text encoded before"):
-            model.evaluate_encoded(encoded)
-        with watch("evaluate"):
-            model.evaluate(test)
-        with watch("score, all lines at once"):
-            for _score in model.scores(lines):
-                pass
-        with watch("score, line by line"):
-            tokens_of_few = sum(len(model.score(line).tokens) for line in few)
-    return {
-        step: (tokens_of_few if step == "score, line by line" else encoded.tokens, seconds)
-        for step, seconds in watch.best.items()
+def query(on: Run) -> Iterator[list[str]]:
+    """Million words a CPU second of every way to ask, one thread, and the peak memory of asking."""
+    found = models(on)
+    asked: dict[str, tuple[str, Path, Path | None]] = {
+        **{f"chainrule {name}": ("chainrule.kenlm", path, None) for name, path in found.ours.items()},
+        **{f"KenLM {name}": ("kenlm", path, on.kenlm.python) for name, path in found.theirs.items()},
     }
+    best: dict[str, dict[str, float]] = {name: {} for name in asked}
+    for number in range(1, on.rounds + 1):
+        for name, (module, path, python) in asked.items():
+            answer, used = ask("ngram_queries.py", module, path, on.text.test, python=python)
+            say(f"{on.text.title}, {name}, round {number}")
+            for question, seconds in answer.items():
+                best[name][question] = min(seconds, best[name].get(question, seconds))
+            best[name]["peak"] = min(used.peak, best[name].get("peak", used.peak))
+    for name, taken in best.items():
+        ways = ("score_sentences", "full_score_sentences", "score", "full_scores", "BaseScore")
+        speeds = [f"{taken['words'] / taken[way] / 1e6:.2f}" if way in taken else "" for way in ways]
+        size = asked[name][1].stat().st_size / 2**20
+        opened = f"{taken['open'] * 1000:.1f}"
+        perplexity = f"{10 ** (-taken['log10'] / taken['words']):.3f}"
+        yield [on.text.title, name, *speeds, opened, f"{taken['peak']:.0f}", f"{size:.1f}", perplexity]
 
 
-def report(benchmark: Benchmark, order: int, rounds: int, folder: Path) -> None:
-    say(benchmark.title)
-    copies = {split: plain_copy(benchmark, split, folder) for split in ("train", "test")}
-    head = ["program", "seconds", "CPU seconds", "peak MiB", "chainrule's time / its"]
-    trained = measure(training(benchmark, order, copies["train"], folder), rounds, folder)
-    if "KenLM build_binary" in trained:
-        trained["KenLM, both"] = trained["KenLM lmplz"].then(trained["KenLM build_binary"])
-    print(f"### {benchmark.title}: training, order {order}\n\n{table(head, list(usage_rows(trained)))}")
-    asked = measure(scoring(benchmark, order, copies["test"], folder), rounds, folder)
-    print(f"### {benchmark.title}: perplexity of the test text\n\n{table(head, list(usage_rows(asked)))}")
-    steps = stages(order, benchmark.corpus("train"), folder, rounds)
-    rows = [[step, f"{seconds:.2f}", f"{seconds / sum(steps.values()):.0%}"] for step, seconds in steps.items()]
-    rows.append(["all", f"{sum(steps.values()):.2f}", ""])
-    print(f"### {benchmark.title}: where training spends its time\n\n{table(['step', 'seconds', 'share'], rows)}")
-    found = speeds(artifact.load(folder / "own"), benchmark.corpus("test"), rounds)
-    rows = [[step, f"{tokens:,}", f"{s:.3f}", f"{tokens / s:,.0f}"] for step, (tokens, s) in found.items()]
-    head = ["question", "tokens", "seconds", "tokens per second"]
-    print(f"### {benchmark.title}: query speed\n\n{table(head, rows)}")
+def perplexities(on: Run) -> Iterator[list[str]]:
+    """Of the test text, orders 3 and 5, and how far the two ARPA files differ."""
+    for order in (3, ORDER):
+        on.step("arpa", order)
+        own = chainrule.load(on.folder / "own").evaluate(on.text.test).perplexity
+        on.kenlm.estimate(order, on.text.train, on.folder / "kenlm.arpa")
+        on.kenlm.binary("probing", on.folder / "kenlm.arpa", on.folder / "kenlm.probing")
+        other = on.kenlm.perplexity(on.folder / "kenlm.probing", on.text.test)
+        orders = list(compare(on.folder / "own.arpa", on.folder / "kenlm.arpa"))
+        missing = sum(found.ours + found.theirs - 2 * found.shared for found in orders)
+        prob, backoff = max(found.prob for found in orders), max(found.backoff for found in orders)
+        count = f"{sum(found.shared for found in orders):,}"
+        yield [
+            on.text.title,
+            f"{order}",
+            f"{own:.4f}",
+            f"{other:.4f}",
+            count,
+            f"{missing}",
+            f"{prob:.1e}",
+            f"{backoff:.1e}",
+        ]
+
+
+TRAINING_HEAD: Final = ["text", "ours", "KenLM's", "s", "its s", "times as fast", "peak MiB", "its MiB"]
+QUERY_HEAD: Final = [
+    *("text", "model", "a list", "a list, per word", "score", "full_scores", "BaseScore"),
+    *("opened, ms", "peak MiB", "file, MiB", "perplexity"),
+]
+PERPLEXITY_HEAD: Final = [
+    *("text", "order", "ours", "KenLM's", "n-grams in both", "in one alone"),
+    *("largest difference of log10 p", "of weights"),
+]
+PARTS: Final = (*TRAINING, "query", "perplexity")
+
+
+def report(only: list[str], runs: list[Run]) -> None:
+    asked = [(part, on) for on in runs for part in only if part in TRAINING]
+    rows = [TRAINING[part](on) for part, on in asked if part != "memory" or on.text.name == "novels"]
+    if rows:
+        print(f"### Training, order {ORDER}\n\n{table(TRAINING_HEAD, rows)}")
+    if "query" in only:
+        rows = [row for on in runs for row in query(on)]
+        print(f"### Asking on one thread, order {ORDER}: million words a CPU second\n\n{table(QUERY_HEAD, rows)}")
+    if "perplexity" in only:
+        rows = [row for on in runs if on.text.name != "novels" for row in perplexities(on)]
+        print(f"### Perplexity of the test text, and the two ARPA files\n\n{table(PERPLEXITY_HEAD, rows)}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time and memory of n-gram models, as Markdown tables.")
-    parser.add_argument("--corpus", choices=[*BENCHMARKS, "all"], default="all")
-    parser.add_argument("--order", type=int, default=5)
+    parser = argparse.ArgumentParser(description="n-gram models beside KenLM, as Markdown tables.")
+    parser.add_argument("--kenlm", type=Path, required=True, help="folder of lmplz, build_binary, query")
+    parser.add_argument("--python", type=Path, help="an interpreter that has the module kenlm")
+    parser.add_argument("--texts", default=",".join(NAMES))
+    parser.add_argument("--only", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many is printed")
-    chosen_ = parser.parse_args()
-    print(
-        f"`python -m benchmarks.ngram --corpus {chosen_.corpus} --order {chosen_.order} "
-        f"--rounds {chosen_.rounds}`: {machine()}\n"
-    )
-    for benchmark in chosen(chosen_.corpus).values():
-        with tempfile.TemporaryDirectory() as folder:
-            report(benchmark, chosen_.order, chosen_.rounds, Path(folder))
+    parser.add_argument("--folder", type=Path, help="where texts and models go; by default somewhere temporary")
+    given = parser.parse_args()
+    names, only = given.texts.split(","), given.only.split(",")
+    for name in [*names, *only]:
+        if name not in (*NAMES, *PARTS):
+            parser.error(f"there is no {name}; texts are {', '.join(NAMES)}, parts {', '.join(PARTS)}")
+    print(f"`python -m benchmarks.ngram {' '.join(sys.argv[1:])}`: {machine()}\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.folder or Path(scratch)
+        runs = [
+            Run(KenLM(given.kenlm, given.python), made(name, folder / "texts"), folder, given.rounds)
+            for name in names
+        ]
+        report(only, runs)
 
 
 if __name__ == "__main__":

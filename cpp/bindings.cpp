@@ -10,6 +10,7 @@
 namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
+    nb::set_leak_warnings(false);  // of models that a program still holds when it ends
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);
@@ -27,6 +28,7 @@ NB_MODULE(_core, module) {
     chainrule::bind_glove(module);
     chainrule::bind_ngram(module);
     chainrule::bind_ngram_model(module);
+    chainrule::bind_kenlm(module);
     chainrule::bind_ngram_memory(module);
     chainrule::bind_arpa(module);
     chainrule::bind_text(module);

@@ -16,7 +16,7 @@
 
 namespace chainrule {
 
-MappedFile::MappedFile(const std::string& file) {
+MappedFile::MappedFile(const std::string& file, [[maybe_unused]] std::size_t read_ahead) {
 #if defined(CHAINRULE_MAPS_FILES)
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) throw Failure(file + " cannot be read");
@@ -26,7 +26,7 @@ MappedFile::MappedFile(const std::string& file) {
         void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (address != MAP_FAILED) {
             mapped_ = static_cast<const char*>(address);
-            madvise(address, size_, MADV_WILLNEED);
+            if (size_ <= read_ahead) madvise(address, size_, MADV_WILLNEED);
         }
     }
     close(descriptor);

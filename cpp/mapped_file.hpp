@@ -11,7 +11,9 @@ namespace chainrule {
 
 class MappedFile {
   public:
-    explicit MappedFile(const std::string& file);
+    // A file of at most `read_ahead` bytes is on its way into memory when this returns, of a larger one only
+    // what is read.
+    explicit MappedFile(const std::string& file, std::size_t read_ahead = static_cast<std::size_t>(-1));
     ~MappedFile();
     MappedFile(const MappedFile&) = delete;
     MappedFile& operator=(const MappedFile&) = delete;

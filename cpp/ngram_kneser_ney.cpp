@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "logarithm.hpp"
+#include "ngram_discounting.hpp"
+#include "ngram_prune.hpp"
 #include "parallel.hpp"
 #include "prefetch.hpp"
 
@@ -15,32 +17,6 @@ namespace {
 
 constexpr std::size_t kAhead = 48;  // rows between the call for a shorter n-gram's probability and its use
 
-using Row = std::array<double, 4>;  // by count: 0, 1, 2, 3 and more
-
-std::size_t kind(std::uint32_t count) { return std::min(count, 3u); }
-
-// c(h) and γ(h) of the context whose n-grams have these counts.
-struct Mass {
-    double total, gamma;
-};
-
-Mass mass_of(const std::uint32_t* counts, std::size_t size, const Row& D) {
-    std::array<std::uint64_t, 4> N{};
-    std::uint64_t total = 0;
-    for (std::size_t i = 0; i < size; ++i) {
-        ++N[kind(counts[i])];
-        total += counts[i];
-    }
-    if (total == 0) return {1.0, 1.0};
-    const double taken = D[1] * static_cast<double>(N[1]) + D[2] * static_cast<double>(N[2]) +
-                         D[3] * static_cast<double>(N[3]);
-    return {static_cast<double>(total), taken / static_cast<double>(total)};
-}
-
-double share(std::uint32_t count, const Row& D, double total) {
-    return std::max(static_cast<double>(count) - D[kind(count)], 0.0) / total;
-}
-
 void put(std::uint32_t* at, double log) {
     const auto value = static_cast<float>(log);
     std::memcpy(at, &value, sizeof value);
@@ -48,9 +24,10 @@ void put(std::uint32_t* at, double log) {
 
 // Probabilities of one row after the other, from `row` on: they are gathered, since logarithms are faster by
 // the hundred. The logarithms go into `logs`, the probabilities into `kept` unless that is null.
-class Rows {
+class ProbabilityRows {
   public:
-    Rows(std::size_t row, std::uint32_t* logs, double* kept) : row_(row), logs_(logs), kept_(kept) {}
+    ProbabilityRows(std::size_t row, std::uint32_t* logs, double* kept)
+        : row_(row), logs_(logs), kept_(kept) {}
 
     void push(double p) {
         gathered_[size_++] = p;
@@ -74,16 +51,29 @@ class Rows {
     std::array<double, kGathered> gathered_{};
 };
 
+// c(h) and γ(h) of the context whose n-grams are rows [from, to).
+template <bool is_cut>
+Mass mass_of(const std::uint32_t* counts, const KeptRows& kept, std::size_t from, std::size_t to,
+             const DiscountRow& D) {
+    Behind behind;
+    for (std::size_t i = from; i < to; ++i)
+        if (!is_cut || kept[i])
+            behind.keep(counts[i]);
+        else
+            behind.leave_out(counts[i]);
+    return behind.mass(D);
+}
+
 // Order 1, over the uniform distribution of what can be predicted.
 Array<double> unigrams(Array<std::uint32_t>& counts, std::uint32_t begin, std::uint32_t unknown,
-                       const Row& D) {
+                       const DiscountRow& D) {
     const std::size_t V = counts.size();
-    const Mass mass = mass_of(counts.data(), V, D);
+    const Mass mass = mass_of<false>(counts.data(), {}, 0, V, D);
     const double uniform = 1.0 / static_cast<double>(V - 1 - (unknown < V));
     Array<double> p(V);
     for (std::size_t w = 0; w < V; ++w) {
         const bool is_predictable = w != begin && w != unknown;
-        p[w] = share(counts[w], D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
+        p[w] = share_of(counts[w], D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
         put(&counts[w], logarithm(p[w]));
     }
     return p;
@@ -93,82 +83,91 @@ Array<double> unigrams(Array<std::uint32_t>& counts, std::uint32_t begin, std::u
 struct Extension {
     const Array<std::uint32_t>&first, &suffix;
     const Array<double>& shorter;  // p of the order below
-    const Row& D;
+    const DiscountRow& D;
+    const KeptRows& kept;
     Array<std::uint32_t>& counts;    // becomes log p
     Array<std::uint32_t>& backoffs;  // becomes log γ, by context
     Array<double>& p;                // empty where no order follows
 };
 
-// The contexts [from, to).
+// The contexts [from, to). Rows that are left out get γ(h) p(w | shorter h), which nothing reads.
+template <bool is_cut>
 void extend(const Extension& on, std::size_t from, std::size_t to) {
     const std::uint32_t *const counts = on.counts.data(), *const suffix = on.suffix.data();
     const std::size_t stop = on.first[to];
-    const Row& D = on.D;
-    Rows rows(on.first[from], on.counts.data(), on.p.size() ? on.p.data() : nullptr);
+    const DiscountRow& D = on.D;
+    ProbabilityRows rows(on.first[from], on.counts.data(), on.p.size() ? on.p.data() : nullptr);
     // By far the most contexts have one word behind them, and that once.
-    const double share_alone = share(1, D, 1.0), log_alone = logarithm(D[1]);
+    const double share_alone = share_of(1, D, 1.0), log_alone = logarithm(D[1]);
     for (std::size_t h = from; h < to; ++h) {
         const std::size_t begin = on.first[h], end = on.first[h + 1];
-        if (end - begin == 1 && counts[begin] == 1) {
+        if (!is_cut && end - begin == 1 && counts[begin] == 1) {
             if (begin + kAhead < stop) prefetch(&on.shorter[suffix[begin + kAhead]]);
             put(&on.backoffs[h], log_alone);
             rows.push(share_alone + D[1] * on.shorter[suffix[begin]]);
             continue;
         }
         // The counts of a context are all read here before log p takes the place of the first.
-        const Mass mass = mass_of(counts + begin, end - begin, D);
+        const Mass mass = mass_of<is_cut>(counts, on.kept, begin, end, D);
         put(&on.backoffs[h], logarithm(mass.gamma));
         for (std::size_t i = begin; i < end; ++i) {
             if (i + kAhead < stop) prefetch(&on.shorter[suffix[i + kAhead]]);
-            rows.push(share(counts[i], D, mass.total) + mass.gamma * on.shorter[suffix[i]]);
+            const double share = !is_cut || on.kept[i] ? share_of(counts[i], D, mass.total) : 0.0;
+            rows.push(share + mass.gamma * on.shorter[suffix[i]]);
         }
     }
     rows.flush();
 }
 
-// Contexts in ranges with about as many n-grams each.
-std::vector<std::size_t> share_out(const Array<std::uint32_t>& first, std::size_t threads) {
-    std::vector<std::size_t> bounds{0};
-    const std::size_t contexts = first.size() - 1;
-    for (std::size_t t = 1; t < threads; ++t) {
-        const std::size_t wanted = part_begin(first[contexts], t, threads);
-        const std::uint32_t* at =
-            std::lower_bound(first.begin() + bounds.back(), first.begin() + contexts, wanted);
-        bounds.push_back(static_cast<std::size_t>(at - first.begin()));
-    }
-    bounds.push_back(contexts);
-    return bounds;
+void extend_all(const Extension& extension, std::size_t threads) {
+    const std::vector<std::size_t> bounds = share_out(extension.first, threads);
+    in_parallel(threads, [&](std::size_t t) {
+        if (extension.kept.size() == 0)
+            extend<false>(extension, bounds[t], bounds[t + 1]);
+        else
+            extend<true>(extension, bounds[t], bounds[t + 1]);
+    });
 }
 
 }  // namespace
 
-KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown) {
+KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown,
+                              std::vector<std::uint32_t> cut_offs) {
     threads = std::max<std::size_t>(threads, 1);
+    cut_offs = checked_cut_offs(std::move(cut_offs), counts.order());
     KneserNey model;
+    std::vector<KeptRows> kept;
     Array<double> shorter;
     Array<std::uint32_t> backoffs;  // of the order below, as contexts; the memory of that order's suffixes
+    // An order is whole when its log γ is there, which the one above finds: then what is cut off can leave
+    // it.
+    const auto trim = [&](std::size_t k) {
+        if (cut_offs[k] > 0)
+            model.levels[k] = keep_rows(std::move(model.levels[k]), kept[k - 1], kept[k], threads);
+    };
     for (std::size_t k = 0; k < counts.order(); ++k) {
         Level& level = counts.levels[k];
         const bool is_top = k + 1 == counts.order();
+        kept.push_back(above_cut_off(level.count, cut_offs[k], threads));
         Array<std::uint32_t> adjusted = std::move(is_top ? level.count : level.continuation);
         level.count = {};
         model.discounts.push_back(modified_discounts(counts_of_counts(adjusted, threads)));
-        const Row& D = model.discounts.back().of;
+        const DiscountRow& D = model.discounts.back().of;
         if (k == 0) {
             shorter = unigrams(adjusted, counts.begin, unknown, D);
             level.suffix = Array<std::uint32_t>(is_top ? 0 : level.size());
         } else {
             Array<double> p(is_top ? 0 : level.size(), Access::scattered);
-            const Extension extension{level.first, level.suffix, shorter, D, adjusted, backoffs, p};
-            const std::vector<std::size_t> bounds = share_out(level.first, threads);
-            in_parallel(threads, [&](std::size_t t) { extend(extension, bounds[t], bounds[t + 1]); });
+            extend_all({level.first, level.suffix, shorter, D, kept[k], adjusted, backoffs, p}, threads);
             model.levels.back().log_backoff = std::move(backoffs).become<float>();
+            trim(k - 1);
             shorter = std::move(p);
         }
         backoffs = std::move(level.suffix);
         model.levels.push_back(
             {std::move(level.word), std::move(level.first), std::move(adjusted).become<float>(), {}});
     }
+    if (counts.order() > 0) trim(counts.order() - 1);
     return model;
 }
 

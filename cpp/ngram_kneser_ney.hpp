@@ -3,7 +3,8 @@
 // p(w | h) = max(c − D(c), 0) / c(h) + γ(h) p(w | shorter h), γ(h) = (D1 N1(h) + D2 N2(h) + D3 N3+(h)) /
 // c(h), c being counts of continuations below the highest order and N_r(h) how many words follow h with c =
 // r. The sums are of integers, so that no order of adding shows in the result; all else is in double, and the
-// logarithms are rounded to float once.
+// logarithms are rounded to float once. N-grams that a cut-off leaves out keep nothing: their whole counts go
+// into γ(h), beside the discounts of those that stay.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,9 @@ struct KneserNey {
 inline constexpr std::uint32_t kEveryWord = 0xFFFFFFFF;
 
 // `unknown` is a word without probability, if any: that of a closed vocabulary. The counts are used up, since
-// probabilities are written into the memory of the counts they come from.
-KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown = kEveryWord);
+// probabilities are written into the memory of the counts they come from. `cut_offs`, one for each order or
+// none at all: n-grams that stand in the text this often or less are left out (ngram_discounting.hpp).
+KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown = kEveryWord,
+                              std::vector<std::uint32_t> cut_offs = {});
 
 }  // namespace chainrule

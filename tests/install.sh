@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The two ways to run without the extras, each in a venv of its own: a bare checkout without the extension, and a plain
-# `pip install .`; neither has torch.
+# The two ways to run without the extras, in a venv of their own: a bare checkout without the extension, which says how
+# to build it where n-grams are asked for, and a plain `pip install .`, which trains them; neither has torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${1:-build/venv-plain}"
@@ -11,15 +11,32 @@ python3 -m venv "$venv"
 python="$PWD/$venv/bin/python"
 "$python" -m pip install --quiet numpy tokenizers safetensors typer rich
 
+printf 'i love cats\ni love dogs\ncats chase mice\n' > "$work/toy.txt"
+
+look() {
+    "$@" doctor --json | "$python" -c "$check" "$expected"
+}
+
+# N-gram models need the extension; without it they are refused with what to do, and nothing is written.
+refused() {
+    (
+        cd "$work"
+        status=0
+        "$@" train ngram toy.txt --out none 2> refusal.txt || status=$?
+        test "$status" = 1
+        grep -q "n-gram models need the compiled part of chainrule, which is not built: pip install ." refusal.txt
+        test ! -e none
+        "$@" tokenizer train toy.txt --out tokenizer
+    )
+}
+
 smoke() {
-    printf 'i love cats\ni love dogs\ncats chase mice\n' > "$work/toy.txt"
     (
         cd "$work"
         rm -rf toy
         "$@" train ngram toy.txt --order 3 --smoothing mle --out toy
         test "$(echo "i love cats" | "$@" score toy)" = "$(printf -- '-1.098612\ti love cats')" # log 1/3
         "$@" generate toy --prompt "i love" --strategy greedy
-        "$@" doctor --json | "$python" -c "$check" "$expected"
     )
 }
 check='
@@ -30,9 +47,11 @@ assert found["extension"].startswith(expected), found
 '
 echo "bare checkout:"
 export PYTHONPATH="$PWD/src"
-expected=absent smoke "$python" -m chainrule
+expected=absent look "$python" -m chainrule
+refused "$python" -m chainrule
 unset PYTHONPATH
 echo "pip install .:"
 "$python" -m pip install --quiet .
-expected=built smoke "$PWD/$venv/bin/chainrule"
+expected=built look "$PWD/$venv/bin/chainrule"
+smoke "$PWD/$venv/bin/chainrule"
 echo "both ways work"

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from chainrule import artifact, folder
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.model import Model, Origin
 from chainrule.ngram.config import SMOOTHINGS
+from chainrule.text.corpus import Corpus
 from cli.command import english, refused, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
@@ -225,6 +227,13 @@ def changed(saved: Path, name: str, array: str, value: float) -> bytes:
     return write_tensors(arrays)
 
 
+def other_tables(line: str, order: int) -> bytes:
+    with TemporaryDirectory() as scratch:
+        model = chainrule.train("ngram", Corpus.from_lines([line]), order=order, smoothing="witten-bell")
+        model.save(Path(scratch, "m"))
+        return Path(scratch, "m", "model.ngram").read_bytes()
+
+
 FILE_CHANGES: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "config that is no JSON": lambda _: {"config.json": b"{"},
     "config that is a list": lambda _: {"config.json": b"[]"},
@@ -237,9 +246,11 @@ FILE_CHANGES: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "tokenizer with an id beyond all": lambda saved: {"tokenizer.json": tokenizer_with(saved, the=4_000_000_000)},
     "tables that are no tensors": lambda _: {"model.ngram": b"\xff" * 64},
     "tables of a terabyte": lambda _: {"model.ngram": (10**12).to_bytes(8, "little") + b"{}"},
-    "tables without an order": lambda saved: {"model.ngram": without(saved, "model.ngram", "2.log_prob")},
-    "tables with a key too large": lambda saved: {"model.ngram": changed(saved, "model.ngram", "2.key", 10**15)},
-    "tables with nan": lambda saved: {"model.ngram": changed(saved, "model.ngram", "1.log_prob", float("nan"))},
+    "tables of tensors, as they once were": lambda saved: {
+        "model.ngram": (saved / "speller.safetensors").read_bytes()
+    },
+    "tables of another order": lambda _: {"model.ngram": other_tables("b a", order=1)},
+    "tables of other words": lambda _: {"model.ngram": other_tables("b a c d e f g", order=3)},
     "speller without letters": lambda saved: {
         "speller.safetensors": without(saved, "speller.safetensors", "alphabet")
     },

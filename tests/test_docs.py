@@ -115,3 +115,12 @@ def test_every_line_of_the_contextual_works(folder: Path) -> None:
         r"```python\n(.*?)```", (DOCS / "contextual.md").read_text(encoding="utf-8"), re.DOTALL
     ):
         run_python(script)
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.usefixtures("folder")
+def test_every_line_of_the_ngram_page_works() -> None:
+    run_shell(blocks("ngram.md")[0], 15)
+    for script in re.findall(r"```python\n(.*?)```", (DOCS / "ngram.md").read_text(encoding="utf-8"), re.DOTALL):
+        run_python(script)

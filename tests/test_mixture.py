@@ -27,7 +27,7 @@ def component(
 ) -> Component:
     config = NgramConfig(order=order, smoothing=smoothing)
     tables = estimate(count(np.array(ids), order, V, context), config)
-    return Component("ngram", config, NgramModel(tables, V, context))
+    return Component("ngram", config, NgramModel.of_tables(tables, V, context))
 
 
 def encoded(ids: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Encoded:
@@ -116,7 +116,7 @@ def test_a_score_in_the_mix_makes_it_one() -> None:
     parts = (component(TEXTS[0], 2), Component("ngram", NgramConfig(), component(TEXTS[1], 2).lm))
     assert Mixture(parts, (0.5, 0.5), V).is_normalized
     tables = estimate(count(np.array(TEXTS[0]), 2, V), NgramConfig(order=2, smoothing="stupid-backoff"))
-    stupid = Component("ngram", NgramConfig(), NgramModel(tables, V, is_normalized=False))
+    stupid = Component("ngram", NgramConfig(), NgramModel.of_tables(tables, V, is_normalized=False))
     assert not Mixture((parts[0], stupid), (0.5, 0.5), V).is_normalized
 
 

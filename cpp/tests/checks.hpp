@@ -64,11 +64,20 @@ class Scratch {
     std::filesystem::path path_;
 };
 
+void test_arpa();
 void test_glove();
 void test_kernels();
 void test_hot_rows();
 void test_ngram();
+void test_ngram_external();
+void test_ngram_fast();
+void test_ngram_file();
+void test_ngram_names();
+void test_ngram_quantize();
+void test_ngram_query();
+void test_ngram_small();
 void test_noise();
+void test_text();
 void test_threads();
 void test_word2vec();
 void test_words();

@@ -11,6 +11,15 @@ int main() {
     test_word2vec();
     test_glove();
     test_ngram();
+    test_ngram_file();
+    test_ngram_names();
+    test_ngram_fast();
+    test_ngram_quantize();
+    test_ngram_small();
+    test_ngram_query();
+    test_ngram_external();
+    test_arpa();
+    test_text();
     std::printf("%d checks, %d failed\n", checked, failed);
     return failed ? 1 : 0;
 }

@@ -15,6 +15,7 @@
 #include "ngram_kneser_ney.hpp"
 #include "ngram_text.hpp"
 #include "random.hpp"
+#include "text_scan.hpp"
 
 namespace chainrule::tests {
 
@@ -27,9 +28,17 @@ std::vector<T> values(const Array<T>& array) {
     return {array.begin(), array.end()};
 }
 
-Tokens tokens_of(std::string_view text, std::size_t threads = 1, bool drop_empty_lines = false) {
+// Words numbered as they first appear, after <unk>, <s> and </s>.
+Tokens tokens_of(std::string_view text) {
     Vocabulary vocabulary;
-    return read_text(text, vocabulary, {drop_empty_lines, threads});
+    std::vector<std::int32_t> ids;
+    scan_words(
+        text,
+        [&](const Word& word) {
+            ids.push_back(static_cast<std::int32_t>(vocabulary.add(word.letters, word.key)));
+        },
+        [&] { ids.push_back(static_cast<std::int32_t>(kEnd)); });
+    return take_ids(ids, static_cast<std::uint32_t>(vocabulary.size()), kBegin, kEnd, false);
 }
 
 void check_logs(const Array<float>& logs, const std::vector<double>& wanted, const std::string& what,
@@ -46,7 +55,7 @@ void check_logs(const Array<float>& logs, const std::vector<double>& wanted, con
 constexpr std::string_view kToy = "a b\na b\na b\na c\n";
 
 void toy_counts(std::size_t threads) {
-    const Counts counts = count_ngrams(tokens_of(kToy, threads), 3, threads);
+    const Counts counts = count_ngrams(tokens_of(kToy), 3, threads);
     check(counts.order() == 3 && counts.vocabulary == 6, "order and vocabulary");
     const Level &one = counts.levels[0], &two = counts.levels[1], &three = counts.levels[2];
     check(values(one.word) == Numbers{0, 1, 2, 3, 4, 5}, "every word has a row");
@@ -131,27 +140,18 @@ void discounts() {
     check_close(odd.estimated[2], -8, 1e-12, "and it is told");
 }
 
-void odd_blanks() {
-    constexpr std::string_view text = "\t a  b\t\n\n \t\nc";
-    for (const std::size_t threads : {0, 1, 2, 3, 20}) {
-        const Tokens all = tokens_of(text, threads), full = tokens_of(text, threads, true);
-        check(values(all.ids) == Numbers{1, 3, 4, 2, 1, 2, 1, 2, 1, 5, 2} && all.lines == 4,
-              "empty lines count");
-        check(values(full.ids) == Numbers{1, 3, 4, 2, 1, 5, 2} && full.lines == 2, "or are dropped");
-    }
-    const Tokens controls = tokens_of("<s> x </s> <unk>\n");
-    check(values(controls.ids) == Numbers{1, 0, 3, 0, 0, 2} && controls.controls == 2,
-          "<s> and </s> in a text");
+void vocabularies() {
     Vocabulary known;
-    read_text("12345678 123456789 123456780", known, {});
+    for (const char* word : {"12345678", "123456789", "123456780"}) known.add(word, Vocabulary::key(word));
     check(known.size() == 6 && known.word(4) == "123456789", "words of eight letters and more");
-    const Tokens others = read_known("123456780 12345678 1234567 1234567890", known, {});
-    check(values(others.ids) == Numbers{1, 5, 3, 0, 0, 2} && others.vocabulary == 6, "other words are <unk>");
+    const auto find = [&](std::string_view word) { return known.find(word, Vocabulary::key(word)); };
+    check(find("123456780") == 5 && find("12345678") == 3 && find("</s>") == kEnd, "known words");
+    check(find("1234567") == kUnknown && find("1234567890") == kUnknown, "other words are <unk>");
 }
 
 void empty_texts() {
     for (const std::size_t threads : {1, 2, 3}) {
-        const Tokens tokens = tokens_of("", threads);
+        const Tokens tokens = tokens_of("");
         check(tokens.ids.size() == 0 && tokens.lines == 0 && tokens.vocabulary == 3, "no line at all");
         for (const bool is_stream : {false, true}) {
             Counts counts = count_ngrams(take_ids({}, 3, 1, 2, is_stream), 3, threads);
@@ -183,10 +183,8 @@ void append(std::string& bytes, const Array<T>& array) {
 
 // Everything that comes of a text, as bytes.
 std::string all_bytes(std::string_view text, std::size_t order, std::size_t threads) {
-    Vocabulary vocabulary;
-    Tokens tokens = read_text(text, vocabulary, {false, threads});
+    Tokens tokens = tokens_of(text);
     std::string bytes;
-    for (std::size_t i = 0; i < vocabulary.size(); ++i) bytes.append(vocabulary.word(i)).append(" ");
     append(bytes, tokens.ids);
     Counts counts = count_ngrams(std::move(tokens), order, threads);
     for (const Level& level : counts.levels) {
@@ -291,7 +289,7 @@ void test_ngram() {
     closed_vocabulary();
     a_stream();
     discounts();
-    odd_blanks();
+    vocabularies();
     empty_texts();
     threads_do_not_show();
     probabilities_sum_to_one();

@@ -2,13 +2,16 @@
 
 import dataclasses
 import hashlib
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from chainrule import artifact, families, folder, mixture, recipes
 from chainrule import config as settings
+from chainrule import memory as sizes
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Context
@@ -36,6 +39,7 @@ def train(
     seed: int | None = None,
     recipe: str | None = None,
     device: str = "auto",
+    memory: str | int | None = None,
     progress: Progress = silent,
     command: str = "",
     out: str | Path | None = None,
@@ -46,8 +50,9 @@ def train(
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
 
     By default words, each line from `<s>`, seed 0; a `recipe` may say otherwise, and what is given here wins.
-    With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on from it; save
-    the finished model to the same folder.
+    An n-gram model takes at most `memory` (`"2G"`, by default `"80%"` of the machine's) and works on disk where
+    that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on
+    from it; save the finished model to the same folder.
     """
     config_kind = families.get(family).Config
     if family not in families.trainable():
@@ -63,24 +68,47 @@ def train(
     if place is not None:
         (folder.refuse_finished if resume else folder.refuse_unfinished)(place)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
-    prepared = prepare(corpus, tokenizer_choice(tokenizer or kind, wanted), held_out, progress)
-    if prepared.valid is not None and not prepared.valid.words:
-        raise InputError("the validation text holds no words; give one with words, or none")
-    command = command or f"chainrule.train({family!r}, …)"
-    origin = Origin.now(text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed)
-    return train_prepared(
-        family,
-        config,
-        prepared,
-        origin,
-        context=run.context,
-        seed=run.seed,
-        progress=progress,
-        device=device,
-        place=place,
-        resume=resume,
-        tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
-    )
+    limit = _limit(family, memory)
+    with _ids_file(memory) as ids_file:
+        choice = tokenizer_choice(tokenizer or kind, wanted)
+        prepared = prepare(corpus, choice, held_out, progress, ids_file)
+        if prepared.valid is not None and not prepared.valid.words:
+            raise InputError("the validation text holds no words; give one with words, or none")
+        command = command or f"chainrule.train({family!r}, …)"
+        origin = Origin.now(text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed)
+        return train_prepared(
+            family,
+            config,
+            prepared,
+            origin,
+            context=run.context,
+            seed=run.seed,
+            progress=progress,
+            device=device,
+            memory=limit,
+            place=place,
+            resume=resume,
+            tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
+        )
+
+
+def _limit(family: str, memory: str | int | None) -> int | None:
+    """Bytes a training may take; networks have no such limit."""
+    if family == "ngram":
+        return sizes.bytes_of(sizes.DEFAULT if memory is None else memory)
+    if memory is not None:
+        raise ConfigError(f"memory is for n-gram models; a {family} takes what its settings need")
+    return None
+
+
+@contextmanager
+def _ids_file(memory: str | int | None) -> Iterator[Path | None]:
+    """Where ids are kept that may be too many for a limit that was named; None: in memory."""
+    if memory is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="chainrule-") as place:
+        yield Path(place) / "ids"
 
 
 def _known(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.Choices:
@@ -102,6 +130,7 @@ def train_prepared(
     progress: Progress = silent,
     max_seconds: float | None = None,
     device: str = "auto",
+    memory: int | None = None,
     place: Path | None = None,
     resume: bool = False,
     tensorboard: Path | None = None,
@@ -111,11 +140,13 @@ def train_prepared(
         train=prepared.train,
         valid=prepared.valid,
         vocabulary=prepared.tokenizer.vocabulary,
+        names=prepared.tokenizer.names,
         context=context,
         seed=seed,
         progress=progress,
         max_seconds=max_seconds,
         device=device,
+        memory=memory,
         place=place,
         resume=resume,
         tensorboard=tensorboard,

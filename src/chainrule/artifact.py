@@ -3,7 +3,7 @@
 Lives here: which files there are and what they mean. Not here: sealing and verifying a folder (folder.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +14,7 @@ from chainrule import config as settings
 from chainrule import families, folder
 from chainrule.card import model_card
 from chainrule.errors import ConfigError, ModelFileError, VocabularyError
-from chainrule.folder import Sealed, as_json, read_json
+from chainrule.folder import Content, Sealed, Written, as_json, read_json
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.ngram.spelling import Speller
@@ -29,7 +29,7 @@ SPELLER, SKETCH = "speller.safetensors", "training_lines.sketch"
 def save(model: Model, path: Path) -> None:
     """Write a model folder at `path`, in place of a model that is there."""
     family = families.get(model.family)
-    files = family.files(model.lm) | _tokenizer_files(model.tokenizer)
+    files = {**family.files(model.lm), **_tokenizer_files(model.tokenizer)}
     config = {
         "family": model.family,
         "context": model.lm.context,
@@ -46,9 +46,12 @@ def save(model: Model, path: Path) -> None:
     write(path, files, facts("model", model.origin))
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
-    """The model of a folder, every file verified first; on a device where its family can use one."""
-    sealed = folder.read(Path(path))
+def load(path: str | Path, device: str = "auto", *, verify: bool = False) -> Model:
+    """The model of a folder, verified before it is used; on a device where its family can use one.
+
+    An n-gram's tables are verified as they are read, and all at once, with their sha256, if `verify` says so.
+    """
+    sealed = folder.read(Path(path), verify=verify)
     config = read_json(sealed, CONFIG)
     if "task" in config:
         raise ModelFileError(f"{path} is no language model: {use_of(str(config['task']), path)}")
@@ -132,15 +135,15 @@ def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
 
 
-def write(path: Path, files: dict[str, bytes], about: dict[str, Any]) -> None:
+def write(path: Path, files: Mapping[str, Content], about: dict[str, Any]) -> None:
     """A sealed folder of these files."""
 
     def fill(temporary: Path) -> None:
         for name, content in files.items():
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).write_bytes(content)
+            folder.put(temporary / name, content)
 
-    folder.write(path, fill, about)
+    marks = {name: content.mark for name, content in files.items() if isinstance(content, Written)}
+    folder.write(path, fill, about, marks)
 
 
 def facts(kind: str, origin: Origin) -> dict[str, Any]:

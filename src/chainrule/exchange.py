@@ -16,22 +16,21 @@ from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import from_words
 
 
-def export_arpa(folder: Path, out: Path, progress: Progress = silent) -> None:
+def export_arpa(source: Path | Model, out: Path, progress: Progress = silent) -> None:
     """Write an n-gram model as an ARPA file; symbols of sub-word tokenizers as their own file names them."""
-    arpa.write(*_ngram(folder), out, progress)
+    arpa.write(*_ngram(source), out, progress)
 
 
-def write_arpa(folder: Path, out: BinaryIO) -> None:
+def write_arpa(source: Path | Model, out: BinaryIO) -> None:
     """The same, to an open file."""
-    for piece in arpa.pieces(*_ngram(folder)):
-        out.write(piece.encode())
+    arpa.write_to(*_ngram(source), out)
 
 
-def _ngram(folder: Path) -> tuple[NgramModel, list[str]]:
+def _ngram(source: Path | Model) -> tuple[NgramModel, list[str]]:
     """An n-gram model and the name of each of its ids."""
-    model = artifact.load(folder)
+    model = source if isinstance(source, Model) else artifact.load(source)
     if model.family != "ngram":
-        raise ConfigError(f"{folder} is a {model.family} model; only n-gram models can become ARPA")
+        raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
     if tokenizer.config.kind not in ("word", "char"):
         warnings.warn(
@@ -39,8 +38,7 @@ def _ngram(folder: Path) -> tuple[NgramModel, list[str]]:
             ChainruleWarning,
             stacklevel=3,
         )
-    names = [tokenizer.backend.id_to_token(i) or "" for i in range(tokenizer.vocab_size)]
-    return cast(NgramModel, model.lm), names
+    return cast(NgramModel, model.lm), tokenizer.names()
 
 
 def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
@@ -57,10 +55,10 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
     tokenizer = from_words(found.words, config)
     origin = Origin.now(text=f"imported from {path.name}", command=command)
     return Model(
-        lm=NgramModel(found.tables, tokenizer.vocabulary),
+        lm=NgramModel(found.engine, tokenizer.vocabulary),
         tokenizer=tokenizer,
         family="ngram",
-        config=Config(order=found.tables.order, smoothing=IMPORTED),
+        config=Config(order=found.engine.order, smoothing=IMPORTED),
         speller=train_speller(found.words, known=found.words) if found.has_unk else None,
         origin=origin,
     )

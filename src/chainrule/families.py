@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, MissingExtra
-from chainrule.folder import Sealed
+from chainrule.folder import Content, Sealed
 from chainrule.lm import AnyModel, Context, Vocabulary
 
 FAMILIES: Final[Mapping[str, str]] = {
@@ -36,7 +36,7 @@ class Family(Protocol):
         """Learn."""
         ...
 
-    def files(self, lm: Any) -> dict[str, bytes]:
+    def files(self, lm: Any) -> Mapping[str, Content]:
         """What a saved model holds beside its config: file name -> content."""
         ...
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chainrule import manifest
@@ -26,10 +27,13 @@ __all__ = [
     "FORMAT_VERSION",
     "JSON",
     "LOG",
+    "Content",
     "Sealed",
+    "Written",
     "as_json",
     "check_target",
     "hold",
+    "put",
     "read",
     "read_json",
     "refuse_finished",
@@ -46,7 +50,7 @@ PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A folder all of whose listed files were found to be what its manifest says."""
+    """A folder all of whose listed files were found to be what its manifest says, or will be as they are read."""
 
     path: Path
     facts: dict[str, JSON]
@@ -75,17 +79,53 @@ class Sealed:
         return content
 
 
-def read(path: Path) -> Sealed:
-    """Verify every listed file of the folder at `path`; refuse it by name at the first that differs."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that is written by whoever has its content, and that verifies itself when it is read."""
+
+    size: int  # bytes
+    write: Callable[[Path], None]  # to a path where nothing is
+    mark: str  # which file it is, for the manifest
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Content = builtins.bytes | Written
+"""What a file of a folder holds."""
+
+
+def put(path: Path, content: Content) -> None:
+    """Write one file, and the folders it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, Written):
+        content.write(path)
+    else:
+        path.write_bytes(content)
+
+
+def read(path: Path, *, verify: bool = False) -> Sealed:
+    """Verify every listed file of the folder at `path`; refuse it by name at the first that differs.
+
+    A file with a mark verifies itself where it is read, so it is only measured here unless `verify` says otherwise.
+    """
     _check_folder(path)
     found = _read_manifest(path)
     for name, entry in found.files.items():
-        manifest.check(manifest.locate(path, name), entry)
+        check = manifest.check if verify or entry.mark is None else manifest.check_size
+        check(manifest.locate(path, name), entry)
     return Sealed(path, found.facts, found.files)
 
 
-def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -> None:
+def write(
+    path: Path,
+    fill: Callable[[Path], None],
+    facts: Mapping[str, JSON],
+    marks: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Let `fill` write files into a new folder, seal it with `facts`, and put it at `path` in one step.
+
+    `marks` are those of the files that verify themselves, by name.
 
     A sealed folder at `path` is replaced, with all it holds, a run's checkpoint included; after any failure it is
     as it was.
@@ -95,7 +135,7 @@ def write(path: Path, fill: Callable[[Path], None], facts: Mapping[str, JSON]) -
         check_target(target)
         with replacing(target) as temporary:
             fill(temporary)
-            _seal(temporary, facts)
+            _seal(temporary, facts, marks)
             check_target(target)  # once more: filling may take hours
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -204,7 +244,7 @@ def _names(path: Path) -> Iterator[str]:
             yield Path(root, name).relative_to(path).as_posix()
 
 
-def _seal(folder: Path, facts: Mapping[str, JSON]) -> None:
+def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> None:
     """Record every file in the manifest, and have all of it on the disk before returning."""
     source = folder / manifest.NAME
     assert not source.exists(), "the manifest is written here"
@@ -214,7 +254,7 @@ def _seal(folder: Path, facts: Mapping[str, JSON]) -> None:
             name = path.relative_to(folder).as_posix()
             manifest.check_name(name, source)
             size = manifest.locate(folder, name).stat().st_size
-            files[name] = Entry(manifest.sha256(path), size)
+            files[name] = Entry(manifest.sha256(path), size, marks.get(name))
     source.write_bytes(manifest.serialize(Manifest(dict(facts), files)))
     for root, _, names in os.walk(folder, topdown=False):
         for name in (*names, "."):

@@ -6,9 +6,12 @@ from typing import Any
 from chainrule import artifact, folder, tasks
 
 
-def load(path: str | Path, *, device: str = "auto") -> Any:
-    """The model of a folder, every file of it verified; `auto` is the GPU for networks where there is one."""
-    config = folder.read_json(folder.read(Path(path)), artifact.CONFIG)
+def load(path: str | Path, *, device: str = "auto", verify: bool = False) -> Any:
+    """The model of a folder, verified before it is used; `auto` is the GPU for networks where there is one.
+
+    An n-gram's tables are verified as they are read; with `verify`, all of them now.
+    """
+    config = folder.read_json(folder.read(Path(path), verify=verify), artifact.CONFIG)
     if config.get("task") in tasks.TASKS:
         return tasks.get(config["task"]).load(path, device)
     return artifact.load(path, device)

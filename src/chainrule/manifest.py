@@ -29,6 +29,7 @@ class Entry:
 
     sha256: str
     size: int  # bytes
+    mark: str | None = None  # of a file that verifies itself as it is read: which one it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,14 @@ def serialize(manifest: Manifest) -> bytes:
     >>> parse(serialize(Manifest({"seed": 1}, {})), Path("manifest.json"))
     Manifest(facts={'seed': 1}, files={})
     """
-    reserved = {"format_version": FORMAT_VERSION, "files": {n: asdict(e) for n, e in manifest.files.items()}}
+    reserved = {"format_version": FORMAT_VERSION, "files": {n: _recorded(e) for n, e in manifest.files.items()}}
     assert not manifest.facts.keys() & {*reserved, "digest"}, "a fact has the name of a manifest field"
     content = {**manifest.facts, **reserved}
     return _canonical({**content, "digest": _digest(content)})
+
+
+def _recorded(entry: Entry) -> dict[str, JSON]:
+    return {name: value for name, value in asdict(entry).items() if value is not None}
 
 
 def parse(raw: bytes, source: Path) -> Manifest:
@@ -78,12 +83,18 @@ def locate(folder: Path, name: str) -> Path:
     return path
 
 
-def check(path: Path, entry: Entry, content: bytes | None = None) -> None:
-    """Refuse the file at `path`, or the `content` read from it, where it is not what the entry records."""
+def check_size(path: Path, entry: Entry, content: bytes | None = None) -> None:
+    """Refuse the file at `path`, or the `content` read from it, where it is longer or shorter than it was."""
     with refusing(path):
         size = path.lstat().st_size if content is None else len(content)
-        if size != entry.size:
-            raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}; {REMEDY}")
+    if size != entry.size:
+        raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}; {REMEDY}")
+
+
+def check(path: Path, entry: Entry, content: bytes | None = None) -> None:
+    """Refuse the file at `path`, or the `content` read from it, where it is not what the entry records."""
+    check_size(path, entry, content)
+    with refusing(path):
         digest = sha256(path) if content is None else hashlib.sha256(content).hexdigest()
     if digest != entry.sha256:
         raise ModelFileError(f"{path} is damaged or was changed: its sha256 does not match; {REMEDY}")
@@ -120,6 +131,8 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
     for name, entry in files.items():
         check_name(name, source)
         match entry:
+            case {"sha256": str(digest), "size": int(size), "mark": str(mark)}:
+                entries[name] = Entry(digest, size, mark)
             case {"sha256": str(digest), "size": int(size)}:
                 entries[name] = Entry(digest, size)
             case _:

@@ -12,7 +12,7 @@ from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.scores import token_log_probs
-from chainrule.folder import Sealed
+from chainrule.folder import Content, Sealed
 from chainrule.lm import AnyModel, Batch, Context, Floats, Ids, State, Vocabulary
 from chainrule.progress import Progress, silent
 
@@ -133,7 +133,7 @@ def train(data: TrainingData, config: Config) -> Mixture:
     raise ConfigError("a mixture is made from models: chainrule mix MODEL MODEL --held-out FILE --out DIR")
 
 
-def files(lm: Mixture) -> dict[str, bytes]:
+def files(lm: Mixture) -> dict[str, Content]:
     """Every component's files, each under its number."""
     return {
         f"components/{i}/{name}": content

@@ -1,6 +1,7 @@
 """The only door to `chainrule._core`, the compiled twin of the Python kernels.
 
-Everything works without it; what it speeds up asks `load()` and takes the Python way where that gives None.
+N-gram models need it, and say so where it is not built (ngram/engine.py). Whatever else it speeds up asks `load()`
+and takes the Python way where that gives None.
 """
 
 import warnings

@@ -2,9 +2,9 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+
+IDS_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +40,20 @@ def prepare(
     tokenizer: TokenizerConfig | Path,
     valid: Corpus | None = None,
     progress: Progress = silent,
+    ids_file: Path | None = None,
 ) -> Prepared:
-    """Train or load the tokenizer, encode, learn to spell; the vocabulary sees `corpus` alone."""
+    """Train or load the tokenizer, encode, learn to spell; the vocabulary sees `corpus` alone.
+
+    With `ids_file` the training text's ids are written there and mapped, not kept in memory.
+    """
     if isinstance(tokenizer, Path):
         made = artifact.load_tokenizer(tokenizer)
     else:
         made = tokenizer_training.train(corpus, tokenizer, progress)
-    train = encode(corpus, made, progress)
+    train = encode(corpus, made, progress, ids_file)
     if not train.words:
         raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
-    if made.config.closed and train.oov:
+    if made.config.closed and train.spellings:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
     mark = fingerprint(corpus)
     if mark.lines != train.lines:
@@ -70,8 +76,8 @@ def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Pro
     if tokenizer.unk is None or tokenizer.config.closed:
         return None
     progress("learning to spell", 0, None)
-    known = list(_known(tokenizer))
-    return train_speller(train.spellings or _rare(corpus, tokenizer, train), known, tokenizer.config.kind == "char")
+    unknown = train.spellings or _rare(corpus, tokenizer, train)
+    return train_speller(unknown, _known(tokenizer), tokenizer.config.kind == "char")
 
 
 def _rare(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> list[str]:
@@ -79,15 +85,18 @@ def _rare(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> list[str]:
     if tokenizer.config.kind == "wordpiece":  # whose ids are no words
         words = Counter(word for line in corpus for word in split_words(tokenizer.see(line)))
         return [word for word, times in words.items() if times == 1] or list(words)
-    counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    for part in range(0, len(train.ids), IDS_AT_ONCE):  # each part is copied as int64
+        counts += np.bincount(train.ids[part : part + IDS_AT_ONCE], minlength=tokenizer.vocab_size)
     counts[[tokenizer.bos, tokenizer.eos]] = 0
     once = np.flatnonzero(counts == 1) if (counts == 1).any() else np.flatnonzero(counts)
     return tokenizer.tokens(once.tolist())
 
 
-def _known(tokenizer: Tokenizer) -> Iterator[str]:
+def _known(tokenizer: Tokenizer) -> list[str]:
     """What an unknown word cannot be; pieces are no words, so WordPiece rules nothing out."""
-    if tokenizer.config.kind in ("word", "char"):
-        control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
-        ids = [i for i in range(tokenizer.vocab_size) if i not in control]
-        yield from tokenizer.tokens(ids)
+    if tokenizer.config.kind not in ("word", "char"):
+        return []
+    control = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    return [name for i, name in enumerate(names) if i not in control]

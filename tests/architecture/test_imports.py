@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "chainrule"
 
 RANKS = [
     {"__init__", "errors", "progress", "versions"},
-    {"lm", "config", "native"},
+    {"lm", "config", "native", "processors", "memory"},
     {"text", "recipes"},
     {"data"},
     {"tokenizers"},
@@ -24,9 +24,9 @@ RANKS = [
     {"families"},
     {"mixture", "score"},
     {"model"},
-    {"card"},
+    {"card", "single"},
     {"artifact"},
-    {"preparation", "exchange", "report"},
+    {"preparation", "exchange", "report", "kenlm"},
     {"api"},
     {"tasks"},
     {"loading"},

@@ -49,10 +49,92 @@ def test_what_arpa_cannot_hold(tmp_path: Path, english_text: Path) -> None:
     assert not (tmp_path / "m.arpa").exists()
 
 
-def test_a_mixture_cannot_become_arpa(laplace: Path, toy_text: Path, tmp_path: Path) -> None:
-    done("mix", laplace, laplace, "--held-out", toy_text, "--out", tmp_path / "mix")
-    message = refused(2, "convert", tmp_path / "mix", "--to", "arpa", "--out", tmp_path / "m.arpa")
-    assert "only n-gram models can become ARPA" in message
+@pytest.fixture(scope="module")
+def mixture(model: Path, english_text: Path, shelf: Path) -> Path:
+    """Two n-grams of different orders and smoothings, mixed."""
+    bigram = trained(shelf / "bigram", english_text, "--order", 2, "--smoothing", "laplace", "--tokenizer", model)
+    done("mix", model, bigram, "--held-out", english_text, "--out", shelf / "mixture")
+    return shelf / "mixture"
+
+
+def test_a_mixture_of_n_grams_becomes_one(mixture: Path, english_text: Path, tmp_path: Path) -> None:
+    done("convert", mixture, "--to", "ngram", "--out", tmp_path / "one")
+    done("convert", mixture, "--to", "arpa", "--out", tmp_path / "one.arpa")
+    done("convert", tmp_path / "one.arpa", "--out", tmp_path / "back")
+    facts = done("info", tmp_path / "one", "--json").json()
+    assert (facts["family"], facts["config"]["order"]) == ("ngram", 3)
+    assert facts["config"]["smoothing"] == "interpolated"
+    assert facts["command"].startswith("chainrule convert")
+    found = [
+        done("evaluate", folder, english_text, "--json").json()["perplexity"]
+        for folder in (mixture, tmp_path / "one", tmp_path / "back")
+    ]
+    assert found[1] == pytest.approx(found[0], rel=0.02)
+    assert found[2] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_what_cannot_become_one_n_gram(
+    mixture: Path, model: Path, toy_text: Path, english_text: Path, tmp_path: Path
+) -> None:
+    network = ("--hidden", 4, "--epochs", 1, "--tokenizer", model)
+    done("train", "feedforward", english_text, "--out", tmp_path / "network", *network)
+    done("mix", model, tmp_path / "network", "--held-out", english_text, "--out", tmp_path / "both")
+    message = refused(2, "convert", tmp_path / "both", "--to", "arpa", "--out", tmp_path / "m.arpa")
+    assert "holds a feedforward model" in message
+    message = refused(2, "convert", tmp_path / "network", "--to", "ngram", "--out", tmp_path / "m")
+    assert "only n-gram models" in message
+    stream = trained(tmp_path / "stream", english_text, "--tokenizer", model, *QUIET, "--context", "stream")
+    done("mix", model, stream, "--held-out", english_text, "--out", tmp_path / "two")
+    assert "as a stream" in refused(2, "convert", tmp_path / "two", "--to", "ngram", "--out", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_entropy_pruning_of_a_model_that_is_there(model: Path, english_text: Path, tmp_path: Path) -> None:
+    done("convert", model, "--to", "ngram", "--entropy-prune", "1e-3", "--out", tmp_path / "small")
+    trained(tmp_path / "same", english_text, "--order", 3, *QUIET, "--min-count", 20, "--entropy-prune", "1e-3")
+    whole, small, same = (
+        done("info", folder, "--json").json() for folder in (model, tmp_path / "small", tmp_path / "same")
+    )
+    assert small["parameters"] < whole["parameters"]
+    assert small["parameters"] == same["parameters"]
+    assert small["config"]["entropy_prune"] == same["config"]["entropy_prune"] == 1e-3
+    scores = [done("score", folder, stdin=LINES).out for folder in (tmp_path / "small", tmp_path / "same")]
+    assert scores[0] == scores[1]
+    # On the way to ARPA and back.
+    done("convert", model, "--to", "arpa", "--entropy-prune", "1e-3", "--out", tmp_path / "m.arpa")
+    done("convert", model, "--to", "arpa", "--out", tmp_path / "whole.arpa")
+    done("convert", tmp_path / "whole.arpa", "--entropy-prune", "1e-3", "--out", tmp_path / "back")
+    done("convert", tmp_path / "m.arpa", "--out", tmp_path / "pruned")
+    counts = [done("info", tmp_path / name, "--json").json()["parameters"] for name in ("back", "pruned")]
+    assert counts[0] == counts[1] < whole["parameters"]
+
+
+def test_another_layout(model: Path, tmp_path: Path) -> None:
+    for name, options in {
+        "small": ("--layout", "small"),
+        "bytes": ("--quantize", 8),
+        "again": ("--layout", "fast"),
+    }.items():
+        source = tmp_path / "small" if name == "again" else model
+        done("convert", source, "--to", "ngram", *options, "--out", tmp_path / name)
+    found = {name: done("info", tmp_path / name, "--json").json()["config"] for name in ("small", "bytes", "again")}
+    layouts = {name: (config["layout"], config["bits"]) for name, config in found.items()}
+    assert layouts == {"small": ("small", 0), "bytes": ("small", 8), "again": ("fast", 0)}
+    whole, small, again = (
+        done("score", m, stdin=LINES).out for m in (model, tmp_path / "small", tmp_path / "again")
+    )
+    assert whole == small == again
+    one, other = (float(done("score", m, stdin="the cat\n").out.split()[0]) for m in (model, tmp_path / "bytes"))
+    assert other == pytest.approx(one, rel=0.02)
+    message = refused(2, "convert", model, "--to", "ngram", "--layout", "tiny", "--out", tmp_path / "m")
+    assert "layout is 'tiny'" in message
+    assert "model folders" in refused(2, "convert", model, "--to", "arpa", "--layout", "small", "--out", "m.arpa")
+
+
+@pytest.mark.parametrize("threshold", ["0", "-1e-8", "nan", "inf"])
+def test_thresholds_that_mean_nothing(model: Path, tmp_path: Path, threshold: str) -> None:
+    message = refused(2, "convert", model, "--to", "ngram", "--entropy-prune", threshold, "--out", tmp_path / "m")
+    assert "such as 1e-8" in message
 
 
 def test_a_file_that_is_no_arpa(tmp_path: Path) -> None:
@@ -64,6 +146,8 @@ def test_a_file_that_is_no_arpa(tmp_path: Path) -> None:
 
 
 def test_wrong_usage(model: Path, tmp_path: Path) -> None:
+    message = refused(2, "convert", model, "--to", "word2vec", "--entropy-prune", "1e-8", "--out", tmp_path / "m")
+    assert "not for word vectors" in message
     assert "choose arpa" in refused(2, "convert", model, "--to", "onnx", "--out", tmp_path / "m")
     assert "say what to make of it with --to arpa" in refused(2, "convert", model, "--out", tmp_path / "m")
     refused(4, "convert", tmp_path / "nowhere.arpa", "--out", tmp_path / "m")

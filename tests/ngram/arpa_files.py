@@ -56,7 +56,7 @@ Entries = dict[tuple[str, ...], tuple[float, float]]
 
 def model_of(arpa: Arpa) -> NgramModel:
     V = len(arpa.words) + 3
-    return NgramModel(arpa.tables, Vocabulary(V, bos=V - 2, eos=V - 1, unk=0, closed=not arpa.has_unk))
+    return NgramModel(arpa.engine, Vocabulary(V, bos=V - 2, eos=V - 1, unk=0, closed=not arpa.has_unk))
 
 
 def read_text(folder: Path, text: str | bytes) -> Arpa:

@@ -67,7 +67,7 @@ ngram 3=1
 
 def model_of(arpa: Arpa) -> NgramModel:
     V = len(arpa.words) + 3
-    return NgramModel(arpa.tables, Vocabulary(V, bos=V - 2, eos=V - 1, unk=0, closed=not arpa.has_unk))
+    return NgramModel(arpa.engine, Vocabulary(V, bos=V - 2, eos=V - 1, unk=0, closed=not arpa.has_unk))
 
 
 def foreign_files(folder: Path) -> list[Path]:
@@ -125,7 +125,7 @@ def test_penn_treebank_reads_back(data_folder: Path, tmp_path: Path) -> None:
     names = ["<unk>", *words, "<s>", "</s>"]
     ids = {name: i for i, name in enumerate(names)}
     vocabulary = Vocabulary(len(names), bos=ids["<s>"], eos=ids["</s>"], unk=0)
-    lm = NgramModel(estimate(count(encode(train, ids), 5, vocabulary), Config(order=5)), vocabulary)
+    lm = NgramModel.of_tables(estimate(count(encode(train, ids), 5, vocabulary), Config(order=5)), vocabulary)
     write(lm, names, tmp_path / "ptb.arpa")
     arpa = read(tmp_path / "ptb.arpa")
     assert arpa.words == words

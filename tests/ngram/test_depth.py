@@ -201,7 +201,7 @@ def test_a_trigram_whose_bigram_is_missing() -> None:
     bigrams = level([2 * 4 + 3], [-0.75], [-2.0])  # "a b", row 0
     trigrams = level([0 * 4 + 2], [-0.0625], [0.0])  # "a b a"
     tables = BackoffTables((unigrams, bigrams, trigrams), log_missing=-4.0)
-    lm = NgramModel(tables, Vocabulary(4, 0, 1, None))
+    lm = NgramModel.of_tables(tables, Vocabulary(4, 0, 1, None))
     batch = rows_of(lm, [[2, 3, 2, 2]])
     found = depths(lm, batch, lm.start(1))
     # a: unigram, weight of <s>. b: "a b", then "<s> a" is missing. a: "a b a". a: unigram, then the weight of a,

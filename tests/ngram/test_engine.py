@@ -19,7 +19,7 @@ from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.discounts import modified_discounts
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.smoothing import continued
-from chainrule.ngram.tables import BackoffTables
+from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.text.default import default_text
 
 pytestmark = pytest.mark.native
@@ -28,31 +28,51 @@ ROUNDING = 1e-14
 """What a logarithm of a probability of 1 may be instead of 0, which no count of floats measures."""
 
 
-def engine(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1) -> Any:
+def engine(
+    ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1, cut_offs: tuple[int, ...] = ()
+) -> tuple[list[dict[str, Any]], list[tuple[float, float, float]], list[str]]:
+    """By order the arrays of the model, D1, D2, D3+, and why they are the fall-back, '' where they are not."""
     core: Any = native.load()
-    unk = vocabulary.unk if vocabulary.closed and vocabulary.unk is not None else -1
-    return core.ngram_kneser_ney(
+    model, discounts, fell_back = core.NgramModel.train(
         ids=ids.astype(np.int32),
         order=order,
         vocabulary_size=vocabulary.size,
         bos=vocabulary.bos,
         eos=vocabulary.eos,
-        unk=unk,
-        is_line=context == "line",
+        unk=-1 if vocabulary.unk is None else vocabulary.unk,
+        is_closed=vocabulary.closed,
+        is_stream=context == "stream",
+        cut_offs=list(cut_offs),
         threads=threads,
     )
+    return model.tables(), discounts, fell_back
+
+
+def counted(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int) -> list[dict[str, Any]]:
+    core: Any = native.load()
+    size, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
+    levels: list[dict[str, Any]] = core.ngram_counts(
+        ids.astype(np.int32), order, size, bos, eos, context == "line", threads
+    )
+    return levels
 
 
 def specified(
-    ids: Ids, order: int, vocabulary: Vocabulary, context: Context
-) -> tuple[Counts, BackoffTables, set[int]]:
-    """Counts, tables, and the orders whose discounts fell back."""
+    ids: Ids, order: int, vocabulary: Vocabulary, context: Context, prune: tuple[int, ...] = ()
+) -> tuple[Counts, BackoffTables, list[str]]:
+    """Counts, tables, and by order what was said of discounts that fell back."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ChainruleWarning)
         counts = count(ids, order, vocabulary, context)
-        tables = estimate(counts, Config(order=order, smoothing="modified-kneser-ney"))
-    found = [re.match(r"order (\d+): D = 0\.5, 1, 1\.5 taken", str(warning.message)) for warning in warned]
-    return counts, tables, {int(match[1]) for match in found if match}
+        tables = estimate(counts, Config(order=order, smoothing="modified-kneser-ney", prune=prune))
+    said = [""] * order
+    for warning in warned:
+        match = re.fullmatch(
+            r"order (\d+): D = 0\.5, 1, 1\.5 taken, the counts giving none \((.*)\)", str(warning.message)
+        )
+        assert match is not None
+        said[int(match[1]) - 1] = match[2]
+    return counts, tables, said
 
 
 def is_close(found: Floats, wanted: Floats) -> bool:
@@ -66,23 +86,27 @@ def is_close(found: Floats, wanted: Floats) -> bool:
 
 def check(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1) -> None:
     levels, discounts, fell_back = engine(ids, order, vocabulary, context, threads)
-    counts, tables, fallen = specified(ids, order, vocabulary, context)
-    assert {k for k, is_fallen in enumerate(fell_back, start=1) if is_fallen} == fallen
-    assert len(levels) == len(discounts) == len(fell_back) == order
-    for k, (found, level, table, seen) in enumerate(
-        zip(levels, counts.levels, tables.levels, continued(counts), strict=True), start=1
-    ):
-        for name in ("context", "word", "suffix", "count"):
-            np.testing.assert_array_equal(found[name], getattr(level, name), err_msg=f"{name} of order {k}")
-        key = found["context"].astype(np.int64) * vocabulary.size + found["word"]
-        np.testing.assert_array_equal(key, table.key)
-        for name in ("log_prob", "log_backoff"):
-            assert found[name].dtype == np.float32
-            assert is_close(found[name], getattr(table, name)), f"{name} of order {k}"
+    counts, tables, said = specified(ids, order, vocabulary, context)
+    assert fell_back == said
+    assert len(levels) == len(discounts) == order
+    for k, (found, table, seen) in enumerate(zip(levels, tables.levels, continued(counts), strict=True), start=1):
+        check_level(found, table, k)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ChainruleWarning)
             D = modified_discounts(seen.count, k)
         np.testing.assert_allclose(discounts[k - 1], [D.one, D.two, D.three], rtol=1e-14)
+    again = counted(ids, order, vocabulary, context, threads)
+    for k, (of_order, level) in enumerate(zip(again, counts.levels, strict=True), start=1):
+        for name in ("context", "word", "suffix", "count"):
+            np.testing.assert_array_equal(of_order[name], getattr(level, name), err_msg=f"{name} of order {k}")
+        np.testing.assert_array_equal(np.arange(*of_order["begins"]), np.flatnonzero(level.begins))
+
+
+def check_level(found: dict[str, Any], table: BackoffLevel, k: int) -> None:
+    np.testing.assert_array_equal(found["key"], table.key)
+    for name in ("log_prob", "log_backoff"):
+        assert found[name].dtype == np.float32
+        assert is_close(found[name], getattr(table, name)), f"{name} of order {k}"
 
 
 @st.composite
@@ -106,6 +130,17 @@ def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
 def test_random_ids(text: tuple[Ids, Vocabulary, Context], order: int, threads: int) -> None:
     ids, vocabulary, context = text
     check(ids, order, vocabulary, context, threads)
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=texts(), prune=st.lists(st.integers(0, 4), max_size=5), threads=st.integers(1, 3))
+def test_cut_offs(text: tuple[Ids, Vocabulary, Context], prune: list[int], threads: int) -> None:
+    ids, vocabulary, context = text
+    cut_offs = (0, *sorted(prune))
+    levels, _, _ = engine(ids, len(cut_offs), vocabulary, context, threads, cut_offs)
+    _, tables, _ = specified(ids, len(cut_offs), vocabulary, context, cut_offs)
+    for k, (found, table) in enumerate(zip(levels, tables.levels, strict=True), start=1):
+        check_level(found, table, k)
 
 
 SMALL = Vocabulary(size=4, bos=1, eos=2, unk=0)
@@ -142,7 +177,7 @@ def test_the_embedded_text(context: Context) -> None:
     ids, vocabulary = embedded()
     assert len(ids) > 10_000
     check(ids, 5, vocabulary, context, threads=2)
-    assert not engine(ids, 2, vocabulary, context)[2][1]  # enough for discounts of its own
+    assert engine(ids, 2, vocabulary, context)[2][1] == ""  # enough for discounts of its own
 
 
 def test_threads_do_not_show() -> None:
@@ -157,10 +192,10 @@ def test_threads_do_not_show() -> None:
 
 def test_the_arrays_outlive_the_call() -> None:
     levels = engine(np.array([3, 3, 2]), 2, SMALL, "line")[0]
-    kept = levels[1]["word"]
+    kept = levels[1]["key"]
     del levels
-    kept[0] = 7  # memory of its own, to write in
-    assert kept.tolist() == [7, 2, 3]  # <s> 3, 3 </s>, 3 3: the first was 3
+    kept[0] = 99  # memory of its own, to write in
+    assert kept.tolist() == [99, 14, 15]  # <s> 3, 3 </s>, 3 3: context · 4 + word; the first was 7
 
 
 def test_python_goes_on_meanwhile() -> None:
@@ -190,7 +225,7 @@ GOOD: dict[str, Any] = {
     "bos": 1,
     "eos": 2,
     "unk": -1,
-    "is_line": True,
+    "is_stream": False,
     "threads": 1,
 }
 
@@ -220,4 +255,4 @@ GOOD: dict[str, Any] = {
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
     core: Any = native.load()
     with pytest.raises(ChainruleError, match=re.escape(message)):
-        core.ngram_kneser_ney(**(GOOD | changed))
+        core.NgramModel.train(**(GOOD | changed))

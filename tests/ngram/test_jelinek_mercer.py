@@ -29,7 +29,7 @@ TRAIN, HELD_OUT = text(40), text(40)
 
 def log_likelihood(counts: Counts, weights: Floats, b: bool) -> float:
     config = Config(order=counts.order, smoothing="jelinek-mercer", buckets=b)
-    lm = NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, b)), WORDS)
+    lm = NgramModel.of_tables(estimate(counts, config, jelinek_mercer.spread(counts, weights, b)), WORDS)
     inputs = np.concatenate([[WORDS.bos], HELD_OUT[:-1]])[None]
     scores, _ = lm.score(Batch(inputs, HELD_OUT[None], np.ones(inputs.shape, bool)), lm.start(1))
     return float(scores.sum())
@@ -80,6 +80,8 @@ def test_nothing_becomes_impossible() -> None:
         weights = jelinek_mercer.learn(counts, ids, "line", is_bucketed)
         assert 0 < weights.min() <= weights.max() < 1
         config = Config(order=2, smoothing="jelinek-mercer")
-        lm = NgramModel(estimate(counts, config, jelinek_mercer.spread(counts, weights, is_bucketed)), WORDS)
+        lm = NgramModel.of_tables(
+            estimate(counts, config, jelinek_mercer.spread(counts, weights, is_bucketed)), WORDS
+        )
         log_p, _ = lm.step(lm.start(1), np.array([1]))
         assert np.isfinite(log_p[0, WORDS.predictable]).all()

@@ -38,7 +38,7 @@ class Ready:
         config = Config(order=order, **settings)
         counts = self.counts.up_to(order)
         model = Model(
-            lm=NgramModel(estimate(counts, config), counts.vocabulary),
+            lm=NgramModel.of_tables(estimate(counts, config), counts.vocabulary),
             tokenizer=self.prepared.tokenizer,
             family="ngram",
             config=config,

@@ -141,8 +141,7 @@ def test_a_folder_gives_it_back(tmp_path: Path, order: int) -> None:
 
     def fill(target: Path) -> None:
         for name, content in made.files().items():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes(content)
+            folder.put(target / name, content)
 
     assert {Path(name).parent.as_posix() for name in made.files()} == {"classes/0", "classes/1"}
     folder.write(tmp_path / "m", fill, {})

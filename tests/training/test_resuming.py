@@ -70,7 +70,9 @@ def finished(run: str, place: Path | None = None, *, resume: bool = False) -> Ne
 
 def weights(run: str, model: NeuralModel) -> bytes:
     """The file that would be saved."""
-    return families.get(RUNS[run][0]).files(model)["model.safetensors"]
+    content = families.get(RUNS[run][0]).files(model)["model.safetensors"]
+    assert isinstance(content, bytes)
+    return content
 
 
 def steps_of(model: NeuralModel) -> tuple[int, int]:

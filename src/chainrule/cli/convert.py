@@ -1,13 +1,19 @@
-"""`chainrule convert`: exchange with other software."""
+"""`chainrule convert`: exchange with other software, and n-gram models made of others."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
+
+if TYPE_CHECKING:
+    from chainrule.model import Model
+    from chainrule.progress import Progress
+
+KINDS = ("arpa", "ngram", "word2vec")
 
 
 def convert(
@@ -16,34 +22,78 @@ def convert(
     ],
     out: Annotated[Path, typer.Option(help="The file (- for stdout) or the model folder to write.")],
     to: Annotated[
-        str | None, typer.Option(help="arpa, or word2vec of word vectors; leave out to make a model folder.")
+        str | None,
+        typer.Option(
+            help="arpa; ngram: one model folder of an n-gram or a mixture of them; word2vec of word vectors; "
+            "leave out to make a model folder of an ARPA file."
+        ),
     ] = None,
+    entropy_prune: options.EntropyPrune = None,
+    layout: options.Layout = None,
+    bits: options.Quantize = None,
     json: options.Json = False,
 ) -> None:
-    """Turn a model into a file of another tool, or such a file into a model.
+    """Turn a model into a file of another tool, such a file into a model, or n-gram models into one.
 
     Examples: chainrule convert runs/ngram5 --to arpa --out model.arpa
 
     chainrule convert model.arpa --out runs/imported
 
+    chainrule convert runs/ngram5 --to ngram --entropy-prune 1e-8 --out runs/small
+
+    chainrule convert runs/mix --to ngram --layout small --quantize 8 --out runs/one
+
     chainrule convert runs/skipgram --to word2vec --out vectors.txt
     """
-    from chainrule import exchange
+    from chainrule import exchange, folder
     from chainrule.embeddings import formats
     from chainrule.errors import UsageError
 
+    if to is not None and to not in KINDS:
+        raise UsageError(f"--to is '{to}'; choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if to == "word2vec" and entropy_prune is not None:
+        raise UsageError("--entropy-prune is for n-gram models, not for word vectors; leave it out")
+    if to in ("arpa", "word2vec") and (layout, bits) != (None, None):
+        raise UsageError(
+            "--layout and --quantize are of model folders; leave them out, or write one with --to ngram"
+        )
     if to == "arpa" and str(out) == "-":
-        exchange.write_arpa(source, sys.stdout.buffer)
+        exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
+    if to in (None, "ngram"):
+        folder.check_target(out)
     with progress() as bar:
         if to is None:
-            exchange.import_arpa(source, command=options.command_line(), progress=bar).save(out)
+            made = exchange.import_arpa(source, command=options.command_line(), progress=bar)
+            _laid_out(_pruned(made, entropy_prune, bar), layout, bits).save(out)
         elif to == "arpa":
-            exchange.export_arpa(source, out, progress=bar)
-        elif to == "word2vec":
-            formats.read(source).export(out)
+            exchange.export_arpa(_ngram(source, entropy_prune, bar), out, progress=bar)
+        elif to == "ngram":
+            _laid_out(_ngram(source, entropy_prune, bar), layout, bits).save(out)
         else:
-            raise UsageError(f"--to is '{to}'; choose arpa or word2vec")
+            formats.read(source).export(out)
     if json:
         emit({"source": str(source), "out": str(out), "to": to or "model"})
     say(f"wrote {out}")
+
+
+def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = None) -> "Model":
+    """The n-gram model of a folder, or the one of its mixture, pruned where that is asked for."""
+    from chainrule import artifact, single
+    from chainrule.progress import silent
+
+    loaded = artifact.load(source)
+    made = _pruned(single.single(loaded, bar or silent), entropy_prune, bar or silent)
+    return loaded if made is loaded else single.made_by(made, options.command_line())
+
+
+def _pruned(model: "Model", entropy_prune: float | None, bar: "Progress") -> "Model":
+    from chainrule import single
+
+    return model if entropy_prune is None else single.pruned(model, entropy_prune, bar)
+
+
+def _laid_out(model: "Model", layout: str | None, bits: int | None) -> "Model":
+    from chainrule import single
+
+    return model if (layout, bits) == (None, None) else single.laid_out(model, layout, bits)

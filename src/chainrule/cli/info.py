@@ -1,23 +1,26 @@
 """`chainrule info`: what this model is."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit
 
+Verify = Annotated[bool, typer.Option("--verify", help="Verify every byte first, by its sha256.")]
 NARROWEST = 26  # characters for the names
 FEW = 8  # labels or tags that are named where there is no room for all
 
 
-def info(model: options.ModelFolder, json: options.Json = False) -> None:
+def info(model: options.ModelFolder, verify: Verify = False, json: options.Json = False) -> None:
     """Tell family, labels or tags, sizes, tokenizer, training text and command, figures, files and their digests.
 
-    Example: chainrule info runs/ngram5
+    Example: chainrule info runs/ngram5 --verify
     """
     from chainrule import artifact, folder, loading
 
-    loaded = loading.load(model)
+    loaded = loading.load(model, verify=verify)
     sealed = folder.read(model)
     files, origin = sealed.files, artifact.origin_of(sealed)
     document: dict[str, Any] = {

@@ -24,6 +24,9 @@ Tokenizer = Annotated[
 VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
 MinCount = Annotated[int | None, typer.Option(help="Keep words seen at least this often.  [default: 1]")]
 TopPercent = Annotated[float | None, typer.Option(help="Keep this percentage of the types, the most frequent.")]
+Vocab = Annotated[
+    str | None, typer.Option(help="word: a file of words, one a line: these and no others are known.")
+]
 Closed = Annotated[bool, typer.Option("--closed", help="No <unk>: unknown words are impossible.")]
 Unk = Annotated[str | None, typer.Option(help="The corpus word for unknown words.  [default: <unk>]")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
@@ -44,6 +47,19 @@ Smoothing = Annotated[
     ),
 ]
 Prune = Annotated[str | None, typer.Option(help="ngram: drop n-grams counted this often or less, by order: 0,0,1.")]
+EntropyPrune = Annotated[
+    float | None, typer.Option(help="ngram: drop n-grams whose loss raises the perplexity by less, as in 1e-8.")
+]
+Layout = Annotated[
+    str | None, typer.Option(help="ngram: fast, or small, the more compact model file.  [default: fast]")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="N-grams: work on disk rather than take more than this; 512M, 2G, 80%.  [default: 80%]"),
+]
+Quantize = Annotated[
+    int | None, typer.Option("--quantize", help="ngram: 8: one byte a number, in the small layout; 0: exact.")
+]
 
 Hidden = Annotated[int | None, typer.Option(help="Networks: width of the hidden layers.")]
 Layers = Annotated[int | None, typer.Option(help="Networks: how many hidden layers.")]

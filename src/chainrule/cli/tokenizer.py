@@ -15,12 +15,20 @@ Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="Lines; - for stdin
 
 @app.command()
 def train(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
     out: Annotated[Path, typer.Option(help="The tokenizer folder to write.")],
-    tokenizer: Annotated[str, typer.Option(help="word, char, byte, bpe, wordpiece or unigram.")] = "bpe",
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="word, char, byte, bpe, wordpiece or unigram.  [default: bpe, or word with --vocab]",
+        ),
+    ] = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     top_percent: options.TopPercent = None,
+    vocab: options.Vocab = None,
     closed: options.Closed = False,
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
@@ -32,9 +40,12 @@ def train(
     """Train a tokenizer and save it.
 
     Example: chainrule tokenizer train corpus.txt --tokenizer bpe --vocab-size 1000 --trace --out runs/bpe
+
+    chainrule tokenizer train --vocab words.txt --out runs/words
     """
     from chainrule import artifact, folder
     from chainrule.config import make
+    from chainrule.errors import UsageError
     from chainrule.model import Origin
     from chainrule.text.corpus import Corpus
     from chainrule.tokenizers import train as training
@@ -42,12 +53,15 @@ def train(
     from chainrule.tokenizers.trace import trace as merges
 
     folder.check_target(out)
-    corpus = Corpus.of(text, **options.text_rules(column, errors, False))
+    if not text and (vocab is None or trace):
+        raise UsageError("no text was given; name one to learn from, or the words with --vocab")
+    corpus = Corpus.of(text, **options.text_rules(column, errors, False)) if text else Corpus()
     wanted = options.chosen(
-        kind=tokenizer,
+        kind=tokenizer or ("bpe" if vocab is None else "word"),
         vocab_size=vocab_size,
         min_count=min_count,
         top_percent=top_percent,
+        vocab=vocab,
         closed=closed,
         unk=unk,
         lowercase=lowercase,
@@ -61,7 +75,7 @@ def train(
         else:
             left, right = merge.pair
             print(f"{merge.vocab_size}\t{merge.count}\t{left!r} + {right!r} -> {merge.symbol!r}")
-    artifact.save_tokenizer(made, out, Origin(text=", ".join(text), command=options.command_line()))
+    artifact.save_tokenizer(made, out, Origin(text=", ".join(text or [str(vocab)]), command=options.command_line()))
     if json and not trace:
         emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
     say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")

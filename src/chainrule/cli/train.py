@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 FAMILIES = "ngram, feedforward, rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
 SETTINGS = (
-    *("vocab_size", "min_count", "top_percent", "closed", "unk", "lowercase"),
-    *("order", "smoothing", "prune"),
+    *("vocab_size", "min_count", "top_percent", "vocab", "closed", "unk", "lowercase"),
+    *("order", "smoothing", "prune", "entropy_prune", "layout", "bits"),
     *("hidden", "layers", "embedding", "dropout", "attention", "init"),
     *("bptt", "batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
 )
@@ -44,6 +44,7 @@ def train(
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     top_percent: options.TopPercent = None,
+    vocab: options.Vocab = None,
     closed: options.Closed = False,
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
@@ -51,6 +52,10 @@ def train(
     order: options.Order = None,
     smoothing: options.Smoothing = None,
     prune: options.Prune = None,
+    entropy_prune: options.EntropyPrune = None,
+    layout: options.Layout = None,
+    bits: options.Quantize = None,
+    memory: options.Memory = None,
     hidden: options.Hidden = None,
     layers: options.Layers = None,
     embedding: options.Embedding = None,
@@ -103,6 +108,7 @@ def train(
             context=run.context,
             seed=run.seed,
             device=options.device(device),
+            memory=memory,
             progress=bar,
             command=options.command_line(),
             out=out,

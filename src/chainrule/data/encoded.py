@@ -1,10 +1,13 @@
 """A text as ids, with what the one scale needs to know about the text behind them."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from chainrule.lm import Ids
+
+_PIECE: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,14 @@ class Encoded:
     @property
     def lines(self) -> int:
         """Lines, each ended by one `</s>`."""
-        return int(np.count_nonzero(self.ids == self.eos))
+        return self._times(self.eos)
 
     @property
     def oov(self) -> int:
         """Tokens the vocabulary does not hold."""
-        return 0 if self.unk is None else int(np.count_nonzero(self.ids == self.unk))
+        return 0 if self.unk is None else self._times(self.unk)
+
+    def _times(self, id_: int) -> int:
+        """How often an id comes, counted piece by piece: the ids may be a file larger than memory."""
+        pieces = (self.ids[first : first + _PIECE] for first in range(0, len(self.ids), _PIECE))
+        return sum(int(np.count_nonzero(piece == id_)) for piece in pieces)

@@ -1,5 +1,6 @@
 """What a run is told beside its settings, and what any family is trained on: nothing of how it is modelled."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ class Job:
     seed: int = 0
     progress: Progress = silent
     device: str = "auto"  # for families that can compute elsewhere than on the processor
+    memory: int | None = None  # bytes the process may take, for families that can do with less; None: any
     max_seconds: float | None = None  # a budget that families which learn step by step keep to
     place: Path | None = None  # a folder for checkpoints and the log of a run that takes long
     resume: bool = False  # go on from the checkpoint there
@@ -31,3 +33,4 @@ class TrainingData(Job):
     valid: Encoded | None
     vocabulary: Vocabulary
     context: Context = "line"
+    names: Callable[[], Sequence[str]] | None = None  # the spelling of each id, for families that keep it

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule import folder
+from chainrule import folder, processors
 from chainrule.config import make
 from chainrule.embeddings import counting, ppmi, storage, vocabulary
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted, Digest
-from chainrule.embeddings.method import processors
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
@@ -65,7 +64,12 @@ def train(
     with tempfile.TemporaryDirectory(prefix="chainrule-") as scratch:
         counted, kept = _count(corpus, digest, Path(scratch, "numbers"), config, progress)
         learnt = import_module(METHODS[config.method]).train(
-            counted, kept, config, threads=threads or min(processors(), MOST_THREADS), seed=seed, progress=progress
+            counted,
+            kept,
+            config,
+            threads=threads or min(processors.threads(), MOST_THREADS),
+            seed=seed,
+            progress=progress,
         )
     figures = {
         "train_words": int(counted.total),

@@ -1,6 +1,5 @@
 """What the methods of learning word vectors share: their result, what they refuse, what they warn of."""
 
-import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -29,11 +28,6 @@ class Trained:
     matrix: Matrix  # (V, D)  a word's vector; with character n-grams the mean of its own and theirs
     buckets: Matrix | None  # (B, D)  the vectors of character n-grams
     metrics: dict[str, Any]
-
-
-def processors() -> int:
-    """The processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_words(chosen: Chosen) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule import native
+from chainrule import native, processors
 from chainrule.embeddings import word2vec_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
@@ -20,7 +20,6 @@ from chainrule.embeddings.method import (
     Trained,
     check_pairs,
     check_words,
-    processors,
     warn_of_slowness,
 )
 from chainrule.embeddings.subwords import Subwords
@@ -91,7 +90,7 @@ def train(
         raise UsageError(f"threads is {threads}; choose 1 or more")
     check_words(chosen)
     check_pairs(counted, chosen)
-    threads = (threads or processors()) if native.load() else 1
+    threads = (threads or processors.threads()) if native.load() else 1
     begins, rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from chainrule.lm import Batch, Floats, Ids, Mask
+from chainrule.ngram.engine import refusing_damage
 from chainrule.ngram.model import NgramModel, NgramState
 
 LONGEST: Final = 0
@@ -57,23 +58,13 @@ class Depths:
 
 def depths(model: NgramModel, batch: Batch, state: NgramState) -> Depths:
     """Follow each target from single words up to the longest n-gram stored."""
-    tokens = _read(model, batch, state)  # (B, n−1+T)
-    shape = batch.targets.shape
-    stored = model.tables.levels[0].log_prob[batch.targets].astype(np.float64)
-    found = np.ones(shape, dtype=np.int64)
-    weights = np.zeros((*shape, model.order - 1))
-    is_stored = np.zeros((*shape, model.order - 1), dtype=bool)
-    has_words = _has_words(model, tokens)  # (B, T, n−1)
-    for m, context in enumerate(_contexts(model, tokens, shape[1]), start=1):
-        is_found, log_prob = _look_up(model, m, context, batch.targets)
-        found[is_found], stored[is_found] = m + 1, log_prob[is_found]
-        weights[is_found, : m - 1] = 0.0  # below what answers nothing is passed by
-        weight = _weight(model, m, context, has_words[..., m - 1])
-        weights[..., m - 1] = np.where(is_found, 0.0, weight)
-        is_stored[..., m - 1] = _is_followed(model, m, context)
-    return Depths(
-        model.order, found, stored, weights, is_stored, _reasons(model.order, found, is_stored, has_words)
-    )
+    tokens = model.read(state, batch.inputs)  # (B, n−1+T)
+    targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
+    with refusing_damage():
+        lengths, stored, weights, is_stored = model.engine.depth(tokens, targets)
+    found = lengths.astype(np.int64)
+    reason = _reasons(model.order, found, is_stored, _has_words(model, tokens))
+    return Depths(model.order, found, stored, weights, is_stored, reason)
 
 
 def _reasons(order: int, found: Ids, is_stored: Mask, has_words: Mask) -> Ids:
@@ -94,45 +85,12 @@ def _has_words(model: NgramModel, tokens: Ids) -> Mask:
     """(B, T, n−1) whether a context of m words can be had: `<s>`, where there is one, is its first word."""
     n = model.order
     T = tokens.shape[1] - (n - 1)
+    is_begin = tokens == model.vocabulary.bos
+    if model.context == "line":
+        is_begin |= tokens == model.vocabulary.eos  # the next line begins
     is_open = np.ones((len(tokens), T), dtype=bool)
     has_words = np.ones((*is_open.shape, n - 1), dtype=bool)
     for m in range(1, n):
         has_words[..., m - 1] = is_open
-        is_open = is_open & (tokens[:, n - m : n - m + T] != model.vocabulary.bos)
+        is_open = is_open & ~is_begin[:, n - m : n - m + T]
     return has_words
-
-
-# All that is asked of a model and its tables.
-
-
-def _read(model: NgramModel, batch: Batch, state: NgramState) -> Ids:
-    """(B, n−1) and (B, T) -> (B, n−1+T), the next line beginning with `<s>` where lines start anew."""
-    tokens = np.concatenate([state.ids, batch.inputs.astype(np.int64)], axis=1)
-    is_over = (tokens == model.vocabulary.eos) & (model.context == "line")
-    return np.where(is_over, model.vocabulary.bos, tokens)
-
-
-def _contexts(model: NgramModel, tokens: Ids, T: int) -> list[Ids]:
-    """(B, T) rows of the contexts of 1, 2, … n−1 words before each target; −1 where not stored."""
-    return [rows[:, -T:] for rows in model.tables.contexts(tokens, model.vocabulary.size)]
-
-
-def _look_up(model: NgramModel, m: int, context: Ids, word: Ids) -> tuple[Mask, Floats]:
-    """Whether the n-gram of these m words and this word is stored, and log p where it is."""
-    level = model.tables.levels[m]
-    row = level.find(context, word, model.vocabulary.size)
-    log_prob = level.log_prob[row] if len(level) else np.zeros(row.shape)
-    return row >= 0, log_prob
-
-
-def _weight(model: NgramModel, m: int, context: Ids, has_words: Mask) -> Floats:
-    """Log weight of contexts of m words; where one is not stored the same for all, and none where none can be."""
-    values = model.tables.levels[m - 1].log_backoff
-    missing = np.where(has_words, model.tables.log_missing, 0.0)
-    return np.where(context >= 0, values[context], missing) if len(values) else missing
-
-
-def _is_followed(model: NgramModel, m: int, context: Ids) -> Mask:
-    """Whether any word is stored after contexts of m words."""
-    first, last = model.tables.levels[m].children(context, model.vocabulary.size)
-    return (context >= 0) & (last > first)

@@ -73,6 +73,8 @@ def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
         ratio = (expected / c - A) / (1 - A)
         if expected < c and 0 < ratio < 1:
             d[c] = ratio
+    if (d == 1).all():
+        _warn(order, ", ".join(f"n{r}={int(n[r])}" for r in range(1, most + 2)), "no discount")
     return d
 
 

@@ -88,4 +88,4 @@ def _pack(
             log_prob, log_backoff = np.log(p[keep]), np.log(weight[keep])
             levels.append(BackoffLevel(key, log_prob.astype(np.float32), log_backoff.astype(np.float32)))
             new_row = np.cumsum(keep) - 1
-        return BackoffTables(tuple(levels), float(np.log(missing)))
+        return BackoffTables(tuple(levels), float(np.float32(np.log(missing))))

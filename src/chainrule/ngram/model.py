@@ -1,22 +1,29 @@
-"""An n-gram model as a LanguageModel: look up, back off, over any tables.
+"""An n-gram model as a LanguageModel: the compiled engine's model behind the contract.
 
-Lives here: the two views. Not here: counting (counts.py) and estimating (estimate.py).
+Lives here: the two views. Not here: how they are defined (table_model.py), how a model comes to be (engine.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
-from chainrule.ngram.tables import BackoffTables, take
+from chainrule.ngram import engine as engines
+from chainrule.ngram.engine import Engine
+from chainrule.ngram.tables import BackoffTables
+from chainrule.processors import threads
+
+FEW = 1 << 13
+"""Tokens that are not worth a second thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class NgramState:
     """The last n−1 ids read, `<s>` where fewer were."""
 
-    ids: Ids  # (K, n−1)
+    ids: Ids  # (K, n−1)  int32
 
     def select(self, rows: Ids) -> Self:
         """The states of these rows."""
@@ -25,86 +32,81 @@ class NgramState:
 
 @dataclass(frozen=True, slots=True)
 class NgramModel:
-    """p(w | h) from back-off tables."""
+    """p(w | h) from a model file, mapped or in memory."""
 
-    tables: BackoffTables
+    engine: Engine
     vocabulary: Vocabulary
     context: Context = "line"
     is_normalized: bool = True
 
+    @classmethod
+    def of_tables(
+        cls,
+        tables: BackoffTables,
+        vocabulary: Vocabulary,
+        context: Context = "line",
+        is_normalized: bool = True,
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """The model of tables, in the fast layout."""
+        engine = engines.of_tables(tables, vocabulary, context, is_normalized, names=names)
+        return cls(engine, vocabulary, context, is_normalized)
+
+    def with_tables(self, tables: BackoffTables) -> Self:
+        """Other tables over the same words, by the same rules, in the same layout."""
+        engine = engines.of_tables(
+            tables,
+            self.vocabulary,
+            self.context,
+            self.is_normalized,
+            names=self.names,
+            layout=self.engine.layout,
+            bits=self.engine.bits,
+        )
+        return type(self)(engine, self.vocabulary, self.context, self.is_normalized)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The spelling of each id; None where the model knows ids alone."""
+        return list(self.engine.names()) if self.engine.has_names else None
+
+    @property
+    def tables(self) -> BackoffTables:
+        """Its tables, made anew each time."""
+        return engines.to_tables(self.engine)
+
     @property
     def order(self) -> int:
         """Words in the longest n-gram, n."""
-        return self.tables.order
+        return int(self.engine.order)
 
     @property
     def parameters(self) -> int:
         """Stored probabilities and back-off weights."""
-        return self.tables.parameters
+        *lower, top = self.engine.sizes
+        return int(2 * sum(lower) + top)
 
     def start(self, rows: int) -> NgramState:
         """As if n−1 `<s>` had been read."""
-        return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int64))
+        return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int32))
 
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
         """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
-        tokens = self._read(state, ids[:, None])
-        V, K = self.vocabulary.size, len(ids)
-        log_p = np.tile(self.tables.levels[0].log_prob.astype(np.float64), (K, 1))
-        contexts = [rows[:, -1] for rows in self.tables.contexts(tokens, V)]
-        reach = _reach(tokens, self.vocabulary.bos)[:, -1]
-        for m, context in enumerate(contexts, start=1):
-            log_p += self._backoff(m, context, reach)[:, None]
-            row = np.flatnonzero(context >= 0)
-            first, last = self.tables.levels[m].children(context[row], V)
-            child = _ranges(first, last)
-            word = self.tables.levels[m].key[child] % V
-            log_p[np.repeat(row, last - first), word] = self.tables.levels[m].log_prob[child]
-        return log_p, self._after(tokens, np.ones(K, dtype=np.int64))
+        after = NgramState(self.read(state, ids[:, None])[:, 1:])
+        with engines.refusing_damage():
+            log_p: Floats = self.engine.step(np.ascontiguousarray(after.ids))
+        return log_p, after
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
-        tokens = self._read(state, batch.inputs)
-        V, T = self.vocabulary.size, batch.inputs.shape[1]
-        log_p: Floats = self.tables.levels[0].log_prob[batch.targets].astype(np.float64)
-        reach = _reach(tokens, self.vocabulary.bos)[:, -T:]
-        for m, rows in enumerate(self.tables.contexts(tokens, V), start=1):
-            context = rows[:, -T:]
-            found = self.tables.levels[m].find(context, batch.targets, V)
-            passed_by = log_p + self._backoff(m, context, reach)
-            log_p = take(self.tables.levels[m].log_prob, found, passed_by)
-        return log_p, self._after(tokens, batch.mask.sum(axis=1))
+        tokens = self.read(state, batch.inputs)
+        targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
+        workers = 1 if targets.size < FEW else threads()
+        with engines.refusing_damage():
+            log_p: Floats = self.engine.score(tokens, targets, workers)
+        last = batch.mask.sum(axis=1)[:, None] + np.arange(self.order - 1)  # (B, n−1), the last ids read
+        return log_p, NgramState(np.take_along_axis(tokens, last, axis=1))
 
-    def _backoff(self, m: int, context: Ids, reach: Ids) -> Floats:
-        """Log weight of contexts of m words; none where `<s>` ends the context before its m-th word."""
-        missing = np.where(reach >= m, self.tables.log_missing, 0.0)
-        return take(self.tables.levels[m - 1].log_backoff, context, missing)
-
-    def _read(self, state: NgramState, inputs: Ids) -> Ids:
-        """(K, n−1) and (K, T) -> (K, n−1+T). In a line model `</s>` reads as `<s>`: the next line begins."""
-        tokens = np.concatenate([state.ids, inputs.astype(np.int64)], axis=1)
-        if self.context == "line":
-            tokens[tokens == self.vocabulary.eos] = self.vocabulary.bos
-        return tokens
-
-    def _after(self, tokens: Ids, read: Ids) -> NgramState:
-        """The n−1 ids up to the last one read, (K, n−1+T) and (K,) -> (K, n−1)."""
-        return NgramState(np.take_along_axis(tokens, read[:, None] + np.arange(self.order - 1), axis=1))
-
-
-def _reach(tokens: Ids, bos: int) -> Ids:
-    """(B, T): how many words a context that ends here can have, back to the nearest `<s>`, it included."""
-    at = np.arange(1, tokens.shape[1] + 1)[None, :]
-    last_bos = np.maximum.accumulate(np.where(tokens == bos, at, 1), axis=1)
-    return at - last_bos + 1
-
-
-def _ranges(first: Ids, last: Ids) -> Ids:
-    """The numbers of all half-open ranges, end to end.
-
-    >>> _ranges(np.array([3, 7]), np.array([5, 8])).tolist()
-    [3, 4, 7]
-    """
-    lengths = last - first
-    before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    return np.asarray(np.arange(lengths.sum()) + np.repeat(first - before, lengths))
+    def read(self, state: NgramState, inputs: Ids) -> Ids:
+        """(K, n−1) and (K, T) -> (K, n−1+T). In a line model the engine reads `</s>` as the next line's `<s>`."""
+        return np.concatenate([state.ids, inputs], axis=1, dtype=np.int32, casting="same_kind")

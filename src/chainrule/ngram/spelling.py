@@ -11,20 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.data.batches import stream_batches
-from chainrule.data.encoded import Encoded
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.ngram import storage
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
 from chainrule.ngram.estimate import estimate
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.table_model import TableModel
+from chainrule.ngram.tables import BackoffTables, take
 from chainrule.text.lines import BLANKS
 
 ORDER: Final = 6
 SCALARS: Final = 0x110000 - 0x800
 """Unicode scalar values: all code points but the surrogates."""
 BREAKS: Final = "\r\n"
+WORDS_AT_ONCE: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +32,21 @@ class Speller:
     """A character model of unknown words; `is_single` where what is unknown is one character, not a word."""
 
     alphabet: str  # the characters it knows, id = place
-    lm: NgramModel
+    lm: TableModel
     is_single: bool
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v))
 
     def log_probs(self, spellings: Sequence[str]) -> Floats:
         """log p(spelling | unknown), one each; what comes again is looked up."""
-        distinct = list(dict.fromkeys(spellings))
-        found = dict(zip(distinct, self._log_probs(distinct).tolist(), strict=True))
+        distinct = sorted(set(spellings))  # beginnings that many share are looked up while they are at hand
+        slices = (distinct[i : i + WORDS_AT_ONCE] for i in range(0, len(distinct), WORDS_AT_ONCE))
+        log_p = np.concatenate([np.zeros(0), *map(self._log_probs, slices)])
+        found = dict(zip(distinct, log_p.tolist(), strict=True))
         return np.array([found[spelling] for spelling in spellings], dtype=np.float64)
 
     def _log_probs(self, spellings: Sequence[str]) -> Floats:
-        if not spellings:
-            return np.zeros(0)
         ids, ends = _ids(spellings, self.alphabet)
-        text = Encoded(ids=ids, eos=self.lm.vocabulary.eos, unk=None, words=0, characters=0, bytes=0)
-        state, parts = self.lm.start(1), []
-        for batch, _ in stream_batches(text, self.lm.vocabulary.bos):
-            scores, state = self.lm.score(batch, state)
-            parts.append(scores[0])
-        log_p = np.concatenate(parts)
+        log_p = _score(self.lm.tables, ids, self.lm.vocabulary)
         log_p[ids == self.lm.vocabulary.unk] -= np.log(_others(self.alphabet, self.is_single))
         if self.is_single:
             log_p[ends] = 0  # one character needs no end
@@ -75,7 +70,7 @@ class Speller:
         vocabulary = _vocabulary(alphabet)
         order = sum(array.endswith(".log_prob") for array in arrays)
         tables = storage.from_arrays(arrays, order, vocabulary.size)
-        return cls(alphabet, NgramModel(tables, vocabulary), is_single, float(arrays["log_outside"][0]))
+        return cls(alphabet, TableModel(tables, vocabulary), is_single, float(arrays["log_outside"][0]))
 
 
 def train_speller(unknown: Sequence[str], known: Sequence[str], is_single: bool = False) -> Speller:
@@ -86,13 +81,32 @@ def train_speller(unknown: Sequence[str], known: Sequence[str], is_single: bool 
     order = 1 if is_single else ORDER
     counts = count(ids[ids != vocabulary.eos] if is_single else ids, order, vocabulary)
     tables = estimate(counts, Config(order=order, smoothing="witten-bell"))
-    speller = Speller(alphabet, NgramModel(tables, vocabulary), is_single)
+    speller = Speller(alphabet, TableModel(tables, vocabulary), is_single)
     impossible = [*known] if is_single else ["", *known]
     inside = float(np.exp(speller.log_probs(impossible)).sum())
     if is_single:
         inside += float(np.exp(tables.levels[0].log_prob[vocabulary.eos]))  # an end never comes
     outside = float(np.log(max(1 - inside, 1e-9)))
     return Speller(alphabet, speller.lm, is_single, outside)
+
+
+def _score(tables: BackoffTables, ids: Ids, vocabulary: Vocabulary) -> Floats:
+    """log p of each id, (N,) -> (N,); every `</s>` begins a word anew.
+
+    The (m + 1)-gram that was found for an id is the context of m + 1 characters of the next one, so that each
+    order is looked up once. What the model's own `score` gives for the same text: with Witten–Bell a context that
+    was never seen has the weight 1.
+    """
+    V, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
+    log_p: Floats = tables.levels[0].log_prob[ids].astype(np.float64)
+    found = np.where(ids == eos, bos, ids)
+    for m, level in enumerate(tables.levels[1:], start=1):
+        context = np.concatenate([[bos if m == 1 else -1], found[:-1]])
+        found = level.find(context, ids, V)
+        passed_by = log_p + take(tables.levels[m - 1].log_backoff, context, np.zeros(1))
+        log_p = take(level.log_prob, found, passed_by)
+        found[ids == eos] = -1
+    return log_p
 
 
 def _vocabulary(alphabet: str) -> Vocabulary:

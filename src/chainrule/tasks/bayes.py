@@ -19,7 +19,7 @@ from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.evaluation.scores import token_log_probs
-from chainrule.folder import Sealed
+from chainrule.folder import Content, Sealed
 from chainrule.lm import AnyModel, Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, silent
@@ -80,6 +80,7 @@ class Bayes:
                 train=encode(Corpus.from_lines(own), made, progress),
                 valid=None,
                 vocabulary=made.vocabulary,
+                names=made.names,
                 seed=seed,
                 progress=progress,
             )
@@ -131,7 +132,7 @@ class Bayes:
         log_p = np.stack([token_log_probs(lm, encoded) for lm in self.models], axis=1)  # (T, K)
         return list(zip(self.tokenizer.tokens(encoded.ids.tolist()), log_p, strict=True))
 
-    def files(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, Content]:
         """Every class's model, each under its number; tokenizer and `config` are the caller's to save."""
         family = families.get("ngram")
         return {

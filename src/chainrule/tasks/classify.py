@@ -6,7 +6,7 @@ Lives here: one surface for both kinds of classifier, and the folder. Not here: 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
@@ -17,6 +17,7 @@ from chainrule import artifact, folder
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation.classes import calibration
 from chainrule.evaluation.classes import evaluate as compare
+from chainrule.folder import Content
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.progress import Progress, silent
@@ -66,7 +67,7 @@ class Posterior(Protocol):
         """The tokens of a text, the characters of each, and what each says for one label against another."""
         ...
 
-    def files(self) -> dict[str, bytes]:
+    def files(self) -> Mapping[str, Content]:
         """What is saved of it."""
         ...
 
@@ -171,7 +172,8 @@ class Classifier:
             origin=self.origin,
             metrics=self.metrics,
         )
-        store.save(path, parts, self.posterior.files() | ({store.LOG: self.log} if self.log else {}))
+        log: dict[str, Content] = {store.LOG: self.log} if self.log else {}
+        store.save(path, parts, {**self.posterior.files(), **log})
 
 
 def load(path: str | Path, device: str = "auto") -> Classifier:

@@ -13,7 +13,7 @@ from chainrule import config as settings
 from chainrule import families, folder
 from chainrule.api import split_settings
 from chainrule.errors import ConfigError
-from chainrule.folder import Sealed
+from chainrule.folder import Content, Sealed
 from chainrule.lm import Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, silent
@@ -83,7 +83,7 @@ class Generative:
         ids, spans = locate(text, self.tokenizer)
         return ids, spans, np.where(np.isnan(difference), 0.0, difference)  # impossible for both: no evidence
 
-    def files(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, Content]:
         """What is saved."""
         return self.model.files()
 

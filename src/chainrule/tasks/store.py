@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from chainrule import artifact, folder
 from chainrule import config as settings
 from chainrule.errors import ModelFileError
-from chainrule.folder import Sealed
+from chainrule.folder import Content, Sealed
 from chainrule.model import Origin
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ class Parts:
     metrics: Mapping[str, Any]
 
 
-def save(path: str | Path, parts: Parts, files: Mapping[str, bytes]) -> None:
+def save(path: str | Path, parts: Parts, files: Mapping[str, Content]) -> None:
     """Write the folder at `path`, in place of a model that is there; `files` are the weights and the log."""
     config = {
         "task": parts.task,

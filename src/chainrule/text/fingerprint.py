@@ -5,6 +5,8 @@ text's hashes below the same bound are in it estimates how many of its lines wer
 """
 
 import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.text.corpus import Corpus
+from chainrule.text.files import TextFile
+from chainrule.text.plain import find_plain
 
 SKETCH_SIZE: Final = 1 << 16
 SHORT: Final = 20
 """Lines of fewer characters recur in any text and prove nothing."""
+BLOCK: Final = 1 << 20
 ENOUGH: Final = 20
 """Lines to judge by; fewer say nothing."""
 
@@ -45,6 +50,38 @@ class Fingerprint:
 
 def fingerprint(corpus: Corpus) -> Fingerprint:
     """One pass over the text; of a line longer than a fragment each fragment counts as a line."""
+    return _of_plain(corpus) or _of_fragments(corpus)
+
+
+def _of_plain(corpus: Corpus) -> Fingerprint | None:
+    """The same of plain files: the digest of their bytes while the core hashes their lines."""
+    files = find_plain(corpus)
+    if files is None:
+        return None
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        digest = beside.submit(_digest, corpus.files)
+        found = files.core.sketch_plain_lines(files.names, SHORT, SKETCH_SIZE, files.threads)
+    if found is None or isinstance(digest.exception(), OSError):  # which the other way tells the user
+        return None
+    sketch, lines = found
+    return Fingerprint(digest.result(), sketch, lines)
+
+
+def _digest(files: Iterable[TextFile]) -> str:
+    """Of plain files with LF after each line, the last one too."""
+    sha256 = hashlib.sha256()
+    for file in files:
+        last = b"\n"
+        with file.path.open("rb") as raw:
+            while block := raw.read(BLOCK):
+                sha256.update(block)
+                last = block[-1:]
+        if last != b"\n":
+            sha256.update(b"\n")
+    return sha256.hexdigest()
+
+
+def _of_fragments(corpus: Corpus) -> Fingerprint:
     sha256 = hashlib.sha256()
     hashes: set[int] = set()
     bound = 1 << 64

@@ -20,6 +20,7 @@ class TokenizerConfig:
     vocab_size: int | None = None  # word, char: keep at most this many types; sub-words: symbols in all
     min_count: int = 1  # τ: word, char: keep types seen this often
     top_percent: float | None = None  # α: word, char: keep this share of the types, the most frequent
+    vocab: str | None = None  # word: a file of words, one a line: these and no others; saved by its name alone
     unk: str = "<unk>"  # the word of the corpus that stands for unknown words
     closed: bool = False  # no probability for unknown words
     lowercase: bool = False
@@ -36,6 +37,10 @@ class TokenizerConfig:
         if not self.unk or any(blank in self.unk for blank in " \t\r\n") or self.unk in (BOS, EOS):
             raise ConfigError(f"unk is '{self.unk}'; it must be one word, and not {BOS} or {EOS}")
         is_cut = self.vocab_size is not None or self.min_count > 1 or self.top_percent is not None
+        if self.vocab is not None and self.kind != "word":
+            raise ConfigError(f"vocab names words, and a {self.kind} tokenizer has none; drop it or choose word")
+        if self.vocab is not None and is_cut:
+            raise ConfigError("vocab says which words there are; drop it, or vocab-size, min-count and top-percent")
         if self.closed and is_cut and self.kind in ("word", "char"):
             raise ConfigError("--closed leaves no room for words cut from the vocabulary; drop it or the cut-off")
 

@@ -3,27 +3,43 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import tokenizers
 
 from chainrule.data.encoded import Encoded
+from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.lines import Fragment
+from chainrule.tokenizers.plain import encode_words, ids_of_file
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 CHARACTERS_PER_BATCH = 1 << 20
 
 
-def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) -> Encoded:
-    """Encode every line, `</s>` after each."""
-    ids = [np.zeros(0, dtype=np.int32)]
+def encode(
+    corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent, ids_file: Path | None = None
+) -> Encoded:
+    """Encode every line, `</s>` after each; into a new file of int32 where one is named, which is then mapped."""
+    expected = corpus.size_hint()  # of packed files too little: then nobody knows how much is left
+    progress("encoding", 0, expected or None)
+    encoded = encode_words(corpus, tokenizer, ids_file)
+    if encoded is None:
+        return _encode_fragments(corpus, tokenizer, progress, ids_file)
+    progress("encoding", encoded.bytes, expected if expected and encoded.bytes <= expected else None)
+    return encoded
+
+
+def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, ids_file: Path | None) -> Encoded:
+    """Batch by batch, whatever the text and the tokenizer."""
     spellings: list[str] = []
     pool: dict[str, str] = {}  # a spelling that comes again is kept once
     tally = Tally()
-    expected = corpus.size_hint()  # of packed files too little: then nobody knows how much is left
+    expected = corpus.size_hint()
     fragments = corpus.fragments()
+    ids = _Ids(ids_file)
     for batch in _batches(fragments):
         rows: list[list[int]] = []
         for fragment, (row, unknown) in zip(batch, _encode(batch, tokenizer), strict=True):
@@ -33,7 +49,7 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
         ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
         progress("encoding", tally.bytes, expected if expected and tally.bytes <= expected else None)
     return Encoded(
-        ids=np.concatenate(ids),
+        ids=ids.joined(),
         eos=tokenizer.eos,
         unk=tokenizer.unk,
         words=tally.words,
@@ -42,6 +58,29 @@ def encode(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent) ->
         spellings=spellings,
         replaced=fragments.replaced,
     )
+
+
+class _Ids:
+    """Ids as they come, kept in memory or written to a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._parts: list[Ids] = [np.zeros(0, dtype=np.int32)]
+        self._file = None if path is None else path.open("wb")
+
+    def append(self, ids: Ids) -> None:
+        """Put these behind the others."""
+        if self._file is None:
+            self._parts.append(ids)
+        else:
+            self._file.write(ids.tobytes())
+
+    def joined(self) -> Ids:
+        """All of them; no more may be added."""
+        if self._path is None or self._file is None:
+            return np.concatenate(self._parts)
+        self._file.close()
+        return ids_of_file(self._path)
 
 
 @dataclass(slots=True)

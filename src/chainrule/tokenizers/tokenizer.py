@@ -121,9 +121,13 @@ class Tokenizer:
         r"""What each id stands for, readable: bytes that are no character by themselves as \xNN."""
         return [self._readable[int(i)] for i in ids]
 
+    def names(self) -> list[str]:
+        """What the backend calls each id; "" where it has none."""
+        return [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+
     @cached_property
     def _readable(self) -> list[str]:
-        names = [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+        names = self.names()
         if self.config.kind in ("word", "char"):
             return names
         return [name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)]

@@ -15,14 +15,18 @@ from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
+from chainrule.tokenizers.plain import count_words
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, split_words
+from chainrule.tokenizers.word_list import given_words
 
 LONGEST_PIECED_WORD = 200
 """Bytes; WordPiece's time grows with the cube of a word's length, longer words are unknown."""
 
 
 def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
-    """Train the configured kind of tokenizer."""
+    """Train the configured kind of tokenizer, or make the one of a given list of words."""
+    if config.vocab is not None:
+        return from_words(*given_words(config))
     progress(f"training the {config.kind} tokenizer", 0, None)
     match config.kind:
         case "word" | "char":
@@ -44,14 +48,15 @@ def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) 
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
     """A word tokenizer of exactly these words, in this order after the unknown word."""
-    return Tokenizer.sealed(_word_level(words, config), config)
+    backend = _word_level(words, config)
+    if config.lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    return Tokenizer.sealed(backend, config)
 
 
 def _counted(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
     """Word or character vocabulary: the most frequent types first, in code point order among equals."""
-    counts: Counter[str] = Counter()
-    for piece in _pieces(corpus, config):
-        counts.update(split_words(piece) if config.kind == "word" else piece)
+    counts = count_words(corpus, config) or _count(corpus, config)
     if config.closed and config.unk in counts:
         raise ConfigError(
             f"the text contains '{config.unk}', the unknown word; drop --closed or name another with --unk"
@@ -60,10 +65,18 @@ def _counted(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
         raise InputError("the training text holds no words; give a text with at least one")
     for name in (config.unk, BOS, EOS):
         counts.pop(name, None)
-    types = sorted((t for t in counts if counts[t] >= config.min_count), key=lambda t: (-counts[t], t))
+    types = [name for name, times in counts.items() if times >= config.min_count]
     if config.top_percent is not None:
         types = types[: max(1, round(len(counts) * config.top_percent / 100))]
     return _word_level(types[: config.vocab_size], config)
+
+
+def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
+    """How often each word or character stands in the text, in the order of the vocabulary."""
+    counts: Counter[str] = Counter()
+    for piece in _pieces(corpus, config):
+        counts.update(split_words(piece) if config.kind == "word" else piece)
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
 
 
 def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:

@@ -1,4 +1,4 @@
-#include "ngram_vocabulary.hpp"
+#include "text_vocabulary.hpp"
 
 #include "failure.hpp"
 #include "word_hash.hpp"
@@ -11,24 +11,27 @@ constexpr int kFirstBits = 14;
 
 }  // namespace
 
-Vocabulary::Vocabulary() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFirstBits) {
-    for (const char* word : {"<unk>", "<s>", "</s>"}) add(word, key(word));
+Word Word::of(std::string_view letters) {
+    std::uint64_t key = 0;
+    if (letters.size() > 8) return {letters, word_hash(letters, 0)};
+    if (!letters.empty()) std::memcpy(&key, letters.data(), letters.size());
+    return {letters, key};
 }
 
-std::uint64_t Vocabulary::long_key(std::string_view word) { return word_hash(word, 0); }
+WordTable::WordTable() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFirstBits) {}
 
-std::uint32_t Vocabulary::add_new(std::size_t slot, std::string_view word, std::uint64_t key) {
+std::uint32_t WordTable::add_new(std::size_t slot, const Word& word) {
     if (size() >= 0x7FFFFFFF) throw Failure("the text has more different words than can be numbered");
-    if (word.size() > 0xFFFFFFFF) throw Failure("a word of the text is longer than 4 GB");
+    if (word.letters.size() > 0xFFFFFFFF) throw Failure("a word of the text is longer than 4 GB");
     const auto number = static_cast<std::uint32_t>(size());
-    letters_.append(word);
+    letters_.append(word.letters);
     begins_.push_back(letters_.size());
-    slots_[slot] = {key, static_cast<std::uint32_t>(word.size()), number + 1};
+    slots_[slot] = {word.key, static_cast<std::uint32_t>(word.letters.size()), number + 1};
     if (size() * 2 > slots_.size()) grow();
     return number;
 }
 
-void Vocabulary::grow() {
+void WordTable::grow() {
     std::vector<Slot> wider(slots_.size() * 2);
     wider.swap(slots_);
     --shift_;

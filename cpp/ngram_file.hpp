@@ -1,0 +1,124 @@
+// The file of an n-gram model, `model.ngram`: a header, and sections of bytes that a layout gives meaning to.
+//
+//   header: what is fixed, rows by order, where the sections are, a checksum of each block, its own checksum
+//   blocks of 64 KiB, counted from the end of the header; the sections lie in them, each on a cache line
+//
+// A file is mapped, not read. A block is verified when it is first touched, a small file when it is opened;
+// whoever reads a number has touched it before. Any bit that differs is a Failure, the header's too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mapped_file.hpp"
+#include "ngram_tables.hpp"
+#include "unset_array.hpp"
+
+namespace chainrule {
+
+enum class LayoutKind : std::uint32_t { fast = 1, small = 2 };
+
+struct FileFacts {
+    LayoutKind layout = LayoutKind::fast;
+    std::uint32_t bits = 0;  // 8: quantised; 0: as it was estimated
+    ModelFacts model;
+    std::vector<std::uint64_t> sizes;  // rows by order
+};
+
+inline constexpr std::uint64_t kBlock = 65536;   // bytes that have one checksum
+inline constexpr std::uint64_t kCacheLine = 64;  // sections begin at multiples of it
+inline constexpr std::uint64_t kVerifiedAtOpen = std::uint64_t{64} << 20;  // a file of so many bytes or fewer
+inline constexpr std::uint32_t kMostOrders = 1000;
+inline constexpr std::uint32_t kMostWords = 0x7FFFFFFF;
+inline constexpr std::uint64_t kMostRows =
+    0xFFFFFFFE;  // of one order: a row and the one behind it fit 32 bits
+
+// One part of a file. `fill` writes bytes [from, from + size) of it; it is called, by several threads at
+// once, for ranges of about a megabyte that begin at multiples of `chunk` and are whole chunks but for the
+// last; a multiple of 8. All of `into` must be written.
+struct Section {
+    std::uint32_t id = 0;  // below 0x1000 for what all layouts have, see ngram_names.hpp
+    std::uint64_t size = 0;
+    std::uint64_t chunk = 65536;
+    std::function<void(std::uint64_t from, std::uint64_t size, char* into)> fill;
+    std::function<void()> prepare, done;  // may be empty: memory that only this section needs
+};
+
+// `path` is new, and on the disk when this returns; nothing is left of it on a Failure.
+void write_model(const std::string& path, const FileFacts& facts, const std::vector<Section>& sections,
+                 std::size_t threads);
+
+// The same bytes in memory.
+Array<char> model_image(const FileFacts& facts, const std::vector<Section>& sections, std::size_t threads);
+
+// Immutable but for what has been verified; several threads may use one.
+class ModelFile {
+  public:
+    // Bytes [from, to) of a section are as they were written; it throws Failure where their content is not
+    // what a layout can read without leaving its sections. A block may hold parts of two sections, and a
+    // section begin and end within a block.
+    using Check = std::function<void(std::uint32_t section, std::uint64_t from, std::uint64_t to)>;
+
+    static std::shared_ptr<ModelFile> open(const std::string& path, bool verify_all,
+                                           std::uint64_t verified_at_open = kVerifiedAtOpen);
+    static std::shared_ptr<ModelFile> of(Array<char> image);  // just made: nothing to verify
+
+    const FileFacts& facts() const { return facts_; }
+    const std::string& path() const { return path_; }  // "" of an image
+    std::uint64_t bytes() const { return all_.size(); }
+    std::uint64_t mark() const { return mark_; }  // a digest of header and checksums: which file this is
+    std::span<const char> section(std::uint32_t id) const;  // empty where there is none
+
+    // Verifies the blocks under these bytes of a section if they were not yet.
+    void touch(const void* from, std::size_t size) const {
+        if (is_verified() || size == 0) return;
+        const auto at = static_cast<std::size_t>(static_cast<const char*>(from) - data_);
+        for (std::size_t block = at / kBlock; block <= (at + size - 1) / kBlock; ++block)
+            if (!verified_[block].load(std::memory_order_acquire)) verify(block);
+    }
+    bool is_verified() const { return is_verified_.load(std::memory_order_acquire); }
+    void verify_all(std::size_t threads) const;
+
+    // Sets the check of content, once and before anything is touched; blocks that were verified at opening
+    // are checked now. It may outlive whoever sets it. An image is not checked.
+    void on_verified(Check check);
+
+    void save(const std::string& path) const;               // verified, and the same bytes; `path` is new
+    [[noreturn]] void fail(const std::string& what) const;  // Failure: the file is damaged, and what to do
+
+  private:
+    struct Place {
+        std::uint32_t id;
+        std::uint64_t from, size;
+    };
+
+    ModelFile() = default;
+    void read_header();
+    void read_places(const char* at, std::uint32_t count, std::uint64_t header);
+    void verify(std::size_t block) const;
+    void check_content(std::size_t block) const;
+    std::uint64_t block_end(std::size_t block) const;  // counted from data_
+
+    std::string path_;
+    std::optional<MappedFile> mapped_;
+    Array<char> image_;
+    std::span<const char> all_;
+    FileFacts facts_;
+    std::vector<Place> places_;
+    std::uint64_t mark_ = 0;
+    const char* data_ = nullptr;       // block 0
+    const char* checksums_ = nullptr;  // 8 bytes a block
+    std::size_t blocks_ = 0;
+    Check check_;
+    mutable std::unique_ptr<std::atomic<bool>[]> verified_;
+    mutable std::atomic<std::size_t> left_{0};  // blocks that are not verified
+    mutable std::atomic<bool> is_verified_{false};
+};
+
+}  // namespace chainrule

@@ -1,0 +1,130 @@
+#include "ngram_model.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "ngram_fast.hpp"
+#include "ngram_rows.hpp"
+#include "ngram_small.hpp"
+#include "parallel.hpp"
+
+namespace chainrule {
+
+namespace {
+
+template <class Layout>
+class ModelOf final : public Model {
+  public:
+    explicit ModelOf(std::shared_ptr<ModelFile> file)
+        : Model(std::move(file)), layout_(file_), asking_(layout_, facts(), order()) {
+        begin_ = asking_.begin();
+    }
+
+    void score(std::span<const Piece> pieces, std::size_t threads) const override {
+        threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(pieces.size(), 1));
+        const auto part = [&](std::size_t t) {
+            const std::size_t from = part_begin(pieces.size(), t, threads);
+            const std::size_t to = part_begin(pieces.size(), t + 1, threads);
+            const auto lanes = std::make_unique<Lanes<Layout>>(asking_, begin_);
+            lanes->score(pieces.subspan(from, to - from));
+        };
+        if (threads == 1) {
+            part(0);
+        } else {
+            in_parallel(threads, part);
+        }
+    }
+    Answer step(const State& before, std::uint32_t word, State& after) const override {
+        return asking_.step(before, word, after);
+    }
+    State after(std::span<const std::int32_t> words) const override {
+        return asking_.after(words.data(), words.size());
+    }
+    void trace(const State& before, std::uint32_t word, Trace& into) const override {
+        State after;
+        into.length = static_cast<std::uint8_t>(asking_.step(before, word, after).length);
+        into.stored = layout_.first(word).log_prob;
+        for (std::size_t m = 1; m < order(); ++m) {
+            const bool is_found = before.found >> (m - 1) & 1;
+            into.is_stored[m - 1] = is_found && before.children[m - 1].size();
+            into.weights[m - 1] = m + 1 > into.length ? asking_.weight(before, m) : 0.0;
+            if (m + 1 == into.length)
+                into.stored = layout_.find(m + 1, before.children[m - 1], word).log_prob;
+        }
+    }
+    void next(const State& state, double* into) const override {
+        Next<Layout>(asking_, unigrams()).all(state, into);
+    }
+    std::vector<Candidate> top(const State& state, std::size_t k) const override {
+        return Next<Layout>(asking_, unigrams()).top(state, k);
+    }
+    std::uint32_t draw(const State& state, double uniform) const override {
+        return Next<Layout>(asking_, unigrams()).draw(state, uniform);
+    }
+    std::unique_ptr<Rows> rows() const override {
+        return std::make_unique<LayoutRows<Layout>>(layout_, file_->facts());
+    }
+
+  private:
+    // Made when something first asks for them, not when a file is opened.
+    const Unigrams& unigrams() const {
+        const std::lock_guard lock(mutex_);
+        if (!unigrams_) unigrams_ = std::make_unique<Unigrams>(layout_, facts().vocabulary);
+        return *unigrams_;
+    }
+
+    Layout layout_;
+    Asking<Layout> asking_;
+    mutable std::mutex mutex_;
+    mutable std::unique_ptr<const Unigrams> unigrams_;
+};
+
+std::shared_ptr<const Model> model_of(std::shared_ptr<ModelFile> file) {
+    if (file->facts().layout == LayoutKind::fast)
+        return std::make_shared<ModelOf<FastLayout>>(std::move(file));
+    return std::make_shared<ModelOf<SmallLayout>>(std::move(file));
+}
+
+}  // namespace
+
+std::vector<Section> model_sections(const Rows& rows, const FileFacts& facts,
+                                    std::shared_ptr<const NameList> names, std::size_t threads) {
+    std::vector<Section> sections =
+        facts.layout == LayoutKind::fast ? fast_sections(rows, facts) : small_sections(rows, facts, threads);
+    if (!names) return sections;
+    if (names->size() != facts.model.vocabulary) {
+        throw Failure("there are " + std::to_string(names->size()) + " names for " +
+                      std::to_string(facts.model.vocabulary) + " words");
+    }
+    for (Section& section : name_sections(std::move(names))) sections.push_back(std::move(section));
+    return sections;
+}
+
+FileFacts facts_of(const Rows& rows, const ModelFacts& model, LayoutChoice layout) {
+    FileFacts facts{layout.kind, layout.bits, model, {}};
+    for (std::size_t n = 1; n <= rows.order(); ++n) facts.sizes.push_back(rows.size(n));
+    return facts;
+}
+
+Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(file_) {}
+
+std::uint32_t Model::number(std::string_view word) const {
+    const std::int64_t found = names_.size() ? names_.find(word) : -1;
+    return found >= 0 ? static_cast<std::uint32_t>(found) : facts().unknown;
+}
+
+std::shared_ptr<const Model> Model::open(const std::string& path, bool verify,
+                                         std::uint64_t verified_at_open) {
+    return model_of(ModelFile::open(path, verify, verified_at_open));
+}
+
+std::shared_ptr<const Model> Model::of(const Rows& rows, const ModelFacts& facts,
+                                       std::shared_ptr<const NameList> names, LayoutChoice layout,
+                                       std::size_t threads) {
+    const FileFacts about = facts_of(rows, facts, layout);
+    return model_of(
+        ModelFile::of(model_image(about, model_sections(rows, about, std::move(names), threads), threads)));
+}
+
+}  // namespace chainrule

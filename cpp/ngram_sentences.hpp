@@ -1,0 +1,42 @@
+// Sentences of plain text: cut into words at blanks and tabs, looked up, scored many at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ngram_model.hpp"
+
+namespace chainrule {
+
+struct SentenceOptions {
+    bool begins = true;  // with <s>
+    bool ends = true;    // </s> is predicted too
+    std::size_t threads = 1;
+};
+
+struct SentenceScores {
+    std::vector<double> log_probs;       // by sentence
+    std::vector<std::int64_t> tokens;    // predicted, </s> among them
+    std::vector<std::int64_t> unknowns;  // words that the model does not know
+};
+
+// Of each token, sentence after sentence.
+struct TokenScores {
+    std::vector<float> log_probs;
+    std::vector<std::uint8_t> lengths;  // of the n-grams that answered
+    std::vector<std::uint8_t> unknown;  // 0 or 1
+    std::vector<std::int64_t> ends;     // by sentence, where its tokens end
+};
+
+SentenceScores score_sentences(const Model& model, std::span<const std::string_view> sentences,
+                               const SentenceOptions& options);
+TokenScores score_tokens(const Model& model, std::span<const std::string_view> sentences,
+                         const SentenceOptions& options);
+
+// The lines of a text: LF, CRLF and CR end them, and the last need not be ended.
+std::vector<std::string_view> lines_of(std::string_view text);
+
+}  // namespace chainrule

@@ -1,0 +1,189 @@
+// Training within a limit of memory: the rows of training in memory, bit for bit, however little fits.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "checks.hpp"
+#include "ngram_counting.hpp"
+#include "ngram_external.hpp"
+#include "ngram_external_budget.hpp"
+#include "ngram_kneser_ney.hpp"
+#include "random.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+constexpr std::uint64_t kPlenty = std::uint64_t{4} << 30;
+
+std::string here() { return std::filesystem::temp_directory_path().string(); }
+
+// Few words that come often and many that do not, so that there are rows of all counts.
+std::vector<std::int32_t> random_ids(Random& random, std::size_t size, std::uint32_t vocabulary) {
+    std::vector<std::int32_t> ids;
+    while (ids.size() < size) {
+        const std::uint64_t word = random.below(random.below(vocabulary) + 1);
+        if (word != 1) ids.push_back(static_cast<std::int32_t>(word));
+        // What was said before is said again at times.
+        for (std::size_t i = 0; i < 4 && ids.size() > 20 && random.below(8) == 0; ++i)
+            ids.push_back(ids[ids.size() - 17]);
+    }
+    ids.back() = 2;
+    return ids;
+}
+
+template <class T>
+void append(std::string& bytes, const std::vector<T>& values) {
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+    bytes.push_back('|');
+}
+
+// All that can be read of a model, in pieces of 1000 rows.
+std::string bytes_of(const Rows& rows) {
+    std::string bytes;
+    for (std::size_t n = 1; n <= rows.order(); ++n) {
+        for (std::uint64_t from = 0; from < rows.size(n); from += 1000) {
+            const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(1000, rows.size(n) - from));
+            std::vector<std::uint32_t> word(count), first(count + 1, 0);
+            std::vector<float> log_prob(count), log_backoff(count);
+            rows.read(n, from, count, word.data(), log_prob.data(), log_backoff.data(), first.data());
+            append(bytes, word);
+            append(bytes, log_prob);
+            append(bytes, log_backoff);
+            append(bytes, first);
+        }
+        bytes.push_back('\n');
+    }
+    return bytes;
+}
+
+void same_as_in_memory(const std::vector<std::int32_t>& ids, const TextFacts& text, ExternalOptions options,
+                       std::size_t records) {
+    const KneserNey wanted = estimate_kneser_ney(
+        count_ngrams(take_ids(ids, text.vocabulary, text.begin, text.end, text.is_stream), options.order, 1),
+        1, options.unknown, options.cut_offs);
+    options.records = records;
+    const ExternalModel found = estimate_within(IdArray(ids), text, options);
+    const std::string what = "order " + std::to_string(options.order) + ", " + std::to_string(ids.size()) +
+                             " tokens, " + std::to_string(records) + " at once";
+    check(bytes_of(*found.rows) == bytes_of(TableRows(wanted.levels)), "the rows of " + what);
+    for (std::size_t k = 0; k < options.order; ++k) {
+        check(found.discounts[k].of == wanted.discounts[k].of, "the discounts of " + what);
+        check(found.discounts[k].n == wanted.discounts[k].n, "the counts of counts of " + what);
+        check(found.discounts[k].source == wanted.discounts[k].source, "the source of " + what);
+    }
+}
+
+void random_texts() {
+    Random random(7);
+    for (int round = 0; round < 300; ++round) {
+        const std::uint32_t most = round % 10 == 0 ? 20000 : 200;
+        const std::uint32_t vocabulary = 3 + static_cast<std::uint32_t>(random.below(round % 3 ? 40 : 3000));
+        const auto ids = random_ids(random, 1 + random.below(most), vocabulary);
+        const TextFacts text{vocabulary, 1, 2, random.below(2) == 1};
+        ExternalOptions options;
+        options.order = 1 + random.below(6);
+        options.unknown = random.below(2) ? 0 : kEveryWord;
+        options.memory = kPlenty;
+        options.folder = here();
+        options.threads = 1 + random.below(3);
+        if (random.below(2)) {
+            for (std::size_t k = 0; k < options.order; ++k)
+                options.cut_offs.push_back(k ? static_cast<std::uint32_t>(random.below(3)) : 0);
+            std::sort(options.cut_offs.begin(), options.cut_offs.end());
+        }
+        for (const std::size_t records :
+             std::vector<std::size_t>{0, 1, 1 + random.below(static_cast<std::uint32_t>(ids.size()))})
+            if (records != 1 || ids.size() < 500) same_as_in_memory(ids, text, options, records);
+    }
+}
+
+void small_texts() {
+    ExternalOptions options;
+    options.memory = kPlenty;
+    options.folder = here();
+    for (std::size_t order = 1; order <= 6; ++order) {
+        options.order = order;
+        for (const bool is_stream : {false, true}) {
+            for (const std::vector<std::int32_t>& ids : {std::vector<std::int32_t>{},
+                                                         {2},
+                                                         {3, 2},
+                                                         {2, 2, 2},
+                                                         {3, 3, 3, 3, 3, 2},
+                                                         {0, 3, 2, 3, 0, 2, 2}})
+                for (const std::size_t records : {0, 1, 2})
+                    same_as_in_memory(ids, {4, 1, 2, is_stream}, options, records);
+        }
+        same_as_in_memory({3, 0, 3}, {4, 1, 2, true}, options, 1);
+    }
+}
+
+void files_of_ids() {
+    Random random(3);
+    const auto ids = random_ids(random, 200000, 500);
+    const TextFacts text{500, 1, 2, false};
+    ExternalOptions options;
+    options.memory = kPlenty;
+    options.folder = here();
+    options.order = 3;
+    const Scratch scratch;
+    std::ofstream(scratch.name(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * 4));
+    const std::string wanted = bytes_of(*estimate_within(IdArray(ids), text, options).rows);
+    check(bytes_of(*estimate_within(IdFile(scratch.name()), text, options).rows) == wanted,
+          "ids from a file");
+    options.memory = least_memory({ids.size(), 500, 3}, memory_in_use()) + (1 << 20);
+    check(bytes_of(*estimate_within(IdFile(scratch.name()), text, options).rows) == wanted,
+          "the least memory");
+    std::ofstream(scratch.name(), std::ios::binary | std::ios::app) << "x";
+    check_fails([&] { estimate_within(IdFile(scratch.name()), text, options); }, "ends within a number");
+    check_fails([&] { estimate_within(IdFile(scratch.name() + "-none"), text, options); }, "cannot be read");
+}
+
+void refusals() {
+    const std::vector<std::int32_t> line{3, 2}, open{3}, high{4, 2}, low{-1, 2}, begin{1, 2};
+    ExternalOptions options;
+    options.order = 2;
+    options.memory = kPlenty;
+    options.folder = here();
+    const TextFacts text{4, 1, 2, false};
+    const auto train = [&](const std::vector<std::int32_t>& ids) {
+        estimate_within(IdArray(ids), text, options);
+    };
+    check_fails([&] { train(open); }, "does not end with </s>");
+    check_fails([&] { train(high); }, "holds the number 4");
+    check_fails([&] { train(low); }, "holds the number -1");
+    check_fails([&] { train(begin); }, "holds <s>");
+    options.memory = 1 << 20;
+    check_fails([&] { train(line); }, "memory is 1M");
+    options.memory = kPlenty;
+    options.folder = here() + "/there-is-no-such-folder";
+    check_fails([&] { train(line); }, "there-is-no-such-folder cannot be written to");
+    options.folder = here();
+    options.cut_offs = {0, 1, 0};
+    check_fails([&] { train(line); }, "3 cut-offs for 2 orders");
+    options.cut_offs = {1, 1};
+    check_fails([&] { train(line); }, "start with 0");
+    options.cut_offs = {};
+    options.progress = [](std::size_t done, std::size_t) {
+        if (done == 2) throw Failure("stopped");
+    };
+    check_fails([&] { train(line); }, "stopped");
+    options.order = 0;
+    check_fails([&] { train(line); }, "1 or more");
+}
+
+}  // namespace
+
+void test_ngram_external() {
+    small_texts();
+    random_texts();
+    files_of_ids();
+    refusals();
+}
+
+}  // namespace chainrule::tests

@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checks.hpp"
+#include "ngram_checksum.hpp"
+#include "ngram_fast.hpp"
+#include "ngram_file.hpp"
+#include "ngram_file_header.hpp"
+#include "ngram_names.hpp"
+#include "parallel.hpp"
+#include "random_tables.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+using Bytes = std::vector<char>;
+
+void put(const std::string& path, const Bytes& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        .write(bytes.data(), static_cast<long>(bytes.size()));
+}
+
+Bytes read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A section of bytes that follow from its id and where they stand.
+Section section_of(std::uint32_t id, std::uint64_t size, std::uint64_t chunk = 64) {
+    Section section;
+    section.id = id;
+    section.size = size;
+    section.chunk = chunk;
+    section.fill = [id](std::uint64_t from, std::uint64_t size, char* into) {
+        for (std::uint64_t i = 0; i < size; ++i) into[i] = static_cast<char>((from + i) * id >> 3);
+    };
+    return section;
+}
+
+bool is_refused(const std::string& path) {
+    try {
+        ModelFile::open(path, false);
+        return false;
+    } catch (const Failure&) {
+        return true;
+    }
+}
+
+void known_checksum() {
+    // Two words: Σ mix(w_i + (i + 1) K), mix(x) = (y ^ y >> 32) B with y = x A, written out.
+    const std::uint64_t words[2] = {7, 0};
+    std::uint64_t wanted = 0;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+        const std::uint64_t y = (words[i] + (i + 1) * 0x9E3779B97F4A7C15ULL) * 0xFF51AFD7ED558CCDULL;
+        wanted += (y ^ y >> 32) * 0xC4CEB9FE1A85EC53ULL;
+    }
+    const char* const bytes = reinterpret_cast<const char*>(words);
+    check(checksum(bytes, 2) == wanted, "the sum over words");
+    check(checksum(bytes, 1) + checksum(bytes + 8, 1, 1) == wanted, "parts add up");
+    const std::uint64_t swapped[2] = {0, 7};
+    check(checksum(reinterpret_cast<const char*>(swapped), 2) != wanted, "words that changed places");
+}
+
+void facts_come_back() {
+    FileFacts facts;
+    facts.layout = LayoutKind::small;
+    facts.bits = 8;
+    facts.model = {9, 3, 4, 0xFFFFFFFF, false, true, false, -1.5F};
+    facts.sizes = {9, 20, 0};
+    const std::vector<Section> sections{section_of(77, 100), section_of(5, 0), section_of(6, 300000, 24),
+                                        section_of(78, 200000, 200000)};
+    const Scratch scratch, copy;
+    write_model(scratch.name(), facts, sections, 2);
+    const auto file = ModelFile::open(scratch.name(), false);
+    const FileFacts& back = file->facts();
+    check(back.layout == LayoutKind::small && back.bits == 8 && back.sizes == facts.sizes,
+          "layout and sizes");
+    check(back.model.vocabulary == 9 && back.model.begin == 3 && back.model.end == 4 &&
+              back.model.unknown == 0xFFFFFFFF && !back.model.is_stream && back.model.is_closed &&
+              !back.model.is_normalized && back.model.log_missing == -1.5F,
+          "the facts of the model");
+    check(file->section(5).empty() && file->section(1).empty(), "sections that are empty or not there");
+    for (const Section& section : sections) {
+        Bytes wanted(section.size);
+        section.fill(0, section.size, wanted.data());
+        const auto found = file->section(section.id);
+        check(std::ranges::equal(found, wanted), "section " + std::to_string(section.id));
+        check(found.empty() || reinterpret_cast<std::uintptr_t>(found.data()) % 64 == 0, "on a cache line");
+    }
+    const Array<char> image = model_image(facts, sections, 3);
+    const Bytes in_memory(image.begin(), image.end());
+    check(in_memory == read(scratch.name()), "the same bytes in memory");
+    file->save(copy.name());
+    check(read(copy.name()) == in_memory, "a copy");
+    check_fails([&] { write_model(copy.name(), facts, sections, 1); }, copy.name() + " cannot be written");
+    check(read(copy.name()) == in_memory, "a file that was there stays");
+    check_fails([&] { model_image(facts, {section_of(77, 100, 12)}, 1); }, "not made in whole words");
+    facts.sizes[0] = 8;
+    check_fails([&] { model_image(facts, sections, 1); }, "a vocabulary of 9 words");
+    facts.sizes.assign(1001, 9);
+    check_fails([&] { model_image(facts, sections, 1); }, "order 1001");
+}
+
+void a_failing_section_leaves_no_file() {
+    Section section = section_of(77, 100);
+    section.fill = [](std::uint64_t, std::uint64_t, char*) { throw Failure("no rows"); };
+    const Scratch scratch;
+    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    check_fails([&] { write_model(scratch.name(), facts, {section}, 2); }, "no rows");
+    check(!std::filesystem::exists(scratch.name()), "nothing is left");
+}
+
+// A small model with names, of which every bit and every length is tried.
+Bytes small_model() {
+    const auto levels = random_tables(2, 12, {10, 3}, 1);
+    const TableRows rows(levels);
+    const FileFacts facts = facts_of(levels);
+    std::vector<Section> sections = fast_sections(rows, facts);
+    auto names = std::make_shared<NameList>();
+    for (int i = 0; i < 12; ++i) names->add("word number " + std::to_string(i));
+    for (const Section& section : name_sections(names)) sections.push_back(section);
+    const Array<char> image = model_image(facts, sections, 1);
+    return {image.begin(), image.end()};
+}
+
+void every_flip_is_seen() {
+    const Scratch scratch;
+    Bytes bytes = small_model();
+    put(scratch.name(), bytes);
+    check(!is_refused(scratch.name()), "the file as it was");
+    std::size_t passed = 0;
+    std::fstream file(scratch.name(), std::ios::binary | std::ios::in | std::ios::out);
+    const auto set = [&](std::size_t i, char byte) {
+        file.seekp(static_cast<long>(i));
+        file.put(byte);
+        file.flush();
+    };
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        for (int bit = 0; bit < 8; ++bit) {
+            set(i, static_cast<char>(bytes[i] ^ (1 << bit)));
+            passed += !is_refused(scratch.name());
+        }
+        set(i, bytes[i]);
+    }
+    check(passed == 0, std::to_string(passed) + " flipped bits of " + std::to_string(8 * bytes.size()));
+    check(!is_refused(scratch.name()), "the file as it was, again");
+}
+
+void every_length_is_seen() {
+    const Scratch scratch;
+    Bytes bytes = small_model();
+    std::size_t passed = 0;
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+        put(scratch.name(), Bytes(bytes.begin(), bytes.begin() + static_cast<long>(size)));
+        passed += !is_refused(scratch.name());
+    }
+    check(passed == 0, "cut short: " + std::to_string(passed));
+    for (const std::size_t more : {1U, 64U, 65536U}) {
+        Bytes longer = bytes;
+        longer.insert(longer.end(), more, 0);
+        put(scratch.name(), longer);
+        check_fails([&] { ModelFile::open(scratch.name(), false); }, "bytes and should have");
+    }
+}
+
+// The header with other numbers and a right checksum: sizes that would take all memory, orders, versions.
+void headers_that_cannot_be() {
+    const Scratch scratch;
+    const Bytes bytes = small_model();
+    const auto refused = [&](const auto& change, const std::string& what,
+                             const Where& where = Where::current()) {
+        Bytes other = bytes;
+        FixedHeader head;
+        std::memcpy(&head, other.data(), sizeof(head));
+        const std::uint64_t header = head.header;
+        change(head, other);
+        std::memcpy(other.data(), &head, sizeof(head));
+        const std::uint64_t mark = checksum(other.data(), header / 8 - 1);
+        std::memcpy(other.data() + header - 8, &mark, 8);
+        put(scratch.name(), other);
+        check_fails([&] { ModelFile::open(scratch.name(), true); }, what, where);
+    };
+    const auto entry = [](Bytes& other) {
+        return reinterpret_cast<SectionEntry*>(other.data() + sizeof(FixedHeader) + 2 * 8);
+    };
+    refused([](FixedHeader& h, Bytes&) { h.version = 2; }, "version 2, and this chainrule reads version 1");
+    refused([](FixedHeader& h, Bytes&) { h.magic[0] = '{'; }, "not an n-gram model");
+    refused([](FixedHeader& h, Bytes&) { h.order = 1001; }, "header does not fit");
+    refused([](FixedHeader& h, Bytes&) { h.order = 0xFFFFFFFF; }, "header does not fit");
+    refused([](FixedHeader& h, Bytes&) { h.sections = 0xFFFFFFFF; }, "header does not fit");
+    refused([](FixedHeader& h, Bytes&) { h.header = 0xFFFFFFFFFFFFFFC0; }, "header does not fit");
+    refused([](FixedHeader& h, Bytes&) { h.header = 0; }, "header does not fit");
+    refused([](FixedHeader& h, Bytes&) { h.file = 0xFFFFFFFFFFFFFFFF; }, "should have");
+    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0x80000000; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.begin = 12; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.unknown = 12; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.layout = 3; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.flags = 8; }, "cannot be");
+    refused([](FixedHeader&, Bytes& b) { b[sizeof(FixedHeader)] = 13; }, "cannot be");  // rows of order 1
+    refused([&](FixedHeader&, Bytes& b) { entry(b)->from = 0; }, "a section lies outside");
+    refused([&](FixedHeader&, Bytes& b) { entry(b)->from += 8; }, "a section lies outside");
+    refused([&](FixedHeader&, Bytes& b) { entry(b)->size = 0xFFFFFFFFFFFFFFFF; }, "a section lies outside");
+    // A section of another size is for the layout to see.
+    Bytes other = bytes;
+    FixedHeader head;
+    std::memcpy(&head, other.data(), sizeof(head));
+    entry(other)[1].size -= 16;
+    const std::uint64_t mark = checksum(other.data(), head.header / 8 - 1);
+    std::memcpy(other.data() + head.header - 8, &mark, 8);
+    put(scratch.name(), other);
+    check_fails([&] { FastLayout layout(ModelFile::open(scratch.name(), true)); }, "a section does not fit");
+}
+
+// Of a file that is not verified at opening, only what is touched is.
+void verified_at_first_touch() {
+    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    const Scratch scratch;
+    write_model(scratch.name(), facts, {section_of(77, 5 * kBlock, 4096)}, 2);
+    Bytes bytes = read(scratch.name());
+    bytes[bytes.size() - 2 * kBlock - 9] ^= 4;  // in the third of five blocks
+    put(scratch.name(), bytes);
+    check_fails([&] { ModelFile::open(scratch.name(), false); }, "block 3 of 5");
+    check_fails([&] { ModelFile::open(scratch.name(), true, 0); }, scratch.name() + " is damaged");
+    const auto file = ModelFile::open(scratch.name(), false, 0);
+    std::vector<std::uint64_t> checked_from;
+    file->on_verified([&](std::uint32_t id, std::uint64_t from, std::uint64_t to) {
+        check(id == 77 && to - from == kBlock, "the part of a section in a block");
+        checked_from.push_back(from);
+    });
+    const char* const data = file->section(77).data();
+    file->touch(data + 2 * kBlock - 8, 8);
+    file->touch(data + kBlock, 1);
+    file->touch(data + 3 * kBlock, kBlock + 1);
+    check(checked_from == std::vector<std::uint64_t>{kBlock, 3 * kBlock, 4 * kBlock}, "each block once");
+    check(!file->is_verified(), "two blocks are left");
+    for (int times = 0; times < 2; ++times)
+        check_fails([&] { file->touch(data + 2 * kBlock - 1, 2); }, "block 3 of 5");
+    check_fails([&] { file->verify_all(3); }, "block 3 of 5");
+}
+
+void several_threads_touch() {
+    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    const Scratch scratch;
+    write_model(scratch.name(), facts, {section_of(77, 40 * kBlock, 4096)}, 2);
+    const auto file = ModelFile::open(scratch.name(), false, 0);
+    const std::span<const char> bytes = file->section(77);
+    std::vector<std::uint64_t> sums(3);
+    in_parallel(3, [&](std::size_t t) {
+        for (std::size_t i = 0; i < bytes.size(); i += 1000) {
+            file->touch(bytes.data() + i, 1);
+            sums[t] += static_cast<unsigned char>(bytes[i]);
+        }
+    });
+    check(file->is_verified() && sums[0] == sums[1] && sums[1] == sums[2], "all read the same, all verified");
+}
+
+}  // namespace
+
+void test_ngram_file() {
+    known_checksum();
+    facts_come_back();
+    a_failing_section_leaves_no_file();
+    every_flip_is_seen();
+    every_length_is_seen();
+    headers_that_cannot_be();
+    verified_at_first_touch();
+    several_threads_touch();
+}
+
+}  // namespace chainrule::tests

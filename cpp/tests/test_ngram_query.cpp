@@ -1,0 +1,164 @@
+// Answers of models against a map of n-grams that are spelled out: look for the longest, add the weights.
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checks.hpp"
+#include "ngram_model.hpp"
+#include "ngram_sentences.hpp"
+#include "random_tables.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+using Words = std::vector<std::uint32_t>;
+
+struct Row {
+    float log_prob, log_backoff;
+};
+
+// Every n-gram by its words.
+std::map<Words, Row> spelled(const std::vector<TableLevel>& levels) {
+    std::map<Words, Row> all;
+    std::vector<Words> contexts{{}};
+    for (const TableLevel& level : levels) {
+        std::vector<Words> here;
+        for (std::size_t h = 0; h < contexts.size(); ++h) {
+            for (std::uint32_t i = level.first[h]; i < level.first[h + 1]; ++i) {
+                Words words = contexts[h];
+                words.push_back(level.word[i]);
+                all[words] = {level.log_prob[i], level.log_backoff.size() ? level.log_backoff[i] : 0.0F};
+                here.push_back(std::move(words));
+            }
+        }
+        contexts = std::move(here);
+    }
+    return all;
+}
+
+// log p of the last word by the definition: p(w | h) is stored, or weight(h) p(w | h without its first word).
+double defined(const std::map<Words, Row>& all, const Words& words, const ModelFacts& facts) {
+    if (const auto found = all.find(words); found != all.end()) return found->second.log_prob;
+    const Words context(words.begin(), words.end() - 1), shorter(words.begin() + 1, words.end());
+    double weight = facts.log_missing;
+    for (std::size_t i = 1; i < context.size(); ++i)
+        if (context[i] == facts.begin) weight = 0;  // nothing is read across <s>
+    if (const auto found = all.find(context); found != all.end()) weight = found->second.log_backoff;
+    return defined(all, shorter, facts) + weight;
+}
+
+std::vector<Words> some_texts(Random& random, std::uint32_t V) {
+    std::vector<Words> texts;
+    for (std::size_t i = 0; i < 60; ++i) {
+        Words words;
+        for (std::uint32_t k = random.below(20); k > 0; --k) words.push_back(random.below(V));
+        texts.push_back(std::move(words));
+    }
+    return texts;
+}
+
+void check_scores(const Model& model, const std::vector<TableLevel>& levels, Random& random) {
+    const std::map<Words, Row> all = spelled(levels);
+    const ModelFacts& facts = model.facts();
+    const std::size_t longest = model.order() - 1;
+    const std::vector<Words> texts = some_texts(random, facts.vocabulary);
+    std::vector<std::vector<std::int32_t>> targets;
+    std::vector<std::vector<double>> found;
+    std::vector<Piece> pieces;
+    for (const Words& text : texts) {
+        targets.emplace_back(text.begin(), text.end());
+        found.emplace_back(text.size());
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        Piece piece;
+        piece.begins = true;
+        piece.targets = targets[i].data();
+        piece.size = static_cast<std::uint32_t>(targets[i].size());
+        piece.log_probs = found[i].data();
+        pieces.push_back(piece);
+    }
+    model.score(pieces, 3);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        Words read(longest, facts.begin);
+        for (std::size_t t = 0; t < texts[i].size(); ++t) {
+            read.push_back(texts[i][t]);
+            const double wanted =
+                defined(all, Words(read.end() - static_cast<std::ptrdiff_t>(longest + 1), read.end()), facts);
+            const bool is_same = found[i][t] == wanted || std::abs(found[i][t] - wanted) < 1e-9;
+            check(is_same, "log p is " + std::to_string(found[i][t]) + ", not " + std::to_string(wanted));
+        }
+    }
+}
+
+void check_next(const Model& model, Random& random) {
+    const std::uint32_t V = model.facts().vocabulary;
+    std::vector<double> all(V);
+    for (int i = 0; i < 20; ++i) {
+        std::vector<std::int32_t> words;
+        for (std::size_t m = 1; m < model.order(); ++m)
+            words.push_back(static_cast<std::int32_t>(random.below(V)));
+        const State state = model.after(words);
+        model.next(state, all.data());
+        State after;
+        for (std::uint32_t w = 0; w < V; ++w) {
+            const double one = model.step(state, w, after).log_prob;
+            check(one == all[w] || std::abs(one - all[w]) < 1e-12, "a step is a part of the distribution");
+        }
+        const std::vector<Candidate> best = model.top(state, 5);
+        for (const Candidate& each : best)
+            check(each.log_prob == all[each.word] || std::abs(each.log_prob - all[each.word]) < 1e-12,
+                  "the best words have their probabilities");
+        check(best.empty() || best[0].log_prob >= *std::max_element(all.begin(), all.end()) - 1e-12,
+              "the best word is the best");
+        check(std::isfinite(all[model.draw(state, 0.999)]), "what is drawn can be");
+    }
+}
+
+void test_models() {
+    Random random(7);
+    for (std::size_t order = 1; order <= 6; ++order) {
+        for (const float log_missing : {0.0F, -0.5F}) {
+            const std::vector<TableLevel> levels = random_tables(order, 12, {0, 1, 8, 9, 12}, order);
+            ModelFacts facts = facts_of(levels).model;
+            facts.is_stream = true;  // </s> is a word like others
+            facts.log_missing = log_missing;
+            for (const LayoutKind kind : {LayoutKind::fast, LayoutKind::small}) {
+                const auto model = Model::of(TableRows(levels), facts, nullptr, {kind, 0}, 2);
+                check_scores(*model, levels, random);
+                check_next(*model, random);
+            }
+        }
+    }
+}
+
+void test_states() {
+    const std::vector<TableLevel> levels = random_tables(3, 12, {1, 9}, 3);
+    const auto model = Model::of(TableRows(levels), facts_of(levels).model, nullptr, {}, 1);
+    State one, other;
+    model->step(model->begin(), 5, one);
+    model->step(model->begin(), 5, other);
+    check(one == other && one.hash() == other.hash(), "the same words leave the same state");
+    other.copy_from(model->begin());
+    check(!(one == other), "others leave another");
+}
+
+void test_lines() {
+    const std::vector<std::string_view> wanted{"a b", "", "c", "d", "e"};
+    check(lines_of("a b\r\n\nc\rd\ne") == wanted, "lines end at LF, CRLF and CR");
+    check(lines_of("").empty() && lines_of("x\n").size() == 1, "the last line need not be ended");
+}
+
+}  // namespace
+
+void test_ngram_query() {
+    test_models();
+    test_states();
+    test_lines();
+}
+
+}  // namespace chainrule::tests

@@ -1,0 +1,293 @@
+// The layout "small" against the plain tables that it is made from, and against files made to harm it.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checks.hpp"
+#include "ngram_small.hpp"
+#include "random.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+struct Model {
+    std::vector<TableLevel> levels;
+    FileFacts facts;
+};
+
+template <class T>
+Array<T> array_of(const std::vector<T>& values) {
+    Array<T> made(values.size());
+    std::copy(values.begin(), values.end(), made.begin());
+    return made;
+}
+
+// `count` different words in order.
+std::vector<std::uint32_t> draw_words(Random& random, std::uint32_t vocabulary, std::uint32_t count) {
+    std::vector<std::uint32_t> words;
+    if (count == 1) return {random.below(vocabulary)};
+    if (count == 0) return {};
+    for (std::uint32_t w = 0; w < vocabulary; ++w)
+        if (random.below(vocabulary - w) < count - words.size()) words.push_back(w);
+    return words;
+}
+
+float draw_log(Random& random, std::uint32_t different) {
+    const std::uint32_t kind = random.below(40);
+    if (kind == 0) return kNone;
+    if (kind == 1) return random.below(2) ? 0.0F : -0.0F;
+    return -1e-3F - 25.0F * static_cast<float>(random.below(different)) / static_cast<float>(different);
+}
+
+// A model whose contexts have 0, 1, 2, 64 or `many` continuations; `different` values of each column.
+Model draw_model(std::uint64_t seed, std::size_t order, std::uint32_t vocabulary, std::uint32_t many,
+                 std::uint32_t different) {
+    Random random(seed);
+    Model model;
+    model.facts.layout = LayoutKind::small;
+    model.facts.model.vocabulary = vocabulary;
+    for (std::size_t n = 1; n <= order; ++n) {
+        std::vector<std::uint32_t> words, first{0};
+        const std::size_t contexts = n == 1 ? 1 : model.levels.back().size();
+        for (std::size_t i = 0; i < contexts; ++i) {
+            const std::uint32_t kind = random.below(500);
+            std::uint32_t count = kind < 250 ? 1 : kind < 400 ? 0 : kind < 490 ? 2 : kind < 498 ? 64 : many;
+            if (n == 1 || words.size() > 12000) count = n == 1 ? vocabulary : random.below(2);
+            const auto drawn = draw_words(random, vocabulary, std::min(count, vocabulary));
+            words.insert(words.end(), drawn.begin(), drawn.end());
+            first.push_back(static_cast<std::uint32_t>(words.size()));
+        }
+        TableLevel level;
+        std::vector<float> prob(words.size()), backoff(n < order ? words.size() : 0);
+        for (float& value : prob) value = draw_log(random, different);
+        for (float& value : backoff) value = random.below(3) ? draw_log(random, different) : 0.5F;
+        level.word = array_of(words);
+        level.first = array_of(first);
+        level.log_prob = array_of(prob);
+        level.log_backoff = array_of(backoff);
+        model.facts.sizes.push_back(words.size());
+        model.levels.push_back(std::move(level));
+    }
+    return model;
+}
+
+Array<char> image_of(const Model& model, std::size_t threads) {
+    const TableRows rows(model.levels);
+    return model_image(model.facts, small_sections(rows, model.facts, threads), threads);
+}
+
+bool is_same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
+Children children_of(const Model& model, std::size_t n, std::size_t row) {
+    if (n == model.levels.size()) return {};
+    const Array<std::uint32_t>& first = model.levels[n].first;
+    return {first[row], first[row + 1]};
+}
+
+bool is_row(const Model& model, std::size_t n, std::uint32_t row, const Found& found) {
+    const TableLevel& level = model.levels[n - 1];
+    const Children wanted = children_of(model, n, row);
+    const float backoff = level.log_backoff.size() ? level.log_backoff[row] : 0;
+    const bool has_children =
+        found.children.size() == wanted.size() && (wanted.size() == 0 || found.children.from == wanted.from);
+    return found.is_there && found.row == row && is_same(found.log_prob, level.log_prob[row]) &&
+           is_same(found.log_backoff, backoff) && has_children;
+}
+
+// Every row by number and by word, and words that are not there.
+void check_all_rows(const Model& model, const SmallLayout& layout, const std::string& what) {
+    std::size_t wrong = 0;
+    for (std::size_t i = 1; i < layout.by_probability().size(); ++i)
+        wrong += model.levels[0].log_prob[layout.by_probability()[i - 1]] <
+                 model.levels[0].log_prob[layout.by_probability()[i]];
+    for (std::uint32_t w = 0; w < model.levels[0].size(); ++w) wrong += !is_row(model, 1, w, layout.first(w));
+    for (std::size_t n = 1; n <= model.levels.size(); ++n) {
+        for (std::uint32_t row = 0; row < model.levels[n - 1].size(); ++row) {
+            std::uint32_t word = 0;
+            wrong += !is_row(model, n, row, layout.at(n, row, word));
+            wrong += word != model.levels[n - 1].word[row];
+            if (n == model.levels.size()) continue;
+            const Children in = children_of(model, n, row);
+            const TableLevel& next = model.levels[n];
+            layout.prefetch(n + 1, in, word);
+            layout.prefetch_row(n + 1, in, word);
+            std::uint32_t absent = 0;  // a word before, between or behind those that are there
+            for (std::uint32_t i = in.from; i < in.to; ++i) {
+                wrong += !is_row(model, n + 1, i, layout.find(n + 1, in, next.word[i]));
+                if (absent < next.word[i]) wrong += layout.find(n + 1, in, absent).is_there;
+                absent = next.word[i] + 1;
+            }
+            if (absent < model.facts.model.vocabulary) wrong += layout.find(n + 1, in, absent).is_there;
+        }
+    }
+    check(wrong == 0, what + ": " + std::to_string(wrong) + " answers are not those of the tables");
+}
+
+void test_same_as_tables() {
+    for (std::size_t order = 1; order <= 6; ++order) {
+        for (const std::uint32_t different : {3U, 900U, 1U << 24}) {
+            const Model model = draw_model(order + different, order, 5600, 5000, different);
+            const std::string what =
+                "order " + std::to_string(order) + ", values " + std::to_string(different);
+            check_all_rows(model, SmallLayout(ModelFile::of(image_of(model, 1))), what);
+        }
+    }
+    check_all_rows(draw_model(7, 3, 1, 1, 5),
+                   SmallLayout(ModelFile::of(image_of(draw_model(7, 3, 1, 1, 5), 1))), "one word");
+}
+
+void test_threads_alike() {
+    for (const std::uint32_t bits : {0U, 8U}) {
+        Model model = draw_model(5, 4, 5600, 5000, 1U << 24);
+        model.facts.bits = bits;
+        const Array<char> one = image_of(model, 1), three = image_of(model, 3);
+        check(one.size() == three.size() && std::memcmp(one.data(), three.data(), one.size()) == 0,
+              "one thread and three write the same bytes");
+    }
+}
+
+// A few weights take few bits: the sizes that the header of the layout promises.
+void test_sizes() {
+    const Model model = draw_model(3, 3, 5600, 5000, 200);
+    const SmallLayout layout(ModelFile::of(image_of(model, 1)));
+    const auto bytes_of = [&](SmallPart part, std::size_t n) {
+        return layout.file().section(small_section(part, n)).size();
+    };
+    // 200 values, ±0, −inf and 0.5 are at most 256 and more than 128: 8 bits each, and 13 bits of a word.
+    const std::uint64_t rows = model.facts.sizes[1], blocks = (rows + 15) / 16;
+    check(bytes_of(SmallPart::records, 2) == (rows * (13 + 8 + 8) + 63) / 64 * 8 + 16, "29 bits a row");
+    check(bytes_of(SmallPart::samples, 2) == 4 * (blocks + 1), "2 bits a row");
+    check(bytes_of(SmallPart::children, 2) == (model.facts.sizes[2] + 16 * blocks + 63) / 64 * 8 + 16,
+          "1 bit a row and 1 a continuation");
+}
+
+// The same rows and words, and values that are one of 256.
+void test_quantized_model() {
+    Model model = draw_model(13, 4, 5600, 5000, 1U << 24);
+    model.facts.bits = 8;
+    const SmallLayout layout(ModelFile::of(image_of(model, 2)));
+    std::vector<std::uint32_t> seen;
+    bool is_close = true, is_exact = true;
+    for (std::uint32_t row = 0; row < model.levels[2].size(); ++row) {
+        std::uint32_t word = 0;
+        const Found found = layout.at(3, row, word);
+        const float wanted = model.levels[2].log_prob[row];
+        is_exact &= word == model.levels[2].word[row];
+        if (wanted == kNone || wanted == 0) is_exact &= is_same(found.log_prob, wanted);
+        // Spread evenly over 25, 252 values are 0.1 apart.
+        else
+            is_close &= std::abs(found.log_prob - wanted) <= 0.1;
+        seen.push_back(std::bit_cast<std::uint32_t>(found.log_prob));
+    }
+    std::ranges::sort(seen);
+    seen.erase(std::ranges::unique(seen).begin(), seen.end());
+    check(is_exact, "words, zeros and infinities are exact");
+    check(is_close, "other values are near");
+    check(seen.size() > 200 && seen.size() <= 256, "256 values and no more");
+    check(is_row(model, 1, 17, layout.first(17)), "order 1 is exact");
+    model.facts.bits = 7;
+    check_fails([&] { image_of(model, 1); }, "7 bits");
+}
+
+// Asks for much of what a file has, whatever that is.
+void ask(const SmallLayout& layout) {
+    for (const std::uint32_t w : layout.by_probability()) check(w < layout.size(1), "words are words");
+    const std::vector<std::uint64_t>& sizes = layout.file().facts().sizes;
+    Random random(3);
+    std::uint32_t word = 0;
+    float sum = 0;
+    for (std::uint32_t w = 0; w < sizes[0]; ++w) {
+        Found found = layout.first(w);
+        for (std::size_t n = 2; n <= sizes.size() && found.children.size(); ++n) {
+            const Children in = found.children;
+            check(in.from <= in.to && in.to <= sizes[n - 1], "children are rows");
+            found = layout.at(n, in.from + random.below(in.size()), word);
+            check(word < sizes[0], "a word is one of the vocabulary");
+            layout.prefetch(n, in, word);
+            layout.prefetch_row(n, in, word);
+            sum += layout.find(n, in, random.below(static_cast<std::uint32_t>(sizes[0]))).log_prob;
+        }
+    }
+    for (std::size_t n = 1; n <= sizes.size(); ++n)
+        for (std::uint32_t row = 0; row < sizes[n - 1]; row += 1 + row / 97)
+            sum += layout.at(n, row, word).log_backoff;
+    check(sum == sum || sum != sum, "whatever it is");
+}
+
+// Files whose checksums are right and whose content is not.
+void test_hostile() {
+    const Model model = draw_model(17, 4, 300, 250, 1000);
+    const TableRows rows(model.levels);
+    const std::vector<Section> sections = small_sections(rows, model.facts, 1);
+    Random random(23);
+    int refused = 0;
+    for (std::size_t s = 0; s < sections.size(); ++s) {
+        for (const int kind : {0, 1, 2}) {  // zeros, ones, anything
+            std::vector<Section> changed = sections;
+            changed[s].fill = [&random, kind](std::uint64_t, std::uint64_t size, char* into) {
+                for (std::uint64_t i = 0; i < size; ++i)
+                    into[i] = static_cast<char>(kind == 0 ? 0 : kind == 1 ? 255 : random.next());
+            };
+            Scratch scratch;
+            write_model(scratch.name(), model.facts, changed, 1);
+            try {
+                ask(SmallLayout(ModelFile::open(scratch.name(), true)));
+            } catch (const Failure&) {
+                ++refused;
+            }
+        }
+        std::vector<Section> shorter = sections;
+        shorter[s].size -= 1;
+        check_fails([&] { SmallLayout(ModelFile::of(model_image(model.facts, shorter, 1))); }, "damaged");
+        shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(s));
+        check_fails([&] { SmallLayout(ModelFile::of(model_image(model.facts, shorter, 1))); }, "damaged");
+    }
+    check(refused > 0 && refused < 3 * static_cast<int>(sections.size()), "some are refused, some are read");
+}
+
+// A file that is verified as it is read: what comes out is right, or a Failure.
+void test_flipped_bit() {
+    const Model model = draw_model(19, 4, 5600, 5000, 1U << 24);
+    const TableRows rows(model.levels);
+    Scratch scratch;
+    write_model(scratch.name(), model.facts, small_sections(rows, model.facts, 2), 2);
+    check_all_rows(model, SmallLayout(ModelFile::open(scratch.name(), false, 0)), "verified as it is read");
+    const std::uint64_t bytes = ModelFile::open(scratch.name(), false, 0)->bytes();
+    for (std::uint64_t at = bytes - 40; at > 65536; at -= 65536) {
+        std::fstream file(scratch.name(), std::ios::in | std::ios::out | std::ios::binary);
+        char byte = 0;
+        file.seekg(static_cast<std::streamoff>(at)).get(byte);
+        file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte ^ 16));
+        file.close();
+        check_fails(
+            [&] {
+                check_all_rows(model, SmallLayout(ModelFile::open(scratch.name(), false, 0)), "one bit off");
+            },
+            "checksum");
+        file.open(scratch.name(), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(at)).put(byte);
+    }
+}
+
+}  // namespace
+
+void test_ngram_small() {
+    test_same_as_tables();
+    test_threads_alike();
+    test_sizes();
+    test_quantized_model();
+    test_hostile();
+    test_flipped_bit();
+}
+
+}  // namespace chainrule::tests

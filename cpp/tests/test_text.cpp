@@ -1,0 +1,154 @@
+// Plain text: pieces of lines, words, ids, hashes. What the Python way makes of the same text is held against
+// this in tests/tokenizers/test_plain.py.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checks.hpp"
+#include "text_blake2b.hpp"
+#include "text_lines.hpp"
+#include "text_measure.hpp"
+#include "text_sketch.hpp"
+#include "text_utf8.hpp"
+#include "text_words.hpp"
+
+namespace chainrule::tests {
+
+namespace {
+
+void write(const std::string& file, std::string_view text) {
+    std::ofstream(file, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+// All lines of the text, cut into pieces of `piece` bytes; "none" where it is not plain.
+std::string read_all(const std::string& file, std::uint64_t piece) {
+    const PlainText text({file, file}, piece);
+    std::string buffer, all;
+    for (std::size_t i = 0; text.is_found() && i < text.pieces(); ++i) {
+        const auto lines = text.read(i, buffer);
+        if (!lines) return "none";
+        all += *lines;
+    }
+    return text.is_found() ? all : "none";
+}
+
+void pieces_make_up_the_text() {
+    const Scratch file;
+    for (const std::string text :
+         {"a\n", "a", "\n", "\n\n\na b\n\n c d", "ab\ncd\nef\n", "\xC3\xA9\n\xE2\x80\xA8x"}) {
+        write(file.name(), text);
+        const std::string ended = text.back() == '\n' ? text : text + "\n";
+        for (std::uint64_t piece = 1; piece < 16; ++piece)
+            check(read_all(file.name(), piece) == ended + ended, "pieces of " + std::to_string(piece));
+    }
+}
+
+void what_is_not_plain() {
+    const Scratch file;
+    const std::string line(65536, 'x');
+    for (const std::string& text :
+         {std::string(), std::string("\xEF\xBB\xBFx\n"), std::string("a\r\nb\n"), std::string("a\xFFz\n"),
+          line + "x\n", line + line + line + line + line + line}) {
+        write(file.name(), text);
+        for (const std::uint64_t piece : {3, 70000, 1 << 20})
+            check(read_all(file.name(), piece) == "none", "is not plain");
+    }
+    // Just not too long: characters are counted, not bytes.
+    std::string wide;
+    for (int i = 0; i < 65536; ++i) wide += "\xC3\xA9";
+    write(file.name(), line + "\n" + wide);
+    check(read_all(file.name(), 1000) == line + "\n" + wide + "\n" + line + "\n" + wide + "\n", "long lines");
+    check(!PlainText({file.name(), "/nowhere"}).is_found(), "a file that is not there");
+}
+
+void utf8() {
+    for (const char* good :
+         {"", "abcdefghij", "\xC2\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF", "\xEF\xBF\xBF"})
+        check(is_utf8(good), "UTF-8");
+    // Too long a way to write it, a surrogate, above U+10FFFF, cut short, no beginning, no such byte.
+    for (const char* bad :
+         {"\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "abcdefg\xC3",
+          "\xE2\x82", "\xF0\x9F\x98", "\x80", "abcdefgh\xBF", "\xF5\x80\x80\x80", "\xC3(", "\xE2\x82("})
+        check(!is_utf8(bad), "not UTF-8");
+    check(count_characters("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") == 4,
+          "characters of 1, 2, 3 and 4 bytes");
+}
+
+void extents() {
+    // Words a, bé, c, d: 4 words, 6 bytes with é of two, 5 characters; 3 lines.
+    const Extent found = extent_of(" a \tb\xC3\xA9\n\nc d\n");
+    check(found.words == 4 && found.lines == 3 && found.letters == 6 && found.characters == 5, "extent");
+    // 1000 lines of two words, 7 letters, 6 characters.
+    std::string many;
+    for (int i = 0; i < 1000; ++i) many += "b\xC3\xA9\tfour\n";
+    const Extent all = extent_of(many);
+    check(all.words == 2000 && all.lines == 1000 && all.letters == 7000 && all.characters == 6000, "many");
+    // Byte by byte the same as eight at a time, wherever a word begins.
+    for (std::size_t shift = 0; shift < 9; ++shift) {
+        const Extent moved = extent_of(std::string(shift, ' ') + "one\xC2\xA0two three\n\n four\n");
+        check(moved.words == 3 && moved.lines == 3 && moved.letters == 17 && moved.characters == 16, "moved");
+    }
+}
+
+void words_and_ids(std::uint64_t piece, std::size_t threads) {
+    const Scratch file, numbers;
+    write(file.name(), "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight");
+    const PlainText text({file.name()}, piece);
+    const std::optional<WordCounts> counts = count_words(text, threads);
+    std::string order;
+    for (const std::uint32_t i : counts->order)
+        order += std::string(counts->words.word(i)) + "=" + std::to_string(counts->counts[i]) + " ";
+    check(order == "b=3 a=2 longer-than-eight=2 z=1 ", "by count, then by bytes: " + order);
+
+    Coding coding{{}, {7, 5}, 0, 9};
+    coding.words.add(Word::of("a"));
+    coding.words.add(Word::of("b"));
+    const std::vector<std::int32_t> wanted{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
+    const std::optional<EncodedText> made = encode_words(text, coding, "", threads);
+    check(std::equal(wanted.begin(), wanted.end(), made->ids.begin(), made->ids.end()), "ids");
+    std::string spelled;
+    for (const auto& [table, number] : made->spellings)
+        spelled += std::string(made->spelled[table].word(number)) + " ";
+    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in their order: " + spelled);
+    // "b a b", "", "a longer-than-eight b", "z longer-than-eight": 5 + 0 + 21 + 19, and four line ends.
+    check(made->measures.words == 8 && made->measures.lines == 4, "words and lines");
+    check(made->measures.characters == 49 && made->measures.bytes == 49, "characters and bytes");
+
+    check(encode_words(text, coding, numbers.name(), threads)->ids.size() == 0, "not in memory");
+    std::vector<std::int32_t> read(wanted.size() + 1);
+    std::ifstream in(numbers.name(), std::ios::binary);
+    in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
+    check(in.gcount() == static_cast<std::streamsize>(wanted.size() * 4), "ids in the file");
+    check(std::equal(wanted.begin(), wanted.end(), read.begin()), "the same in the file");
+    check_fails([&] { encode_words(text, coding, "/nowhere/ids", threads); },
+                "/nowhere/ids cannot be written");
+}
+
+void sketches(std::size_t threads) {
+    const Scratch file;
+    write(file.name(), "two lines\n\ntwo lines\nshort\nanother one\n");
+    const PlainText text({file.name()}, 4);
+    const std::uint64_t one = blake2b_64("two lines"), two = blake2b_64("another one");
+    const std::optional<Sketch> both = sketch_lines(text, 6, 5, threads),
+                                least = sketch_lines(text, 6, 1, threads);
+    check(both->lines == 5, "lines");
+    check(both->hashes == std::vector{std::min(one, two), std::max(one, two)}, "each line once, ascending");
+    check(least->hashes == std::vector{std::min(one, two)}, "the smallest");
+}
+
+}  // namespace
+
+void test_text() {
+    pieces_make_up_the_text();
+    what_is_not_plain();
+    utf8();
+    extents();
+    for (const std::size_t threads : {1, 3}) {
+        for (const std::uint64_t piece : {1, 5, 7, 1 << 20}) words_and_ids(piece, threads);
+        sketches(threads);
+    }
+}
+
+}  // namespace chainrule::tests

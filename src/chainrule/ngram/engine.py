@@ -1,0 +1,163 @@
+"""The door to the compiled n-gram engine (cpp/ngram_*.cpp): counting, modified Kneser–Ney, model files.
+
+Lives here: what crosses the border, and what its failures are called here. Not here: the model as a LanguageModel
+(model.py), and the NumPy tables that specify all of it (counts.py, estimate.py, table_model.py).
+"""
+
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule import native
+from chainrule.errors import ChainruleError, ChainruleWarning, MissingExtra, ModelFileError
+from chainrule.lm import Context, Ids, Vocabulary
+from chainrule.ngram.config import Config
+from chainrule.ngram.counts import Counts, Level
+from chainrule.ngram.tables import BackoffLevel, BackoffTables
+from chainrule.processors import threads
+
+Engine = Any
+"""A `chainrule._core.NgramModel`: immutable, in memory or a mapped file."""
+
+
+def core() -> Any:
+    """The compiled module; n-gram models need it."""
+    found = native.load()
+    if found is None:
+        raise MissingExtra(
+            f"n-gram models need the compiled part of chainrule, which is not built: {native.HOW_TO_BUILD}"
+        )
+    return found
+
+
+def train(
+    ids: Ids, config: Config, vocabulary: Vocabulary, context: Context, names: Sequence[str] | None = None
+) -> Engine:
+    """Modified Kneser–Ney from ids to a model, wholly compiled; discounts that fell back are warned of."""
+    engine, _, fell_back = core().NgramModel.train(
+        ids=np.ascontiguousarray(ids, dtype=np.int32),
+        order=config.order,
+        cut_offs=list(config.cut_offs()) if any(config.cut_offs()) else [],
+        layout=config.layout,
+        bits=config.bits,
+        names=names,
+        threads=threads(),
+        **words(vocabulary, context),
+    )
+    warn_of_discounts(fell_back)
+    return engine
+
+
+def warn_of_discounts(fell_back: Sequence[str]) -> None:
+    """Tell which orders took the fall-back, in the words of discounts.py; '' where one did not."""
+    for order, why in enumerate(fell_back, start=1):
+        if why:
+            message = f"order {order}: D = 0.5, 1, 1.5 taken, the counts giving none ({why})"
+            warnings.warn(message, ChainruleWarning, stacklevel=2)
+
+
+def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
+    """What counts.count gives, compiled."""
+    levels = core().ngram_counts(
+        ids=np.ascontiguousarray(ids, dtype=np.int32),
+        order=order,
+        vocabulary_size=vocabulary.size,
+        bos=vocabulary.bos,
+        eos=vocabulary.eos,
+        is_line=context == "line",
+        threads=threads(),
+    )
+    return Counts(tuple(_level(level) for level in levels), vocabulary)
+
+
+def _level(found: dict[str, Any]) -> Level:
+    context, word, suffix, times = (found[name].astype(np.int64) for name in ("context", "word", "suffix", "count"))
+    begins = np.zeros(len(word), dtype=bool)
+    begins[slice(*found["begins"])] = True
+    return Level(context, word, suffix, times, begins)
+
+
+def of_tables(
+    tables: BackoffTables,
+    vocabulary: Vocabulary,
+    context: Context = "line",
+    is_normalized: bool = True,
+    *,
+    names: Sequence[str] | None = None,
+    layout: str = "fast",
+    bits: int = 0,
+) -> Engine:
+    """A model that can be asked, of tables."""
+    levels = [
+        {
+            "key": np.ascontiguousarray(level.key, dtype=np.int64),
+            "log_prob": np.ascontiguousarray(level.log_prob, dtype=np.float32),
+            "log_backoff": np.ascontiguousarray(level.log_backoff, dtype=np.float32),
+        }
+        for level in tables.levels
+    ]
+    return core().NgramModel.of_tables(
+        levels=levels,
+        is_normalized=is_normalized,
+        log_missing=tables.log_missing,
+        names=names,
+        layout=layout,
+        bits=bits,
+        threads=threads(),
+        **words(vocabulary, context),
+    )
+
+
+def to_tables(engine: Engine) -> BackoffTables:
+    """The tables of a model."""
+    with refusing_damage():
+        levels = engine.tables()
+    return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing)
+
+
+def open_file(path: Path, *, verify: bool = False) -> Engine:
+    """The model of a file, mapped: a small one is verified whole now, a large one block by block as it is read."""
+    with refusing_damage():
+        return core().NgramModel.open(str(path), verify=verify)
+
+
+def save(engine: Engine, path: Path) -> None:
+    """Write the model's file; one that is a file already is copied without being mapped."""
+    if engine.path and Path(engine.path).exists():
+        shutil.copyfile(engine.path, path)
+    else:
+        with refusing_damage():
+            engine.save(str(path))
+
+
+@contextmanager
+def refusing_damage() -> Iterator[None]:
+    """Turn what the engine says of a model file into a refusal of it."""
+    try:
+        yield
+    except ChainruleError as error:
+        if type(error) is not ChainruleError:
+            raise
+        raise ModelFileError(str(error)) from error
+
+
+def mark(engine: Engine) -> str:
+    """Which file this is, by a digest that its header holds."""
+    return f"{engine.mark:016x}"
+
+
+def words(vocabulary: Vocabulary, context: Context) -> dict[str, Any]:
+    """What the engine is told of the vocabulary and of the rule for lines."""
+    return {
+        "vocabulary_size": vocabulary.size,
+        "bos": vocabulary.bos,
+        "eos": vocabulary.eos,
+        "unk": -1 if vocabulary.unk is None else vocabulary.unk,
+        "is_closed": vocabulary.closed,
+        "is_stream": context == "stream",
+    }

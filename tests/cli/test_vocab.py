@@ -1,0 +1,75 @@
+"""`--vocab` and `--entropy-prune` of the commands that train."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command import QUIET, done, refused, trained, write
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    return write(tmp_path / "words.txt", "mice\nlove\n\nzebras\nlove\n<s>\n")
+
+
+def test_train_with_a_given_vocabulary(tmp_path: Path, toy_text: Path, words: Path) -> None:
+    model = trained(tmp_path / "m", toy_text, "--vocab", words, "--order", 2, *QUIET)
+    # Three words of the list, <unk>, <s> and </s>.
+    facts = done("info", model, "--json").json()
+    assert facts["vocab_size"] == 6
+    assert facts["tokenizer"]["vocab"] == "words.txt"
+    ids = done("tokenizer", "encode", model, stdin="zebras love mice not cats\n").out
+    assert ids == "3 2 1 0 0\n"
+    assert done("score", model, "--json", stdin="love zebras\n").json()["oov"] == 0
+
+
+def test_a_tokenizer_of_a_list_needs_no_text(tmp_path: Path, toy_text: Path, words: Path) -> None:
+    outcome = done("tokenizer", "train", "--vocab", words, "--out", tmp_path / "t")
+    assert outcome.err == f"saved {tmp_path / 't'}: 6 ids, <s> and </s> among them\n"
+    words.unlink()
+    model = trained(tmp_path / "m", toy_text, "--tokenizer", tmp_path / "t", "--order", 2, *QUIET)
+    assert done("info", model, "--json").json()["vocab_size"] == 6
+
+
+def test_what_is_refused(tmp_path: Path, toy_text: Path, words: Path) -> None:
+    train = ("train", "ngram", toy_text, "--out", tmp_path / "m")
+    assert "nowhere.txt" in refused(4, *train, "--vocab", tmp_path / "nowhere.txt")
+    empty = write(tmp_path / "empty.txt", "")
+    assert "empty.txt holds no words" in refused(3, *train, "--vocab", empty)
+    split = write(tmp_path / "split.txt", "one\ntwo words\n")
+    assert "split.txt, line 2" in refused(3, *train, "--vocab", split)
+    assert "vocab says which words" in refused(2, *train, "--vocab", words, "--min-count", 2)
+    assert "char tokenizer" in refused(2, *train, "--vocab", words, "--tokenizer", "char")
+    assert "does not know 'i'" in refused(2, *train, "--vocab", words, "--closed")
+    assert "no text was given" in refused(2, "tokenizer", "train", "--out", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_config_from_before_there_were_lists(tmp_path: Path, toy_text: Path) -> None:
+    from chainrule.config import make
+    from chainrule.tokenizers.config import TokenizerConfig
+
+    model = trained(tmp_path / "m", toy_text, "--order", 2, *QUIET)
+    saved = json.loads((model / "config.json").read_bytes())["tokenizer"]
+    del saved["vocab"]
+    assert make(TokenizerConfig, saved, "tokenizer") == TokenizerConfig()
+
+
+def test_entropy_pruning_in_training(tmp_path: Path, english_text: Path) -> None:
+    train = ("--order", 3, *QUIET)
+    sizes = [
+        done("info", trained(tmp_path / name, english_text, *train, *more), "--json").json()["parameters"]
+        for name, more in (
+            ("whole", ()),
+            ("some", ("--entropy-prune", "1e-4")),
+            ("set", ("--set", "entropy_prune=1e-4")),
+            ("more", ("--entropy-prune", "1e-2")),
+        )
+    ]
+    assert sizes[0] > sizes[1] == sizes[2] > sizes[3]
+    refuse = ("train", "ngram", english_text, "--out", tmp_path / "m", "--entropy-prune")
+    assert "entropy_prune is -1" in refused(2, *refuse, "-1")
+    assert "stupid backoff has none" in refused(2, *refuse, "1e-8", "--smoothing", "stupid-backoff")
+    network = ("train", "lstm", english_text, "--out", tmp_path / "m", "--entropy-prune", "1e-8")
+    assert "a setting of ngram" in refused(2, *network)

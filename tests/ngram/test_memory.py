@@ -1,0 +1,281 @@
+"""Training within a limit of memory: the bytes of training in memory, the rows of NumPy, and the limit itself."""
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chainrule import native
+from chainrule.errors import ChainruleError, ChainruleWarning
+from chainrule.lm import Context, Floats, Ids, Vocabulary
+from chainrule.ngram.config import Config
+from chainrule.ngram.counts import count
+from chainrule.ngram.estimate import estimate
+
+pytestmark = pytest.mark.native
+
+PLENTY = 4 << 30
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
+    """Ids of few or many words, lines or a stream, parts said again at times."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    V = draw(st.integers(3, 40))
+    bos, eos, unk = (int(i) for i in rng.permutation(V)[:3])
+    context: Context = draw(st.sampled_from(["line", "stream"]))
+    words = np.setdiff1d(np.arange(V), [bos])
+    chance = 1 / rng.permutation(np.arange(1, V)) ** rng.uniform(0, 2)
+    ids = rng.choice(words, draw(st.sampled_from([1, 2, 7, 60, 800])), p=chance / chance.sum())
+    if context == "line":
+        ids[-1] = eos
+    ids = np.tile(ids, draw(st.sampled_from([1, 1, 2, 5])))
+    return ids, Vocabulary(V, bos, eos, unk, closed=draw(st.booleans())), context
+
+
+@st.composite
+def cut_offs(draw: st.DrawFn) -> tuple[int, ...]:
+    """None, or one for each order."""
+    order = draw(st.integers(1, 6))
+    above = sorted(draw(st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=order - 1, max_size=order - 1)))
+    return (0, *above)
+
+
+def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[int, ...]) -> dict[str, Any]:
+    """What both ways of training take."""
+    return {
+        "ids": ids.astype(np.int32),
+        "order": len(cuts),
+        "vocabulary_size": vocabulary.size,
+        "bos": vocabulary.bos,
+        "eos": vocabulary.eos,
+        "unk": -1 if vocabulary.unk is None else vocabulary.unk,
+        "is_closed": vocabulary.closed,
+        "is_stream": context == "stream",
+        "cut_offs": list(cuts),
+        "names": [f"w{i}" for i in range(vocabulary.size)],
+    }
+
+
+def within(place: Path, **given: Any) -> tuple[bytes, Any]:
+    """The file that training within a limit makes, and what it tells."""
+    core: Any = native.load()
+    out = place / "model.ngram"
+    out.unlink(missing_ok=True)
+    told = core.ngram_train_within(**({"memory": PLENTY, "folder": str(place), "out": str(out)} | given))
+    return out.read_bytes(), told
+
+
+def in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
+    """The same of training in memory."""
+    core: Any = native.load()
+    model, *told = core.NgramModel.train(**given)
+    path = place / "wanted.ngram"
+    path.unlink(missing_ok=True)
+    model.save(str(path))
+    return path.read_bytes(), tuple(told)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=texts(),
+    cuts=cut_offs(),
+    threads=st.integers(1, 3),
+    records=st.sampled_from([0, 1, 2, 5, 50]),
+    layout=st.sampled_from(["fast", "small"]),
+)
+def test_the_bytes_of_training_in_memory(
+    tmp_path: Path,
+    text: tuple[Ids, Vocabulary, Context],
+    cuts: tuple[int, ...],
+    threads: int,
+    records: int,
+    layout: str,
+) -> None:
+    given = settings_of(*text, cuts) | {"layout": layout}
+    wanted = in_memory(tmp_path, **given)
+    assert within(tmp_path, threads=threads, records=records, **given) == wanted
+
+
+def is_close(found: Floats, wanted: Floats) -> bool:
+    """Whether all lie within one float of each other, or within what a sum that is 1 but for rounding gives."""
+    finite = np.isfinite(wanted)
+    if found.shape != wanted.shape or not np.array_equal(found[~finite], wanted[~finite]):
+        return False
+    a, b = found[finite].astype(np.float64), wanted[finite]
+    return bool(np.all(np.abs(a - b) <= np.maximum(np.spacing(np.abs(b)), 1e-14)))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=texts(), cuts=cut_offs(), records=st.sampled_from([0, 1, 20]))
+def test_the_rows_of_numpy(
+    tmp_path: Path, text: tuple[Ids, Vocabulary, Context], cuts: tuple[int, ...], records: int
+) -> None:
+    ids, vocabulary, context = text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        tables = estimate(count(ids, len(cuts), vocabulary, context), Config(order=len(cuts), prune=cuts))
+    within(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
+    core: Any = native.load()
+    for found, wanted in zip(
+        core.NgramModel.open(str(tmp_path / "model.ngram")).tables(), tables.levels, strict=True
+    ):
+        np.testing.assert_array_equal(found["key"], wanted.key)
+        assert is_close(found["log_prob"], wanted.log_prob)
+        assert is_close(found["log_backoff"], wanted.log_backoff)
+
+
+def random_line(size: int, words: int) -> Ids:
+    """Ids of a text whose words are as uneven as those of a language, in lines of about twenty."""
+    rng = np.random.default_rng(1)
+    ids = np.minimum(rng.zipf(1.3, size) + 2, words - 1)
+    ids[rng.random(size) < 0.05] = 2
+    ids[-1] = 2
+    return ids.astype(np.int32)
+
+
+GIVEN: dict[str, Any] = {"order": 3, "vocabulary_size": 1000, "bos": 1, "eos": 2, "unk": 0}
+
+
+def test_a_file_of_ids(tmp_path: Path) -> None:
+    ids = random_line(100_000, 1000)
+    (tmp_path / "ids").write_bytes(ids.astype("<i4").tobytes())
+    wanted = in_memory(tmp_path, ids=ids, **GIVEN)
+    assert within(tmp_path, ids=str(tmp_path / "ids"), **GIVEN) == wanted
+    assert within(tmp_path, ids=str(tmp_path / "ids"), records=300, threads=2, **GIVEN) == wanted
+
+
+def test_nothing_is_left_and_progress_is_told(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    others: list[str] = []
+
+    def progress(done: int, of: int) -> None:
+        seen.append((done, of))
+        others.extend(path.name for path in tmp_path.iterdir())
+
+    within(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
+    assert seen == [(i, 7) for i in range(1, 8)]  # the text, then each order counted and estimated
+    assert others == []  # temporary files have no names
+    assert [path.name for path in tmp_path.iterdir()] == ["model.ngram"]
+
+
+def test_progress_may_stop_it(tmp_path: Path) -> None:
+    def progress(done: int, of: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        within(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
+    assert list(tmp_path.iterdir()) == []
+
+
+PROGRAM = """
+import sys
+from chainrule import native
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+
+folder, layout, bits, spare = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+core = native.load()
+limit = core.ngram_least_memory(1_000_000, 50_000, 5, layout, bits) + spare
+assert peak() < limit, "the interpreter alone takes more"
+core.ngram_train_within(ids=folder + "/ids", order=5, vocabulary_size=50_000, bos=1, eos=2, unk=0, memory=limit,
+                        folder=folder, out=folder + "/model.ngram", threads=2, layout=layout, bits=bits)
+print(limit, peak())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the peak")
+@pytest.mark.parametrize(("layout", "bits"), [("fast", 0), ("small", 0), ("small", 8)])
+def test_the_limit_is_kept(tmp_path: Path, layout: str, bits: int) -> None:
+    random_line(1_000_000, 50_000).astype("<i4").tofile(tmp_path / "ids")
+    found = []
+    for spare in (1 << 20, 64 << 20):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(tmp_path), layout, str(bits), str(spare)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        limit, peak = map(int, done.stdout.split())
+        assert peak <= limit
+        found.append((tmp_path / "model.ngram").read_bytes())
+        (tmp_path / "model.ngram").unlink()
+    assert found[0] == found[1]
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from chainrule import native
+from chainrule.errors import ChainruleError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+ids = np.full(100_000, 2, dtype=np.int32)
+try:
+    native.load().ngram_train_within(ids=ids, order=3, vocabulary_size=4, bos=1, eos=2, memory=4 << 30,
+                                     folder=sys.argv[1], out=sys.argv[1] + "/model.ngram")
+except ChainruleError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are Unix's")
+def test_a_full_disk(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert str(tmp_path) in done.stdout
+    assert "takes no more" in done.stdout
+    assert re.search(r"up to \d+ MB", done.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_already(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("x")
+    reached: list[int] = []
+    with pytest.raises(ChainruleError, match="other is there already"):
+        within(
+            tmp_path,
+            ids=random_line(5000, 1000),
+            out=str(tmp_path / "other"),
+            progress=lambda done, of: reached.append(done),
+            **GIVEN,
+        )
+    assert (tmp_path / "other").read_text() == "x"
+    assert reached == []  # before any work
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"memory": 1 << 20}, "memory is 1M, but training on this text needs"),
+        ({"memory": -1}, "memory is -1"),
+        ({"folder": "/no/such/folder"}, "/no/such/folder cannot be written to"),
+        ({"ids": "/no/such/file"}, "/no/such/file cannot be read"),
+        ({"ids": np.array([3], dtype=np.int32)}, "does not end with </s>"),
+        ({"ids": np.array([1, 2], dtype=np.int32)}, "holds <s>"),
+        ({"ids": np.array([1000, 2], dtype=np.int32)}, "holds the number 1000"),
+        ({"ids": np.array([3, 2])}, "int32"),
+        ({"order": 0}, "order is 0"),
+        ({"cut_offs": [0, 1]}, "2 cut-offs for 3 orders"),
+        ({"cut_offs": [0, 2, 1]}, "never fall"),
+        ({"cut_offs": [1, 1, 1]}, "start with 0"),
+        ({"names": ["a"]}, "1 names for 1000 words"),
+        ({"layout": "wide"}, "layout is 'wide'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = GIVEN | {"ids": np.array([3, 2], dtype=np.int32)}
+    with pytest.raises(ChainruleError, match=re.escape(message)):
+        within(tmp_path, **(good | changed))
+    assert not (tmp_path / "model.ngram").exists()

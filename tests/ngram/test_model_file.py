@@ -1,0 +1,196 @@
+"""`model.ngram`: any file that is not the very one that was written is refused, and never gives a score."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainrule
+from chainrule import folder, native
+from chainrule.errors import ChainruleError, ConfigError, ModelFileError
+from chainrule.lm import Batch, Floats, Vocabulary
+from chainrule.ngram import engine as engines
+from chainrule.ngram.model import NgramModel
+from chainrule.text.corpus import Corpus
+from cli.command import done, refused
+
+pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")]
+
+LINES = [" ".join(f"w{(7 * i * i + j * i) % 60}" for j in range(i % 9 + 1)) for i in range(400)]
+LAYOUTS = [("fast", 0), ("small", 0), ("small", 8)]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS, ids=lambda value: f"{value[0]}-{value[1]}")
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    layout, bits = request.param
+    path = tmp_path_factory.mktemp("models") / "m"
+    chainrule.train("ngram", Corpus.from_lines(LINES), order=4, layout=layout, bits=bits).save(path)
+    return path
+
+
+def copied(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "copy")) / "model.ngram"
+
+
+def test_it_comes_back(saved: Path) -> None:
+    loaded = chainrule.load(saved, verify=True)
+    assert loaded.lm.engine.layout == loaded.config.layout
+    assert loaded.lm.engine.bits == loaded.config.bits
+    assert loaded.lm.engine.has_names
+    entry = folder.read(saved).files["model.ngram"]
+    assert entry.mark == engines.mark(loaded.lm.engine)
+    assert entry.size == loaded.lm.engine.bytes
+
+
+def test_any_bit_that_differs_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = copied(saved, tmp_path)
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, 8 * len(content), 200).tolist():
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(content)
+        with pytest.raises(ModelFileError, match=r"model\.ngram"):
+            chainrule.load(path.parent)
+        content[place // 8] ^= 1 << place % 8
+    path.write_bytes(content)
+    chainrule.load(path.parent)
+
+
+def test_any_other_length_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = copied(saved, tmp_path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(1)
+    lengths = [0, 1, 8, 63, 64, len(content) - 1, *rng.integers(0, len(content), 30).tolist()]
+    for length in lengths:
+        path.write_bytes(content[:length])
+        with pytest.raises(ModelFileError, match=r"model\.ngram"):
+            chainrule.load(path.parent)
+        with pytest.raises(ModelFileError, match=r"model\.ngram"):
+            engines.open_file(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(ModelFileError, match=r"model\.ngram"):
+        engines.open_file(path)
+
+
+def test_the_command_says_it_too(saved: Path, tmp_path: Path) -> None:
+    path = copied(saved, tmp_path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert "model.ngram" in refused(3, "info", path.parent)
+    assert "model.ngram" in refused(3, "info", path.parent, "--verify")
+
+
+def test_verifying_all(saved: Path) -> None:
+    assert "model.ngram" in done("info", saved, "--verify").out
+
+
+def test_a_file_of_another_model(tmp_path: Path) -> None:
+    chainrule.train("ngram", Corpus.from_lines(LINES), order=4).save(tmp_path / "m")
+    # The same text with two words exchanged: the same numbers of everything, and another file.
+    swap = {"w1": "w2", "w2": "w1"}
+    lines = [" ".join(swap.get(word, word) for word in line.split()) for line in LINES]
+    chainrule.train("ngram", Corpus.from_lines(lines), order=4).save(tmp_path / "other")
+    own, other = (tmp_path / name / "model.ngram" for name in ("m", "other"))
+    assert own.read_bytes() != other.read_bytes()
+    assert own.stat().st_size == other.stat().st_size
+    shutil.copy(other, own)
+    with pytest.raises(ModelFileError, match=r"model\.ngram is not the file that the manifest lists"):
+        chainrule.load(tmp_path / "m")
+
+
+def asked(engine: Any) -> Floats:
+    """Scores of words of all kinds."""
+    tokens = np.random.default_rng(0).integers(0, engine.vocabulary_size, (50, engine.order + 9)).astype(np.int32)
+    scores: Floats = engine.score(tokens, tokens[:, :10].copy())
+    return scores
+
+
+WORDS = Vocabulary(400, bos=1, eos=2, unk=0)
+
+
+def large(path: Path, layout: str = "fast") -> Path:
+    """A file of many blocks of 64 KiB."""
+    core: Any = native.load()
+    ids = np.append(np.random.default_rng(0).integers(3, 400, 60000), 2).astype(np.int32)
+    model, _, _ = core.NgramModel.train(ids, 4, 400, 1, 2, 0, layout=layout)
+    model.save(str(path))
+    assert path.stat().st_size > 8 * 65536
+    return path
+
+
+@pytest.mark.parametrize("layout", ["fast", "small"])
+def test_a_large_file_is_verified_as_it_is_read(tmp_path: Path, layout: str) -> None:
+    """Opened as files above 64 MiB are: without a look at most of it."""
+    core: Any = native.load()
+    path = large(tmp_path / "m.ngram", layout)
+    wanted, refusals = asked(core.NgramModel.open(str(path), verified_at_open=0)), 0
+    content = bytearray(path.read_bytes())
+    for place in np.random.default_rng(2).integers(0, len(content), 40).tolist():
+        content[place] ^= 4
+        path.write_bytes(content)
+        try:
+            found = asked(core.NgramModel.open(str(path), verified_at_open=0))
+        except ChainruleError as error:
+            is_named = "m.ngram is damaged" in str(error)
+            refusals += is_named
+        else:  # nobody looked there
+            np.testing.assert_array_equal(found, wanted)
+        with pytest.raises(ChainruleError, match=r"m\.ngram is damaged"):
+            core.NgramModel.open(str(path), verify=True, verified_at_open=0)
+        content[place] ^= 4
+    assert refusals > 10  # each of them names the file
+
+
+def test_damage_found_while_scoring_is_a_refusal(tmp_path: Path) -> None:
+    core: Any = native.load()
+    path = large(tmp_path / "m.ngram")
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 2, len(content), 4096):
+        content[place] ^= 1
+    path.write_bytes(content)
+    words = np.random.default_rng(0).integers(3, 400, (20, 30))
+    batch = Batch(words, words, np.ones(words.shape, dtype=bool))
+    opened = NgramModel(core.NgramModel.open(str(path), verified_at_open=0), WORDS)
+    with pytest.raises(ModelFileError, match=r"m\.ngram"):
+        opened.score(batch, opened.start(20))
+    with pytest.raises(ModelFileError, match=r"m\.ngram"):
+        opened.tables  # noqa: B018
+
+
+def test_a_file_of_tensors_is_to_be_trained_anew(tmp_path: Path) -> None:
+    path = tmp_path / "model.ngram"
+    path.write_bytes((2).to_bytes(8, "little") + b"{}" + bytes(500))
+    with pytest.raises(
+        ModelFileError, match=r"model\.ngram is not an n-gram model of this chainrule.*train it anew"
+    ):
+        engines.open_file(path)
+
+
+def test_threads_do_not_show_in_the_file(tmp_path: Path) -> None:
+    core: Any = native.load()
+    ids = np.append(np.random.default_rng(0).integers(3, 400, 30000), 2).astype(np.int32)
+    for layout, bits in LAYOUTS:
+        contents = set()
+        for threads in (1, 2, 5):
+            model, _, _ = core.NgramModel.train(ids, 4, 400, 1, 2, 0, layout=layout, bits=bits, threads=threads)
+            model.save(str(tmp_path / f"{layout}{bits}{threads}"))
+            contents.add((tmp_path / f"{layout}{bits}{threads}").read_bytes())
+        assert len(contents) == 1
+
+
+def test_what_is_lost_to_eight_bits_is_little(tmp_path: Path) -> None:
+    whole = chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small")
+    quantized = chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small", bits=8)
+    one, other = (model.evaluate(Corpus.from_lines(LINES[:100])).perplexity for model in (whole, quantized))
+    assert other == pytest.approx(one, rel=0.02)
+    assert other != one
+
+
+def test_eight_bits_need_the_small_layout() -> None:
+    with pytest.raises(ConfigError, match="8 bits need the small layout"):
+        chainrule.train("ngram", Corpus.from_lines(LINES), bits=8)
+    with pytest.raises(ConfigError, match="layout is 'tiny'"):
+        chainrule.train("ngram", Corpus.from_lines(LINES), layout="tiny")

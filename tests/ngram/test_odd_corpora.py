@@ -1,0 +1,112 @@
+"""Texts too small or too odd for what a smoothing wants to know: no crash, and a word on what was taken instead."""
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainrule import api
+from chainrule.errors import ChainruleWarning, InputError
+from chainrule.model import Model
+from chainrule.ngram.config import SMOOTHINGS
+from chainrule.text.corpus import Corpus
+
+CORPORA = {
+    "one word": ["word"],
+    "one line": ["a line of some words and a line of more words"],
+    "every word once": ["a b c d", "e f g", "h i"],
+    "all words the same": ["a a a a a", "a a a"],
+    "mostly empty lines": ["", "", "a", "", ""],
+    "a thousand copies of a line": ["the same line again"] * 1000,
+    "ten words": ["a b c d e", "f g h i j"],
+    "the unknown word alone": ["<unk>", "<unk> <unk>"],
+}
+FALL_BACKS = {
+    "modified-kneser-ney": "D = 0.5, 1, 1.5 taken",
+    "kneser-ney": "D = 0.5 taken",
+    "absolute": "D = 0.5 taken",
+    "katz": "no discount taken",
+}
+
+
+def train(lines: list[str], **settings: Any) -> tuple[Model, list[str]]:
+    """The model, and what was said of it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = api.train("ngram", Corpus.from_lines(lines), **settings)
+    assert all(issubclass(warning.category, ChainruleWarning) for warning in caught), caught
+    return model, [str(warning.message) for warning in caught]
+
+
+def held_out(smoothing: str, lines: list[str]) -> dict[str, Any]:
+    """A validation text for Jelinek–Mercer of one line, which else has none to spare."""
+    return {"valid": Corpus.from_lines(lines)} if smoothing == "jelinek-mercer" and len(lines) == 1 else {}
+
+
+@pytest.mark.parametrize("order", [1, 2, 10])
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("name", CORPORA)
+def test_every_smoothing_makes_a_distribution_of_it(name: str, smoothing: str, order: int) -> None:
+    lines = CORPORA[name]
+    model, said = train(lines, order=order, smoothing=smoothing, **held_out(smoothing, lines))
+    for h in (model.tokenizer.bos, 0, 1):
+        log_p, _ = model.lm.step(model.lm.start(1), np.array([h]))
+        assert not np.isnan(log_p).any()
+        total = float(np.exp(log_p).sum())
+        # Maximum likelihood knows nothing of words that never came first, and says so by probabilities of 0.
+        assert not model.lm.is_normalized or math.isclose(total, 1, abs_tol=1e-5)
+    seen = model.score(lines[0]).log_prob
+    assert math.isfinite(seen)
+    # Not one of these texts has n-grams of every order that were counted once, twice, three and four times.
+    assert smoothing != "modified-kneser-ney" or any("D = 0.5, 1, 1.5 taken" in words for words in said)
+
+
+@pytest.mark.parametrize(("smoothing", "taken"), FALL_BACKS.items())
+def test_which_fall_back_was_taken_is_said_of_each_order(smoothing: str, taken: str) -> None:
+    # Every n-gram was counted a thousand times, or follows one word only: n_2 … n_4 are 0 in every order.
+    lines = CORPORA["a thousand copies of a line"]
+    _, said = train(lines, order=3, smoothing=smoothing)
+    assert [words.split(",")[0] for words in said] == [f"order {n}: {taken}".split(",")[0] for n in (1, 2, 3)]
+    assert all(taken in words for words in said)
+
+
+def test_katz_says_when_it_takes_nothing_off() -> None:
+    # Each word once: n_1 = 4 and </s>, n_2 = 0, so that c* = 2 n_2 / n_1 = 0 for a count of 1: no estimate.
+    _, said = train(["a b c d"], order=1, smoothing="katz")
+    assert said == ["order 1: no discount taken, the counts giving none (n1=5, n2=0, n3=0, n4=0, n5=0, n6=0)"]
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("lines", [[], [""], ["", " \t", ""]])
+def test_no_words_at_all(smoothing: str, lines: list[str]) -> None:
+    with pytest.raises(InputError, match="no words"):
+        api.train("ngram", Corpus.from_lines(lines), smoothing=smoothing)
+
+
+def test_one_line_has_none_to_spare_for_jelinek_mercer() -> None:
+    with pytest.raises(InputError, match="give --valid"):
+        api.train("ngram", Corpus.from_lines(["one line"]), smoothing="jelinek-mercer")
+
+
+@pytest.mark.parametrize("smoothing", [s for s in SMOOTHINGS if s not in ("jelinek-mercer", "stupid-backoff")])
+@pytest.mark.parametrize("name", CORPORA)
+def test_pruned_in_every_way(name: str, smoothing: str) -> None:
+    settings: dict[str, Any] = {"order": 4, "smoothing": smoothing, "prune": "0,0,1", "entropy_prune": 1e-3}
+    model, _ = train(CORPORA[name], **settings)
+    log_p, _ = model.lm.step(model.lm.start(1), np.array([model.tokenizer.bos]))
+    assert float(np.exp(log_p).sum()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_out_as_arpa_and_in_again(name: str, tmp_path: Path) -> None:
+    from chainrule import exchange
+
+    model, _ = train(CORPORA[name], order=10)
+    model.save(tmp_path / "model")
+    exchange.export_arpa(tmp_path / "model", tmp_path / "m.arpa")
+    back = exchange.import_arpa(tmp_path / "m.arpa")
+    for line in CORPORA[name][:3]:
+        assert back.score(line).log_prob == pytest.approx(model.score(line).log_prob, rel=1e-4, abs=1e-4)

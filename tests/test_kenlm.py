@@ -1,0 +1,213 @@
+"""The names of the kenlm module: against numbers by hand, and against the definition of an ARPA file."""
+
+import copy
+import gzip
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import chainrule
+from chainrule import exchange, kenlm
+from clients import brute_force
+
+# p: <unk> 0.1, a 0.4, b 0.3, </s> 0.2; p(a | <s>) = 0.7, weight(<s>) = 0.5; p(b | a) = 0.5, p(</s> | a) = 0.2,
+# weight(a) = 0.6; p(b | <s> a) = 0.6, weight(<s> a) = 0.8. What is not listed with weight has weight 1.
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=3
+ngram 3=1
+
+\\1-grams:
+-1\t<unk>
+-99\t<s>\t-0.30103
+-0.69897\t</s>
+-0.39794\ta\t-0.2218487
+-0.5228787\tb
+
+\\2-grams:
+-0.154902\t<s> a\t-0.09691
+-0.69897\ta </s>
+-0.30103\ta b
+
+\\3-grams:
+-0.2218487\t<s> a b
+
+\\end\\
+"""
+
+
+@pytest.fixture
+def arpa(tmp_path: Path) -> Path:
+    path = tmp_path / "small.arpa"
+    path.write_text(ARPA)
+    return path
+
+
+def log10(*probabilities: float) -> float:
+    return sum(math.log10(p) for p in probabilities)
+
+
+def test_a_sentence_by_hand(arpa: Path) -> None:
+    model = kenlm.Model(str(arpa))
+    assert model.order == 3
+    # p(a | <s>) p(b | <s> a) p(</s> | a b): no context is listed for the last
+    assert model.score("a b") == pytest.approx(log10(0.7, 0.6, 0.2), abs=1e-5)
+    # p(a) p(b | a)
+    assert model.score("a b", bos=False, eos=False) == pytest.approx(log10(0.4, 0.5), abs=1e-5)
+    # weight(<s>) p(<unk>), then p(a), then weight(a) of p(a | a)
+    expected = [(log10(0.5, 0.1), 1, True), (log10(0.4), 1, False), (log10(0.6, 0.4), 1, False)]
+    found = list(model.full_scores("zebra a a", eos=False))
+    assert [answer[1:] for answer in found] == [answer[1:] for answer in expected]
+    assert_allclose([answer[0] for answer in found], [answer[0] for answer in expected], atol=1e-5)
+    assert model.perplexity("a b") == pytest.approx((0.7 * 0.6 * 0.2) ** (-1 / 3), rel=1e-5)
+
+
+def test_states_by_hand(arpa: Path) -> None:
+    model = kenlm.Model(arpa)
+    begin, one, two = kenlm.State(), kenlm.State(), kenlm.State()
+    model.BeginSentenceWrite(begin)
+    assert model.BaseScore(begin, "a", one) == pytest.approx(log10(0.7), abs=1e-5)
+    answer = model.BaseFullScore(one, "b", two)
+    assert (answer.ngram_length, answer.oov) == (3, False)
+    assert answer.log_prob == pytest.approx(log10(0.6), abs=1e-5)
+    assert repr(answer).startswith("FullScoreReturn(-0.22")
+    # nothing continues `b`: what follows is as after nothing
+    empty = kenlm.State()
+    model.NullContextWrite(empty)
+    assert two == empty == kenlm.State()
+    assert hash(two) == hash(empty)
+    assert two != one
+    assert (one < two) != (two < one)
+    assert copy.copy(one) == copy.deepcopy(one) == one
+    model.BaseScore(one, "b", one)  # onto itself
+    assert one == two
+
+
+def test_words_are_text_or_bytes(arpa: Path) -> None:
+    model = kenlm.Model(bytes(arpa))
+    assert "a" in model
+    assert b"a" in model
+    assert "zebra" not in model
+    assert "<unk>" not in model
+    assert "</s>" in model
+    state, out = kenlm.State(), kenlm.State()
+    assert model.BaseScore(state, b"a", out) == model.BaseScore(state, "a", out)
+    assert model.score(b" a\tb \n") == model.score("a b")
+    with pytest.raises(TypeError):
+        model.score(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        model.BaseScore(state, None, out)  # type: ignore[arg-type]
+
+
+def test_the_model_as_an_object(arpa: Path) -> None:
+    model = kenlm.LanguageModel(str(arpa), kenlm.Config())
+    assert model.path == bytes(arpa.resolve())
+    assert repr(model) == "<Model from b'small.arpa'>"
+    again = pickle.loads(pickle.dumps(model))
+    assert isinstance(again, kenlm.LanguageModel)
+    assert again.score("a b") == model.score("a b")
+
+
+def test_what_cannot_be_opened_is_an_os_error(tmp_path: Path, toy: Path) -> None:
+    binary = tmp_path / "lm.binary"
+    binary.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
+    for path, message in [
+        (tmp_path / "absent.arpa", "No such file"),
+        (toy, "data"),
+        (binary, "binary file of KenLM"),
+        (tmp_path, "manifest"),
+    ]:
+        with pytest.raises(OSError, match=f"Cannot read model '{path}' .*{message}"):
+            kenlm.Model(str(path))
+
+
+def test_without_unk_an_unknown_word_costs_a_hundred(tmp_path: Path) -> None:
+    path = tmp_path / "closed.arpa"
+    path.write_text(ARPA.replace("-1\t<unk>\n", "").replace("ngram 1=5", "ngram 1=4"))
+    model = kenlm.Model(str(path))
+    # weight(<s>), then as after nothing: p(a) p(</s> | a)
+    expected = -100 + log10(0.5, 0.4, 0.2)
+    log_prob, length, is_unknown = next(model.full_scores("zebra"))
+    assert log_prob == pytest.approx(-100 + log10(0.5), abs=1e-4)
+    assert (length, is_unknown) == (1, True)
+    assert model.score("zebra a") == pytest.approx(expected, abs=1e-4)
+    assert_allclose(model.score_sentences(["zebra a"], threads=1), [expected], atol=1e-4)
+    assert_allclose(model.full_score_sentences(["a", "zebra"], threads=1).log_prob[2], log_prob, rtol=1e-6)
+
+
+def test_many_sentences_at_once(arpa: Path, tmp_path: Path) -> None:
+    model = kenlm.Model(str(arpa))
+    sentences = ["a b", "", "zebra  a\ta\n", "b\na </s> b"] * 200
+    for bos, eos in [(True, True), (False, True), (True, False), (False, False)]:
+        expected = [model.score(sentence, bos, eos) for sentence in sentences]
+        for threads in (1, 3):
+            assert_allclose(model.score_sentences(sentences, bos, eos, threads), expected, rtol=1e-12)
+        found = model.full_score_sentences(sentences, bos, eos)
+        one_by_one = [list(model.full_scores(sentence, bos, eos)) for sentence in sentences]
+        assert found.ends.tolist() == np.cumsum([len(answers) for answers in one_by_one]).tolist()
+        flat = [answer for answers in one_by_one for answer in answers]
+        assert_allclose(found.log_prob, [answer[0] for answer in flat], rtol=1e-6)
+        assert found.ngram_length.tolist() == [answer[1] for answer in flat]
+        assert found.oov.tolist() == [answer[2] for answer in flat]
+    file = tmp_path / "lines.txt"
+    file.write_text("a b\nzebra a\n")
+    assert_allclose(model.score_file(file), [model.score("a b"), model.score("zebra a")], rtol=1e-12)
+    with pytest.raises(TypeError, match="list"):
+        model.score_sentences("a b")
+
+
+def test_every_line_of_the_page_works(arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arpa.rename("model.arpa")
+    Path("test.txt").write_text("a b\nb a\n")
+    page = (Path(__file__).parents[1] / "docs" / "kenlm.md").read_text(encoding="utf-8")
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    known: dict[str, Any] = {}
+    exec(block, known)
+    # `</s>` with each of three words
+    assert known["scores"].ends.tolist() == [4]
+
+
+@given(
+    lines=st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=7), min_size=3, max_size=12),
+    asked=st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "e", "zebra", "</s>"]), max_size=6), max_size=5),
+    order=st.integers(1, 5),
+)
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+def test_every_answer_is_what_the_arpa_file_says(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], asked: list[list[str]], order: int
+) -> None:
+    folder = tmp_path_factory.mktemp("arpa")
+    (folder / "text").write_text("".join(" ".join(line) + "\n" for line in lines))
+    chainrule.train("ngram", folder / "text", order=order).save(folder / "own")
+    exchange.export_arpa(folder / "own", folder / "own.arpa")
+    (folder / "own.arpa.gz").write_bytes(gzip.compress((folder / "own.arpa").read_bytes()))
+    expected = brute_force.Model(str(folder / "own.arpa"))
+    for name in ("own.arpa", "own.arpa.gz", "own", "own/model.ngram"):
+        model = kenlm.Model(folder / name)
+        states: list[tuple[kenlm.State, brute_force.State]] = []
+        for words in [*asked, *lines]:
+            state, wanted = kenlm.State(), brute_force.State()
+            model.BeginSentenceWrite(state)
+            expected.BeginSentenceWrite(wanted)
+            for word in words:
+                out, wanted_out = kenlm.State(), brute_force.State()
+                answer = model.BaseScore(state, word, out)
+                assert answer == pytest.approx(expected.BaseScore(wanted, word, wanted_out), abs=1e-5)
+                state, wanted = out, wanted_out
+                states.append((state, wanted))
+            sentence = " ".join(words)
+            for found, said in zip(model.full_scores(sentence), expected.full_scores(sentence), strict=True):
+                assert found[0] == pytest.approx(said[0], abs=1e-5)
+                assert found[1:] == said[1:]
+        for one, wanted_one in states:
+            for other, wanted_other in states:
+                assert (one == other) == (wanted_one == wanted_other)
