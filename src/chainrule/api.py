@@ -51,26 +51,16 @@ def train(
 
     By default words, each line from `<s>`, seed 0; a `recipe` may say otherwise, and what is given here wins.
     An n-gram model takes at most `memory` (`"2G"`, by default `"80%"` of the machine's) and works on disk where
-    that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes on
-    from it; save the finished model to the same folder.
+    that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes
+    on from it; save the finished model to the same folder.
     """
-    config_kind = families.get(family).Config
-    if family not in families.trainable():
-        raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    known = _known(recipe, family, tokenizer)
-    kind = str(known.tokenizer.pop("kind", "word"))
-    said = {name: value for name, value in (("context", context), ("seed", seed)) if value is not None}
-    run = settings.make(settings.Run, known.run | said, "run")
-    wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
-    families.check_settings(family, own)
-    config = settings.make(config_kind, own, "model")
+    run, choice, config = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
     place = None if out is None else Path(out)
     if place is not None:
         (folder.refuse_finished if resume else folder.refuse_unfinished)(place)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     limit = _limit(family, memory)
     with _ids_file(memory) as ids_file:
-        choice = tokenizer_choice(tokenizer or kind, wanted)
         prepared = prepare(corpus, choice, held_out, progress, ids_file)
         if prepared.valid is not None and not prepared.valid.words:
             raise InputError("the validation text holds no words; give one with words, or none")
@@ -90,6 +80,27 @@ def train(
             resume=resume,
             tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
         )
+
+
+def _choose(
+    family: str,
+    recipe: str | None,
+    tokenizer: str | Path | None,
+    of_run: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> tuple[settings.Run, TokenizerConfig | Path, Any]:
+    """The settings of the run, of the tokenizer and of the model: the recipe's, and over them what is given."""
+    config_kind = families.get(family).Config
+    if family not in families.trainable():
+        raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
+    known = _known(recipe, family, tokenizer)
+    kind = str(known.tokenizer.pop("kind", "word"))
+    said = {name: value for name, value in of_run.items() if value is not None}
+    run = settings.make(settings.Run, known.run | said, "run")
+    wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
+    families.check_settings(family, own)
+    config = settings.make(config_kind, own, "model")
+    return run, tokenizer_choice(tokenizer or kind, wanted), config
 
 
 def _limit(family: str, memory: str | int | None) -> int | None:
