@@ -137,12 +137,12 @@ def models(on: Run) -> Models:
     trained = chainrule.train("ngram", on.text.train, order=ORDER)
     arpa_file = on.folder / "kenlm.arpa"
     for name, layout, bits in (("fast", "fast", 0), ("small", "small", 0), ("small, 8 bits", "small", 8)):
-        ours[name] = on.folder / f"own.{layout}{bits}.ngram"
+        ours[name] = on.folder / f"{on.text.name}.{layout}{bits}.ngram"
         trained.lm.engine.convert(layout, bits, threads=2).save(str(ours[name]))  # type: ignore[attr-defined]
     on.kenlm.estimate(ORDER, on.text.train, arpa_file)
     theirs = {}
     for name, kind, bits in (("probing", "probing", 0), ("trie", "trie", 0), ("trie, 8 bits", "trie", 8)):
-        theirs[name] = on.folder / f"kenlm.{kind}{bits}"
+        theirs[name] = on.folder / f"{on.text.name}.{kind}{bits}"
         on.kenlm.binary(kind, arpa_file, theirs[name], bits)
     return Models(ours, theirs)
 
@@ -175,6 +175,7 @@ def perplexities(on: Run) -> Iterator[list[str]]:
     """Of the test text, orders 3 and 5, and how far the two ARPA files differ."""
     for order in (3, ORDER):
         on.step("arpa", order)
+        on.step("saved", order)
         own = chainrule.load(on.folder / "own").evaluate(on.text.test).perplexity
         on.kenlm.estimate(order, on.text.train, on.folder / "kenlm.arpa")
         on.kenlm.binary("probing", on.folder / "kenlm.arpa", on.folder / "kenlm.probing")

@@ -241,7 +241,8 @@ void bind_names(NgramClass& bound) {
 }  // namespace
 
 void bind_ngram_model(nb::module_& module) {
-    NgramClass bound(module, "NgramModel", "An n-gram model: its file in memory, or mapped. Immutable.");
+    NgramClass bound(module, "NgramModel", nb::is_weak_referenceable(),
+                     "An n-gram model: its file in memory, or mapped. Immutable.");
     bound
         .def_static("open", &open_model, nb::arg("path"), nb::arg("verify") = false,
                     nb::arg("verified_at_open") = kVerifiedAtOpen,

@@ -22,7 +22,7 @@ namespace chainrule {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1 << 20;
-constexpr std::uint64_t kSlack = 4 * kMegabyte;  // stacks, the heap, the code that comes into memory
+constexpr std::uint64_t kSlack = 8 * kMegabyte;  // stacks, the heap, the code that comes into memory
 constexpr std::uint64_t kStream = 256 << 10;     // bytes that one file buffers
 constexpr std::uint64_t kStreams = 10;           // files in use at once
 constexpr std::uint64_t kByWord = 28;  // bytes of the tables by word; writing the words takes no more

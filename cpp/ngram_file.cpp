@@ -159,4 +159,12 @@ void ModelFile::on_verified(Check check) {
         if (verified_[block].load(std::memory_order_acquire)) check_content(block);
 }
 
+// Out of the way of the usual case, where every block was verified long ago.
+void ModelFile::touch_blocks(const void* from, std::size_t size) const {
+    if (size == 0) return;
+    const auto at = static_cast<std::size_t>(static_cast<const char*>(from) - data_);
+    for (std::size_t block = at / kBlock; block <= (at + size - 1) / kBlock; ++block)
+        if (!verified_[block].load(std::memory_order_acquire)) verify(block);
+}
+
 }  // namespace chainrule

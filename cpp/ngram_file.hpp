@@ -77,10 +77,8 @@ class ModelFile {
 
     // Verifies the blocks under these bytes of a section if they were not yet.
     void touch(const void* from, std::size_t size) const {
-        if (is_verified() || size == 0) return;
-        const auto at = static_cast<std::size_t>(static_cast<const char*>(from) - data_);
-        for (std::size_t block = at / kBlock; block <= (at + size - 1) / kBlock; ++block)
-            if (!verified_[block].load(std::memory_order_acquire)) verify(block);
+        if (!is_verified()) [[unlikely]]
+            touch_blocks(from, size);
     }
     bool is_verified() const { return is_verified_.load(std::memory_order_acquire); }
     void verify_all(std::size_t threads) const;
@@ -93,6 +91,7 @@ class ModelFile {
     [[noreturn]] void fail(const std::string& what) const;  // Failure: the file is damaged, and what to do
 
   private:
+    void touch_blocks(const void* from, std::size_t size) const;
     struct Place {
         std::uint32_t id;
         std::uint64_t from, size;

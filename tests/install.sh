@@ -51,7 +51,7 @@ expected=absent look "$python" -m chainrule
 refused "$python" -m chainrule
 unset PYTHONPATH
 echo "pip install .:"
-"$python" -m pip install --quiet .
+"$python" -m pip install --quiet "${CHAINRULE_WHEEL:-.}"
 expected=built look "$PWD/$venv/bin/chainrule"
 smoke "$PWD/$venv/bin/chainrule"
 echo "both ways work"

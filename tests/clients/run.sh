@@ -19,6 +19,10 @@ if [ ! -e "$venv/.kenlm" ]; then
         || echo "KenLM could not be built here: its module is left out of the comparison"
     touch "$venv/.kenlm"
 fi
-PATH="$PWD/$venv/bin:$PATH" "$python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall \
-    --config-settings=build-dir=build/clients .
+if [ -n "${CHAINRULE_WHEEL:-}" ]; then
+    "$python" -m pip install --quiet --no-deps --force-reinstall "$CHAINRULE_WHEEL"
+else
+    PATH="$PWD/$venv/bin:$PATH" "$python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall \
+        --config-settings=build-dir=build/clients .
+fi
 "$python" tests/clients/compare.py
