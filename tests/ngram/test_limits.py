@@ -1,6 +1,7 @@
 """Training within a limit of memory through the public door: the same file, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def text(tmp_path: Path) -> Path:
 @pytest.mark.filterwarnings("ignore:order")
 @pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}, {"layout": "small", "bits": 8}])
 def test_the_model_is_the_same_whatever_the_limit(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     chainrule.train("ngram", text, order=4, **settings).save(tmp_path / "free")
     monkeypatch.setattr(limits, "BYTES_PER_TOKEN", 1 << 40)  # so that everything is too much
@@ -38,7 +39,7 @@ def test_the_model_is_the_same_whatever_the_limit(
 
 @pytest.mark.parametrize("settings", [{"smoothing": "katz"}, {"entropy_prune": 1e-6}])
 def test_what_works_in_memory_alone_says_how_much(
-    text: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
+    text: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(limits, "BYTES_PER_TOKEN", 1 << 40)
     with pytest.raises(ConfigError, match=r"works in memory and may take [0-9]+ MiB; raise --memory"):
