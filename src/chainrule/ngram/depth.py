@@ -19,7 +19,8 @@ import numpy as np
 
 from chainrule.lm import Batch, Floats, Ids, Mask
 from chainrule.ngram.engine import refusing_damage
-from chainrule.ngram.model import NgramModel, NgramState
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.table_model import NgramState
 
 LONGEST: Final = 0
 WORD_NOT_STORED: Final = 1

@@ -12,22 +12,12 @@ import numpy as np
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.engine import Engine
+from chainrule.ngram.table_model import NgramState
 from chainrule.ngram.tables import BackoffTables
 from chainrule.processors import threads
 
 FEW = 1 << 13
 """Tokens that are not worth a second thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class NgramState:
-    """The last n−1 ids read, `<s>` where fewer were."""
-
-    ids: Ids  # (K, n−1)  int32
-
-    def select(self, rows: Ids) -> Self:
-        """The states of these rows."""
-        return type(self)(self.ids[rows])
 
 
 @dataclass(frozen=True, slots=True)

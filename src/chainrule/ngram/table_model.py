@@ -14,7 +14,7 @@ from chainrule.ngram.tables import BackoffTables, take
 
 
 @dataclass(frozen=True, slots=True)
-class TableState:
+class NgramState:
     """The last n−1 ids read, `<s>` where fewer were."""
 
     ids: Ids  # (K, n−1)
@@ -43,11 +43,11 @@ class TableModel:
         """Stored probabilities and back-off weights."""
         return self.tables.parameters
 
-    def start(self, rows: int) -> TableState:
+    def start(self, rows: int) -> NgramState:
         """As if n−1 `<s>` had been read."""
-        return TableState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int64))
+        return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int64))
 
-    def step(self, state: TableState, ids: Ids) -> tuple[Floats, TableState]:
+    def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
         """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
         tokens = self._read(state, ids[:, None])
         V, K = self.vocabulary.size, len(ids)
@@ -63,7 +63,7 @@ class TableModel:
             log_p[np.repeat(row, last - first), word] = self.tables.levels[m].log_prob[child]
         return log_p, self._after(tokens, np.ones(K, dtype=np.int64))
 
-    def score(self, batch: Batch, state: TableState) -> tuple[Floats, TableState]:
+    def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
         tokens = self._read(state, batch.inputs)
         V, T = self.vocabulary.size, batch.inputs.shape[1]
@@ -81,16 +81,16 @@ class TableModel:
         missing = np.where(reach >= m, self.tables.log_missing, 0.0)
         return take(self.tables.levels[m - 1].log_backoff, context, missing)
 
-    def _read(self, state: TableState, inputs: Ids) -> Ids:
+    def _read(self, state: NgramState, inputs: Ids) -> Ids:
         """(K, n−1) and (K, T) -> (K, n−1+T). In a line model `</s>` reads as `<s>`: the next line begins."""
         tokens = np.concatenate([state.ids, inputs.astype(np.int64)], axis=1)
         if self.context == "line":
             tokens[tokens == self.vocabulary.eos] = self.vocabulary.bos
         return tokens
 
-    def _after(self, tokens: Ids, read: Ids) -> TableState:
+    def _after(self, tokens: Ids, read: Ids) -> NgramState:
         """The n−1 ids up to the last one read, (K, n−1+T) and (K,) -> (K, n−1)."""
-        return TableState(np.take_along_axis(tokens, read[:, None] + np.arange(self.order - 1), axis=1))
+        return NgramState(np.take_along_axis(tokens, read[:, None] + np.arange(self.order - 1), axis=1))
 
 
 def _reach(tokens: Ids, bos: int) -> Ids:
