@@ -51,6 +51,13 @@ if out != "-":
 print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before[2]) / 1024]))
 """
 
+LEARNT = """
+import sys
+from chainrule.embeddings.learning import train
+file, method, threads = sys.argv[1:]
+print(train(file, method=method, epochs=1, threads=int(threads), min_count=5).metrics["words_per_second"])
+"""
+
 GENSIM = """
 import json, resource, sys, time
 from gensim.models import Word2Vec
@@ -236,33 +243,36 @@ def _row(name: str, method: str, threads: int, system: str, words: int, best: di
 
 
 def scaling(arguments: argparse.Namespace, folder: Path) -> None:
-    """Words learnt a second on one thread and on two, in turns; counting them is left out."""
+    """Words learnt a second by one thread, by two, and by two processes that share nothing, in turns.
+
+    The last is what the machine gives two cores at all; counting the words is left out of every time.
+    """
     rows = []
     for name, file in texts(folder).items():
         for method in ("skipgram", "cbow"):
             speeds: list[list[float]] = []
             for _ in range(arguments.rounds):
-                made = [
-                    learning.train(file, method=method, epochs=1, threads=n, min_count=MIN_COUNT) for n in (1, 2)
-                ]
-                speeds.append([each.metrics["words_per_second"] / 1e3 for each in made])
+                job = [str(file), method]
+                one, two, apart = ([*job, "1"], 1), ([*job, "2"], 1), ([*job, "1"], 2)
+                speeds.append([_words_per_second(*each) / 1e3 for each in (one, two, apart)])
                 print(name, method, speeds[-1], file=sys.stderr, flush=True)
-            one, two = zip(*speeds, strict=True)
-            ratios = sorted(b / a for a, b in speeds)
-            spread = f"{np.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-            rows.append(
-                [name, method, f"{max(one):,.0f}", f"{max(two):,.0f}", f"{max(two) / max(one):.2f}", spread]
-            )
-    print(f"{machine()}; 1 epoch, {arguments.rounds} turns; the best of each, and the ratio of each turn\n")
-    head = [
-        "text",
-        "method",
-        "thousand words/s, 1 thread",
-        "2 threads",
-        "ratio of the best",
-        "median (least to most)",
-    ]
-    print(table(head, rows))
+            best = [max(each) for each in zip(*speeds, strict=True)]
+            rows.append([name, method, *(f"{each:,.0f}" for each in best), f"{best[1] / best[0]:.2f}"])
+            rows[-1] += [_spread([turn[i] / turn[0] for turn in speeds]) for i in (1, 2)]
+    print(f"{machine()}; 1 epoch, {arguments.rounds} turns; the best of each, and the ratios turn by turn\n")
+    head = ["text", "method", "thousand words/s, 1 thread", "2 threads", "2 processes", "threads, of the best"]
+    print(table([*head, "threads, median (least to most)", "processes, median (least to most)"], rows))
+
+
+def _words_per_second(job: list[str], processes: int) -> float:
+    """Of so many processes side by side, together."""
+    command = [sys.executable, "-c", LEARNT, *job]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    return sum(float(each.communicate()[0]) for each in started)
+
+
+def _spread(ratios: list[float]) -> str:
+    return f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def quality(arguments: argparse.Namespace, folder: Path) -> None:

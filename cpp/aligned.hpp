@@ -1,35 +1,46 @@
-// A zeroed array of floats whose first element lies on a cache line.
+// A zeroed array of floats whose first element lies on a cache line, in large pages where it is large: rows
+// of matrices are read in no order.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <new>
+#include <utility>
+
+#include "pages.hpp"
 
 namespace chainrule {
 
 class AlignedFloats {
   public:
-    static constexpr std::size_t kAlignment = 64;
-
     AlignedFloats() = default;
     explicit AlignedFloats(std::size_t size)
-        : size_(size), data_(static_cast<float*>(::operator new(bytes(size), std::align_val_t{kAlignment}))) {
-        std::memset(data_.get(), 0, bytes(size));
+        : size_(size), data_(static_cast<float*>(take_memory(bytes(), Access::scattered))) {
+        if (data_ == nullptr) throw std::bad_alloc();
+        std::memset(data_, 0, bytes());
+    }
+    AlignedFloats(AlignedFloats&& other) noexcept { swap(other); }
+    AlignedFloats& operator=(AlignedFloats&& other) noexcept {
+        AlignedFloats(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~AlignedFloats() {
+        if (data_ != nullptr) give_memory_back(data_, bytes());
     }
 
-    float* data() { return data_.get(); }
-    const float* data() const { return data_.get(); }
+    float* data() { return data_; }
+    const float* data() const { return data_; }
     std::size_t size() const { return size_; }
 
   private:
-    struct Free {
-        void operator()(float* data) const { ::operator delete(data, std::align_val_t{kAlignment}); }
-    };
-    static std::size_t bytes(std::size_t size) { return (size ? size : 1) * sizeof(float); }
+    std::size_t bytes() const { return size_ * sizeof(float); }
+    void swap(AlignedFloats& other) noexcept {
+        std::swap(size_, other.size_);
+        std::swap(data_, other.data_);
+    }
 
     std::size_t size_ = 0;
-    std::unique_ptr<float[], Free> data_;
+    float* data_ = nullptr;
 };
 
 }  // namespace chainrule
