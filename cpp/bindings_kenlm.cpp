@@ -49,6 +49,13 @@ bool is_true(nb::handle given) {
     return found != 0;
 }
 
+// White space that does not part words in the engine: line feed to carriage return.
+bool has_other_white(std::string_view text) {
+    bool has = false;
+    for (const char c : text) has |= c >= '\n' && c <= '\r';
+    return has;
+}
+
 // One step, `out` perhaps being `in` itself.
 KenlmAnswer step(const KenlmModel& model, const KenlmState& in, nb::handle word, KenlmState& out) {
     if (&in != &out) return model.step(in.state, Texts::view_of(word.ptr()), out.state);
@@ -58,10 +65,16 @@ KenlmAnswer step(const KenlmModel& model, const KenlmState& in, nb::handle word,
     return answer;
 }
 
+// log10 of a sentence in which no word is impossible, else word by word.
 double score(const KenlmModel& model, nb::handle sentence, nb::handle bos, nb::handle eos) {
+    const std::string_view text = Texts::view_of(sentence.ptr());
+    const bool begins = is_true(bos), ends = is_true(eos);
+    if (!has_other_white(text)) {
+        const double sum = score_sentence(model.model(), text, begins, ends);
+        if (std::isfinite(sum)) return sum * kLog10;
+    }
     double sum = 0;
-    model.each(Texts::view_of(sentence.ptr()), is_true(bos), is_true(eos),
-               [&](const KenlmAnswer& answer) { sum += answer.log_prob; });
+    model.each(text, begins, ends, [&](const KenlmAnswer& answer) { sum += answer.log_prob; });
     return sum;
 }
 
@@ -88,9 +101,7 @@ class Sentences {
   private:
     std::string_view with_blanks(std::string_view text) {
         while (!text.empty() && is_white(text.back())) text.remove_suffix(1);
-        bool has_other = false;
-        for (const char c : text) has_other |= c >= '\n' && c <= '\r';
-        if (!has_other) return text;
+        if (!has_other_white(text)) return text;
         std::string& made = made_.emplace_back(text);
         for (char& c : made) c = is_white(c) ? ' ' : c;
         return made;

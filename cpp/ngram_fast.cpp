@@ -81,7 +81,7 @@ FastLayout::FastLayout(std::shared_ptr<ModelFile> file) : file_(std::move(file))
             here.rows =
                 reinterpret_cast<const FastRow*>(section(kFastRows + n, sizeof(FastRow) * (size + 1)));
         }
-        if (n > 1) here.index = section(kFastIndex + n, 4 * size);
+        if (n > 1) here.index = section(kFastIndex + n, fast_index_bytes(size));
         orders_.push_back(here);
     }
     const std::size_t words = facts.model.vocabulary;

@@ -14,6 +14,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -36,24 +37,43 @@ struct FastTopRow {  // of the highest order
     float log_prob;
 };
 
-inline constexpr std::uint32_t kScanned = 8;        // continuations without an index
 inline constexpr std::uint32_t kHashed = 1U << 16;  // from here on they are found by order, not by hash
 
-// Where a word may be among the 2c slots of c continuations.
+// The slots of c continuations, and where in them a word may be. A word lies in the first free slot from its
+// home on; most lie within four of it, which are looked at at once.
 struct FastHash {
-    std::uint32_t slots, bits, slot, tag;
+    static constexpr std::uint32_t kNone = 0xFFFFFFFF, kUnsure = 0xFFFFFFFE;
 
-    FastHash(std::uint32_t c, std::uint32_t word)
-        : slots(2 * c), bits(static_cast<std::uint32_t>(std::bit_width(c))) {
-        const std::uint64_t mixed = word * 0x9E3779B97F4A7C15ULL;
-        slot = static_cast<std::uint32_t>(((mixed >> 32) * slots) >> 32);
-        tag = (static_cast<std::uint32_t>(mixed) >> 16) & (0xFFFFU >> bits);
+    static std::uint64_t mix(std::uint32_t word) { return word * 0x9E3779B97F4A7C15ULL; }
+    // Four slots from there on are this context's, where it has as many.
+    static std::uint32_t home(std::uint32_t c, std::uint64_t mixed) {
+        const std::uint64_t homes = c > 2 ? 2 * std::uint64_t{c} - 3 : 1;
+        return static_cast<std::uint32_t>(((mixed >> 32) * homes) >> 32);
     }
-    bool may_be(std::uint32_t value) const { return value != 0 && value >> bits == tag; }
-    std::uint32_t row(std::uint32_t value) const {
-        return (value & ((1U << bits) - 1)) - 1;
-    }  // in the context
-    void next() { slot = slot + 1 == slots ? 0 : slot + 1; }
+    static std::uint32_t bits(std::uint32_t c) { return static_cast<std::uint32_t>(std::bit_width(c)); }
+    // A slot's value: these bits, and below them the row, counted from 1.
+    static std::uint32_t tag(std::uint32_t bits, std::uint64_t mixed) {
+        return (static_cast<std::uint32_t>(mixed) >> 16) >> bits << bits;
+    }
+
+    // The row within the context whose slot is among the four at `slots` and has the word's tag; kNone where
+    // the word is not there, kUnsure where these four do not say.
+    static std::uint32_t row_in(const std::uint16_t* slots, std::uint32_t c, std::uint64_t mixed) {
+        constexpr std::uint64_t kOnes = 0x0001000100010001ULL, kHighs = 0x8000800080008000ULL;
+        if (c >= kHashed) return kUnsure;
+        const std::uint32_t b = bits(c), mask = (1U << b) - 1;
+        std::uint64_t four;
+        std::memcpy(&four, slots, 8);
+        const std::uint64_t other = (four ^ tag(b, mixed) * kOnes) & ~(mask * kOnes);
+        // A lane of 16 bits that is 0 has its highest bit set here; above the lowest such lane others may,
+        // too.
+        const std::uint64_t is_free = (four - kOnes) & ~four & kHighs;
+        const std::uint64_t is_same = (other - kOnes) & ~other & kHighs;
+        if (is_same == 0) return is_free || c == 0 ? kNone : kUnsure;
+        const auto lane = static_cast<std::uint32_t>(std::countr_zero(is_same)) & 48U;
+        const std::uint32_t row = (static_cast<std::uint32_t>(four >> lane) & mask) - 1;
+        return row < c ? row : is_free || c == 0 ? kNone : kUnsure;
+    }
 };
 
 class FastLayout {
@@ -78,6 +98,13 @@ class FastLayout {
     // Word numbers by falling probability without context, by rising number among equals.
     std::span<const std::uint32_t> by_probability() const;
 
+    // For those who have verified what they read.
+    const std::uint16_t* slots_of(std::size_t order, Children in) const {
+        return reinterpret_cast<const std::uint16_t*>(orders_[order - 1].index + std::size_t{4} * in.from);
+    }
+    const FastRow* row(std::size_t order, std::uint32_t row) const { return orders_[order - 1].rows + row; }
+    const FastTopRow* top_row(std::uint32_t row) const { return orders_.back().top + row; }
+
   private:
     static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
@@ -88,9 +115,6 @@ class FastLayout {
         std::uint32_t size = 0;
     };
 
-    const std::uint16_t* slots_of(std::size_t order, Children in) const {
-        return reinterpret_cast<const std::uint16_t*>(orders_[order - 1].index + std::size_t{4} * in.from);
-    }
     template <class Row>
     std::uint32_t row_of(const Row* rows, std::size_t order, Children in, std::uint32_t word) const;
     template <class Row>
@@ -127,21 +151,18 @@ inline Found FastLayout::at(std::size_t order, std::uint32_t row, std::uint32_t&
 template <class Row>
 std::uint32_t FastLayout::row_of(const Row* rows, std::size_t order, Children in, std::uint32_t word) const {
     const std::uint32_t c = in.size();
-    if (c <= kScanned) {
-        file_->touch(rows + in.from, c * sizeof(Row));
-        for (std::uint32_t row = in.from; row < in.to; ++row)
-            if (rows[row].word == word) return row;
-        return kNone;
-    }
     if (c >= kHashed) return row_by_order(rows, order, in, word);
     const std::uint16_t* const slots = slots_of(order, in);
-    FastHash hash(c, word);
-    for (std::uint32_t looked = 0; looked < hash.slots; ++looked, hash.next()) {
-        file_->touch(slots + hash.slot, 2);
-        const std::uint16_t value = slots[hash.slot];
+    const std::uint64_t mixed = FastHash::mix(word);
+    const std::uint32_t bits = FastHash::bits(c), tag = FastHash::tag(bits, mixed), end = 2 * c;
+    std::uint32_t slot = FastHash::home(c, mixed);
+    for (std::uint32_t looked = 0; looked < end; ++looked, slot = slot + 1 == end ? 0 : slot + 1) {
+        file_->touch(slots + slot, 2);
+        const std::uint32_t value = slots[slot];
         if (value == 0) return kNone;
-        if (!hash.may_be(value) || hash.row(value) >= c) continue;
-        const std::uint32_t row = in.from + hash.row(value);
+        const std::uint32_t at = (value & ((1U << bits) - 1)) - 1;
+        if (value >> bits << bits != tag || at >= c) continue;
+        const std::uint32_t row = in.from + at;
         file_->touch(rows + row, sizeof(Row));
         if (rows[row].word == word) return row;
     }
@@ -151,36 +172,22 @@ std::uint32_t FastLayout::row_of(const Row* rows, std::size_t order, Children in
 inline void FastLayout::prefetch(std::size_t order, Children in, std::uint32_t word) const {
     const std::uint32_t c = in.size();
     if (c == 0) return;
-    if (c > kScanned) {
-        const char* const index = orders_[order - 1].index + std::size_t{4} * in.from;
-        const std::size_t at =
-            c < kHashed ? 2 * FastHash(c, word).slot : 4 * directory_slot(word, c, orders_.front().size);
-        chainrule::prefetch(index + at);
-    } else if (order < orders_.size()) {
-        // Where a row's continuations end stands in the row behind it.
-        const FastRow* const rows = orders_[order - 1].rows + in.from;
-        chainrule::prefetch(rows);
-        chainrule::prefetch(rows + (c < 4 ? c : 4));
-    } else {
-        const FastTopRow* const rows = orders_[order - 1].top + in.from;
-        chainrule::prefetch(rows);
-        chainrule::prefetch(rows + c - 1);
-    }
+    const char* const index = orders_[order - 1].index + std::size_t{4} * in.from;
+    chainrule::prefetch(index + (c < kHashed ? 2 * FastHash::home(c, FastHash::mix(word))
+                                             : 4 * directory_slot(word, c, orders_.front().size)));
 }
 
 inline void FastLayout::prefetch_row(std::size_t order, Children in, std::uint32_t word) const {
     const std::uint32_t c = in.size();
-    if (c <= kScanned || c >= kHashed) return;
-    const FastHash hash(c, word);
-    const std::uint16_t value = slots_of(order, in)[hash.slot];  // not verified: good enough for a hint
-    if (!hash.may_be(value) || hash.row(value) >= c) return;
-    const Order& here = orders_[order - 1];
-    const std::uint32_t row = in.from + hash.row(value);
-    if (here.rows) {
-        chainrule::prefetch(here.rows + row);
-        chainrule::prefetch(here.rows + row + 1);
+    const std::uint64_t mixed = FastHash::mix(word);
+    // Not verified: good enough for a hint.
+    const std::uint32_t at = FastHash::row_in(slots_of(order, in) + FastHash::home(c, mixed), c, mixed);
+    if (at >= c) return;
+    if (order < orders_.size()) {
+        chainrule::prefetch(row(order, in.from + at));
+        chainrule::prefetch(row(order, in.from + at + 1));
     } else {
-        chainrule::prefetch(here.top + row);
+        chainrule::prefetch(top_row(in.from + at));
     }
 }
 

@@ -51,9 +51,10 @@ void fill_context(const std::uint32_t* words, std::uint32_t c, std::uint32_t voc
     }
     auto* const slots = reinterpret_cast<std::uint16_t*>(into);
     for (std::uint32_t row = 0; row < c; ++row) {
-        FastHash hash(c, words[row]);
-        while (slots[hash.slot]) hash.next();
-        slots[hash.slot] = static_cast<std::uint16_t>(hash.tag << hash.bits | (row + 1));
+        const std::uint64_t mixed = FastHash::mix(words[row]);
+        std::uint32_t slot = FastHash::home(c, mixed);
+        while (slots[slot]) slot = slot + 1 == 2 * c ? 0 : slot + 1;
+        slots[slot] = static_cast<std::uint16_t>(FastHash::tag(FastHash::bits(c), mixed) | (row + 1));
     }
 }
 
@@ -62,7 +63,6 @@ class IndexPiece {
   public:
     IndexPiece(const Rows& rows, std::size_t n, std::uint64_t from, std::uint64_t to, char* into)
         : rows_(rows), n_(n), from_(from), to_(to), into_(into), words_(to - from) {
-        std::memset(into, 0, 4 * (to - from));
         rows.read(n, from, to - from, words_.data(), nullptr, nullptr, nullptr);
         vocabulary_ = static_cast<std::uint32_t>(rows.size(1));
     }
@@ -74,8 +74,7 @@ class IndexPiece {
             rows_.read(n_ - 1, at, count, nullptr, nullptr, nullptr, first.data());
             for (std::size_t i = 0; i < count; ++i) {
                 if (first[i] >= to_) return;
-                if (first[i + 1] > from_ && first[i + 1] - first[i] > kScanned)
-                    context(first[i], first[i + 1]);
+                if (first[i + 1] > from_ && first[i + 1] > first[i]) context(first[i], first[i + 1]);
             }
         }
     }
@@ -139,9 +138,11 @@ Section rows_section(const Rows& rows, std::uint32_t n) {
 Section index_section(const Rows& rows, std::uint32_t n) {
     Section section;
     section.id = kFastIndex + n;
-    section.size = 4 * rows.size(n);
+    section.size = fast_index_bytes(rows.size(n));
     section.fill = [&rows, n](std::uint64_t from, std::uint64_t size, char* into) {
-        IndexPiece(rows, n, from / 4, (from + size) / 4, into).fill();
+        std::memset(into, 0, size);
+        const std::uint64_t to = std::min((from + size) / 4, rows.size(n));
+        if (from / 4 < to) IndexPiece(rows, n, from / 4, to, into).fill();
     };
     return section;
 }

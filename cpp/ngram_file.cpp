@@ -152,6 +152,11 @@ void ModelFile::verify_all(std::size_t threads) const {
     });
 }
 
+void ModelFile::asked(std::uint64_t words) const {
+    if (is_verified()) return;
+    if (asked_.fetch_add(words) + words >= bytes() / 1024) verify_all(1);
+}
+
 void ModelFile::on_verified(Check check) {
     if (!mapped_) return;
     check_ = std::move(check);

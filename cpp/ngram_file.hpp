@@ -82,6 +82,9 @@ class ModelFile {
     }
     bool is_verified() const { return is_verified_.load(std::memory_order_acquire); }
     void verify_all(std::size_t threads) const;
+    // So many words are about to be looked up. Once that were as many as the file has KiB, the rest of it is
+    // verified: from then on nobody need ask, and it took no longer than the look-ups did.
+    void asked(std::uint64_t words) const;
 
     // Sets the check of content, once and before anything is touched; blocks that were verified at opening
     // are checked now. It may outlive whoever sets it. An image is not checked.
@@ -117,6 +120,7 @@ class ModelFile {
     Check check_;
     mutable std::unique_ptr<std::atomic<bool>[]> verified_;
     mutable std::atomic<std::size_t> left_{0};  // blocks that are not verified
+    mutable std::atomic<std::uint64_t> asked_{0};
     mutable std::atomic<bool> is_verified_{false};
 };
 

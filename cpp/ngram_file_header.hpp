@@ -12,7 +12,7 @@
 namespace chainrule {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'h', 'a', 'i', 'n', 'n', 'g', 'r'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 struct FixedHeader {
     std::array<char, 8> magic = kMagic;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "ngram_fast.hpp"
+#include "ngram_fast_levels.hpp"
 #include "ngram_rows.hpp"
 #include "ngram_small.hpp"
 #include "parallel.hpp"
@@ -22,18 +24,20 @@ class ModelOf final : public Model {
     }
 
     void score(std::span<const Piece> pieces, std::size_t threads) const override {
-        threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(pieces.size(), 1));
-        const auto part = [&](std::size_t t) {
-            const std::size_t from = part_begin(pieces.size(), t, threads);
-            const std::size_t to = part_begin(pieces.size(), t + 1, threads);
-            const auto lanes = std::make_unique<Lanes<Layout>>(asking_, begin_);
-            lanes->score(pieces.subspan(from, to - from));
-        };
-        if (threads == 1) {
-            part(0);
-        } else {
-            in_parallel(threads, part);
+        std::uint64_t words = 0;
+        for (const Piece& piece : pieces) words += piece.size;
+        file_->asked(words);
+        if constexpr (std::is_same_v<Layout, FastLayout>) {
+            const ModelFacts& about = facts();
+            if (file_->is_verified() && about.log_missing == 0 && about.unknown != kNoWord && order() > 1 &&
+                FastLevels::can_score(pieces))
+                return in_parts(pieces, threads, [&](std::span<const Piece> some) {
+                    FastLevels::score(layout_, begin_, some);
+                });
         }
+        in_parts(pieces, threads, [&](std::span<const Piece> some) {
+            std::make_unique<Lanes<Layout>>(asking_, begin_)->score(some);
+        });
     }
     Answer step(const State& before, std::uint32_t word, State& after) const override {
         return asking_.step(before, word, after);
@@ -67,6 +71,20 @@ class ModelOf final : public Model {
     }
 
   private:
+    template <class Use>
+    static void in_parts(std::span<const Piece> pieces, std::size_t threads, const Use& use) {
+        threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(pieces.size(), 1));
+        const auto part = [&](std::size_t t) {
+            const std::size_t from = part_begin(pieces.size(), t, threads);
+            use(pieces.subspan(from, part_begin(pieces.size(), t + 1, threads) - from));
+        };
+        if (threads == 1) {
+            part(0);
+        } else {
+            in_parallel(threads, part);
+        }
+    }
+
     // Made when something first asks for them, not when a file is opened.
     const Unigrams& unigrams() const {
         const std::lock_guard lock(mutex_);

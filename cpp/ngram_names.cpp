@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "failure.hpp"
-#include "prefetch.hpp"
 #include "word_hash.hpp"
 
 namespace chainrule {
@@ -21,13 +20,9 @@ std::uint64_t key_of(std::string_view name) {
 
 std::uint32_t slot_count(std::uint64_t names) { return static_cast<std::uint32_t>(names + names / 2 + 1); }
 
-// Where the search for a key begins among `slots` slots: by multiplication, no division.
-std::uint32_t home(std::uint64_t key, std::uint32_t slots) {
-    const std::uint64_t mixed = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15ULL;
-    return static_cast<std::uint32_t>(((mixed >> 32) * slots) >> 32);
-}
+}  // namespace
 
-std::vector<NameSlot> slots_of(const NameList& names) {
+std::vector<NameSlot> Names::slots_of(const NameList& names) {
     std::vector<NameSlot> slots(slot_count(names.size()), NameSlot{0, 0, 0});
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::string_view name = names.name(i);
@@ -39,8 +34,6 @@ std::vector<NameSlot> slots_of(const NameList& names) {
     }
     return slots;
 }
-
-}  // namespace
 
 std::vector<Section> name_sections(std::shared_ptr<const NameList> names) {
     if (names->size() > kMostWords) throw Failure("a vocabulary has fewer than 2^31 words");
@@ -58,7 +51,7 @@ std::vector<Section> name_sections(std::shared_ptr<const NameList> names) {
     const auto table = std::make_shared<std::vector<NameSlot>>();
     slots.id = kNameSlots;
     slots.size = sizeof(NameSlot) * slot_count(names->size());
-    slots.prepare = [names, table] { *table = slots_of(*names); };
+    slots.prepare = [names, table] { *table = Names::slots_of(*names); };
     slots.fill = [table](std::uint64_t from, std::uint64_t size, char* into) {
         std::memcpy(into, reinterpret_cast<const char*>(table->data()) + from, size);
     };
@@ -89,23 +82,20 @@ std::string_view Names::name(std::uint32_t number) const {
 }
 
 std::int64_t Names::find(std::string_view name) const {
-    if (!size_) return -1;
     const std::uint64_t key = key_of(name);
+    if (name.size() <= 8) return find_short(key, static_cast<std::uint32_t>(name.size()));
+    if (!size_) return -1;
     std::uint32_t at = home(key, slot_count_);
     for (std::uint32_t looked = 0; looked < slot_count_; ++looked) {
         file_->touch(slots_ + at, sizeof(NameSlot));
         const NameSlot& slot = slots_[at];
         if (!slot.number) return -1;
         if (slot.key == key && slot.length == name.size() && slot.number <= size_ &&
-            (name.size() <= 8 || this->name(slot.number - 1) == name))
+            this->name(slot.number - 1) == name)
             return slot.number - 1;
         at = at + 1 == slot_count_ ? 0 : at + 1;
     }
     return -1;
-}
-
-void Names::prefetch(std::string_view name) const {
-    if (size_) chainrule::prefetch(slots_ + home(key_of(name), slot_count_));
 }
 
 NameList Names::list() const {

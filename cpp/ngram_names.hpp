@@ -54,10 +54,30 @@ class Names {
     std::size_t size() const { return size_; }  // 0, or one name for each word
     std::string_view name(std::uint32_t number) const;
     std::int64_t find(std::string_view name) const;  // −1 where there is none
-    void prefetch(std::string_view name) const;      // a hint that find comes soon
+    // The same of a name of at most eight bytes: these, the first the lowest, and zeros above them.
+    std::int64_t find_short(std::uint64_t bytes, std::uint32_t length) const {
+        if (!size_) return -1;
+        std::uint32_t at = home(bytes, slot_count_);
+        for (std::uint32_t looked = 0; looked < slot_count_; ++looked) {
+            file_->touch(slots_ + at, sizeof(NameSlot));
+            const NameSlot& slot = slots_[at];
+            if (slot.key == bytes && slot.length == length && slot.number - 1 < size_) return slot.number - 1;
+            if (!slot.number) return -1;
+            at = at + 1 == slot_count_ ? 0 : at + 1;
+        }
+        return -1;
+    }
     NameList list() const;
 
   private:
+    // Where the search for a key begins among `slots` slots: by multiplication, no division.
+    static std::uint32_t home(std::uint64_t key, std::uint32_t slots) {
+        const std::uint64_t mixed = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15ULL;
+        return static_cast<std::uint32_t>(((mixed >> 32) * slots) >> 32);
+    }
+    static std::vector<NameSlot> slots_of(const NameList& names);
+    friend std::vector<Section> name_sections(std::shared_ptr<const NameList> names);
+
     std::shared_ptr<const ModelFile> file_;
     std::size_t size_ = 0;
     std::string_view letters_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -13,10 +14,11 @@ namespace {
 
 constexpr std::size_t kAtOnce = 256;  // sentences of one turn of a thread
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+constexpr std::size_t kBehind = 8;  // blanks behind the text of a turn, which may be read past its end
 
 // One turn's sentences as numbers, and as pieces to score.
 struct Turn {
+    std::string text;
     std::vector<std::int32_t> words;
     std::vector<std::uint8_t> unknown;  // by word
     std::vector<std::size_t> ends;      // by sentence
@@ -25,33 +27,74 @@ struct Turn {
     std::vector<Piece> pieces;
 };
 
-void cut(const Model& model, std::string_view text, Turn& turn) {
-    const char *at = text.data(), *const end = at + text.size();
-    for (;;) {
-        while (at < end && is_blank(*at)) ++at;
-        if (at == end) return;
-        const char* const from = at;
-        while (at < end && !is_blank(*at)) ++at;
-        const std::int64_t found = model.names()->find({from, static_cast<std::size_t>(at - from)});
-        const std::uint32_t word = found >= 0 ? static_cast<std::uint32_t>(found) : model.facts().unknown;
-        turn.words.push_back(static_cast<std::int32_t>(word));
-        turn.unknown.push_back(found < 0 || word == model.facts().unknown);
+// Bit 7 of each byte of eight that is a blank or a tab, right up to the first of them.
+std::uint64_t blanks_in(std::uint64_t eight) {
+    constexpr std::uint64_t kOnes = 0x0101010101010101ULL, kHighs = 0x8080808080808080ULL;
+    const std::uint64_t blank = eight ^ (' ' * kOnes), tab = eight ^ ('\t' * kOnes);
+    return (((blank - kOnes) & ~blank) | ((tab - kOnes) & ~tab)) & kHighs;
+}
+
+std::uint64_t eight_at(const char* at) {
+    std::uint64_t eight;
+    std::memcpy(&eight, at, 8);
+    return eight;
+}
+
+// The words of [at, end), behind which kBehind blanks stand: the numbers go to `words`, what is unknown to
+// `unknown`; both have room. How many there are.
+std::size_t cut(const Names& names, std::uint32_t unknown_word, const char* at, const char* end,
+                std::int32_t* words, std::uint8_t* unknown) {
+    std::int32_t* const first = words;
+    while (at < end) {
+        const std::uint64_t eight = eight_at(at);
+        const std::uint64_t blanks = blanks_in(eight);
+        std::int64_t found;
+        if (blanks & 0x80) {
+            ++at;
+            continue;
+        }
+        if (blanks) [[likely]] {
+            const auto bits = static_cast<std::uint32_t>(std::countr_zero(blanks)) & 56U;
+            found = names.find_short(eight & ~(~std::uint64_t{0} << bits), bits / 8);
+            at += bits / 8 + 1;
+        } else {
+            const char* to = at + 8;
+            std::uint64_t more;
+            while (!(more = blanks_in(eight_at(to)))) to += 8;
+            to += std::countr_zero(more) / 8;
+            found = names.find({at, static_cast<std::size_t>(to - at)});
+            at = to + 1;
+        }
+        const std::uint32_t word = found >= 0 ? static_cast<std::uint32_t>(found) : unknown_word;
+        *words++ = static_cast<std::int32_t>(word);
+        *unknown++ = word == unknown_word;
     }
+    return static_cast<std::size_t>(words - first);
 }
 
 void read(const Model& model, std::span<const std::string_view> sentences, const SentenceOptions& options,
           Turn& turn) {
-    turn.words.clear();
-    turn.unknown.clear();
+    turn.text.clear();
+    for (const std::string_view sentence : sentences) (turn.text += sentence) += ' ';
+    turn.text.append(kBehind, ' ');
+    const std::size_t most = turn.text.size() / 2 + 1 + sentences.size();  // a word is followed by a blank
+    turn.words.resize(most);
+    turn.unknown.resize(most);
     turn.ends.clear();
+    const char* at = turn.text.data();
+    std::size_t size = 0;
     for (const std::string_view sentence : sentences) {
-        cut(model, sentence, turn);
+        size += cut(*model.names(), model.facts().unknown, at, at + sentence.size(), &turn.words[size],
+                    &turn.unknown[size]);
+        at += sentence.size() + 1;
         if (options.ends) {
-            turn.words.push_back(static_cast<std::int32_t>(model.facts().end));
-            turn.unknown.push_back(0);
+            turn.words[size] = static_cast<std::int32_t>(model.facts().end);
+            turn.unknown[size++] = 0;
         }
-        turn.ends.push_back(turn.words.size());
+        turn.ends.push_back(size);
     }
+    turn.words.resize(size);
+    turn.unknown.resize(size);
 }
 
 void score(const Model& model, const SentenceOptions& options, Turn& turn) {
@@ -72,12 +115,16 @@ void score(const Model& model, const SentenceOptions& options, Turn& turn) {
     model.score(turn.pieces, 1);
 }
 
+void need_names(const Model& model) {
+    if (!model.names())
+        throw Failure("this model knows words by number alone; it has no names to read text by");
+}
+
 // `use(turn, first sentence)` on each thread, for all sentences a turn at a time.
 template <class Use>
 void in_turns(const Model& model, std::span<const std::string_view> sentences, const SentenceOptions& options,
               const Use& use) {
-    if (!model.names())
-        throw Failure("this model knows words by number alone; it has no names to read text by");
+    need_names(model);
     const std::size_t turns = (sentences.size() + kAtOnce - 1) / kAtOnce;
     std::atomic<std::size_t> next{0};
     in_parallel(
@@ -93,6 +140,15 @@ void in_turns(const Model& model, std::span<const std::string_view> sentences, c
 }
 
 }  // namespace
+
+double score_sentence(const Model& model, std::string_view sentence, bool begins, bool ends) {
+    need_names(model);
+    thread_local Turn turn;  // its memory serves the next sentence
+    const SentenceOptions options{begins, ends, 1};
+    read(model, {&sentence, 1}, options, turn);
+    score(model, options, turn);
+    return std::accumulate(turn.log_probs.begin(), turn.log_probs.end(), 0.0);
+}
 
 SentenceScores score_sentences(const Model& model, std::span<const std::string_view> sentences,
                                const SentenceOptions& options) {

@@ -31,6 +31,9 @@ struct TokenScores {
     std::vector<std::int64_t> ends;     // by sentence, where its tokens end
 };
 
+// log p of one sentence, on this thread.
+double score_sentence(const Model& model, std::string_view sentence, bool begins, bool ends);
+
 SentenceScores score_sentences(const Model& model, std::span<const std::string_view> sentences,
                                const SentenceOptions& options);
 TokenScores score_tokens(const Model& model, std::span<const std::string_view> sentences,

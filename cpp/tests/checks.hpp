@@ -75,6 +75,7 @@ void test_ngram_file();
 void test_ngram_names();
 void test_ngram_quantize();
 void test_ngram_query();
+void test_ngram_levels();
 void test_ngram_small();
 void test_noise();
 void test_text();

@@ -17,6 +17,7 @@ int main() {
     test_ngram_quantize();
     test_ngram_small();
     test_ngram_query();
+    test_ngram_levels();
     test_ngram_external();
     test_arpa();
     test_text();

@@ -189,7 +189,7 @@ void headers_that_cannot_be() {
     const auto entry = [](Bytes& other) {
         return reinterpret_cast<SectionEntry*>(other.data() + sizeof(FixedHeader) + 2 * 8);
     };
-    refused([](FixedHeader& h, Bytes&) { h.version = 2; }, "version 2, and this chainrule reads version 1");
+    refused([](FixedHeader& h, Bytes&) { h.version = 1; }, "version 1, and this chainrule reads version 2");
     refused([](FixedHeader& h, Bytes&) { h.magic[0] = '{'; }, "not an n-gram model");
     refused([](FixedHeader& h, Bytes&) { h.order = 1001; }, "header does not fit");
     refused([](FixedHeader& h, Bytes&) { h.order = 0xFFFFFFFF; }, "header does not fit");

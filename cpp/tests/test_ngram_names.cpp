@@ -26,7 +26,6 @@ void names_by_number_and_by_word() {
     const Names found(ModelFile::open(scratch.name(), false, 0));
     bool is_same = found.size() == words.size();
     for (std::uint32_t i = 0; i < words.size(); ++i) {
-        found.prefetch(words[i]);
         is_same = is_same && found.name(i) == words[i];
         is_same = is_same && found.find(words[i]) == (i + 1 == words.size() ? 1 : i);
     }
