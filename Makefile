@@ -20,6 +20,8 @@ test: $(READY)
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/install.sh
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/clients/run.sh
+	./tests/clients/serve.sh
+	./tests/browser/install.sh
 	$(PY) -m pytest -n 2 -rs
 
 check: lint
@@ -49,10 +51,12 @@ cpp-tests:
 	cmake --build build/cpp-tests --parallel 2
 	build/cpp-tests/chainrule_tests
 
-# Software written for KenLM on chainrule.kenlm, in a venv of its own that is kept in build/.
+# Software written for KenLM on chainrule.kenlm, and clients of OpenAI's API on `chainrule serve`, in venvs of their own
+# that are kept in build/.
 .PHONY: test-clients
-test-clients:
+test-clients: $(READY)
 	./tests/clients/run.sh
+	./tests/clients/serve.sh
 
 # The core's tests under the sanitizers, addresses and undefined behaviour first, then threads; run by hand after a
 # change of the core. The races of word2vec and GloVe are meant (cpp/README.md) and left out of the second.
@@ -76,6 +80,12 @@ fuzz:
 	cmake --build build/fuzz --parallel 2
 	build/fuzz/fuzz_arpa $(SECONDS)
 	build/fuzz/fuzz_model $(SECONDS)
+
+# A server under mixed load: nothing lost, nothing wrong, memory flat.
+.PHONY: soak
+MINUTES = 5
+soak: $(READY)
+	$(PY) -m benchmarks.soak --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,57 @@ def test_every_line_of_the_ngram_page_works() -> None:
     run_shell(blocks("ngram.md")[0], 15)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "ngram.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_every_line_of_the_serve_page_works() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    page = (DOCS / "serve.md").read_text(encoding="utf-8").replace("8080", str(port))
+    first, *_, second = (block.replace("8080", str(port)) for block in blocks("serve.md"))
+    *asking, stop = first.strip().splitlines()
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    try:
+        run_shell("\n".join(asking), 8)
+        run_python(script)
+        run_shell(stop, 1)
+        run_shell(second, 5)
+    finally:
+        run_shell("kill $(cat serve.pid) 2> /dev/null || true", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.usefixtures("folder")
+def test_every_line_of_the_page_page_works() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    try:
+        run_shell(blocks("page.md")[0].replace("8080", str(port)), 8)
+    finally:
+        run_shell("kill $(cat page.pid) 2> /dev/null || true", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("page", "least"), [("filter.md", 14), ("complete.md", 7), ("rerank.md", 7), ("correct.md", 8)]
+)
+def test_every_line_of_filtering_and_completion_works(page: str, least: int) -> None:
+    run_shell(blocks(page)[0], least)
+    (script,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    run_python(script)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_every_line_of_the_clients_page_works() -> None:
+    # The packages it names are asked by tests/clients/serve.sh.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    try:
+        run_shell(blocks("clients.md")[0].replace("8080", str(port)), 11)
+    finally:
+        run_shell("kill $(cat clients.pid) 2> /dev/null || true", 1)

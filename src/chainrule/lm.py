@@ -4,6 +4,7 @@ Lives here: what every language model offers and the arrays that cross its borde
 Letters used throughout: B batch, T time, V vocabulary, K hypotheses, n order.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypeVar
 
@@ -94,3 +95,30 @@ class LanguageModel(Protocol[S]):
 
 
 AnyModel = LanguageModel[Any]
+
+
+class Joining(Protocol[S]):
+    """What a model may offer besides: rows that began apart are stepped together. Without it, one after another."""
+
+    def join(self, states: Sequence[S]) -> S:
+        """The rows of several states in one, in their order."""
+        ...
+
+
+class Distributing(Protocol[S]):
+    """What a model may offer besides: `score` of every word at once. Without it, a text is stepped through."""
+
+    def distributions(self, batch: Batch, state: S) -> tuple[Floats, S]:
+        """Read as `score` does: (B, T, V) log p(w | all read up to input_t), and the state after the last.
+
+        What `step` says of the same tokens. All of it stands in memory: the caller keeps B · T · V small.
+        """
+        ...
+
+
+class Advancing(Protocol[S]):
+    """What a model may offer besides: reading without a word on what was read. Without it, `score` is asked."""
+
+    def advance(self, batch: Batch, state: S) -> S:
+        """The state after the last token of each row, read as `score` does."""
+        ...

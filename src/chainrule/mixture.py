@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.folder import Content, Sealed
-from chainrule.lm import AnyModel, Batch, Context, Floats, Ids, State, Vocabulary
+from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floats, Ids, Joining, State, Vocabulary
 from chainrule.progress import Progress, silent
 
 
@@ -72,6 +72,11 @@ class Mixture:
         """Every component at its start."""
         return MixtureState(tuple(c.lm.start(rows) for c in self.components))
 
+    def join(self, states: Sequence[MixtureState]) -> MixtureState:
+        """The rows of several states in one, in their order; each component joins its own."""
+        parts = zip(self.components, zip(*(state.parts for state in states), strict=True), strict=True)
+        return MixtureState(tuple(cast("Joining[Any]", c.lm).join(own) for c, own in parts))
+
     def step(self, state: MixtureState, ids: Ids) -> tuple[Floats, MixtureState]:
         """(K,) -> (K, V)."""
         stepped = [c.lm.step(part, ids) for c, part in zip(self.components, state.parts, strict=True)]
@@ -81,6 +86,17 @@ class Mixture:
         """(B, T) -> (B, T)."""
         scored = [c.lm.score(batch, part) for c, part in zip(self.components, state.parts, strict=True)]
         return self._mix([log_p for log_p, _ in scored]), MixtureState(tuple(s for _, s in scored))
+
+    def distributions(self, batch: Batch, state: MixtureState) -> tuple[Floats, MixtureState]:
+        """(B, T) -> (B, T, V)."""
+        asked = zip(self.components, state.parts, strict=True)
+        found = [cast("Distributing[Any]", c.lm).distributions(batch, part) for c, part in asked]
+        return self._mix([log_p for log_p, _ in found]), MixtureState(tuple(s for _, s in found))
+
+    def advance(self, batch: Batch, state: MixtureState) -> MixtureState:
+        """Every component reads."""
+        asked = zip(self.components, state.parts, strict=True)
+        return MixtureState(tuple(cast("Advancing[Any]", c.lm).advance(batch, part) for c, part in asked))
 
     def _mix(self, log_probs: Sequence[Floats]) -> Floats:
         with np.errstate(divide="ignore"):

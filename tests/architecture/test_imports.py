@@ -28,10 +28,11 @@ RANKS = [
     {"artifact"},
     {"preparation", "exchange", "report", "kenlm"},
     {"api"},
-    {"tasks"},
+    {"tasks", "applications"},
     {"loading"},
     {"microscope"},
     {"comparison"},
+    {"server"},
     {"cli"},
     {"__main__"},
 ]
@@ -97,6 +98,9 @@ HOMES = {
     "torch": {"neural", "training"},
     "matplotlib": {"inspection"},
     "fastapi": {"server"},
+    "uvicorn": {"server"},
+    "pydantic": {"server"},
+    "starlette": {"server"},
     "tokenizers": {"tokenizers"},
     "typer": {"cli"},
     "rich": {"cli"},
@@ -118,7 +122,8 @@ def test_matplotlib_and_friends_are_imported_when_called() -> None:
     lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
     for module in MODULES:
         at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}
-        at_home = {"torch"} if part_of(module) in HOMES["torch"] else set()
+        home = part_of(module)
+        at_home = {library for library in ("torch", "fastapi") if home in HOMES[library]}
         assert at_once & set(lazy) <= at_home, module
 
 

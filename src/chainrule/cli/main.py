@@ -16,16 +16,21 @@ from chainrule.cli import (
     classify,
     compare,
     convert,
+    correct,
     doctor,
     evaluate,
+    filter_lines,
     generate,
+    identify,
     info,
     inspect,
     mix,
     next_token,
     pretrain,
     recipes,
+    rerank,
     score,
+    serve,
     tag,
     tokenizer,
     train,
@@ -73,11 +78,16 @@ app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.command("inspect")(inspect.inspect)
+app.command("rerank")(rerank.rerank)
+app.command("correct")(correct.correct)
+app.command("filter")(filter_lines.filter_lines)
+app.command("identify")(identify.identify)
 app.add_typer(translate.app, name="translate")
 app.add_typer(tag.app, name="tag")
 app.add_typer(classify.app, name="classify")
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(vectors.app, name="vectors")
+app.command("serve")(serve.serve)
 app.command("recipes")(recipes.recipes)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("doctor")(doctor.doctor)

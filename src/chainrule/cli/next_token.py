@@ -1,4 +1,4 @@
-"""`chainrule next`: the distribution of the next token."""
+"""`chainrule next`: the distribution of the next token, or the words that an unfinished one may become."""
 
 from typing import Annotated
 
@@ -12,17 +12,29 @@ def next_token(
     model: options.ModelFolder,
     context: Annotated[str, typer.Argument(metavar="CONTEXT", help="What has been read, from the line's start.")],
     top: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Take what stands behind the last blank as the beginning of a word.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Show what may come next and how probable it is.
 
-    Example: chainrule next runs/ngram5 "the stock" --top 5
+    Examples: chainrule next runs/ngram5 "the stock" --top 5;
+    chainrule next runs/ngram5 "the stock mar" --complete
     """
     from chainrule import api
 
-    found = api.load(model).next(context, top)
+    loaded = api.load(model)
+    document: dict[str, object] = {"context": context}
+    if complete:
+        from chainrule.applications.complete import Completer, part
+
+        found = [(each.word, each.probability) for each in Completer(loaded).complete(context, top)]
+        document["prefix"] = part(context)[1]
+    else:
+        found = loaded.next(context, top)
     if json:
-        emit({"context": context, "next": [{"token": token, "probability": p} for token, p in found]})
+        emit(document | {"next": [{"token": token, "probability": p} for token, p in found]})
         return
     for token, p in found:
         print(f"{p:.6f}\t{token}")

@@ -4,7 +4,7 @@ Lives here: rows that end, lines that start anew, windows that are full, ids and
 Not here: any architecture.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,6 +22,9 @@ from chainrule.training.threads import suited
 
 LARGEST_PIECE = 1 << 25  # numbers: of the (n, V) log-probabilities that stand in memory at once
 TOKENS_AT_ONCE = 1 << 15
+
+Note = Callable[[Ids, Ids, Tensor], None]
+"""Told of rows (S, 1), columns (S, T) and what the network made of the tokens there, (S, T, D)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,7 @@ class NeuralModel:
         with exact():
             read, tensors = self._anew(np.asarray(ids, dtype=np.int64), state.tensors)
             hidden, after = self._run(read[:, None], tensors)
-            log_p = self.network.output.log_probs(hidden[:, 0]).double()
-            log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
-        return checked(log_p.cpu().numpy()), NeuralState(after)
+            return self._all_log_probs(hidden[:, 0]), NeuralState(after)
 
     def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
         """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
@@ -99,25 +100,46 @@ class NeuralModel:
     def score(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
         """(B, T) log p of the targets."""
         scores = np.zeros(batch.inputs.shape)
+
+        def note(row: Ids, columns: Ids, hidden: Tensor) -> None:
+            scores[row, columns] = self._log_probs(hidden, batch.targets[row, columns].astype(np.int64))
+
+        return scores, self._read_all(batch, state, note)
+
+    def distributions(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
+        """(B, T, V) log p of every word, as `step` gives it."""
+        log_p = np.zeros((*batch.inputs.shape, self.vocabulary.size))
+
+        def note(row: Ids, columns: Ids, hidden: Tensor) -> None:
+            log_p[row, columns] = self._all_log_probs(hidden.flatten(0, 1)).reshape(*columns.shape, -1)
+
+        return log_p, self._read_all(batch, state, note)
+
+    def advance(self, batch: Batch, state: NeuralState) -> NeuralState:
+        """The state after the last token: what the output layer would say is not worked out."""
+        return self._read_all(batch, state, lambda row, columns, hidden: None)
+
+    def _read_all(self, batch: Batch, state: NeuralState, note: Note) -> NeuralState:
+        """Read T tokens a row; the state after the last."""
         if not batch.mask.any():
-            return scores, state
+            return state
         with exact():
             position = self.network.position(state.tensors)
             pieces = segments.cut(
                 batch,
                 self.vocabulary.eos if self.context == "line" else None,
                 self.network.window,
-                np.zeros(len(scores), np.int64) if position is None else position.cpu().numpy(),
+                np.zeros(len(batch.inputs), np.int64) if position is None else position.cpu().numpy(),
             )
             ends: list[tuple[Ids, Tensors]] = []
             for chunk in _chunks(pieces):
-                ends += self._read(batch, state, pieces, chunk, scores)
-            return scores, self._after(state, ends)
+                ends += self._read(batch, state, pieces, chunk, note)
+            return self._after(state, ends)
 
     def _read(
-        self, batch: Batch, state: NeuralState, pieces: Segments, chunk: Ids, scores: Floats
+        self, batch: Batch, state: NeuralState, pieces: Segments, chunk: Ids, note: Note
     ) -> Iterator[tuple[Ids, Tensors]]:
-        """Read these pieces side by side, fill in their scores, and give each row's last state."""
+        """Read these pieces side by side, note what was read, and give each row's last state."""
         row, first, length = pieces.row[chunk], pieces.first[chunk], pieces.length[chunk]
         is_fresh = bool(pieces.is_fresh[chunk[0]])  # and all of the chunk with it
         old = state.tensors
@@ -129,8 +151,7 @@ class NeuralModel:
             columns = first[done:, None] + np.arange(begin, end)  # (S, T)
             inputs = self._tensor(self.as_read(batch.inputs[row[done:, None], columns]))
             hidden, tensors = self._run(inputs, tensors)
-            targets = batch.targets[row[done:, None], columns].astype(np.int64)
-            scores[row[done:, None], columns] = self._log_probs(hidden, targets)
+            note(row[done:, None], columns, hidden)
             begin = end
             now = int(np.searchsorted(length, end, side="right"))
             over = np.arange(done, now)[is_last[done:now]] - done
@@ -155,6 +176,11 @@ class NeuralModel:
             for i in range(0, len(flat), rows)
         ]
         return checked(torch.cat(found).view(targets.shape).double().cpu().numpy())
+
+    def _all_log_probs(self, hidden: Tensor) -> Floats:
+        """(n, D) -> (n, V), normalised in double precision."""
+        log_p = self.network.output.log_probs(hidden).double()
+        return checked((log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)).cpu().numpy())
 
     def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
         """The rows' states in their order; of rows that read nothing, the one they had."""

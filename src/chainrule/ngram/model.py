@@ -80,6 +80,10 @@ class NgramModel:
         """As if n−1 `<s>` had been read."""
         return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int32))
 
+    def join(self, states: Sequence[NgramState]) -> NgramState:
+        """The rows of several states in one, in their order."""
+        return NgramState(np.concatenate([state.ids for state in states]))
+
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
         """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
         after = NgramState(self.read(state, ids[:, None])[:, 1:])
@@ -94,8 +98,24 @@ class NgramModel:
         workers = 1 if targets.size < FEW else threads()
         with engines.refusing_damage():
             log_p: Floats = self.engine.score(tokens, targets, workers)
+        return log_p, self._after(tokens, batch)
+
+    def distributions(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
+        """(B, T) -> (B, T, V): every context of the text is one hypothesis."""
+        tokens = self.read(state, batch.inputs)
+        T, n = batch.inputs.shape[1], self.order
+        contexts = tokens[:, np.arange(1, T + 1)[:, None] + np.arange(n - 1)]  # (B, T, n−1)
+        with engines.refusing_damage():
+            log_p: Floats = self.engine.step(np.ascontiguousarray(contexts.reshape(len(tokens) * T, n - 1)))
+        return log_p.reshape(*batch.inputs.shape, self.vocabulary.size), self._after(tokens, batch)
+
+    def advance(self, batch: Batch, state: NgramState) -> NgramState:
+        """The last n−1 ids of each row."""
+        return self._after(self.read(state, batch.inputs), batch)
+
+    def _after(self, tokens: Ids, batch: Batch) -> NgramState:
         last = batch.mask.sum(axis=1)[:, None] + np.arange(self.order - 1)  # (B, n−1), the last ids read
-        return log_p, NgramState(np.take_along_axis(tokens, last, axis=1))
+        return NgramState(np.take_along_axis(tokens, last, axis=1))
 
     def read(self, state: NgramState, inputs: Ids) -> Ids:
         """(K, n−1) and (K, T) -> (K, n−1+T). In a line model the engine reads `</s>` as the next line's `<s>`."""

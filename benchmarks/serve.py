@@ -1,0 +1,163 @@
+"""The server on loopback: requests a second and their latency, beside the same model called in process.
+
+    python -m benchmarks.serve --clients 1,8,64 --seconds 5
+
+Two models of Penn Treebank text: a 5-gram, and a 2×650 LSTM that was trained for a second, since what it says does
+not matter here. Asked are completions of 16 tokens, fewer where `</s>` is drawn, and scores of whole lines. Each
+client sends its next request when it has the answer to the last. Server and clients are processes of their own and
+share the cores there are. Last, the LSTM with batching off (`--rows 1`), at the most clients.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.corpora import BENCHMARKS, ROOT, machine, table
+
+import chainrule
+from chainrule.model import Model
+from chainrule.text.corpus import Corpus
+
+TOKENS: Final = 16
+LINES: Final = 1000  # of the validation text, asked in turn
+BATCHING_GAIN: Final = 4.0  # what is asked of the LSTM at the most clients
+HEAD: Final = ["", "clients", "requests/s", "tokens/s", "p50 ms", "p90 ms", "p99 ms", "in process, requests/s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run showed."""
+
+    requests: float  # a second
+    tokens: float  # a second, drawn or scored
+    latency: tuple[float, float, float]  # seconds: p50, p90, p99
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", default="1,8,64")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--models", type=Path, default=ROOT / "build" / "serve-models", help="kept between runs")
+    parser.add_argument("--only", choices=("ngram", "lstm"), help="one of the models")
+    options = parser.parse_args()
+    clients = [int(number) for number in options.clients.split(",")]
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    print(f"{machine()}\nServer and clients share {len(os.sched_getaffinity(0))} cores.\n", flush=True)
+    names = [options.only] if options.only else ["ngram", "lstm"]
+    folders = {name: made(name, options.models) for name in names}
+    rows, batched = [], 0.0
+    for name, folder in folders.items():
+        alone = in_process(chainrule.load(folder), options.seconds)
+        with serving(folder) as url:
+            for path in ("/v1/completions", "/v1/score"):
+                for number in clients:
+                    found = ask(url, path, name, number, options.seconds)
+                    rows.append([f"{name} {path}", str(number), *cells(found), f"{alone[path]:,.1f}"])
+                    print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+                    if (path, name, number) == ("/v1/completions", "lstm", max(clients)):
+                        batched = found.requests
+    print(table(HEAD, rows), flush=True)
+    return check_batching(folders["lstm"], max(clients), options.seconds, batched) if "lstm" in folders else 0
+
+
+def check_batching(folder: Path, clients: int, seconds: float, batched: float) -> int:
+    """The LSTM one request at a time, and how much batching gains."""
+    with serving(folder, "--rows", "1") as url:
+        apart = ask(url, "/v1/completions", "lstm", clients, seconds)
+    gain = batched / apart.requests
+    print(table(HEAD[:-1], [["lstm /v1/completions, one at a time", str(clients), *cells(apart)]]))
+    print(
+        f"Batching: {gain:.1f} times the requests a second at {clients} clients; {BATCHING_GAIN:g} are asked for."
+    )
+    return 0 if gain >= BATCHING_GAIN else 1
+
+
+def made(name: str, models: Path) -> Path:
+    """The folder of a model, trained where there is none."""
+    folder = models / name
+    if not folder.exists():
+        text = BENCHMARKS["ptb"].corpus("train")
+        settings: dict[str, Any] = (
+            {"hidden": 650, "layers": 2, "max_seconds": 1} if name == "lstm" else {"order": 5}
+        )
+        chainrule.train(name, text, **settings).save(folder)
+    return folder
+
+
+def in_process(model: Model, seconds: float) -> dict[str, float]:
+    """Calls a second of the model itself, one after another, by the path that stands for the same."""
+    calls: dict[str, Any] = {
+        "/v1/completions": lambda body: model.generate(
+            body["prompt"], max_tokens=body["max_tokens"], seed=body["seed"]
+        ),
+        "/v1/score": lambda body: model.score(body["input"]),
+    }
+    found = {}
+    for path, call in calls.items():
+        asked = bodies(path, "")
+        call(asked[0])
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            call(asked[count % len(asked)])
+            count += 1
+        found[path] = count / (time.perf_counter() - start)
+    return found
+
+
+def bodies(path: str, model: str) -> list[dict[str, Any]]:
+    """What is asked: half a line to continue, or a line to score."""
+    corpus: Corpus = BENCHMARKS["ptb"].corpus("valid")
+    lines = [line for line, _ in zip(corpus, range(LINES), strict=False)]
+    if path == "/v1/score":
+        return [{"model": model, "input": line} for line in lines]
+    halves = [" ".join(line.split()[: len(line.split()) // 2]) for line in lines]
+    return [{"model": model, "prompt": p, "max_tokens": TOKENS, "seed": i} for i, p in enumerate(halves)]
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[str]:
+    """A server process and its address."""
+    command = [sys.executable, "-m", "chainrule", "serve", str(folder), "--port", "0", "--quiet"]
+    command += ["--max-seconds", "600", *options]  # one at a time, the last of many clients waits long
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        if not url:
+            raise SystemExit(f"the server did not start: {' '.join(command)}")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def ask(url: str, path: str, model: str, clients: int, seconds: float) -> Figures:
+    """So many clients for so long, in a process of their own."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as asked:
+        json.dump(bodies(path, model), asked)
+        asked.flush()
+        command = [sys.executable, str(Path(__file__).with_name("serve_clients.py")), url, path, asked.name]
+        done = subprocess.run([*command, str(clients), str(seconds)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found = json.loads(done.stdout)
+    latencies = sorted(found["latencies"])
+    p50, p90, p99 = (latencies[min(len(latencies) - 1, int(q * len(latencies)))] for q in (0.5, 0.9, 0.99))
+    return Figures(len(latencies) / found["seconds"], found["tokens"] / found["seconds"], (p50, p90, p99))
+
+
+def cells(found: Figures) -> list[str]:
+    return [f"{found.requests:,.1f}", f"{found.tokens:,.0f}", *(f"{1000 * p:,.1f}" for p in found.latency)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What likelihood is for: ranking candidates, correcting, filtering, completing, telling apart."""

@@ -1,0 +1,186 @@
+"""What may have been meant by a word as it is written: the candidates, each with log p(written | meant).
+
+Lives here: the ways to a candidate (itself, a new word, a near word, two words run together, one word cut in two),
+and the store of those found. Not here: near words (neighbors.py), which candidate fits the sentence (lattice.py).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from chainrule.applications.channel import Channel
+from chainrule.applications.edits import Edits
+from chainrule.applications.neighbors import FURTHEST, Neighbors
+from chainrule.applications.rewriting import Rewriting
+from chainrule.errors import ConfigError, UsageError
+from chainrule.lm import Floats, Ids
+from chainrule.model import Model
+
+NONE: Final = -1  # in place of a second word
+CRUDE: Final = 4.0  # nats an edit costs at the first look
+FIRST_LOOK: Final = {
+    True: 16,
+    False: 48,
+}  # near words that are worth the channel's time, of a word that is known or not
+CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a text is corrected."""
+
+    error_rate: float = 0.02  # ε: how many words are taken to be wrong
+    weight: float = 1.0  # λ of the language model's log p beside the channel's
+    choices: int = 12  # candidates of a word that are tried in its sentence
+    beam: int = 8  # ways to read a sentence that are kept from word to word
+    distance: int = 2  # edits of a word that is not in the vocabulary
+    real_word_distance: int = 2  # edits of one that is; 0: words of the vocabulary are right
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error_rate < 1:
+            raise ConfigError(f"error-rate is {self.error_rate}; choose a number between 0 and 1")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise ConfigError(f"weight is {self.weight}; choose a number above 0")
+        for name in ("choices", "beam"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; choose 1 or more")
+        for name, least in (("distance", 1), ("real_word_distance", 0)):
+            if not least <= getattr(self, name) <= FURTHEST:
+                given = f"{name.replace('_', '-')} is {getattr(self, name)}"
+                raise ConfigError(f"{given}; choose a whole number from {least} to {FURTHEST}")
+
+
+@dataclass(frozen=True, slots=True)
+class Arcs:
+    """Candidates side by side; the first is always what is written."""
+
+    texts: tuple[str, ...]
+    ids: Ids  # (k, 2) what the model reads for each; NONE where there is no second word
+    log_channel: Floats  # (k,) log p(written | meant), for a new word with its spelling
+
+
+class Candidates:
+    """Candidates of words, each word looked up once."""
+
+    def __init__(self, model: Model, channel: Channel, settings: Settings) -> None:
+        if model.tokenizer.config.kind != "word":
+            kind = model.tokenizer.config.kind
+            raise UsageError(f"correcting needs a model of whole words; this one reads {kind} tokens")
+        self._model = model
+        self._settings = settings
+        self._edits = Edits.of(channel)
+        self._rewriting = Rewriting.of(channel)
+        unk = model.tokenizer.unk
+        self.known = {word: i for word, i in model.tokenizer.known.items() if i != unk}
+        self._words = list(self.known)
+        self._ids = np.array([self.known[word] for word in self._words], dtype=np.int64)
+        self._neighbors = Neighbors.of(self._words)
+        self.log_prior = prior(model)
+        self._found: dict[str, Arcs] = {}
+
+    def of(self, words: Iterable[str]) -> list[Arcs]:
+        """The candidates of each word."""
+        wanted = list(words)
+        new = [word for word in dict.fromkeys(wanted) if word not in self._found]
+        if new:
+            self._look_up(new)
+        return [self._found[word] for word in wanted]
+
+    def joined(self, pairs: Sequence[tuple[str, str]]) -> list[Arcs]:
+        """Of two words written that together are one of the vocabulary, that word."""
+        meant = [first + second for first, second in pairs]
+        log_p = self._edits.log_probs(meant, [f"{first} {second}" for first, second in pairs])
+        log_p = log_p + math.log(self._settings.error_rate)
+        return [
+            Arcs((word,), np.array([[self.known[word], NONE]]), np.array([p]))
+            for word, p in zip(meant, log_p, strict=True)
+        ]
+
+    def _look_up(self, words: list[str]) -> None:
+        open_ = [word for word in words if _is_spelling(word) and word != self._model.tokenizer.config.unk]
+        near = self._near(open_)
+        far = {word: self._far(word) for word in open_ if word not in self.known}
+        texts = {word: list(dict.fromkeys([*near.get(word, ()), *far.get(word, ())])) for word in words}
+        rows = [(text, word) for word in words for text in texts[word]]
+        log_p = self._edits.log_probs([text for text, _ in rows], [word for _, word in rows])
+        log_p = log_p + math.log(self._settings.error_rate)
+        spellings = self._spellings([word for word in words if word not in self.known])
+        at = 0
+        for word in words:
+            own = texts[word]
+            self._found[word] = self._arcs(word, own, log_p[at : at + len(own)], spellings.get(word, 0.0))
+            at += len(own)
+
+    def _arcs(self, word: str, texts: list[str], log_channel: Floats, log_spelling: float) -> Arcs:
+        """The best of them by their own probability, after the word itself."""
+        unk = self._model.tokenizer.unk
+        assert unk is not None
+        own = (self.known.get(word, unk), NONE)
+        ids = np.array([own, *map(self._read, texts)], dtype=np.int64)
+        channel = np.array([math.log1p(-self._settings.error_rate) + log_spelling, *log_channel])
+        log_p = channel + self._settings.weight * self.log_prior[ids[:, 0]]
+        log_p += np.where(ids[:, 1] >= 0, self._settings.weight * self.log_prior[ids[:, 1]], 0)
+        best = np.argsort(-log_p[1:], kind="stable")[: self._settings.choices - 1] + 1
+        kept = np.concatenate([[0], best])
+        return Arcs(tuple([word, *texts][i] for i in kept), ids[kept], channel[kept])
+
+    def _read(self, text: str) -> tuple[int, int]:
+        first, _, second = text.partition(" ")
+        return self.known[first], self.known[second] if second else NONE
+
+    def _near(self, words: list[str]) -> dict[str, list[str]]:
+        """The most promising words within the distance; a frequent word one edit away before a rare one."""
+        found: dict[str, list[str]] = {}
+        for is_known in (True, False):
+            distance = self._settings.real_word_distance if is_known else self._settings.distance
+            asked = [word for word in words if (word in self.known) == is_known]
+            if not distance or not asked:
+                continue
+            rows, places, edits = self._neighbors.find(asked, distance)
+            rows, places, edits = (column[edits > 0] for column in (rows, places, edits))
+            rough = self._settings.weight * self.log_prior[self._ids[places]] - CRUDE * edits
+            order = np.lexsort((-rough, rows))
+            rows, places = rows[order], places[order]
+            is_kept = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left") < FIRST_LOOK[is_known]
+            for row, place in zip(rows[is_kept].tolist(), places[is_kept].tolist(), strict=True):
+                found.setdefault(asked[row], []).append(self._words[place])
+        return found
+
+    def _far(self, word: str) -> list[str]:
+        """Two words of the vocabulary run together, and those found by undoing what was learnt."""
+        cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
+        split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
+        return [*split, *sorted(text for text in self._rewriting.undo(word) if text in self.known)]
+
+    def _spellings(self, words: list[str]) -> dict[str, float]:
+        """log p(spelling) of new words; a model without a speller finds every letter as probable as another."""
+        if self._model.speller is None or not words:
+            return {word: -math.log(26) * (len(word) + 1) for word in words}
+        return dict(zip(words, self._model.speller.log_probs(words).tolist(), strict=True))
+
+
+def prior(model: Model) -> Floats:
+    """(V,) log p of each word when nothing is known: the mean over contexts that the model itself draws."""
+    lm, rng = model.lm, np.random.default_rng(0)
+    rows = max(1, min(CONTEXTS // 4, (1 << 22) // lm.vocabulary.size))
+    total = np.zeros(lm.vocabulary.size)
+    state, ids = lm.start(rows), np.full(rows, lm.vocabulary.bos, dtype=np.int32)
+    steps = -(-CONTEXTS // rows)
+    for _ in range(steps):
+        log_p, state = lm.step(state, ids)
+        p = np.exp(log_p.astype(np.float64))
+        p /= p.sum(axis=1, keepdims=True)
+        total += p.mean(axis=0) / steps
+        cumulative = p.cumsum(axis=1)
+        drawn = (cumulative < rng.random((rows, 1)) * cumulative[:, -1:]).sum(axis=1)
+        ids = np.minimum(drawn, lm.vocabulary.size - 1).astype(np.int32)
+    floor = np.exp(-50.0)
+    return np.log(np.maximum(total, floor))
+
+
+def _is_spelling(word: str) -> bool:
+    """Whether a word could be misspelt: letters, and no figures among them."""
+    return any(c.isalpha() for c in word) and not any(c.isdigit() for c in word)

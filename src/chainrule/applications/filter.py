@@ -1,0 +1,165 @@
+"""Which lines of a text are nearest to what a model was trained on.
+
+Lives here: the cost of a line (perplexity, bits per byte, or the cross-entropy difference of Moore & Lewis 2010),
+and the choice of the nearest lines or of equal parts by cost (Wenzek et al. 2020). Not here: reading and scoring
+lines (lines.py), writing them (cli/filter_lines.py).
+
+All costs are of the text itself, its unknown words spelled out: by p(`<unk>`) alone a line of nothing but unknown
+words would be among the nearest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Final, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+
+from chainrule.applications.lines import LineScores, Scorer, batches_for, count_words, read_batches
+from chainrule.errors import InputError, UsageError
+from chainrule.lm import Floats, Ids, Mask
+from chainrule.model import Model
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+
+By = Literal["perplexity", "bits-per-byte", "difference"]
+WAYS: Final[tuple[By, ...]] = get_args(By)
+LN2: Final = float(np.log(2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """The cost of a line: the lower, the nearer it is to the reference. No cost is NaN."""
+
+    reference: Model
+    against: Model | None = None  # a model of text in general, for the difference
+    by: By = "perplexity"
+    scorers: tuple[Scorer, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.by not in WAYS:
+            raise UsageError(f"by is '{self.by}'; choose one of {', '.join(WAYS)}")
+        if (self.by == "difference") != (self.against is not None):
+            raise UsageError("a difference is of two models: give --against a background model, and no other --by")
+        object.__setattr__(self, "scorers", tuple(Scorer(model) for model in self.models))
+
+    @classmethod
+    def of(cls, reference: Model, against: Model | None = None, by: str | None = None) -> Self:
+        """By perplexity, or by the difference where there is a background, unless said otherwise."""
+        usual = "perplexity" if against is None else "difference"
+        return cls(reference=reference, against=against, by=by or usual)  # type: ignore[arg-type]
+
+    @property
+    def models(self) -> list[Model]:
+        """Those that read the text."""
+        return [self.reference] if self.against is None else [self.reference, self.against]
+
+    def costs(self, lines: list[str]) -> Floats:
+        """(N,) the perplexity a word, the bits per byte, or the difference in bits a word, of each line."""
+        own, *general = (self._judged(scorer, lines) for scorer in self.scorers)
+        if self.by == "bits-per-byte":
+            return np.asarray(own.nats / LN2 / self.scorers[0].count_bytes(lines, own.scores))
+        if self.by == "perplexity":
+            with np.errstate(over="ignore"):
+                return np.asarray(np.exp(own.nats / own.words))
+        # What the reference finds impossible is far, whatever the background says of it.
+        far, is_near = np.full(len(lines), np.inf), np.isfinite(own.nats)
+        difference = np.subtract(own.nats, general[0].nats, out=far, where=is_near)
+        return np.asarray(difference / LN2 / own.words)
+
+    def _judged(self, scorer: Scorer, lines: list[str]) -> "_Judged":
+        """−log p of each line; a model that has no speller counts p(`<unk>`) alone, but for bits per byte."""
+        model = scorer.model
+        found = scorer.score(lines, is_spelled=self.by == "bits-per-byte" or model.speller is not None)
+        words = found.tokens if model.tokenizer.config.kind == "word" else count_words(lines)
+        return _Judged(found, -(found.log_probs + found.spellings), words)
+
+
+class _Judged(NamedTuple):
+    scores: LineScores
+    nats: Floats  # (N,)  −log p of the text
+    words: Ids  # (N,)  with one for the end of the line
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How many lines to keep: a part of all, or a number."""
+
+    share: float | None = None
+    lines: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`20%` and `0.2` are a fifth of the lines, `1000` is a thousand lines, `1.0` is all of them."""
+        given = text.strip()
+        try:
+            if given.isdecimal() and given.isascii():
+                found = cls(lines=int(given))
+            else:
+                found = cls(share=float(given[:-1]) / 100 if given.endswith("%") else float(given))
+        except ValueError:
+            found = cls(share=0.0)
+        if not (found.lines or 0 < (found.share or 0) <= 1):
+            raise UsageError(f"keep is '{text}'; give a part such as 0.2 or 20%, or a number of lines such as 1000")
+        return found
+
+    def number(self, total: int) -> int:
+        """So many of `total` lines: the whole number nearest to the part, at least one of them."""
+        wanted = self.lines if self.share is None else max(1, round(self.share * total))
+        return min(wanted or 0, total)
+
+
+def measure(judge: Judge, corpus: Corpus, progress: Progress = silent) -> Floats:
+    """The cost of every line of a text, (N,): eight bytes a line are all that is held."""
+    parts: list[Floats] = [np.zeros(0)]
+    read, expected = 0, corpus.size_hint() or None
+    for lines in batches_for(judge.models, corpus):
+        parts.append(judge.costs(lines))
+        read += sum(map(len, lines)) + len(lines)
+        progress("scoring", read, expected if expected and read <= expected else None)
+    return np.concatenate(parts)
+
+
+def nearest(costs: Floats, number: int) -> Mask:
+    """(N,) which lines have the lowest costs, so many of them; the earlier among equals."""
+    if number >= len(costs):
+        return np.ones(len(costs), dtype=bool)
+    if number <= 0:
+        return np.zeros(len(costs), dtype=bool)
+    highest = np.partition(costs, number - 1)[number - 1]
+    is_kept: Mask = costs < highest
+    equals = np.flatnonzero(costs == highest)
+    is_kept[equals[: number - int(is_kept.sum())]] = True
+    return is_kept
+
+
+def buckets(costs: Floats, number: int) -> Ids:
+    """(N,) the part each line belongs to, from 0, the nearest, on: parts of equal size, the earlier first."""
+    order = np.argsort(costs, kind="stable")
+    parts = np.empty(len(costs), dtype=np.int16)
+    parts[order] = np.arange(len(costs)) * number // max(1, len(costs))
+    return parts
+
+
+def read_again(corpus: Corpus, total: int) -> Iterator[tuple[slice, list[str]]]:
+    """A second reading of a text that had so many lines: batches of them, and which lines of all they are."""
+    first = 0
+    for lines in read_batches(corpus):
+        last = first + len(lines)
+        if last > total:
+            break
+        yield slice(first, last), lines
+        first = last
+    else:
+        if first == total:
+            return
+    raise InputError(f"{corpus.name} changed while it was read; leave it alone and begin anew")
+
+
+def keep_nearest(judge: Judge, corpus: Corpus, keep: str | Keep, progress: Progress = silent) -> Iterator[str]:
+    """The lines of a text that are nearest to the reference, in the order of the text."""
+    costs = measure(judge, corpus, progress)
+    wanted = Keep.parse(keep) if isinstance(keep, str) else keep
+    is_kept = nearest(costs, wanted.number(len(costs)))
+    for here, lines in read_again(corpus, len(costs)):
+        yield from compress(lines, is_kept[here].tolist())

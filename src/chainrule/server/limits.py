@@ -1,0 +1,27 @@
+"""How much one request may ask for, and how many may wait."""
+
+from dataclasses import dataclass, fields
+
+from chainrule.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of a request; what lies beyond is refused before any work is done for it."""
+
+    body_bytes: int = 2 << 20
+    depth: int = 32  # of lists and objects inside each other
+    seconds: float = 60.0  # of one request, from its first byte to the last of the answer
+    idle_seconds: float = 30.0  # until a connection without a whole request is closed
+    tokens: int = 4096  # drawn for one prompt
+    prompt_tokens: int = 1 << 16
+    prompts: int = 256
+    samples: int = 64  # of one prompt
+    top: int = 100  # alternatives told with a token
+    waiting: int = 512  # requests at once, before others are sent away
+    rows: int = 256  # texts stepped together by one model
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if not getattr(self, field.name) > 0:
+                raise ConfigError(f"limits.{field.name} is {getattr(self, field.name)}; choose a positive number")

@@ -1,0 +1,103 @@
+"""The models a server offers: each under its name, loaded when first asked for.
+
+Not here: what is asked of a model (scheduler.py) and how it is asked (the routes).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chainrule import api
+from chainrule.errors import ChainruleError, NotFoundError, UsageError
+from chainrule.model import Model
+from chainrule.server.body import shown
+from chainrule.server.errors import ApiError
+from chainrule.server.limits import Limits
+from chainrule.server.logs import LOG, note
+from chainrule.server.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that is in memory, and what runs the requests for it."""
+
+    name: str
+    model: Model
+    scheduler: Scheduler
+
+
+class Service:
+    """Models by name; each is loaded once, however many ask for it at the same time."""
+
+    def __init__(self, folders: Sequence[Path], limits: Limits | None = None, *, device: str = "auto") -> None:
+        self.limits = limits or Limits()
+        self._device = device
+        self._folders = named(folders)
+        self._loading: dict[str, asyncio.Task[Loaded]] = {}
+
+    def names(self) -> list[str]:
+        """The names of the models, in the order they were given."""
+        return list(self._folders)
+
+    async def loaded(self, name: str | None) -> Loaded:
+        """The model of a name, or the first where there is none; a load that failed is tried again."""
+        chosen = self._known(name)
+        note(model=chosen)
+        if chosen not in self._loading:
+            self._loading[chosen] = asyncio.create_task(self._load(chosen))
+            self._loading[chosen].add_done_callback(lambda task: self._forget_failed(chosen, task))
+        # Who asked first may go away; the others still wait for the same load.
+        return await asyncio.shield(self._loading[chosen])
+
+    def description(self, name: str) -> dict[str, Any]:
+        """A model as OpenAI describes one; it was created when its folder was."""
+        created = int(self._folders[self._known(name)].stat().st_mtime)
+        return {"id": name, "object": "model", "created": created, "owned_by": "chainrule"}
+
+    async def close(self) -> None:
+        """End what runs for the models."""
+        for task in list(self._loading.values()):
+            if task.done() and not task.cancelled() and task.exception() is None:
+                await task.result().scheduler.close()
+            else:
+                task.cancel()
+
+    def _known(self, name: str | None) -> str:
+        chosen = next(iter(self._folders)) if name is None else name
+        if chosen not in self._folders:
+            message = f"there is no model '{shown(chosen)}' here; choose one of {', '.join(self._folders)}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+        return chosen
+
+    async def _load(self, name: str) -> Loaded:
+        try:
+            model = await asyncio.to_thread(api.load, self._folders[name], device=self._device)
+        except (ChainruleError, OSError, MemoryError) as error:
+            LOG.error("the model %s cannot be loaded: %s", name, str(error) or type(error).__name__)
+            raise ApiError(
+                503, f"the model '{name}' cannot be loaded; the server's log says why", code="model_not_loaded"
+            ) from error
+        return Loaded(name, model, Scheduler(model, rows=self.limits.rows))
+
+    def _forget_failed(self, name: str, task: asyncio.Task[Loaded]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._loading.pop(name, None)
+
+
+def named(folders: Sequence[Path]) -> dict[str, Path]:
+    """Folders under their own names; of two alike the second takes its parents' names along: `b/ngram`."""
+    if not folders:
+        raise UsageError("there is no model to serve; give at least one folder")
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.exists():
+            raise NotFoundError(f"there is no model folder {folder}; make one with chainrule train")
+        parts = folder.resolve().parts
+        names = ("/".join(parts[-count:]) for count in range(1, len(parts)))
+        name = next((name for name in names if name not in found), None)
+        if name is None or folder.resolve() in [known.resolve() for known in found.values()]:
+            raise UsageError(f"{folder} is given twice; name each model once")
+        found[name] = folder
+    return found

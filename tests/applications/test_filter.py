@@ -1,0 +1,133 @@
+"""Costs worked by hand, and the choice of lines against sorting."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import chainrule
+from chainrule.applications.filter import Judge, Keep, buckets, keep_nearest, measure, nearest, read_again
+from chainrule.errors import InputError, UsageError
+from chainrule.model import Model
+from chainrule.text.corpus import Corpus
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture
+def laplace(toy: Path) -> Model:
+    return chainrule.train("ngram", toy, order=3, smoothing="laplace", closed=True)
+
+
+@pytest.fixture
+def mle(toy: Path) -> Model:
+    return chainrule.train("ngram", toy, order=3, smoothing="mle", closed=True)
+
+
+def test_costs_by_hand(laplace: Model, mle: Model) -> None:
+    # The worked example: p(i love mice </s>) = 1/630 with add-one, 0 with maximum likelihood;
+    # p(i love cats </s>) = 3/10 · 3/9 · 2/9 · 2/8 = 1/180 and 1/3.
+    lines = ["i love mice", "i love cats", "i love zebras"]
+    costs = Judge.of(laplace).costs(lines)
+    assert costs == pytest.approx([630**0.25, 180**0.25, math.inf], rel=1e-6)
+    costs = Judge.of(laplace, by="bits-per-byte").costs(lines)  # twelve bytes a line with its break
+    assert costs == pytest.approx([math.log2(630) / 12, math.log2(180) / 12, math.inf], rel=1e-6)
+    costs = Judge.of(laplace, mle).costs(lines)
+    assert costs == pytest.approx([-math.inf, (math.log2(180) - math.log2(3)) / 4, math.inf], rel=1e-6)
+    costs = Judge.of(mle, laplace).costs(lines)  # impossible for both, or for the reference alone: far
+    assert costs == pytest.approx([math.inf, (math.log2(3) - math.log2(180)) / 4, math.inf], rel=1e-6)
+
+
+def test_words_are_counted_alike_whatever_the_tokens(toy: Path) -> None:
+    model = chainrule.train("ngram", toy, tokenizer="char", order=2, smoothing="witten-bell")
+    line = "i love cats"
+    nats = -model.score(line).log_prob
+    assert Judge.of(model).costs([line]) == pytest.approx([math.exp(nats / 4)], rel=1e-6)
+    found = model.evaluate(Corpus.from_lines([line, "unknown: q"]))
+    costs = Judge.of(model, by="bits-per-byte").costs([line, "unknown: q"])
+    assert costs @ [12, 11] == pytest.approx(found.bits_per_byte * 23, rel=1e-6)
+
+
+def test_unknown_words_are_not_a_way_to_be_near(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the <unk> of the <unk>\nthe <unk> <unk> <unk>\na <unk> of <unk> cats\n" * 5)
+    model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
+    known, unknown = Judge.of(model).costs(["a cats", "qwertz yxcvb"])
+    assert -model.score("qwertz yxcvb").log_prob < -model.score("a cats").log_prob  # p(<unk>) alone
+    assert known < unknown
+
+
+def test_what_is_asked_for() -> None:
+    assert Keep.parse("20%") == Keep.parse("0.2") == Keep.parse(" 2e-1 ") == Keep(share=0.2)
+    assert Keep.parse("100%").number(7) == Keep.parse("1.0").number(7) == 7
+    assert Keep.parse("1") == Keep(lines=1)
+    assert [Keep.parse("0.25").number(total) for total in (0, 1, 2, 10, 11)] == [0, 1, 1, 2, 3]
+    assert [Keep.parse("5").number(total) for total in (0, 4, 6)] == [0, 4, 5]
+    for wrong in ("0", "0%", "101%", "1.5", "-3", "nan", "inf", "half", "", "%", "٣"):
+        with pytest.raises(UsageError, match="keep is"):
+            Keep.parse(wrong)
+
+
+def test_what_goes_together(laplace: Model) -> None:
+    with pytest.raises(UsageError, match="choose one of perplexity"):
+        Judge.of(laplace, by="length")
+    with pytest.raises(UsageError, match="two models"):
+        Judge.of(laplace, by="difference")
+    with pytest.raises(UsageError, match="two models"):
+        Judge.of(laplace, laplace, by="perplexity")
+
+
+costs_with_ties = st.lists(st.sampled_from([1.0, 2.0, 2.5, math.inf, -math.inf]), max_size=30)
+
+
+@given(costs_with_ties, st.integers(0, 35))
+def test_the_nearest_are_the_first_of_a_stable_sort(costs: list[float], number: int) -> None:
+    order = sorted(range(len(costs)), key=lambda i: (costs[i], i))
+    assert np.flatnonzero(nearest(np.array(costs), number)).tolist() == sorted(order[:number])
+
+
+@given(costs_with_ties, st.integers(1, 5))
+def test_buckets_are_even_and_in_order(costs: list[float], number: int) -> None:
+    parts = buckets(np.array(costs), number)
+    sizes = np.bincount(parts, minlength=number) if costs else np.zeros(number)
+    assert len(sizes) == number
+    assert sizes.max() - sizes.min() <= 1
+    ranked = sorted(zip(costs, range(len(costs)), parts.tolist(), strict=True))
+    assert [part for _, _, part in ranked] == sorted(parts.tolist())
+
+
+def test_lines_are_kept_in_their_order(laplace: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.applications.lines.CHARACTERS_AT_ONCE", 5)
+    corpus = Corpus.from_lines(["mice mice mice", "i love cats", "cats love i", "i love dogs"])
+    assert list(keep_nearest(Judge.of(laplace), corpus, "50%")) == ["i love cats", "i love dogs"]
+    assert list(keep_nearest(Judge.of(laplace), corpus, "9")) == list(corpus)
+    assert list(keep_nearest(Judge.of(laplace), Corpus.from_lines([]), "50%")) == []
+    told: list[tuple[str, int]] = []
+    measure(Judge.of(laplace), corpus, lambda what, done, total: told.append((what, done)))
+    assert told == [("scoring", 15), ("scoring", 27), ("scoring", 39), ("scoring", 51)]  # LF behind each line
+
+
+def test_a_text_that_changes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("one\ntwo\n")
+    corpus = Corpus.of(path)
+    assert [lines for _, lines in read_again(corpus, 2)] == [["one", "two"]]
+    for total in (1, 3):
+        with pytest.raises(InputError, match="changed while it was read"):
+            list(read_again(corpus, total))
+
+
+def test_the_difference_finds_the_domain(tmp_path: Path) -> None:
+    """Moore & Lewis: a frequent line that both models like is not near; a line of the domain is, though rarer."""
+    news, web = tmp_path / "news.txt", tmp_path / "web.txt"
+    news.write_text("shares rose in tokyo\nshares fell in london\nclick here now\n" * 4)
+    web.write_text("click here now\nclick here to win\nshares rose in tokyo\n" * 4)
+    reference, background = (
+        chainrule.train("ngram", path, order=2, smoothing="witten-bell") for path in (news, web)
+    )
+    corpus = Corpus.from_lines(["click here now", "shares fell in tokyo"])
+    assert list(keep_nearest(Judge.of(reference), corpus, "1")) == ["click here now"]
+    assert list(keep_nearest(Judge.of(reference, background), corpus, "1")) == ["shares fell in tokyo"]

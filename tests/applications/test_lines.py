@@ -1,0 +1,129 @@
+"""Lines in batches, and their scores against the model's own."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import chainrule
+from chainrule.applications import lines as module
+from chainrule.applications.lines import LineScores, Scorer, batches_for, read_batches
+from chainrule.model import Model
+from chainrule.text.corpus import Corpus
+from cli.command import english
+
+pytestmark = pytest.mark.native
+LINES = [
+    "the cat sees a dog today",
+    "",
+    "   ",
+    "a zebra  sees\tone zebra ",
+    "<s> the cat </s>",
+    "das Über\u00a0wort 日本 .",
+    "now " * 200,
+    "<unk> now",
+]
+
+
+def train(tmp_path: Path, **settings: object) -> Model:
+    path = tmp_path / "text.txt"
+    path.write_text(english())
+    chosen = {"order": 3, "smoothing": "witten-bell"} | settings
+    return chainrule.train("ngram", path, **chosen)  # type: ignore[arg-type]
+
+
+def score_lines(model: Model, lines: list[str], *, is_spelled: bool = True) -> LineScores:
+    return Scorer(model).score(lines, is_spelled=is_spelled)
+
+
+def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = Scorer(train(tmp_path, min_count=10))
+    first = scorer.score(LINES).spellings.tolist()
+    assert scorer.score(LINES).spellings.tolist() == first
+    monkeypatch.setattr(module, "REMEMBERED", 0)
+    assert scorer.score(LINES).spellings.tolist() == first
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min_count": 10},
+        {"closed": True},
+        {"min_count": 10, "lowercase": True},
+        {"min_count": 10, "context": "stream"},
+        {"tokenizer": "char", "min_count": 30},
+        {"tokenizer": "bpe", "vocab_size": 300},
+    ],
+    ids=str,
+)
+def test_scores_are_those_of_the_model(tmp_path: Path, settings: dict[str, object]) -> None:
+    model = train(tmp_path, **settings)
+    found = score_lines(model, LINES)
+    wanted = list(model.scores(LINES))
+    assert_allclose(found.log_probs, [each.log_prob for each in wanted], rtol=1e-6)
+    assert_allclose(found.spellings, [each.log_prob_of_spellings for each in wanted], rtol=1e-9)
+    assert found.tokens.tolist() == [len(each.tokens) for each in wanted]
+    without = score_lines(model, LINES, is_spelled=False)
+    assert_allclose(without.log_probs, found.log_probs, rtol=1e-12)
+    assert not without.spellings.any()
+
+
+def test_both_ways_of_reading_words_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = train(tmp_path, min_count=10)
+    plain = [line for line in LINES if "s>" not in line] * 300
+    engine = score_lines(model, plain)
+    monkeypatch.setattr(module, "LONG", 0)  # every line too long for the engine
+    encoded = score_lines(model, plain)
+    assert_allclose(engine.log_probs, encoded.log_probs, rtol=1e-6)
+    assert_allclose(engine.spellings, encoded.spellings, rtol=1e-9)
+    assert (engine.tokens == encoded.tokens).all()
+    assert (engine.spellings < 0).any()
+
+
+def test_a_text_of_several_lines_is_their_sum(tmp_path: Path) -> None:
+    model = train(tmp_path, min_count=10)
+    apart = score_lines(model, ["the cat", "", "a zebra", "now"])
+    together = score_lines(model, ["the cat\r\n\na zebra", "now"])
+    assert_allclose(together.log_probs, [apart.log_probs[:3].sum(), apart.log_probs[3]], rtol=1e-12)
+    assert together.tokens.tolist() == [apart.tokens[:3].sum(), apart.tokens[3]]
+    assert len(score_lines(model, []).log_probs) == 0
+
+
+def test_bytes_are_those_of_evaluate(tmp_path: Path) -> None:
+    for kind in ("word", "char"):
+        model = train(tmp_path, tokenizer=kind, min_count=2)
+        found = Scorer(model).count_bytes(LINES, score_lines(model, LINES))
+        assert found.tolist() == [model.evaluate(Corpus.from_lines([line])).bytes for line in LINES]
+
+
+@pytest.mark.parametrize("characters", [1, 7, 40, 1 << 20])
+def test_batches_are_the_lines(tmp_path: Path, characters: int) -> None:
+    rng = random.Random(characters)
+    kinds = ["", " ", "word", "é日", "x" * 50]
+    wanted = [rng.choice(kinds) for _ in range(500)]
+    path = tmp_path / "text.txt"
+    for end, last in (("\n", "\n"), ("\r\n", ""), ("\r", "\r")):
+        path.write_bytes((end.join([*wanted, "end"]) + last).encode())
+        batches = list(read_batches(Corpus.of(path), characters))
+        assert [line for batch in batches for line in batch] == [*wanted, "end"]
+        assert all(batches)
+    path.write_bytes(b"")
+    assert list(read_batches(Corpus.of(path))) == []
+
+
+def test_a_long_line_is_read_in_time_that_grows_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("ab " * 1_000_000 + "\nend\n")
+    assert [len(line) for batch in read_batches(Corpus.of(path), 10) for line in batch] == [3_000_000, 3]
+
+
+def test_a_stream_is_read_in_one_piece(tmp_path: Path) -> None:
+    corpus = Corpus.from_lines(["one", "two"])
+    line, stream = train(tmp_path), train(tmp_path, context="stream")
+    assert list(batches_for([line, stream], corpus)) == [["one", "two"]]
+    assert list(batches_for([stream], Corpus.from_lines([]))) == []
+    a, b = score_lines(stream, ["the cat", "the cat"]).log_probs
+    assert a != b  # the second goes on from the first
+    assert np.ptp(score_lines(line, ["the cat", "the cat"]).log_probs) == 0

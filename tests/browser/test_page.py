@@ -1,0 +1,358 @@
+"""The page in a real Chromium, in front of a real server of small models.
+
+Screenshots of every view, light, dark and narrow, go to the folder that CHAINRULE_SCREENSHOTS names.
+"""
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+
+if os.environ.get("CI") != "true":  # there it is required
+    pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+import chainrule
+from chainrule.errors import ChainruleWarning
+from chainrule.server.app import create_app
+from chainrule.text.corpus import Corpus
+from server.running import running
+
+CHROMIUM: Final = shutil.which("chromium")
+SWITCHES: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LINES: Final = ["the cat sees the dog", "the dog sees the mouse", "a cat loves the mouse", "the mouse runs"] * 6
+TABS: Final = ("next", "surprisal", "generate", "beam", "shannon", "context")
+KEY: Final = "open-sesame"
+PATIENCE: Final = 15_000  # milliseconds: the machine may be busy
+
+Visit = Callable[..., AbstractContextManager[Page]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A trigram of words, a bigram of letters, a Transformer."""
+    whole = tmp_path_factory.mktemp("page")
+    corpus = Corpus.from_lines(LINES)
+    network: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 2, "epochs": 1, "batch_size": 8}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        chainrule.train("ngram", corpus, order=3).save(whole / "trigram")
+        chainrule.train("ngram", corpus, order=2, tokenizer="char").save(whole / "letters")
+        chainrule.train("transformer", corpus, seed=1, **network).save(whole / "transformer")
+    return [whole / name for name in ("trigram", "letters", "transformer")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        words = "chromium is not installed; apt-get install chromium"
+        pytest.fail(words) if os.environ.get("CI") == "true" else pytest.skip(words)
+    with sync_playwright() as tools:
+        opened = tools.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def url(folders: list[Path]) -> Iterator[str]:
+    with running(create_app(folders)) as server:
+        yield server.url
+
+
+@pytest.fixture
+def visit(browser: Browser, url: str) -> Visit:
+    """Open the page; afterwards nothing was asked of another machine, and nothing failed inside it."""
+
+    @contextmanager
+    def opened(address: str = url, **settings: Any) -> Iterator[Page]:
+        context = browser.new_context(**settings)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        asked: list[str] = []
+        failed: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: failed.append(str(error)))
+        page.on("console", lambda said: failed.append(said.text) if "Content Security" in said.text else None)
+        page.goto(address)
+        yield page
+        context.close()
+        assert asked
+        assert {urlsplit(each).netloc for each in asked} == {urlsplit(address).netloc}
+        assert failed == []
+
+    return opened
+
+
+def write(page: Page, text: str) -> None:
+    page.wait_for_selector("html[data-ready]")
+    page.fill("#text", text)
+
+
+def tab(page: Page, name: str) -> Locator:
+    page.click(f"#tab-{name}")
+    panel = page.locator(f"#panel-{name}")
+    expect(panel).to_be_visible()
+    return panel
+
+
+def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat")
+        cards = page.locator("#panel-next .card")
+        expect(cards).to_have_count(3, timeout=PATIENCE)
+        trigram = cards.nth(0)
+        expect(trigram.locator("h3")).to_have_text("trigram")
+        first = trigram.locator(".bar[style*='--rank: 0;']")
+        expect(first.locator(".token")).to_have_text("sees", timeout=PATIENCE)  # what came after "the cat"
+        assert trigram.locator(".bar.cut").count() == 0
+        page.get_by_label("top-k").fill("1")
+        expect(first.locator(".number")).to_have_text("100 %", timeout=PATIENCE)  # all the mass is its own now
+        expect(trigram.locator(".figures")).to_contain_text("1 token kept")
+        assert trigram.locator(".bar.cut").count() == trigram.locator(".bar").count() - 1
+        first.click()
+        expect(page.locator("#text")).to_have_value("the cat sees")
+        page.get_by_role("checkbox", name="letters").uncheck()
+        expect(cards).to_have_count(2)
+
+
+def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat runs")
+        panel = tab(page, "surprisal")
+        cards = panel.locator(".card")
+        expect(cards).to_have_count(3, timeout=PATIENCE)
+        expect(cards.nth(0).locator(".token-text")).to_have_count(4)  # three words and the end
+        expect(cards.nth(1).locator(".token-text")).to_have_count(13)  # twelve letters and the end
+        expect(cards.nth(0).locator(".figures")).to_contain_text("bits per byte")
+        runs = cards.nth(0).locator(".token-text").nth(2)
+        runs.hover()
+        expect(cards.nth(0).locator(".detail")).to_contain_text("runs")
+        bits = float(str(runs.get_attribute("title")).split()[0])
+        assert bits > 2  # it never followed "cat"
+        found = page.request.post(
+            f"{page.url}v1/score", data={"model": "trigram", "input": "the cat runs", "unit": "bits"}
+        )
+        (score,) = found.json()["results"]
+        assert bits == pytest.approx(-score["log_probs"][2], abs=0.01)
+        expect(cards.nth(0).locator(".figures")).to_contain_text(f"{score['bits_per_byte']:.3f} bits per byte")
+        runs.focus()
+        page.keyboard.press("Home")
+        expect(cards.nth(0).locator(".detail")).to_contain_text("the")
+
+
+def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat")
+        panel = tab(page, "generate")
+        panel.get_by_role("button", name="Generate").click()
+        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        first = panel.locator(".token-text").first
+        first.focus()
+        page.keyboard.press("Enter")
+        others = panel.locator(".alternatives .bar:not(.came)")
+        expect(others.first).to_be_visible()
+        word = others.locator(".token").filter(has_text="loves")
+        word.click()
+        expect(panel.locator(".token-text").first).to_have_text(" loves", timeout=PATIENCE)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        panel.get_by_role("button", name="Keep as my text").click()
+        assert page.input_value("#text").startswith("the cat loves")
+
+
+def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the")
+        panel = tab(page, "beam")
+        nodes = panel.locator("svg .node")
+        expect(nodes.first).to_be_visible(timeout=PATIENCE)
+        assert panel.locator("svg path").count() == nodes.count()
+        assert panel.locator("svg .node.pruned").count() > 0
+        page.get_by_label("length penalty").fill("2")  # long texts are the better ones now
+        body = {"model": "trigram", "prompt": "the", "beam_size": 3, "max_tokens": 6, "length_penalty": 2.0}
+        best = page.request.post(f"{page.url}v1/beam", data=body).json()["best"][0]
+        expect(panel.locator(".found li").first).to_contain_text(best["text"].strip(), timeout=PATIENCE)
+        path = panel.locator("svg .node.best").all_text_contents()
+        assert [word for word in path if word != "⏎"] == best["text"].split()
+        nodes.first.focus()
+        expect(panel.locator(".detail")).to_contain_text("log p of all so far")
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") is not None
+
+
+def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
+    with visit() as page:
+        page.wait_for_selector("html[data-ready]")
+        panel = tab(page, "shannon")
+        expect(page.locator("#writing")).to_be_hidden()
+        panel.locator("select").select_option("word")
+        panel.locator("textarea").fill("the cat sees the dog today")
+        panel.get_by_role("button", name="New game").click()
+        guess = panel.get_by_label("your guess of the next word")
+        expect(guess).to_be_focused(timeout=PATIENCE)
+        expect(panel.locator(".hidden-text")).to_contain_text("the cat sees")
+        assert "dog" not in panel.locator(".game").inner_text()
+        guess.fill("mouse")
+        page.keyboard.press("Enter")
+        expect(panel.locator(".game [role=status]")).to_contain_text("Not mouse")
+        guess.fill("The")
+        page.keyboard.press("Enter")
+        # Guess 2, the first number sent: p = (0 + 1/(2·3)) / (0 + 1) = 1/6, log₂ 6 = 2.585 bits
+        expect(panel.locator(".detail")).to_contain_text("guess 2: you pay 2.58 bits")
+        guess.fill("dog")
+        page.keyboard.press("Enter")
+        # Guess 1, the second number: p = (0 + 1/2) / (1 + 1) = 1/4
+        expect(panel.locator(".detail")).to_contain_text("guess 1: you pay 2.00 bits")
+        expect(panel.locator("tr.you .number").first).to_have_text("4.6")
+        assert panel.locator("tbody tr").count() == 4
+        panel.get_by_role("button", name="Show it").click()
+        # Half of the numbers were 2, half 1 (now 1, 2 and 1): Σ −q log₂ q = 0.92 bits; lower bound 2 (1/3) log₂ 2
+        expect(panel.locator(".game [role=status]")).to_contain_text("between 0.67 and 0.92 bits per word")
+
+
+def test_letters_are_guessed_key_by_key(visit: Visit) -> None:
+    with visit() as page:
+        page.wait_for_selector("html[data-ready]")
+        panel = tab(page, "shannon")
+        panel.locator("select").select_option("letter")
+        panel.locator("textarea").fill("the cat sees")  # twelve letters: all but the last are given
+        panel.get_by_role("button", name="New game").click()
+        expect(panel.get_by_label("your guess of the next letter")).to_be_focused(timeout=PATIENCE)
+        page.keyboard.type("xs")
+        expect(panel.locator(".detail")).to_contain_text("guess 2")
+        expect(panel.locator(".detail")).to_contain_text("letters ")
+
+
+def test_context_shows_depth_and_attention(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat sees")
+        panel = tab(page, "context")
+        cards = panel.locator(".card")
+        expect(cards).to_have_count(3, timeout=PATIENCE)
+        cards.nth(0).locator(".token-text").nth(2).hover()
+        expect(cards.nth(0).locator(".detail")).to_contain_text("trigram")
+        expect(cards.nth(0).locator(".used")).to_have_count(2)
+        attention = cards.nth(2)
+        expect(attention).to_contain_text("2 layers of 2 heads")
+        words = attention.locator("[role=option]")
+        words.nth(0).focus()
+        expect(attention.locator(".detail")).to_contain_text("<s> 100 %")  # nothing else was read before it
+        attention.locator("select").select_option("1,1")
+        expect(attention.locator(".detail")).to_contain_text("<s> 100 %")
+
+
+def test_text_is_shown_as_text_whatever_it_holds(visit: Visit) -> None:
+    hostile = '<script>document.title="taken"</script><img src=x onerror=document.title="taken"> שלום עולם'
+    with visit() as page:
+        write(page, hostile)
+        for name in ("surprisal", "beam", "context"):
+            panel = tab(page, name)
+            expect(panel.locator(".token-text, svg .node").first).to_be_visible(timeout=PATIENCE)
+            assert panel.locator("script, img").count() == 0
+        tab(page, "surprisal")
+        first = page.locator("#panel-surprisal .reading > div").first
+        assert first.get_attribute("dir") == "auto"
+        assert "<script>" in first.inner_text()
+        assert "שלום" in first.inner_text()
+        assert page.title() == "chainrule"
+
+
+def test_a_megabyte_is_cut_and_said_so(visit: Visit) -> None:
+    with visit() as page:
+        page.wait_for_selector("html[data-ready]")
+        page.evaluate("""() => {
+            const data = new DataTransfer();
+            data.setData("text/plain", "the cat sees ".repeat(80000));
+            const paste = new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true});
+            document.getElementById("text").dispatchEvent(paste);
+        }""")
+        expect(page.locator("#note")).to_contain_text("20,000")
+        assert len(page.input_value("#text")) == 20_000
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        page.evaluate("""() => {
+            const box = document.getElementById("text");
+            box.value = "x".repeat(1 << 20);
+            box.dispatchEvent(new Event("input"));
+        }""")  # by another way than pasting
+        expect(page.locator("#note")).to_contain_text("cut to its first 20,000")
+        assert len(page.input_value("#text")) == 20_000
+
+
+def test_keys_alone_reach_everything(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat")
+        page.focus("#tab-next")
+        for name in TABS[1:]:
+            page.keyboard.press("ArrowRight")
+            expect(page.locator(f"#tab-{name}")).to_be_focused()
+            expect(page.locator(f"#panel-{name}")).to_be_visible()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("#tab-next")).to_be_focused()
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        for _ in range(4):  # past the three sliders to the first bar of the first model
+            page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "bar"
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("document.activeElement.style.getPropertyValue('--rank')") == "1"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        page.keyboard.press("Enter")
+        assert len(page.input_value("#text")) > len("the cat")
+
+
+def test_a_key_is_asked_for_and_kept_in_memory_alone(visit: Visit, folders: list[Path]) -> None:
+    with running(create_app(folders[:1], api_key=KEY)) as server, visit(server.url) as page:
+        expect(page.locator("#key-form")).to_be_visible()
+        page.fill("#key", "wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#key-words")).to_contain_text("not right")
+        page.fill("#key", KEY)
+        page.keyboard.press("Enter")
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert KEY not in kept
+        assert KEY not in page.content()
+
+
+LOOKS: Final[dict[str, dict[str, Any]]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
+    "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "reduced_motion": "reduce"},
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
+    folder = os.environ.get("CHAINRULE_SCREENSHOTS")
+    with visit(**LOOKS[name]) as page:
+        write(page, "the cat sees the dog and the zebra")
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        is_dark = sum(int(part) for part in paper[4:-1].split(",")[:3]) < 3 * 128
+        assert is_dark == (name == "dark")
+        for each in TABS:
+            panel = tab(page, each)
+            if each in ("surprisal", "context"):
+                expect(panel.locator(".card")).to_have_count(3, timeout=PATIENCE)
+            if each == "beam":
+                expect(panel.locator("svg")).to_be_visible(timeout=PATIENCE)
+            width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert width <= inner, f"{each} is wider than the window"
+            if folder:
+                page.screenshot(path=Path(folder) / f"{name}-{each}.png", full_page=True)
+        page.click("#theme")
+        turned = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert turned != paper

@@ -1,0 +1,85 @@
+"""`chainrule correct`: text, lines, candidates, the channel's file, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command import QUIET, done, refused, trained, write
+
+LINES = "i read the letter from my friend\nmy friend read the letters\nthe letter is red\n" * 3
+WRITTEN = "i read teh  letter\nmy freind is red\n\nthe letter is red\n"
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("correct")
+    return trained(folder / "model", write(folder / "text.txt", LINES), "--order", 3, *QUIET)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    return write(tmp_path / "pairs.tsv", "teh\tthe\nfreind\tfriend\nfeild\tfield\n")
+
+
+def test_as_text(words: Path) -> None:
+    out = done("correct", words, stdin=WRITTEN).out
+    assert out == "i read the  letter\nmy friend is red\n\nthe letter is red\n"
+
+
+def test_only_lines_that_change(words: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "written.txt", WRITTEN)
+    out = done("correct", words, file, "--lines").out
+    assert out == "1\ti read teh  letter\ti read the  letter\n2\tmy freind is red\tmy friend is red\n"
+
+
+def test_as_json(words: Path) -> None:
+    first, second, empty, last = done("correct", words, "--json", stdin=WRITTEN).json_lines()
+    assert first.keys() == {"schema_version", "line", "text", "corrected", "score", "words"}
+    assert (first["schema_version"], first["line"], first["corrected"]) == (1, 1, "i read the  letter")
+    (word,) = second["words"]
+    assert word == {"start": 3, "end": 9, "written": "freind", "corrected": "friend", "candidates": []}
+    assert (empty["corrected"], empty["words"], last["words"]) == ("", [], [])
+
+
+def test_candidates(words: Path) -> None:
+    found = done("correct", words, "--json", "--candidates", 3, stdin="i read teh letter\n").json()
+    word = next(word for word in found["words"] if word["written"] == "teh")
+    assert word["candidates"][0]["text"] == "the"
+    assert len(word["candidates"]) <= 3
+    assert 0.5 < word["candidates"][0]["probability"] <= 1
+    shown = done("correct", words, "--candidates", 2, stdin="i read teh letter\n").out.splitlines()
+    assert shown[0] == "i read the letter"
+    assert shown[1].startswith("  teh -> the:  the ")
+
+
+def test_the_channel_is_kept(words: Path, pairs: Path, tmp_path: Path) -> None:
+    channel = tmp_path / "channel.json"
+    learnt = done("correct", words, "--pairs", pairs, "--channel", channel, "--json", stdin=WRITTEN)
+    assert "3 pairs learnt" in learnt.err
+    assert json.loads(channel.read_text())["format"] == "chainrule channel"
+    again = done("correct", words, "--channel", channel, "--json", stdin=WRITTEN)
+    assert again.out == learnt.out
+    assert again.out != done("correct", words, "--json", stdin=WRITTEN).out  # the scores are others
+
+
+def test_words_of_the_vocabulary_can_be_left_alone(words: Path) -> None:
+    written = "i red the letter\n"
+    rate = ("--error-rate", 0.1)
+    assert done("correct", words, *rate, stdin=written).out == "i read the letter\n"
+    assert done("correct", words, *rate, "--no-real-words", stdin=written).out == written
+
+
+def test_what_is_refused(words: Path, tmp_path: Path) -> None:
+    assert "error-rate is 2.0" in refused(2, "correct", words, "--error-rate", 2)
+    assert "beam is 0" in refused(2, "correct", words, "--beam", 0)
+    assert "pairs are read from files" in refused(2, "correct", words, "--pairs", "-")
+    assert "does not exist" in refused(4, "correct", words, "--channel", tmp_path / "none.json")
+    bad = write(tmp_path / "bad.json", "{}")
+    assert "is no channel file" in refused(3, "correct", words, "--channel", bad)
+    lonely = write(tmp_path / "bad.tsv", "word\n")
+    assert "line 1" in refused(3, "correct", words, "--pairs", lonely)
+    refused(4, "correct", tmp_path / "nowhere")
+    letters = tmp_path / "letters"
+    trained(letters, write(tmp_path / "text.txt", LINES), "--tokenizer", "char", *QUIET)
+    assert "needs a model of whole words" in refused(2, "correct", letters)

@@ -1,0 +1,70 @@
+"""Word errors worked by hand, and the two derivations of the distance against each other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule.errors import InputError, UsageError
+from chainrule.evaluation.word_error import Edits, compare_word_errors, edits, word_error_rate, word_errors
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a."]), max_size=7)
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        ("the cat sat", "the cat sat", Edits(0, 0, 0)),
+        ("the cat", "the cat sat", Edits(0, 1, 0)),
+        ("the big cat sat", "the cat sat", Edits(0, 0, 1)),
+        ("a cat sat down", "the cat sat", Edits(1, 0, 1)),
+        ("", "the cat", Edits(0, 2, 0)),
+        ("the cat", "", Edits(0, 0, 2)),
+        ("", "", Edits(0, 0, 0)),
+        ("The cat sat.", "the cat sat", Edits(2, 0, 0)),  # case and punctuation are as they are
+        ("cat the", "the cat", Edits(2, 0, 0)),  # or one deleted and one inserted: as many errors, a deletion more
+        ("b c d", "a b c", Edits(0, 1, 1)),  # a deleted, d inserted: 2, where three substitutions are 3
+    ],
+)
+def test_edits_worked_by_hand(hypothesis: str, reference: str, expected: Edits) -> None:
+    found = edits(hypothesis.split(), reference.split())
+    assert found == expected
+    assert found.errors == expected.substitutions + expected.deletions + expected.insertions
+    assert word_errors([hypothesis.split()], reference.split()).tolist() == [expected.errors]
+
+
+@given(st.lists(WORDS, max_size=5), WORDS)
+def test_many_at_once_are_what_each_is_alone(hypotheses: list[list[str]], reference: list[str]) -> None:
+    alone = [edits(words, reference) for words in hypotheses]
+    assert word_errors(hypotheses, reference).tolist() == [found.errors for found in alone]
+    for words, found in zip(hypotheses, alone, strict=True):
+        assert len(words) - found.insertions == len(reference) - found.deletions  # what is left is paired
+
+
+def test_the_rate_is_of_the_words_that_were_said() -> None:
+    # 1 + 3 errors of 4 + 4 words: 50 %; a mean of the utterances' rates would be the same, so lengths differ below
+    assert word_error_rate(np.array([1, 3]), np.array([4, 4])) == 50.0
+    assert word_error_rate(np.array([1, 0]), np.array([1, 9])) == 10.0  # not (100 + 0) / 2
+    assert word_error_rate(np.array([5]), np.array([2])) == 250.0
+
+
+def test_without_words_there_is_no_rate() -> None:
+    with pytest.raises(InputError, match="no words"):
+        word_error_rate(np.array([1]), np.array([0]))
+
+
+def test_the_bootstrap_knows_a_sure_difference_from_none() -> None:
+    words = np.full(50, 10)
+    some, more = np.full(50, 2), np.full(50, 3)
+    found = compare_word_errors(some, more, words, samples=200)
+    # every draw has 20 % against 30 %: no spread, and no draw as far from −10 as 0 is
+    assert (found.a, found.b, found.difference) == (20.0, 30.0, -10.0)
+    assert [found.low, found.high] == pytest.approx([-10, -10])
+    assert found.p_value == pytest.approx(1 / 201)
+    same = compare_word_errors(some, some, words, samples=200)
+    assert (same.difference, same.p_value) == (0.0, 1.0)
+
+
+def test_utterances_must_be_paired() -> None:
+    with pytest.raises(UsageError, match="2, 1 and 2"):
+        compare_word_errors(np.array([1, 2]), np.array([1]), np.array([3, 3]))

@@ -1,0 +1,107 @@
+"""What the scheduler's tests share: tiny models, watched and made slow, and ways to ask several things at once."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from chainrule.decoding.continuation import Continuation
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleError
+from chainrule.lm import AnyModel, Batch, Floats, Ids
+from chainrule.model import Model
+from chainrule.server.scheduler import Drawn, Job, Scheduler
+from laws.tiny import Case, cases
+
+
+def chosen() -> list[Case]:
+    """One model of each family and context rule, and every kind of network state."""
+    found: dict[tuple[str, str, str], Case] = {}
+    for case in cases():
+        if case.variant in ("", "window=4-heads=2-layers=2", "attention=dot-attention_use=sum-memory=3"):
+            found.setdefault((case.family, case.context, case.variant), case)
+    return [*found.values(), NGRAM]
+
+
+NGRAM = next(case for case in cases() if case.family == "ngram" and case.config.order == 3)
+LSTM = next(case for case in cases() if case.family == "lstm")
+
+
+@asynccontextmanager
+async def scheduler(model: Model, rows: int = 256) -> AsyncIterator[Scheduler]:
+    made = Scheduler(model, rows=rows)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def run(awaited: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(awaited, 20))
+
+
+def job_of(model: Model, prompt: str, settings: Decoding, samples: int = 3, top: int = 0) -> Job:
+    return Job(Continuation(model.tokenizer, prompt).prompt_ids, settings, samples, top)
+
+
+async def collect(made: Scheduler, job: Job) -> list[list[Drawn]]:
+    """By sample."""
+    found: list[list[Drawn]] = [[] for _ in range(job.samples)]
+    async for drawn in made.generate(job):
+        found[drawn.sample].append(drawn)
+    return found
+
+
+def with_lm(model: Model, lm: Any) -> Model:
+    return replace(model, lm=lm)
+
+
+class Watched:
+    """A model that notes how many rows are stepped, may be slow, and fails at one id."""
+
+    def __init__(self, lm: AnyModel, pause: float = 0.0, fails_at: int | None = None) -> None:
+        self.lm, self.pause, self.fails_at = lm, pause, fails_at
+        self.vocabulary, self.context, self.is_normalized = lm.vocabulary, lm.context, lm.is_normalized
+        self.stepped: list[int] = []
+        self.scored: list[tuple[int, ...]] = []
+
+    def start(self, rows: int) -> Any:
+        return self.lm.start(rows)
+
+    def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
+        time.sleep(self.pause)
+        self.stepped.append(len(ids))
+        if self.fails_at in ids.tolist():
+            raise ChainruleError("this id is poison")
+        return self.lm.step(state, ids)
+
+    def score(self, batch: Batch, state: Any) -> tuple[Floats, Any]:
+        self.scored.append(batch.inputs.shape)
+        if self.fails_at in batch.inputs[batch.mask].tolist():
+            raise ChainruleError("this id is poison")
+        return self.lm.score(batch, state)
+
+
+class Joined(Watched):
+    """The same, able to join."""
+
+    def join(self, states: Sequence[Any]) -> Any:
+        joined: Any = self.lm
+        return joined.join(states)
+
+
+def never_ending(model: Model) -> AnyModel:
+    """The same model that never says `</s>`."""
+
+    class NeverEnding(Joined):
+        def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
+            log_p, state = super().step(state, ids)
+            log_p = np.array(log_p)
+            log_p[:, self.vocabulary.eos] = -np.inf
+            return log_p, state
+
+    return NeverEnding(model.lm)

@@ -1,0 +1,253 @@
+"""The frame of the server: names, lazy loading, keys, hosts, headers, errors, the log."""
+
+import asyncio
+import hmac
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from chainrule import api
+from chainrule.errors import ConfigError, InputError, ModelFileError, NotFoundError, UsageError
+from chainrule.server.app import create_app
+from chainrule.server.errors import ApiError
+from chainrule.server.keys import read_key
+from chainrule.server.limits import Limits
+from chainrule.server.logs import JsonLines
+from chainrule.server.service import Service, named
+from server.conftest import LOCAL
+from server.workshop import workshop
+
+
+def error_of(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    document = response.json()
+    assert list(document) == ["error"]
+    assert list(document["error"]) == ["message", "type", "param", "code"]
+    return dict(document["error"])
+
+
+def test_health_and_models(client: TestClient, ngram_folder: Path) -> None:
+    assert client.get("/health").json()["status"] == "ok"
+    listed = client.get("/v1/models").json()
+    created = int(ngram_folder.stat().st_mtime)
+    assert listed == {
+        "object": "list",
+        "data": [{"id": "ngram", "object": "model", "created": created, "owned_by": "chainrule"}],
+    }
+    assert client.get("/v1/models/ngram").json() == listed["data"][0]
+    told = error_of(client.get("/v1/models/other"), 404)
+    assert (told["param"], told["code"]) == ("model", "model_not_found")
+    assert "ngram" in told["message"]
+
+
+def test_two_folders_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
+    for place in ("a/ngram", "b/ngram", "c/a/ngram"):
+        (tmp_path / place).mkdir(parents=True)
+    found = named([tmp_path / "a/ngram", tmp_path / "b/ngram", tmp_path / "c/a/ngram"])
+    assert list(found) == ["ngram", "b/ngram", "a/ngram"]
+    with pytest.raises(UsageError, match="given twice"):
+        named([tmp_path / "a/ngram", tmp_path / "b/../a/ngram"])
+    with pytest.raises(NotFoundError, match="no model folder"):
+        named([tmp_path / "nothing"])
+    with pytest.raises(UsageError, match="no model to serve"):
+        named([])
+
+
+def test_limits_are_positive() -> None:
+    with pytest.raises(ConfigError, match=r"limits.rows is 0"):
+        Limits(rows=0)
+
+
+def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[object] = []
+    real, gate = api.load, threading.Event()
+
+    def load(folder: Path, *, device: str) -> Any:
+        loads.append(folder)
+        gate.wait(5)
+        return real(folder, device=device)
+
+    monkeypatch.setattr(api, "load", load)
+
+    async def ask() -> None:
+        service = Service([ngram_folder])
+        assert loads == []  # nothing is read before it is asked for
+        impatient = asyncio.create_task(service.loaded(None))
+        others = [asyncio.create_task(service.loaded(name)) for name in ("ngram", None, "ngram")]
+        await asyncio.sleep(0.01)
+        impatient.cancel()  # the first goes away, the others are answered
+        gate.set()
+        found = await asyncio.gather(*others)
+        assert found[0] is found[1] is found[2] is await service.loaded("ngram")
+        assert found[0].model.family == "ngram"
+        await service.close()
+
+    asyncio.run(ask())
+    assert len(loads) == 1
+
+
+def test_a_load_that_fails_is_told_and_tried_again(
+    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, failures = api.load, [ModelFileError("/home/secret/model.ngram is cut short")]
+
+    def load(folder: Path, *, device: str) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(folder, device=device)
+
+    monkeypatch.setattr(api, "load", load)
+
+    async def ask() -> None:
+        service = Service([ngram_folder])
+        with pytest.raises(ApiError, match="cannot be loaded; the server's log says why") as told:
+            await service.loaded("ngram")
+        assert told.value.status == 503
+        assert (await service.loaded("ngram")).name == "ngram"
+        await service.close()
+
+    asyncio.run(ask())
+    assert "model.ngram is cut short" in caplog.text
+
+
+def test_what_is_not_there_and_what_is_not_for_that(client: TestClient) -> None:
+    assert error_of(client.get("/nothing"), 404)["code"] == "not_found"
+    response = client.post("/health")
+    assert error_of(response, 405)["type"] == "invalid_request_error"
+    assert response.headers["allow"] == "GET"
+    assert client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+
+
+def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app, _ = workshop(ngram_folder)
+    with TestClient(app, base_url=LOCAL) as client:
+        assert "cannot be read" in error_of(client.get("/refused"), 400)["message"]
+        told = error_of(client.get("/broken"), 500)
+        assert told["type"] == "server_error"
+        assert "secret" not in json.dumps(told)
+    assert "ValueError at" in caplog.text
+    assert "workshop.py" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "param", "says"),
+    [
+        ({"number": "5"}, "number", "valid integer"),
+        ({"number": 5.5}, "number", "valid integer"),
+        ({"number": True}, "number", "valid integer"),
+        ({"prompt": [1, "2"]}, "prompt", "valid integer"),
+        ({"colour": 1}, "colour", "there is no field 'colour'"),
+        ({"inner": {"name": "a", "shape": 1}}, "inner.shape", "there is no field 'inner.shape'"),
+        ({"inner": {"name": 1}}, "inner.name", "valid string"),
+        ({"x" * 1000: 1}, "x" * 80, "there is no field"),
+    ],
+)
+def test_a_wrong_field_is_named(ngram_folder: Path, asked: dict[str, Any], param: str, says: str) -> None:
+    app, _ = workshop(ngram_folder)
+    with TestClient(app, base_url=LOCAL) as client:
+        told = error_of(client.post("/try", json=asked), 400)
+        assert told["param"] == param
+        assert says in told["message"]
+        assert len(told["message"]) < 500
+
+
+def test_the_key(ngram_folder: Path) -> None:
+    with TestClient(create_app([ngram_folder], api_key="s3cret"), base_url=LOCAL) as client:
+        response = client.get("/v1/models")
+        assert error_of(response, 401)["code"] == "invalid_api_key"
+        assert response.headers["www-authenticate"] == "Bearer"
+        for wrong in ("Bearer s3cre", "Bearer s3crets", "Basic s3cret", "s3cret", "Bearer", "Bearer \u00e9"):
+            assert client.get("/v1/models", headers={b"Authorization": wrong.encode()}).status_code == 401, wrong
+        assert client.get("/v1/models", headers={"Authorization": "Bearer s3cret"}).status_code == 200
+        assert client.get("/health").status_code == 200
+        assert client.get("/").status_code == 200
+        assert client.post("/v1/completions", json={}).status_code == 401
+        assert client.get("/openapi.json").status_code == 401
+
+
+def test_keys_are_compared_in_constant_time(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    real = hmac.compare_digest
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return real(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with TestClient(create_app([ngram_folder], api_key="s3cret"), base_url=LOCAL) as client:
+        for given in ("x", "s3creT"):
+            client.get("/v1/models", headers={"Authorization": f"Bearer {given}"})
+    assert compared == [(b"x", b"s3cret"), (b"s3creT", b"s3cret")]
+
+
+def test_the_file_of_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("s3cret\n")
+    path.chmod(0o600)
+    assert read_key(path) == "s3cret"
+    path.chmod(0o644)
+    with pytest.warns(UserWarning, match="can be read by others; chmod 600"):
+        read_key(path)
+    for bad in ("", "\n", "two words\n", "schlüssel\n", "two\nlines\n"):
+        path.write_text(bad)
+        with pytest.raises(InputError, match="holds no API key"):
+            read_key(path)
+    with pytest.raises(NotFoundError, match="there is no file"):
+        read_key(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8080", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:80", 200),
+        ("[::1]", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 400),
+        ("localhost.evil.example:80", 400),
+        ("evil.example:127.0.0.1", 400),
+        ("", 400),
+    ],
+)
+def test_other_names_are_refused(client: TestClient, host: str, status: int) -> None:
+    assert client.get("/health", headers={"Host": host}).status_code == status
+
+
+def test_every_answer_has_the_safe_headers(client: TestClient) -> None:
+    for response in (client.get("/health"), client.get("/nothing"), client.get("/health", headers={"Host": "x"})):
+        assert "default-src 'self'" in response.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in response.headers
+
+
+def test_the_log_tells_of_each_request_and_of_no_text(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app, _ = workshop(ngram_folder)
+    with caplog.at_level(logging.INFO, "chainrule.server"), TestClient(app, base_url=LOCAL) as client:
+        client.post("/try?private=1", json={"prompt": "a private word"})
+        client.post("/try", json={"private": "a private word"})
+    lines = [JsonLines().format(record) for record in caplog.records if record.name == "chainrule.server"]
+    first, second = (json.loads(line) for line in lines)
+    assert (first["method"], first["path"], first["status"]) == ("POST", "/try", 200)
+    assert second["status"] == 400
+    assert first["milliseconds"] >= 0
+    assert "private" not in "".join(lines)
+    assert first["time"].endswith("+00:00")
+
+
+def test_the_description_promises_no_422(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            assert "422" not in operation["responses"], path
+            assert "default" in operation["responses"], path
+    assert "/v1/models" in described["paths"]

@@ -1,0 +1,151 @@
+"""POST /v1/score and POST /v1/next: against the model asked in process."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import chainrule
+from chainrule.model import Model
+from chainrule.server.limits import Limits
+from chainrule.text.corpus import Corpus
+from server.speaking import KINDS, ask, refused, serving, trained
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("asking")
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> dict[str, Model]:
+    for kind in KINDS:
+        trained(folder, kind)
+    trained(folder / "streams", "word", context="stream").save(folder / "stream")
+    return {kind: chainrule.load(folder / kind) for kind in (*KINDS, "stream")}
+
+
+@pytest.fixture(scope="module")
+def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
+    with serving(*(folder / kind for kind in models), limits=Limits(prompts=4, prompt_tokens=100)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "stream"])
+def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
+    texts = ["the cat sees a 🐭", "a zebra\r\nthe  fish ", ""]
+    found = ask(client, "/v1/score", model=kind, input=texts)["results"]
+    for text, result, score in zip(texts, found, models[kind].scores(texts), strict=True):
+        assert result["text"] == text
+        assert result["tokens"] == list(score.tokens)
+        assert result["oov"] == score.oov
+        assert result["infinite"] is False
+        assert result["unit"] == "nats"
+        np.testing.assert_allclose(result["log_probs"], score.log_probs, rtol=1e-5)
+        assert result["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
+        assert result["log_prob_of_spellings"] == pytest.approx(score.log_prob_of_spellings, rel=1e-9)
+        assert "".join(result["pieces"]) == text
+        assert len(result["pieces"]) == len(result["ids"]) == len(score.tokens)
+        if kind != "stream":
+            figures = models[kind].evaluate(Corpus.from_lines([text]))
+            assert result["bytes"] == figures.bytes
+            assert result["bits_per_byte"] == pytest.approx(figures.bits_per_byte, rel=1e-5)
+
+
+def test_one_text_is_one_result_in_the_unit_asked_for(models: dict[str, Model], client: TestClient) -> None:
+    (bits,) = ask(client, "/v1/score", model="word", input="the cat", unit="bits")["results"]
+    (log10,) = ask(client, "/v1/score", model="word", input="the cat", unit="log10")["results"]
+    nats = models["word"].score("the cat").log_prob
+    assert bits["log_prob"] == pytest.approx(nats / math.log(2), rel=1e-6)
+    assert log10["log_prob"] == pytest.approx(nats / math.log(10), rel=1e-6)
+
+
+def test_an_impossible_token_is_null(folder: Path) -> None:
+    trained(folder / "mle", "word", smoothing="mle")
+    with serving(folder / "mle" / "word") as client:
+        (result,) = ask(client, "/v1/score", input="the the")["results"]
+    assert result["log_prob"] is None
+    assert result["infinite"] is True
+    assert result["log_probs"][1] is None
+    assert result["log_probs"][0] is not None
+    assert result["bits_per_byte"] is None
+
+
+def test_too_much_to_score_is_refused(client: TestClient) -> None:
+    assert refused(client, "/v1/score", model="word", input=["the"] * 5)["param"] == "input"
+    assert refused(client, "/v1/score", model="char", input="x" * 100)["code"] == "context_length_exceeded"
+    assert refused(client, "/v1/score", model="word", input=1)["param"] == "input"
+    assert refused(client, "/v1/score", model="word", input="the", unit="yards")["param"] == "unit"
+    assert ask(client, "/v1/score", model="word", input=[])["results"] == []
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "stream"])
+def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
+    for context in ("", "the", "the cat\na "):
+        answer = ask(client, "/v1/next", model=kind, prompt=context, top=5)
+        expected = models[kind].next(context, 5)
+        assert [item["token"] for item in answer["next"]] == [token for token, _ in expected]
+        np.testing.assert_allclose([i["probability"] for i in answer["next"]], [p for _, p in expected], rtol=1e-6)
+        assert all(item["shaped_probability"] == item["probability"] for item in answer["next"])
+        everything = np.array([p for _, p in models[kind].next(context, models[kind].tokenizer.vocab_size)])
+        kept = everything[everything > 0]
+        assert answer["entropy_bits"] == pytest.approx(-(kept * np.log2(kept)).sum(), rel=1e-6)
+
+
+def test_what_filters_cut_has_no_probability_left(client: TestClient) -> None:
+    own = ask(client, "/v1/next", model="word", prompt="the", top=4)["next"]
+    answer = ask(client, "/v1/next", model="word", prompt="the", top=4, top_k=2)
+    first, second, *rest = [item["shaped_probability"] for item in answer["next"]]
+    both = own[0]["probability"] + own[1]["probability"]
+    assert first == pytest.approx(own[0]["probability"] / both)
+    assert first + second == pytest.approx(1)
+    assert rest == [0, 0]
+    assert answer["kept"] == 2
+    assert [item["probability"] for item in answer["next"]] == [item["probability"] for item in own]
+    # At temperature 0 one token is left, and nothing to ask: 0 bits.
+    answer = ask(client, "/v1/next", model="word", prompt="the", temperature=0)
+    assert (answer["kept"], answer["shaped_entropy_bits"]) == (1, 0)
+
+
+def test_the_text_of_a_token_is_what_it_would_add(client: TestClient) -> None:
+    answer = ask(client, "/v1/next", model="word", prompt="the", top=1)
+    assert answer["next"][0]["text"] == " " + answer["next"][0]["token"]
+    answer = ask(client, "/v1/next", model="word", prompt="the\n", top=1)
+    assert answer["next"][0]["text"] == answer["next"][0]["token"]
+
+
+def test_a_word_is_completed_while_it_is_typed(models: dict[str, Model], client: TestClient) -> None:
+    answer = ask(client, "/v1/next", model="word", prompt="the", prefix="d")
+    assert [item["token"] for item in answer["next"]] == ["dög"]
+    assert answer["prefix_probability"] == pytest.approx(dict(models["word"].next("the", 100))["dög"])
+    answer = ask(client, "/v1/next", model="word", prompt="the cat", prefix="se")
+    assert [item["token"] for item in answer["next"]] == ["sees"]
+    answer = ask(client, "/v1/next", model="word", prompt="the", prefix="q")
+    assert (answer["next"], answer["prefix_probability"]) == ([], 0)
+    # Sub-words carry the blank before them in their names.
+    found = ask(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
+    assert found[0]["token"] == " sees"
+
+
+def test_ids_may_be_the_prompt(models: dict[str, Model], client: TestClient) -> None:
+    ids = models["char"].tokenizer.encode("the c").tolist()
+    by_text = ask(client, "/v1/next", model="char", prompt="the c")
+    assert ask(client, "/v1/next", model="char", prompt=ids) == by_text
+    assert ask(client, "/v1/next", model="char", prompt=[models["char"].tokenizer.bos, *ids]) == by_text
+
+
+def test_numbers_out_of_range_are_refused(client: TestClient) -> None:
+    for field, value in {
+        "top": 0,
+        "top_k": 0,
+        "top_p": 0,
+        "temperature": -1,
+        "min_p": 2,
+        "prompt": [10**6],
+    }.items():
+        assert refused(client, "/v1/next", **{"model": "word", field: value})["param"] == field
+    assert refused(client, "/v1/next", model="word", top=101)["param"] == "top"
+    assert refused(client, "/v1/next", model="char", prompt="x" * 101)["param"] == "prompt"

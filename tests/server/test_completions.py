@@ -1,0 +1,262 @@
+"""POST /v1/completions: against the model asked in process, and by hand."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import chainrule
+from chainrule.model import Model
+from chainrule.server.limits import Limits
+from server.speaking import KINDS, ask, refused, serving, trained
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("completions")
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> dict[str, Model]:
+    for kind in KINDS:
+        trained(folder, kind)
+    return {kind: chainrule.load(folder / kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
+    with serving(*(folder / kind for kind in models), limits=Limits(tokens=100, prompts=4)) as found:
+        yield found
+
+
+def complete(client: TestClient, **fields: Any) -> dict[str, Any]:
+    return ask(client, "/v1/completions", **fields)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_gives_the_texts_of_generate(models: dict[str, Model], client: TestClient, kind: str) -> None:
+    fields: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "seed": 5, "max_tokens": 12, "stop": ["e d"]}
+    found = complete(client, model=kind, prompt="the", n=4, **fields)["choices"]
+    expected = models[kind].generate_several("the", 4, **fields)
+    assert [choice["text"] for choice in found] == [generation.text for generation in expected]
+    assert [choice["finish_reason"] for choice in found] == [g.finish_reason for g in expected]
+    assert [choice["index"] for choice in found] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_echo_tells_the_score_of_the_prompt(models: dict[str, Model], client: TestClient, kind: str) -> None:
+    tokenizer = models[kind].tokenizer
+    prompt = "the dög\na 🐭"
+    score = models[kind].score(prompt)
+    (choice,) = complete(client, model=kind, prompt=prompt, echo=True, logprobs=1, max_tokens=1, temperature=0)[
+        "choices"
+    ]
+    told = choice["logprobs"]
+    assert choice["text"].startswith(prompt)
+    assert told["token_logprobs"][0] is None
+    assert told["top_logprobs"][0] is None
+    np.testing.assert_allclose(told["token_logprobs"][1:-1], score.log_probs[1:-1], rtol=1e-6)
+    # Exactly one token more than the prompt has; score counts the </s> behind it.
+    assert len(told["tokens"]) == len(score.tokens)
+    begun = tokenizer.bos, *ask(client, "/tokenize", model=kind, prompt=prompt)["tokens"]
+    (choice,) = complete(client, model=kind, prompt=list(begun), echo=True, logprobs=1, max_tokens=1)["choices"]
+    np.testing.assert_allclose(choice["logprobs"]["token_logprobs"][1:-1], score.log_probs[:-1], rtol=1e-6)
+    assert choice["logprobs"]["tokens"][0] == "<s>"
+    assert len(choice["logprobs"]["tokens"]) == len(begun) + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_say_where_tokens_begin(client: TestClient, kind: str) -> None:
+    fields: dict[str, Any] = {
+        "prompt": "the dög  🐭",
+        "max_tokens": 20,
+        "temperature": 0,
+        "echo": True,
+        "logprobs": 0,
+    }
+    (choice,) = complete(client, model=kind, **fields)["choices"]
+    text, told = choice["text"], choice["logprobs"]
+    assert told["top_logprobs"] is None
+    ends = [*told["text_offset"][1:], len(text)]
+    for token, begin, end in zip(told["tokens"], told["text_offset"], ends, strict=True):
+        if "\\x" not in token and token not in ("</s>", "<unk>"):
+            assert text[begin:end].split() == token.split()
+
+
+def test_offsets_of_bytes_by_hand(client: TestClient) -> None:
+    # ö is two bytes and begins at character 1.
+    fields: dict[str, Any] = {"model": "byte", "echo": True, "logprobs": 1, "max_tokens": 0}
+    (choice,) = complete(client, prompt="dög", **fields)["choices"]
+    assert choice["logprobs"]["tokens"] == ["d", "\\xc3", "\\xb6", "g"]
+    assert choice["logprobs"]["text_offset"] == [0, 1, 1, 2]
+    assert choice["finish_reason"] == "length"
+
+
+def test_the_most_probable_is_told_as_the_very_same_number(client: TestClient) -> None:
+    fields: dict[str, Any] = {"echo": True, "logprobs": 3, "max_tokens": 4, "temperature": 0}
+    for kind in KINDS:
+        (choice,) = complete(client, model=kind, prompt="the cat sees the", **fields)["choices"]
+        told = choice["logprobs"]
+        drawn = range(-4, 0) if choice["finish_reason"] == "length" else range(-1, 0)
+        for token, log_prob, top in list(
+            zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True)
+        )[1:]:
+            assert top[token] == log_prob
+            assert len(top) in (3, 4)
+        for place in drawn:
+            assert told["token_logprobs"][place] == max(told["top_logprobs"][place].values())
+
+
+def test_prompts_of_all_shapes_are_the_same_prompt(models: dict[str, Model], client: TestClient) -> None:
+    ids = models["word"].tokenizer.encode("the cat").tolist()
+    bos = models["word"].tokenizer.bos
+    fields: dict[str, Any] = {"model": "word", "seed": 3, "max_tokens": 6}
+    texts = [
+        [choice["text"] for choice in complete(client, prompt=prompt, **fields)["choices"]]
+        for prompt in ("the cat", ["the cat"], ids, [ids], [bos, *ids], ["the cat", "the cat"], [ids, [bos, *ids]])
+    ]
+    assert {len(found) for found in texts} == {1, 2}
+    assert len({text for found in texts for text in found}) == 1
+
+
+def test_choices_stand_by_prompt_and_then_by_sample(models: dict[str, Model], client: TestClient) -> None:
+    fields: dict[str, Any] = {"seed": 1, "max_tokens": 5}
+    answer = complete(client, model="char", prompt=["the ", "a "], n=2, **fields)
+    expected = [g.text for prompt in ("the ", "a ") for g in models["char"].generate_several(prompt, 2, **fields)]
+    assert [choice["text"] for choice in answer["choices"]] == expected
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
+    counts = answer["usage"]
+    assert counts["prompt_tokens"] == 4 + 2
+    assert counts["completion_tokens"] <= 20
+    assert counts["total_tokens"] == counts["prompt_tokens"] + counts["completion_tokens"]
+
+
+def test_the_document_is_the_one_clients_know(client: TestClient) -> None:
+    answer = complete(
+        client, model="word", prompt="the", user="somebody", best_of=1, logit_bias={}, presence_penalty=0
+    )
+    assert list(answer) == ["id", "object", "created", "model", "system_fingerprint", "choices", "usage"]
+    assert answer["object"] == "text_completion"
+    assert answer["model"] == "word"
+    assert answer["system_fingerprint"].startswith("sha256:")
+    assert list(answer["choices"][0]) == ["index", "text", "logprobs", "finish_reason"]
+    other = complete(client, model="char", prompt="the")
+    assert other["system_fingerprint"] != answer["system_fingerprint"]
+
+
+def test_sixteen_tokens_unless_asked_otherwise(client: TestClient) -> None:
+    answer = complete(client, model="byte", prompt="the", stop=None, temperature=None, n=None, top_p=None)
+    (choice,) = answer["choices"]
+    drawn = answer["usage"]["completion_tokens"]
+    assert drawn == 16 or (drawn < 16 and choice["finish_reason"] == "stop")
+
+
+def test_the_end_of_a_line_has_no_text_but_a_token(client: TestClient) -> None:
+    (choice,) = complete(client, model="word", prompt="the fish today", temperature=0, logprobs=1, max_tokens=9)[
+        "choices"
+    ]
+    assert choice["text"] == ""
+    assert choice["finish_reason"] == "stop"
+    assert choice["logprobs"]["tokens"] == ["</s>"]
+    assert choice["logprobs"]["text_offset"] == [0]
+
+
+def test_tokens_of_a_stop_string_are_left_out_as_its_text_is(client: TestClient) -> None:
+    fields: dict[str, Any] = {
+        "model": "byte",
+        "prompt": "the cat s",
+        "temperature": 0,
+        "max_tokens": 30,
+        "logprobs": 0,
+    }
+    (choice,) = complete(client, stop="the", **fields)["choices"]
+    assert choice["text"] == "ees "
+    assert choice["logprobs"]["tokens"] == list("ees ")
+    assert choice["finish_reason"] == "stop"
+    (cut,) = complete(client, stop=["s", "the"], **fields)["choices"]
+    assert cut["text"] == "ee"
+
+
+def test_what_is_impossible_is_a_finite_number(folder: Path) -> None:
+    trained(folder / "mle", "char", smoothing="mle")
+    with serving(folder / "mle" / "char") as client:
+        (choice,) = complete(client, prompt="ttt", echo=True, logprobs=0, max_tokens=0)["choices"]
+        assert choice["logprobs"]["token_logprobs"] == [None, -9999.0, -9999.0]
+
+
+def test_log_probabilities_are_the_models_own_whatever_the_filters(
+    models: dict[str, Model], client: TestClient
+) -> None:
+    fields: dict[str, Any] = {"max_tokens": 6, "temperature": 0.5, "top_k": 2, "seed": 2}
+    (choice,) = complete(client, model="word", prompt="the", logprobs=0, **fields)["choices"]
+    expected = models["word"].generate("the", **fields)
+    np.testing.assert_allclose(choice["logprobs"]["token_logprobs"], expected.log_probs, rtol=1e-6)
+    assert math.fsum(choice["logprobs"]["token_logprobs"]) < 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("suffix", "end"),
+        ("best_of", 2),
+        ("presence_penalty", 0.5),
+        ("frequency_penalty", -1),
+        ("logit_bias", {"5": 1}),
+        ("stream_options", {"include_usage": True}),
+        ("max_tokens", 101),
+        ("max_tokens", -1),
+        ("logprobs", 101),
+        ("n", 65),
+        ("n", 0),
+        ("n", True),
+        ("temperature", -0.1),
+        ("temperature", "1"),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("top_k", 0),
+        ("min_p", 2),
+        ("repetition_penalty", 0),
+        ("stop", [""]),
+        ("stop", ["x"] * 65),
+        ("seed", 1.5),
+        ("seed", 2**64),
+        ("prompt", [1, 10**6]),
+        ("prompt", [[1], "the"]),
+        ("prompt", ["the"] * 5),
+        ("prompt", {"text": "the"}),
+        ("echo", 1),
+        ("unknown", 1),
+    ],
+)
+def test_what_it_does_not_give_is_refused_by_name(client: TestClient, field: str, value: Any) -> None:
+    error = refused(client, "/v1/completions", **{"prompt": "the", field: value})
+    assert error["param"] == field
+    assert error["type"] == "invalid_request_error"
+
+
+def test_numbers_at_the_edge_are_taken(client: TestClient) -> None:
+    for fields in ({"temperature": 1e300}, {"temperature": 1e-300}, {"top_p": 1}, {"top_k": 10**9}, {"seed": -1}):
+        complete(client, model="word", prompt="the", max_tokens=2, **fields)
+
+
+def test_a_prompt_may_be_too_long(folder: Path, models: dict[str, Model]) -> None:
+    with serving(folder / "char", limits=Limits(prompt_tokens=5)) as client:
+        complete(client, prompt="abcde")
+        error = refused(client, "/v1/completions", prompt="abcdef")
+        assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
+        assert "6" in error["message"]
+
+
+def test_an_answer_may_be_too_large(client: TestClient) -> None:
+    error = refused(client, "/v1/completions", model="byte", prompt="a" * 6000, echo=True, logprobs=100)
+    assert error["param"] == "logprobs"
+
+
+def test_a_model_that_is_not_there_is_not_found(client: TestClient) -> None:
+    answer = client.post("/v1/completions", json={"model": "other", "prompt": "the"})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["param"] == "model"

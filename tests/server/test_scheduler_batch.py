@@ -1,0 +1,228 @@
+"""The scheduler's batch: who is in it and for how long, and that one request cannot harm another."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from chainrule.decoding import sample as sampling
+from chainrule.decoding.prompt import Prompt
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ChainruleError, ConfigError, InputError
+from chainrule.lm import Batch
+from chainrule.server import worker as workers
+from chainrule.server.reading import SECONDS, Pace
+from chainrule.server.scheduler import Drawn, Job, Scheduler
+from laws.tiny import tiny
+from server.side_by_side import LSTM, NGRAM, Joined, collect, job_of, never_ending, run, scheduler, with_lm
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("model")]
+
+
+def test_requests_of_many_are_stepped_together_and_new_ones_join() -> None:
+    model = tiny(LSTM)
+    lm = Joined(model.lm, pause=0.002)
+    job = job_of(model, "the", Decoding(max_tokens=30, repetition_penalty=1.0, seed=0), samples=1)
+    job = replace(job, halts=lambda ids: False)
+
+    async def ask() -> None:
+        async with scheduler(with_lm(model, lm)) as made:
+            first = asyncio.create_task(collect(made, replace(job, samples=8)))
+            await asyncio.sleep(0.01)
+            await asyncio.gather(first, *(collect(made, job) for _ in range(8)))
+
+    run(ask())
+    assert max(lm.stepped) > 8  # the later ones were not kept waiting until the first had ended
+    assert len(lm.stepped) < 16 * 30 / 4
+
+
+def test_rows_leave_as_soon_as_the_generator_is_closed() -> None:
+    model = tiny(NGRAM)
+    lm = Joined(never_ending(model), pause=0.001)
+    endless = Job((), Decoding(max_tokens=100_000, seed=0), 5)
+
+    async def ask() -> int:
+        async with scheduler(with_lm(model, lm)) as made:
+            ends = replace(endless, settings=replace(endless.settings, max_tokens=40))
+            drawing = made.generate(endless)
+            await anext(drawing)
+            await drawing.aclose()
+            cancelled = asyncio.create_task(collect(made, endless))
+            await asyncio.sleep(0.01)
+            cancelled.cancel()
+            reading = asyncio.create_task(made.read([5] * 200_000, 2))
+            await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.gather(cancelled, reading, return_exceptions=True)
+            before = len(lm.stepped)
+            await collect(made, replace(ends, samples=1))
+            return before
+
+    before = run(ask())
+    assert set(lm.stepped[before + 3 :]) <= {1}
+
+
+def test_a_full_batch_takes_turns_and_nobody_starves() -> None:
+    model = tiny(NGRAM)
+    lm = Joined(never_ending(model), pause=0.001)
+    long, short = Decoding(max_tokens=5000, seed=0), Decoding(max_tokens=3, seed=1)
+
+    async def ask() -> float:
+        async with scheduler(with_lm(model, lm), rows=2) as made:
+            others = [asyncio.create_task(collect(made, Job((), long, 2))) for _ in range(2)]
+            await asyncio.sleep(0.02)
+            start = time.perf_counter()
+            await collect(made, Job((), short))
+            waited = time.perf_counter() - start
+            assert not any(other.done() for other in others)
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            return waited
+
+    assert run(ask()) < 5  # two turns of 32 steps; the others have 20,000 before them
+    assert max(lm.stepped) == 2
+
+
+def test_turns_do_not_change_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "TURN", 2)
+    model = tiny(NGRAM)
+    model = with_lm(model, never_ending(model))
+    jobs = [Job((5,), Decoding(max_tokens=20, seed=seed), 3) for seed in range(3)]
+
+    async def ask() -> list[list[list[Drawn]]]:
+        async with scheduler(model, rows=2) as made:
+            return await asyncio.gather(*(collect(made, job) for job in jobs))
+
+    for job, found in zip(jobs, run(ask()), strict=True):
+        expected: list[list[int]] = [[], [], []]
+        prompt = Prompt(job.prompt, model.lm.vocabulary)
+        for drawn in sampling.sample(model.lm, prompt, job.settings, num=3):
+            expected[drawn.sample].append(drawn.id)
+        assert [[drawn.id for drawn in sample] for sample in found] == expected
+
+
+def test_a_long_prompt_is_read_in_pieces_while_others_go_on() -> None:
+    model = tiny(NGRAM)
+    lm = Joined(model.lm)
+    ids = np.random.default_rng(0).choice(np.flatnonzero(lm.vocabulary.predictable), 3000).tolist()
+
+    async def ask() -> Any:
+        async with scheduler(with_lm(model, lm)) as made:
+            return await asyncio.gather(made.read(ids), collect(made, Job((), Decoding(max_tokens=5, seed=0))))
+
+    reading, _ = run(ask())
+    whole = np.array([lm.vocabulary.bos, *ids])[None]
+    expected, _ = model.lm.score(Batch(whole[:, :-1], whole[:, 1:], np.ones((1, 3000), bool)), lm.start(1))
+    assert_array_equal(reading.log_probs, expected[0])
+    assert len(lm.scored) > 2
+
+
+def test_pieces_grow_and_shrink_with_the_time_they_take() -> None:
+    pace = Pace(1000)
+    pace.learn(256, SECONDS / 10)
+    assert pace.tokens == 512
+    pace.learn(10, SECONDS / 10)  # it was not full, so it says nothing
+    pace.learn(512, SECONDS)
+    assert pace.tokens == 512
+    pace.learn(512, SECONDS * 3)
+    assert pace.tokens == 256
+    for _ in range(5):
+        pace.learn(pace.tokens, 0)
+    assert pace.tokens == 1000
+
+
+@pytest.mark.parametrize("place", ["first", "last", "drawn"])
+def test_an_error_is_its_own_jobs_alone(place: str) -> None:
+    model = tiny(LSTM)
+    v = model.lm.vocabulary
+    poison, good = np.flatnonzero(v.predictable)[[4, 5]].tolist()
+    lm = Joined(model.lm, fails_at=poison)
+    prompt = {"first": (poison, good), "last": (good, poison), "drawn": (good,)}[place]
+    halts = None
+    if place == "drawn":
+
+        def halts(ids: Sequence[int]) -> bool:
+            raise ChainruleError("this id is poison")
+
+    bad = Job(prompt, Decoding(max_tokens=5, seed=0), 2, 0, halts)
+    fine = [Job((good, good), Decoding(max_tokens=5, strategy="greedy", top_k=1), 1)] * 3
+
+    async def ask() -> list[Any]:
+        async with scheduler(with_lm(model, lm)) as made:
+            jobs = [collect(made, job) for job in [fine[0], bad, *fine[1:]]]
+            reads = [made.read([good, good, good], 1), made.read([good, poison, good], 1)]
+            return await asyncio.gather(*jobs, *reads, return_exceptions=True)
+
+    with pytest.MonkeyPatch.context() as patch:  # greedy may draw the poison by itself; then it would be to blame
+        patch.setattr(workers, "draw", lambda log_p, rngs: np.full(len(rngs), good))
+        first, failed, *rest, reading, refused = run(ask())
+    assert isinstance(failed, ChainruleError)
+    assert str(failed) == "this id is poison"
+    assert [len(found[0]) for found in (first, *rest)] == [5, 5, 5]
+    assert len(reading.log_probs) == 3
+    assert isinstance(refused, ChainruleError)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    model = tiny(NGRAM)
+    V = model.lm.vocabulary.size
+
+    async def ask() -> None:
+        async with scheduler(model) as made:
+            with pytest.raises(InputError, match=f"id {V} is no token"):
+                await made.read([0, V])
+            with pytest.raises(InputError, match="id -1 is no token"):
+                await collect(made, Job((-1,), Decoding()))
+            with pytest.raises(ConfigError, match="beam"):
+                await collect(made, Job((), Decoding(strategy="beam")))
+            with pytest.raises(ConfigError, match="num is 0"):
+                await collect(made, Job((), Decoding(), 0))
+
+    run(ask())
+
+
+def test_closing_ends_the_thread_and_tells_who_waits() -> None:
+    model = tiny(NGRAM)
+    before = threading.active_count()
+    served = with_lm(model, Joined(never_ending(model), pause=0.001))
+
+    async def ask() -> Any:
+        made = Scheduler(served)
+        waiting = asyncio.create_task(collect(made, Job((), Decoding(max_tokens=100_000))))
+        await asyncio.sleep(0.01)
+        await made.close()
+        await made.close()
+        with pytest.raises(ChainruleError, match="served no longer"):
+            await made.after([])
+        return await asyncio.gather(waiting, return_exceptions=True)
+
+    (error,) = run(ask())
+    assert isinstance(error, ChainruleError)
+    assert "going down" in str(error)
+    assert threading.active_count() == before
+
+
+def test_what_comes_next_is_told_within_a_millisecond() -> None:
+    model = tiny(NGRAM)
+
+    async def ask() -> float:
+        async with scheduler(model) as made:
+            seconds = []
+            for _ in range(200):
+                start = time.perf_counter()
+                await made.after([3, 4, 5])
+                seconds.append(time.perf_counter() - start)
+            return float(np.median(seconds))
+
+    assert run(ask()) < 0.005  # it is 0.2 ms where the machine does nothing else

@@ -1,0 +1,77 @@
+"""Whatever the server's own description allows, and what it does not: no answer is a failure of the server."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import response_schema_conformance
+
+from chainrule.server.app import create_app
+from chainrule.server.limits import Limits
+from server.running import Running, running
+
+LIMITS = Limits(tokens=32, samples=4, prompts=8)
+PATHS = (
+    "/health",
+    "/v1/models",
+    "/v1/models/{model}",
+    "/v1/completions",
+    "/v1/score",
+    "/v1/next",
+    "/v1/beam",
+    "/v1/context",
+    "/tokenizer_info",
+    "/tokenize",
+    "/detokenize",
+)
+EXAMPLES = int(os.environ.get("CHAINRULE_EXAMPLES", "20"))  # of each path; more find more
+
+
+@pytest.fixture(scope="module")
+def server(ngram_folder: Path) -> Iterator[Running]:
+    with running(create_app([ngram_folder], limits=LIMITS)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def described(server: Running) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+
+
+def test_every_path_is_asked(described: schemathesis.BaseSchema) -> None:
+    assert set(described) == set(PATHS)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("path", PATHS)
+def test_no_request_makes_the_server_fail(
+    described: schemathesis.BaseSchema, path: str, mode: GenerationMode
+) -> None:
+    ((_, operation),) = described[path].items()
+    has_body = bool(operation.body)
+    if not has_body and mode is GenerationMode.NEGATIVE:
+        return  # every name of a model is a text, right or wrong
+    answered = 0
+
+    @given(operation.as_strategy(mode))
+    @settings(
+        max_examples=EXAMPLES if has_body else 5,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: schemathesis.Case[Any]) -> None:
+        nonlocal answered
+        if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
+            case.body["model"] = "ngram"  # else most would be answered 404 and ask nothing of the model
+        response = case.call_and_validate(checks=[not_a_server_error, response_schema_conformance])
+        answered += response.status_code == 200
+
+    ask()
+    if path != "/v1/models/{model}" and mode is GenerationMode.POSITIVE:
+        assert answered, "no example was right"

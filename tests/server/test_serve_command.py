@@ -1,0 +1,147 @@
+"""`chainrule serve` as a shell runs it: the address, the signals, what it refuses."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chainrule.errors import NotFoundError
+from chainrule.server import serving
+from cli.command import ENTRY, call
+from server.running import Running, get, hear, post
+
+
+@contextmanager
+def serving_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+    """The command in a process of its own, once it has said where it listens."""
+    command = [ENTRY, "serve", *map(str, arguments), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:"), address
+            yield process, Running(int(address.rpartition(":")[2]))
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_server_and_not_the_answer(ngram_folder: Path, number: int, status: int) -> None:
+    long = b'{"model": "ngram", "prompt": "the", "max_tokens": 400, "stop": ["\\u0000"], "n": 8}'
+    with serving_process(ngram_folder) as (process, server):
+        assert server.health_seconds() < 5
+        with server.connect() as asking, server.connect() as idle:
+            asking.sendall(post("/v1/completions", long))
+            time.sleep(0.2)
+            process.send_signal(number)
+            heard = hear(asking)
+            assert heard.status == 200
+            assert idle.recv(1) == b""
+        assert process.wait(10) == status
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+    assert said[0] == "serving ngram; stop with Ctrl-C"
+    assert said[-1] == "stopped"
+    lines = [json.loads(line) for line in said if line.startswith("{")]
+    assert [line["path"] for line in lines] == ["/health", "/v1/completions"]
+    assert lines[1]["model"] == "ngram"
+    assert not any("Traceback" in line for line in said)
+
+
+def test_a_quiet_server_with_a_key(ngram_folder: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("s3cret\n")
+    key.chmod(0o600)
+    with serving_process(ngram_folder, "--quiet", "--api-key-file", key) as (process, server):
+        assert server.ask(get("/v1/models")).status == 401
+        assert server.ask(get("/v1/models", "Authorization: Bearer s3cret")).status == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 143
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines() == ["serving ngram; stop with Ctrl-C", "stopped"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
+def test_beyond_this_machine_only_with_a_key_or_by_name(ngram_folder: Path, host: str) -> None:
+    outcome = call("serve", ngram_folder, "--host", host)
+    assert outcome.status == 2
+    assert "--api-key-file FILE, or --allow-public" in outcome.err
+    assert len(outcome.err.splitlines()) == 2
+    assert outcome.out == ""
+
+
+@pytest.mark.parametrize("option", ["--allow-public", "--api-key-file"])
+def test_beyond_this_machine_where_it_is_asked_for(
+    ngram_folder: Path, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("s3cret\n")
+    key.chmod(0o600)
+    served: list[object] = []
+    monkeypatch.setattr(serving, "run", lambda app, listener, limits: served.append(listener.close()))
+    arguments = [option] if option == "--allow-public" else [option, str(key)]
+    outcome = call("serve", ngram_folder, "--host", "0.0.0.0", "--port", "0", *arguments)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("http://0.0.0.0:")
+    assert len(served) == 1
+
+
+def test_a_port_in_use_is_two_lines(ngram_folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = call("serve", ngram_folder, "--port", port)
+    assert outcome.status == 1
+    assert outcome.err.splitlines() == [
+        f"error: port {port} of 127.0.0.1 is in use;",
+        "choose another with --port, or 0 for any that is free",
+    ]
+
+
+def test_what_is_not_there(tmp_path: Path, ngram_folder: Path) -> None:
+    outcome = call("serve", tmp_path / "nothing")
+    assert outcome.status == 4
+    assert "there is no model folder" in outcome.err
+    outcome = call("serve", ngram_folder, "--api-key-file", tmp_path / "nothing")
+    assert outcome.status == 4
+    assert call("serve").status == 2
+
+
+def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:
+    script = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv = ['chainrule', 'serve', sys.argv[1]];"
+        "from chainrule.cli.main import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", script, ngram_folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: serving needs fastapi and uvicorn: pip install 'chainrule[serve]'\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_who_can_reach_an_address(host: str, is_loopback: bool) -> None:
+    assert serving.is_loopback(host) is is_loopback
+
+
+def test_a_host_that_does_not_exist() -> None:
+    with pytest.raises(NotFoundError, match="there is no host"):
+        serving.is_loopback("no such host")

@@ -1,0 +1,178 @@
+"""Streams: the same text and tokens as in one answer, in pieces that are never half of anything."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from chainrule.errors import InputError
+from chainrule.server.completions import chunks, prepare
+from chainrule.server.limits import Limits
+from chainrule.server.scheduler import Drawn, Job
+from chainrule.server.schema import CompletionRequest
+from chainrule.server.service import Loaded
+from chainrule.server.streaming import events as as_events
+from chainrule.server.streaming import merged
+from server.speaking import KINDS, ask, events, serving, trained
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    folder = tmp_path_factory.mktemp("streaming")
+    for kind in KINDS:
+        trained(folder, kind)
+    with serving(*(folder / kind for kind in KINDS)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_tells_what_one_answer_tells(client: TestClient, kind: str) -> None:
+    fields: dict[str, Any] = {
+        "model": kind,
+        "prompt": ["the dög sees", "a "],
+        "n": 2,
+        "seed": 4,
+        "max_tokens": 25,
+        "stop": ["es t", "sh"],
+        "logprobs": 2,
+        "echo": True,
+    }
+    whole = ask(client, "/v1/completions", **fields)
+    told = events(client, **fields)
+    for choice in whole["choices"]:
+        own = [e["choices"][0] for e in told if e["choices"][0]["index"] == choice["index"]]
+        assert "".join(piece["text"] for piece in own) == choice["text"]
+        assert [piece["finish_reason"] for piece in own[:-1]] == [None] * (len(own) - 1)
+        assert own[-1]["finish_reason"] == choice["finish_reason"]
+        for name, values in choice["logprobs"].items():
+            assert [value for piece in own for value in piece["logprobs"][name]] == values
+    assert {e["id"] for e in told} == {told[0]["id"]}
+    assert {e["object"] for e in told} == {"text_completion"}
+    assert not any("usage" in e for e in told)
+
+
+def test_a_character_comes_whole(client: TestClient) -> None:
+    told = events(client, model="byte", prompt="the fish sees a ", max_tokens=12, temperature=0)
+    # 🐭 is four bytes and four tokens.
+    assert told[0]["choices"][0]["text"] == "🐭"
+    assert not any("\N{REPLACEMENT CHARACTER}" in e["choices"][0]["text"] for e in told)
+
+
+def test_nothing_of_a_stop_string_is_sent(client: TestClient) -> None:
+    told = events(client, model="char", prompt="the cat s", max_tokens=30, temperature=0, stop=["s the"])
+    assert "".join(e["choices"][0]["text"] for e in told) == "ee"
+    assert told[-1]["choices"][0]["finish_reason"] == "stop"
+    # What only begins like a stop string is sent once it goes on otherwise.
+    told = events(client, model="char", prompt="the cat s", max_tokens=6, temperature=0, stop=["s thx"])
+    assert "".join(e["choices"][0]["text"] for e in told) == "ees th"
+
+
+def test_the_counts_come_last_where_asked_for(client: TestClient) -> None:
+    told = events(
+        client, model="word", prompt="the cat", max_tokens=3, seed=1, stream_options={"include_usage": True}
+    )
+    assert all(e["usage"] is None for e in told[:-1])
+    assert told[-1]["choices"] == []
+    usage = told[-1]["usage"]
+    assert usage == ask(client, "/v1/completions", model="word", prompt="the cat", max_tokens=3, seed=1)["usage"]
+
+
+class Source:
+    """Numbers with a pause between them; says when it was closed."""
+
+    def __init__(self, first: int, count: int, error: Exception | None = None) -> None:
+        self.first, self.count, self.error = first, count, error
+        self.is_closed = False
+
+    async def numbers(self) -> AsyncGenerator[int]:
+        try:
+            for number in range(self.first, self.first + self.count):
+                await asyncio.sleep(0)
+                yield number
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.is_closed = True
+
+
+def test_sources_are_joined_each_in_its_order() -> None:
+    async def collect() -> list[int]:
+        return [number async for number in merged([Source(0, 200).numbers(), Source(1000, 100).numbers()])]
+
+    found = asyncio.run(collect())
+    assert sorted(found) == [*range(200), *range(1000, 1100)]
+    assert [number for number in found if number < 1000] == list(range(200))
+
+
+def test_who_stops_reading_closes_every_source() -> None:
+    sources = [Source(0, 10**9), Source(0, 10**9)]
+
+    async def take_one() -> int:
+        async with aclosing(merged([source.numbers() for source in sources])) as both:
+            async for number in both:
+                return number
+        return -1
+
+    assert asyncio.run(take_one()) == 0
+    assert all(source.is_closed for source in sources)
+
+
+def test_the_failure_of_one_ends_all() -> None:
+    sources = [Source(0, 10**9), Source(0, 1, InputError("this cannot be read"))]
+
+    async def collect() -> None:
+        async for _ in merged([source.numbers() for source in sources]):
+            pass
+
+    with pytest.raises(InputError, match="cannot be read"):
+        asyncio.run(collect())
+    assert all(source.is_closed for source in sources)
+
+
+def test_an_error_in_a_stream_is_its_last_event() -> None:
+    async def documents() -> AsyncGenerator[dict[str, Any]]:
+        yield {"text": "ö"}
+        raise InputError("this cannot be read")
+
+    async def collect() -> list[bytes]:
+        return [event async for event in as_events(documents())]
+
+    first, last = asyncio.run(collect())
+    assert first == 'data: {"text": "ö"}\n\n'.encode()
+    error = json.loads(last.removeprefix(b"data: "))["error"]
+    assert error["message"] == "this cannot be read"
+
+
+class Endless:
+    """A scheduler that draws the same token for ever."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def generate(self, job: Job) -> AsyncGenerator[Drawn]:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                yield Drawn(0, 1, -1.0, (), None)
+        finally:
+            self.closed += 1
+
+
+@pytest.mark.parametrize("prompts", [["the"], ["the", "a", ""]])
+def test_who_leaves_a_stream_ends_the_draw_of_every_prompt(tmp_path: Path, prompts: list[str]) -> None:
+    scheduler: Any = Endless()
+    loaded = Loaded("word", trained(tmp_path, "word"), scheduler)
+    asked = prepare(CompletionRequest(prompt=prompts, stream=True), loaded, Limits(), None)
+
+    async def leave() -> None:
+        async with aclosing(chunks(asked)) as told:
+            assert (await anext(told))["choices"][0]["text"] == asked.pieces.text(1, 1)
+            assert scheduler.closed == 0
+
+    asyncio.run(leave())
+    assert scheduler.closed == len(prompts)
