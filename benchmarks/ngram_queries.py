@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 PASSES: Final = 7
+SECONDS: Final = 1.0  # of passes at least: what else the machine does comes and goes
 
 
 def score(module: Any, model: Any, sentences: list[str]) -> float:
