@@ -14,10 +14,9 @@ compare: $(READY)
 
 test: $(READY)
 	$(MAKE) --no-print-directory lint
-	@if command -v cmake > /dev/null; then $(MAKE) --no-print-directory cpp-tests; \
-		else echo "CMake is not on the PATH: the tests of the core alone are left out"; fi
+	$(MAKE) --no-print-directory cpp-tests
 	rm -rf build/wheel
-	$(PY) -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/install.sh
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/clients/run.sh
 	./tests/clients/serve.sh
@@ -41,15 +40,18 @@ format: $(READY)
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
 	python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(PY) -m pip install --quiet scikit-build-core nanobind cmake ninja
+	$(PY) -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@
 
-# The compiled core's own tests; they need CMake, no Python.
+# The compiled core's own tests: where the extension is built they share its objects, else they need CMake and no Python.
 .PHONY: cpp-tests
+cpp-tests: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 cpp-tests:
-	cmake -S . -B build/cpp-tests -DCHAINRULE_MODULE=OFF -DCHAINRULE_TESTS=ON
-	cmake --build build/cpp-tests --parallel 2
-	build/cpp-tests/chainrule_tests
+	@set -e; built=$$(ls -d build/cp3*/ 2> /dev/null | head -1); folder=$${built:-build/cpp-tests}; \
+		cmake -S . -B $$folder $$([ -n "$$built" ] || echo -DCHAINRULE_MODULE=OFF) -DCHAINRULE_TESTS=ON; \
+		cmake --build $$folder --target chainrule_tests --parallel 2; \
+		$$folder/chainrule_tests
 
 # Software written for KenLM on chainrule.kenlm, and clients of OpenAI's API on `chainrule serve`, in venvs of their own
 # that are kept in build/.

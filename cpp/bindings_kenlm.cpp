@@ -86,15 +86,18 @@ nb::object full_scores(const KenlmModel& model, nb::handle sentence, nb::handle 
     return nb::steal(PyObject_GetIter(found.ptr()));
 }
 
+Texts list_of(const nb::object& given) {
+    if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()))
+        throw nb::type_error("give a list of sentences; score takes a single one");
+    return Texts(given);
+}
+
 // Many sentences as the engine reads them: cut at blanks and tabs, which other white space is made here.
 class Sentences {
   public:
-    explicit Sentences(const nb::object& given) : texts_(given) {
-        if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr())) {
-            throw nb::type_error("give a list of sentences; score takes a single one");
-        }
-        views_.reserve(texts_.views().size());
-        for (const std::string_view text : texts_.views()) views_.push_back(with_blanks(text));
+    explicit Sentences(std::span<const std::string_view> texts) {
+        views_.reserve(texts.size());
+        for (const std::string_view text : texts) views_.push_back(with_blanks(text));
     }
     const std::vector<std::string_view>& views() const { return views_; }
 
@@ -107,7 +110,6 @@ class Sentences {
         return made;
     }
 
-    Texts texts_;
     std::deque<std::string> made_;
     std::vector<std::string_view> views_;
 };
@@ -137,14 +139,16 @@ Doubles sums_of(const KenlmModel& model, const std::vector<std::string_view>& se
 
 Doubles score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
                    std::int64_t threads) {
-    const Sentences sentences(given);
+    const Texts texts = list_of(given);
+    const Sentences sentences(texts.views());
     return sums_of(model, sentences.views(), {is_true(bos), is_true(eos), threads_of(threads)});
 }
 
 Doubles score_lines(const KenlmModel& model, const std::string& path, nb::handle bos, nb::handle eos,
                     std::int64_t threads) {
     const MappedFile file(path);
-    return sums_of(model, lines_of(file.bytes()), {is_true(bos), is_true(eos), threads_of(threads)});
+    const Sentences lines(lines_of(file.bytes()));
+    return sums_of(model, lines.views(), {is_true(bos), is_true(eos), threads_of(threads)});
 }
 
 // The tokens [from, to), which are a sentence; one with an impossible word is asked again word by word.
@@ -164,7 +168,8 @@ void to_log10(const KenlmModel& model, std::string_view sentence, const Sentence
 
 nb::tuple full_score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
                           std::int64_t threads) {
-    const Sentences sentences(given);
+    const Texts texts = list_of(given);
+    const Sentences sentences(texts.views());
     const SentenceOptions options{is_true(bos), is_true(eos), threads_of(threads)};
     TokenScores found;
     {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,7 @@ class FastLevels {
 
     void put(const Piece& piece, std::uint32_t from, std::uint32_t size, const State* before) {
         parts_[part_count_++] = {&piece, from, static_cast<std::uint32_t>(used_), size, before};
+        words_[used_] = 0;
         is_before_[used_++] = true;
         for (std::uint32_t i = 0; i < size; ++i, ++used_) {
             is_before_[used_] = false;
@@ -94,8 +96,15 @@ class FastLevels {
     void answer_all() {
         if (!part_count_) return;
         is_before_[used_] = true;
+        words_[used_] = 0;
+        // A model may hold an n-gram and not its suffix: what was read before a part may be longer than what
+        // is stored of the words since.
+        std::uint32_t longest_before = 0;
+        for (std::size_t i = 0; i < part_count_; ++i)
+            longest_before =
+                std::max(longest_before, static_cast<std::uint32_t>(std::bit_width(parts_[i].before->found)));
         unigrams();
-        for (std::uint32_t n = 2; n <= order_ && stored_count_; ++n) {
+        for (std::uint32_t n = 2; n <= order_ && (stored_count_ || n <= longest_before + 1); ++n) {
             ask(n);
             if (!layout_->size(n)) {  // nothing is stored: all contexts are passed by
                 for (std::size_t k = 0; k < asked_count_; ++k)

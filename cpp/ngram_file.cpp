@@ -109,6 +109,7 @@ void ModelFile::read_places(const char* at, std::uint32_t count, std::uint64_t h
         const bool is_inside = entry.from >= header && entry.from <= all_.size() &&
                                entry.size <= all_.size() - entry.from && entry.from % kCacheLine == 0;
         if (!is_inside || entry.zero) fail("a section lies outside it");
+        if (std::ranges::find(places_, entry.id, &Place::id) != places_.end()) fail("it has a section twice");
         places_.push_back({entry.id, entry.from - header, entry.size});
     }
 }

@@ -85,7 +85,7 @@ class KenlmModel {
         for (std::uint32_t bits = before.found; bits; bits &= bits - 1) {
             sum += before.log_backoff[static_cast<std::size_t>(std::countr_zero(bits))];
         }
-        return kImpossibleLog10 + sum * kLog10;
+        return std::isfinite(sum) ? kImpossibleLog10 + sum * kLog10 : kImpossibleLog10;
     }
 
     std::shared_ptr<const Model> model_;

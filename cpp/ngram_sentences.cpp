@@ -208,11 +208,18 @@ TokenScores score_tokens(const Model& model, std::span<const std::string_view> s
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
+    for (const std::string_view packed : {"\x1F\x8B",
+                                          "\xFD"
+                                          "7zXZ",
+                                          "\x28\xB5\x2F\xFD", "BZh91AY"})
+        if (text.starts_with(packed)) throw Failure("the text is packed; unpack it first");
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     std::vector<std::string_view> lines;
-    std::size_t from = 0;
+    std::size_t from = 0, feed = 0, carriage = 0;  // the next of each from there on
     while (from < text.size()) {
-        std::size_t end = std::min(text.find('\n', from), text.size());
-        end = std::min(text.substr(0, end).find('\r', from), end);
+        if (feed <= from) feed = std::min(text.find('\n', from), text.size());
+        if (carriage <= from) carriage = std::min(text.find('\r', from), text.size());
+        const std::size_t end = std::min(feed, carriage);
         lines.push_back(text.substr(from, end - from));
         from = end + (text.substr(end, 2) == "\r\n" ? 2 : 1);
     }

@@ -39,7 +39,8 @@ SentenceScores score_sentences(const Model& model, std::span<const std::string_v
 TokenScores score_tokens(const Model& model, std::span<const std::string_view> sentences,
                          const SentenceOptions& options);
 
-// The lines of a text: LF, CRLF and CR end them, and the last need not be ended.
+// The lines of a text: LF, CRLF and CR end them, and the last need not be ended; a byte order mark before the
+// first is none of it. Failure where the bytes are those of a packed file (gzip, xz, zstd, bzip2).
 std::vector<std::string_view> lines_of(std::string_view text);
 
 }  // namespace chainrule

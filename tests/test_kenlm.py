@@ -164,6 +164,73 @@ def test_many_sentences_at_once(arpa: Path, tmp_path: Path) -> None:
         model.score_sentences("a b")
 
 
+# `a b c` and `a b c </s>` are stored, their suffixes `b c` and `c </s>` are not.
+GAP = """\\data\\
+ngram 1=7
+ngram 2=1
+ngram 3=1
+ngram 4=1
+
+\\1-grams:
+-2\t<unk>
+-99\t<s>\t-0.1
+-1\t</s>
+-1.1\ta\t-0.2
+-1.2\tb\t-0.3
+-1.3\tc\t-0.4
+-1.4\td\t-0.5
+
+\\2-grams:
+-0.5\ta b\t-0.6
+
+\\3-grams:
+-0.25\ta b c\t-0.7
+
+\\4-grams:
+-0.125\ta b c </s>
+
+\\end\\
+"""
+
+
+@pytest.mark.parametrize("words", [1, 5, 380, *range(760, 772), 1530, 1534, 5000])
+def test_long_sentences_over_a_missing_suffix(tmp_path: Path, words: int) -> None:
+    path = tmp_path / "gap.arpa"
+    path.write_text(GAP)
+    model = kenlm.Model(path)
+    for end in ("a b c", "a b c d", "a b d c"):
+        sentence = "d " * words + end
+        by_word = [found[0] for found in model.full_scores(sentence)]
+        # d first: -1.4 - 0.1; then -1.4 - 0.5 each; a after d: -1.1 - 0.5; b: -0.5; c: -0.25; </s>: -0.125
+        if end == "a b c":
+            assert sum(by_word) == pytest.approx(-1.5 - 1.9 * (words - 1) - 1.6 - 0.5 - 0.25 - 0.125, rel=1e-6)
+        assert model.score(sentence) == pytest.approx(sum(by_word), abs=1e-6)
+        assert model.score_sentences(["d", sentence, "a b c"])[1] == pytest.approx(sum(by_word), abs=1e-6)
+
+
+def test_lines_of_a_file_are_sentences(arpa: Path, tmp_path: Path) -> None:
+    model = kenlm.Model(arpa)
+    lines = ["a b", "a\vb", "b\fa", "", " a  x"]
+    text = tmp_path / "text.txt"
+    for end in ("\n", "\r\n", "\r"):
+        text.write_bytes(b"\xef\xbb\xbf" + end.join(lines).encode())
+        assert_allclose(model.score_file(text), [model.score(line) for line in lines])
+    text.write_bytes(gzip.compress(b"a b\n"))
+    with pytest.raises(chainrule.ChainruleError, match="packed"):
+        model.score_file(text)
+
+
+def test_an_impossible_word_costs_a_hundred_whatever_the_weights(tmp_path: Path) -> None:
+    chainrule.train("ngram", chainrule_lines(tmp_path), order=3, smoothing="mle").save(tmp_path / "mle")
+    assert kenlm.Model(tmp_path / "mle").score("c a") == -300  # c after <s>, a after c, </s> after a
+
+
+def chainrule_lines(folder: Path) -> Path:
+    path = folder / "lines.txt"
+    path.write_text("a b\na c\n")
+    return path
+
+
 def test_every_line_of_the_page_works(arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arpa.rename("model.arpa")

@@ -207,6 +207,7 @@ void headers_that_cannot_be() {
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from = 0; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from += 8; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->size = 0xFFFFFFFFFFFFFFFF; }, "a section lies outside");
+    refused([&](FixedHeader&, Bytes& b) { entry(b)[1].id = entry(b)[0].id; }, "a section twice");
     // A section of another size is for the layout to see.
     Bytes other = bytes;
     FixedHeader head;

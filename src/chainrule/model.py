@@ -16,15 +16,12 @@ import numpy as np
 from chainrule import families
 from chainrule.config import make
 from chainrule.data.encoded import Encoded
-from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
-from chainrule.decoding.ranges import check
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import AnyModel, Floats
-from chainrule.ngram.engine import refusing_damage
 from chainrule.ngram.spelling import Speller
 from chainrule.progress import Progress, silent
 from chainrule.score import Score
@@ -176,28 +173,13 @@ class Model:
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
         """The most probable next tokens and their probabilities."""
-        check("top", top)
-        engine = getattr(self.lm, "engine", None)
-        if engine is None or not self.lm.is_normalized:
-            return next_tokens(self.lm, self.tokenizer, context, top)
-        return self._next_by(engine, context, top)
+        return next_tokens(self.lm, self.tokenizer, context, top)
 
     def save(self, folder: str | Path) -> None:
         """Write the model folder, whole or not at all."""
         from chainrule.artifact import save
 
         save(self, Path(folder))
-
-    def _next_by(self, engine: Any, context: str, top: int) -> list[tuple[str, float]]:
-        """The same from an n-gram's engine, which looks at the likely words alone."""
-        size = engine.order - 1
-        read = [*[self.tokenizer.bos] * size, *Continuation(self.tokenizer, context).prompt_ids]
-        window = np.array([read[len(read) - size :]], dtype=np.int32)
-        with refusing_damage():
-            ids, log_probs = engine.top(window, min(top, self.tokenizer.vocab_size))
-        possible = log_probs > -np.inf
-        tokens = self.tokenizer.tokens(ids[possible].tolist())
-        return list(zip(tokens, np.exp(log_probs[possible]).tolist(), strict=True))
 
     def _summary(self, text: Encoded, log_probs: Floats, start: float) -> Evaluation:
         """The figures of a text whose scoring began at `start`."""

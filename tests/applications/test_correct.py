@@ -159,6 +159,78 @@ def test_probabilities_are_those_of_the_whole_line(model: Model) -> None:
     assert word.candidates[0].text == word.corrected == "read"
 
 
+def test_the_same_text_is_one_candidate() -> None:
+    # One word a line, order 1 without smoothing: The 1, the 2, tho 1 and `</s>` 4 of 8. "Teh" is looked up as
+    # "teh": "the" and "The" would both stand there as "The".
+    text = Corpus.from_lines(["The", "the", "the", "tho"])
+    model = chainrule.train("ngram", text, order=1, smoothing="mle")
+    corrector = Corrector(model, Channel(), Settings(error_rate=0.5))
+    candidates = Candidates(model, Channel(), corrector.settings)
+    arcs = candidates.of(["teh"])[0]
+    shares = {
+        text: math.exp(channel) * {"The": 1 / 8, "the": 2 / 8, "tho": 1 / 8}.get(text, 0)
+        for text, channel in zip(arcs.texts, arcs.log_channel.tolist(), strict=True)
+    }
+    assert {"the", "The"} <= shares.keys()
+    wanted = (shares["the"] + shares["The"]) / sum(shares.values())
+    for found in (corrector.candidates("Teh"), list(corrector.correct("Teh", top=9).words[0].candidates)):
+        assert [candidate.text for candidate in found].count("The") == 1
+        assert found[0].text == "The"
+        assert found[0].probability == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("has_engine", [True, False])
+@pytest.mark.parametrize(
+    "line", ["i raed the leter", "they sal on teh see", "alot of freinds", "Teh sea side is naer"]
+)
+def test_the_word_chosen_is_the_first_of_its_candidates(model: Model, line: str, has_engine: bool) -> None:
+    if not has_engine:
+        vocabulary = model.lm.vocabulary
+        model = replace(model, lm=TableModel(model.lm.tables, vocabulary))  # type: ignore[attr-defined]
+    for beam in (1, 8):  # with one reading kept the search alone goes astray
+        corrector = Corrector(model, Channel(), Settings(error_rate=0.1, beam=beam))
+        found = corrector.correct(line, top=20)
+        for word in found.words:
+            assert word.candidates[0].text == word.corrected
+            assert sum(candidate.probability for candidate in word.candidates) == pytest.approx(1)
+        if has_engine:
+            assert corrector.correct(line).corrected == found.corrected
+
+
+def test_a_second_look_finds_what_the_beam_lost() -> None:
+    # "xab" is one letter from "ab" and from "xb". "ab" begins more lines, so a beam of one takes it; but only "xb"
+    # is followed by "end".
+    text = Corpus.from_lines(["ab one", "ab two", "ab three", "xb end"] * 5)
+    model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
+    settings = Settings(error_rate=0.5, beam=1)
+    corrector, candidates = Corrector(model, Channel(), settings), Candidates(model, Channel(), settings)
+    found = corrector.correct("xab end")
+    assert found.corrected == "xb end"
+    assert found.score == pytest.approx(line_score(corrector, candidates, "xab end", ("xb", "end")), rel=1e-5)
+
+
+def test_a_split_keeps_its_place_beside_nearer_words() -> None:
+    # "a lot" needs two words' probability and comes last of the candidates; with three places it is among them.
+    words = ["alto", "slot", "plot", "clot", "blot", "allot"]
+    lines = [f"{word} {word}" for word in words] * 9 + ["he has a lot of money"]
+    model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
+    settings = Settings(choices=3)
+    assert "a lot" in Candidates(model, Channel(), settings).of(["alot"])[0].texts
+    assert len(Candidates(model, Channel(), settings).of(["alot"])[0].texts) == 3
+    found = Corrector(model, Channel(), Settings(error_rate=0.1)).correct("he has alot of money")
+    assert found.corrected == "he has a lot of money"
+
+
+def test_punctuation_is_neither_added_nor_lost() -> None:
+    lines = ["he said yes,", "she said yes,", "they said no", "yes we said, then", "no one sad"] * 5
+    model = chainrule.train("ngram", Corpus.from_lines(lines), order=2, smoothing="witten-bell")
+    candidates = Candidates(model, Channel(), Settings())
+    assert set(candidates.of(["said"])[0].texts) == {"said", "sad"}  # not "said,"
+    assert "said" not in candidates.of(["said,"])[0].texts
+    assert Corrector(model).correct("he said yes").corrected == "he said yes"
+    assert Corrector(model).correct("he siad yes,").corrected == "he said yes,"
+
+
 def test_a_lower_casing_tokenizer() -> None:
     lower = chainrule.train("ngram", Corpus.from_lines(TEXT), order=2, smoothing="witten-bell", lowercase=True)
     assert Corrector(lower).correct("The FRIEND is Naer").corrected == "The FRIEND is Near"

@@ -79,11 +79,22 @@ def test_a_list_that_is_none_is_refused(text: str, message: str, write: Write) -
         read_nbest(write("nbest.tsv", text))
 
 
-def test_a_score_must_be_a_number(write: Write) -> None:
-    path = write("nbest.tsv", TABLE.replace("\t-12\t", "\thigh\t"))
-    assert list(read_nbest(path).scores) == ["lm_logp"]  # a column with words in it holds no scores
-    with pytest.raises(InputError, match="line 5: acoustic_logp is 'high'"):
-        read_nbest(path, Columns(scores=("acoustic",)))
+@pytest.mark.parametrize("cell", ["high", "", "nan", "-inf", "1_0"])
+def test_a_column_of_numbers_with_another_cell_in_it_is_refused(cell: str, write: Write) -> None:
+    path = write("nbest.tsv", TABLE.replace("\t-12\t", f"\t{cell}\t"))  # one cell of five
+    for columns in (None, Columns(scores=("acoustic",))):
+        with pytest.raises(InputError, match=rf"nbest\.tsv, line 5: acoustic_logp is '{cell}'.*--scores"):
+            read_nbest(path, columns)
+    assert list(read_nbest(path, Columns(scores=("lm",))).scores) == ["lm_logp"]
+
+
+def test_a_column_is_of_scores_if_half_of_it_is_numbers(write: Write) -> None:
+    table = "utt\tspeaker\thypothesis\na\t1\tx\na\tann\ty\nb\tbob\tz\n"
+    assert read_nbest(write("names.tsv", table)).scores == {}  # one of three: names
+    with pytest.raises(InputError, match="line 3: speaker is 'ann'"):
+        read_nbest(write("half.tsv", table + "b\t2\tw\n"))  # two of four
+    with pytest.raises(InputError, match="line 2: speaker is 'nan'"):
+        read_nbest(write("none.tsv", "utt\tspeaker\thypothesis\na\tnan\tx\n"))
 
 
 def test_a_second_reference_is_refused(write: Write) -> None:

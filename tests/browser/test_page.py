@@ -219,9 +219,31 @@ def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
         expect(panel.locator(".detail")).to_contain_text("guess 1: you pay 2.00 bits")
         expect(panel.locator("tr.you .number").first).to_have_text("4.6")
         assert panel.locator("tbody tr").count() == 4
-        panel.get_by_role("button", name="Show it").click()
-        # Half of the numbers were 2, half 1 (now 1, 2 and 1): Σ −q log₂ q = 0.92 bits; lower bound 2 (1/3) log₂ 2
+        guess.fill("today")
+        page.keyboard.press("Enter")
+        # The numbers were 2, 1 and 1: Σ −q log₂ q = 0.92 bits; lower bound 2 (1/3) log₂ 2
         expect(panel.locator(".game [role=status]")).to_contain_text("between 0.67 and 0.92 bits per word")
+
+
+@pytest.mark.parametrize(("unit", "told"), [("word", "1 of 2 words was"), ("letter", "2 of 2 letters were")])
+def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit: str, told: str) -> None:
+    with visit() as page:
+        page.wait_for_selector("html[data-ready]")
+        panel = tab(page, "shannon")
+        panel.locator("select").select_option(unit)
+        panel.locator("textarea").fill("the cat sees the dog" if unit == "word" else "the cat sees a")
+        panel.get_by_role("button", name="New game").click()
+        expect(panel.get_by_label(f"your guess of the next {unit}")).to_be_focused(timeout=PATIENCE)
+        panel.get_by_role("button", name="Show it").click()
+        expect(panel.locator(".detail")).to_contain_text("shown")
+        if unit == "word":
+            panel.get_by_label("your guess of the next word").fill("dog")
+            page.keyboard.press("Enter")
+        else:
+            panel.get_by_role("button", name="Show it").click()
+        status = panel.locator(".game [role=status]")
+        expect(status).to_contain_text(f"{told} shown: no bounds")
+        assert "between" not in status.inner_text()
 
 
 def test_letters_are_guessed_key_by_key(visit: Visit) -> None:
@@ -246,6 +268,8 @@ def test_context_shows_depth_and_attention(visit: Visit) -> None:
         cards.nth(0).locator(".token-text").nth(2).hover()
         expect(cards.nth(0).locator(".detail")).to_contain_text("trigram")
         expect(cards.nth(0).locator(".used")).to_have_count(2)
+        expect(cards.nth(0).locator(".figures")).to_contain_text("words answered")
+        expect(cards.nth(1).locator(".figures")).to_contain_text("characters answered")
         attention = cards.nth(2)
         expect(attention).to_contain_text("2 layers of 2 heads")
         words = attention.locator("[role=option]")
@@ -332,6 +356,27 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
     "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
     "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "reduced_motion": "reduce"},
 }
+
+
+def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> None:
+    with visit(**LOOKS["narrow"]) as page:
+        page.wait_for_selector("html[data-ready]")
+        boxes = [box for each in TABS if (box := page.locator(f"#tab-{each}").bounding_box()) is not None]
+        assert len(boxes) == len(TABS)
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
+        assert len({box["y"] for box in boxes}) == 2  # rows
+        panel = tab(page, "shannon")
+        is_whole = "(field) => { field.value = field.placeholder; const { scrollWidth, clientWidth, scrollHeight, "
+        is_whole += "clientHeight } = field; field.value = ''; "
+        is_whole += "return scrollWidth <= clientWidth && scrollHeight <= clientHeight; }"
+        assert panel.locator("textarea").evaluate(is_whole)
+        for unit in ("letter", "word"):
+            panel.locator("select").select_option(unit)
+            panel.locator("textarea").fill("the cat sees the dog")
+            panel.get_by_role("button", name="New game").click()
+            guess = panel.get_by_label(f"your guess of the next {unit}")
+            expect(guess).to_be_focused(timeout=PATIENCE)
+            assert guess.evaluate(is_whole)
 
 
 @pytest.mark.parametrize("name", LOOKS)

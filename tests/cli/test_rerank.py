@@ -128,9 +128,18 @@ def test_what_cannot_be_done_is_said(
     assert message in refused(status, "rerank", model, files[0], *words)
 
 
+def test_standard_output_holds_one_thing(model: Path, files: tuple[Path, Path]) -> None:
+    words = ("rerank", model, files[0], "--weights", "acoustic=1")
+    assert done(*words, "--out", "-", "--json").json()["utterances"] == 3
+    assert done(*words, "--out", "-").out == done(*words).out
+
+
 def test_bad_lists_name_file_and_line(model: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     broken = write(tmp_path / "broken.tsv", NBEST + "c\t-12\n")
     assert "broken.tsv, line 8 has 2 cells" in refused(3, "rerank", model, broken)
     assert "line 1 names no column" in refused(3, "rerank", model, files[0], "--reference", files[0])
     fewer = write(tmp_path / "fewer.tsv", "utt\treference\na\tcats\n")
     assert "2 of 3 utterances" in refused(3, "rerank", model, files[0], "--reference", fewer)
+    mistyped = write(tmp_path / "mistyped.tsv", NBEST.replace("b\t-11", "b\tn/a"))
+    assert "mistyped.tsv, line 5: acoustic is 'n/a'" in refused(3, "rerank", model, mistyped)
+    assert done("rerank", model, mistyped, "--scores", "").out.count("\n") == 4

@@ -117,6 +117,26 @@ def test_the_text_of_a_token_is_what_it_would_add(client: TestClient) -> None:
     assert answer["next"][0]["text"] == answer["next"][0]["token"]
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "stream"])
+def test_the_end_of_a_line_adds_a_line_break(models: dict[str, Model], client: TestClient, kind: str) -> None:
+    eos = models[kind].tokenizer.eos
+    found = ask(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
+    (text,) = [item["text"] for item in found if item["id"] == eos]
+    assert text == "\n"
+    # The prompt with it is the prompt whose last token is `</s>`.
+    ids = models[kind].tokenizer.encode("the fish today").tolist()
+    by_text = ask(client, "/v1/next", model=kind, prompt="the fish today" + text)
+    assert by_text == ask(client, "/v1/next", model=kind, prompt=[*ids, eos])
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("char", "characters"), ("byte", "bytes")])
+def test_single_characters_have_no_beginning(client: TestClient, kind: str, unit: str) -> None:
+    told = refused(client, "/v1/next", model=kind, prompt="the ", prefix="c")
+    assert told["param"] == "prefix"
+    assert f"single {unit}; leave it out, and put what was typed at the end of prompt" in told["message"]
+    assert ask(client, "/v1/next", model=kind, prompt="the ", prefix="")["prefix_probability"] == 1
+
+
 def test_a_word_is_completed_while_it_is_typed(models: dict[str, Model], client: TestClient) -> None:
     answer = ask(client, "/v1/next", model="word", prompt="the", prefix="d")
     assert [item["token"] for item in answer["next"]] == ["dög"]

@@ -260,3 +260,11 @@ def test_a_model_that_is_not_there_is_not_found(client: TestClient) -> None:
     answer = client.post("/v1/completions", json={"model": "other", "prompt": "the"})
     assert answer.status_code == 404
     assert answer.json()["error"]["param"] == "model"
+
+
+def test_an_answer_has_a_size(client: TestClient) -> None:
+    # 4 prompts · 60 samples · 100 tokens · (1 + 50 alternatives) = 1,224,000 > 2^20
+    fields = {"prompt": ["a"] * 4, "n": 60, "max_tokens": 100, "logprobs": 50}
+    error = refused(client, "/v1/completions", **fields)
+    assert error["param"] == "max_tokens"
+    assert "1224000" in error["message"]

@@ -24,6 +24,15 @@ def test_the_page_is_html_that_names_only_its_own_files(client: TestClient) -> N
     )  # as the policy wants it
 
 
+def test_the_head_of_the_page_can_be_asked_for(client: TestClient) -> None:
+    for path in ("/", "/page/style.css"):
+        answer, whole = client.head(path), client.get(path)
+        assert answer.status_code == 200
+        for name in ("content-type", "content-length"):
+            assert answer.headers[name] == whole.headers[name]
+    assert client.head("/page/nothing.js").status_code == 404
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_served_with_its_kind_and_is_small(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")

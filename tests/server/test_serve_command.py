@@ -91,7 +91,8 @@ def test_beyond_this_machine_where_it_is_asked_for(
     arguments = [option] if option == "--allow-public" else [option, str(key)]
     outcome = call("serve", ngram_folder, "--host", "0.0.0.0", "--port", "0", *arguments)
     assert outcome.status == 0, outcome.err
-    assert outcome.out.startswith("http://0.0.0.0:")
+    assert outcome.out.startswith("http://127.0.0.1:")  # what a browser can open
+    assert outcome.err == "serving ngram on all addresses of this machine (0.0.0.0); stop with Ctrl-C\n"
     assert len(served) == 1
 
 
@@ -109,10 +110,46 @@ def test_a_port_in_use_is_two_lines(ngram_folder: Path) -> None:
 def test_what_is_not_there(tmp_path: Path, ngram_folder: Path) -> None:
     outcome = call("serve", tmp_path / "nothing")
     assert outcome.status == 4
-    assert "there is no model folder" in outcome.err
+    assert outcome.err == call("info", tmp_path / "nothing").err
     outcome = call("serve", ngram_folder, "--api-key-file", tmp_path / "nothing")
     assert outcome.status == 4
     assert call("serve").status == 2
+
+
+@pytest.mark.parametrize("name", ["small.txt", "folder", "model.pkl"])
+def test_what_is_no_model_is_refused_at_once_as_by_info(tmp_path: Path, ngram_folder: Path, name: str) -> None:
+    wrong = tmp_path / name
+    if name == "folder":
+        wrong.mkdir()
+    else:
+        wrong.write_text("the cat\n")
+    outcome = call("serve", ngram_folder, wrong, "--port", "0")
+    assert (outcome.status, outcome.out) == (3, "")
+    assert str(wrong) in outcome.err
+    assert outcome.err == call("info", wrong).err
+
+
+def test_a_tokenizer_alone_is_not_served(tmp_path: Path) -> None:
+    text, folder = tmp_path / "small.txt", tmp_path / "words"
+    text.write_text("the cat\n")
+    assert call("tokenizer", "train", text, "--out", folder).status == 0
+    outcome = call("serve", folder, "--port", "0")
+    assert (outcome.status, outcome.out) == (3, "")
+    assert outcome.err == f"error: {folder} holds a tokenizer, not a model; give a model folder\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "family", "address"),
+    [
+        ("0.0.0.0", socket.AF_INET, "http://127.0.0.1:"),
+        ("127.0.0.1", socket.AF_INET, "http://127.0.0.1:"),
+        ("::", socket.AF_INET6, "http://[::1]:"),
+        ("[::1]", socket.AF_INET6, "http://[::1]:"),
+    ],
+)
+def test_the_address_can_be_opened(host: str, family: socket.AddressFamily, address: str) -> None:
+    with socket.socket(family) as listener:
+        assert serving.url(host, listener).startswith(address)
 
 
 def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:

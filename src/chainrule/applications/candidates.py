@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule.applications.channel import Channel
 from chainrule.applications.edits import Edits
 from chainrule.applications.neighbors import FURTHEST, Neighbors
 from chainrule.applications.rewriting import Rewriting
+from chainrule.applications.words import CORE
 from chainrule.errors import ConfigError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
@@ -78,6 +80,8 @@ class Candidates:
         self._words = list(self.known)
         self._ids = np.array([self.known[word] for word in self._words], dtype=np.int64)
         self._neighbors = Neighbors.of(self._words)
+        self._ends: dict[tuple[str, str], int] = {}  # a number for each punctuation around words
+        self._ends_of = np.array([self._end(word) for word in self._words], dtype=np.int64)
         self.log_prior = prior(model)
         self._found: dict[str, Arcs] = {}
 
@@ -123,8 +127,7 @@ class Candidates:
         channel = np.array([math.log1p(-self._settings.error_rate) + log_spelling, *log_channel])
         log_p = channel + self._settings.weight * self.log_prior[ids[:, 0]]
         log_p += np.where(ids[:, 1] >= 0, self._settings.weight * self.log_prior[ids[:, 1]], 0)
-        best = np.argsort(-log_p[1:], kind="stable")[: self._settings.choices - 1] + 1
-        kept = np.concatenate([[0], best])
+        kept = _kept(log_p, ids[:, 1] >= 0, self._settings.choices)
         return Arcs(tuple([word, *texts][i] for i in kept), ids[kept], channel[kept])
 
     def _read(self, text: str) -> tuple[int, int]:
@@ -140,7 +143,9 @@ class Candidates:
             if not distance or not asked:
                 continue
             rows, places, edits = self._neighbors.find(asked, distance)
-            rows, places, edits = (column[edits > 0] for column in (rows, places, edits))
+            ends = np.array([self._end(word) for word in asked])
+            is_meant = (edits > 0) & (self._ends_of[places] == ends[rows])
+            rows, places, edits = (column[is_meant] for column in (rows, places, edits))
             rough = self._settings.weight * self.log_prior[self._ids[places]] - CRUDE * edits
             order = np.lexsort((-rough, rows))
             rows, places = rows[order], places[order]
@@ -153,7 +158,14 @@ class Candidates:
         """Two words of the vocabulary run together, and those found by undoing what was learnt."""
         cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
         split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
-        return [*split, *sorted(text for text in self._rewriting.undo(word) if text in self.known)]
+        undone = (text for text in self._rewriting.undo(word) if text in self.known)
+        return [*split, *sorted(text for text in undone if self._end(text) == self._end(word))]
+
+    def _end(self, word: str) -> int:
+        """The number of the punctuation around a word: it is no slip, and stays as it is written."""
+        found = CORE.match(word)
+        ends = (found[1], found[3]) if found else ("", "")
+        return self._ends.setdefault(ends, len(self._ends))
 
     def _spellings(self, words: list[str]) -> dict[str, float]:
         """log p(spelling) of new words; a model without a speller finds every letter as probable as another."""
@@ -179,6 +191,16 @@ def prior(model: Model) -> Floats:
         ids = np.minimum(drawn, lm.vocabulary.size - 1).astype(np.int32)
     floor = np.exp(-50.0)
     return np.log(np.maximum(total, floor))
+
+
+def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
+    """What is written, then the most probable others; the last gives way to the best split if there is none yet."""
+    order = np.argsort(-log_p[1:], kind="stable") + 1
+    best, rest = order[: choices - 1], order[choices - 1 :]
+    splits = rest[is_split[rest]]
+    if len(best) > 1 and len(splits) and not is_split[best].any():
+        best = np.append(best[:-1], splits[0])
+    return np.concatenate([[0], best])
 
 
 def _is_spelling(word: str) -> bool:

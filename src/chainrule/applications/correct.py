@@ -1,7 +1,7 @@
 """Correcting text by the noisy channel: argmax over what was meant of p(written | meant) p(meant).
 
 Lives here: lines in, corrections out. Not here: the channel (channel.py), candidates (candidates.py), the search
-over the sentence (lattice.py).
+over the sentence (lattice.py), the second look at it (rechoice.py).
 
     corrector = Corrector(chainrule.load("runs/ngram3"), Channel.learn(read_misspellings(["pairs.tsv"])))
     corrector.correct("i recieved teh letter").corrected
@@ -9,7 +9,7 @@ over the sentence (lattice.py).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -17,10 +17,11 @@ import numpy as np
 from chainrule.applications.candidates import Candidates, Settings
 from chainrule.applications.channel import Channel
 from chainrule.applications.grid import Grid, Part
-from chainrule.applications.lattice import IMPOSSIBLE, search
+from chainrule.applications.lattice import search
+from chainrule.applications.rechoice import Line, merge, rechoose
 from chainrule.applications.words import Word, cut
 from chainrule.errors import InputError
-from chainrule.lm import Batch, Floats
+from chainrule.lm import Floats
 from chainrule.model import Model
 
 LINES_AT_ONCE: Final = 512
@@ -112,41 +113,23 @@ class Corrector:
         cuts = [cut(line, self.model.tokenizer, self._candidates.known) for line in lines]
         grid = Grid(self._candidates, cuts)
         paths = search(self.model.lm, grid.lattices, self.settings.beam, self.settings.weight)
-        for line, words, path in zip(lines, cuts, paths, strict=True):
-            parts = grid.read(words, path)
-            alternatives = self._rank(grid, words, parts, top) if top else [()] * len(parts)
-            yield _correction(line, words, parts, alternatives, path.score)
+        found = [
+            Line(words, grid.read(words, path), path.score, []) for words, path in zip(cuts, paths, strict=True)
+        ]
+        if top or hasattr(self.model.lm, "engine"):  # a network would take many times as long as for the search
+            rechoose(self.model.lm, self.settings.weight, found)
+        for text, line in zip(lines, found, strict=True):
+            alternatives = _alternatives(line, top) if top else [()] * len(line.parts)
+            yield _correction(text, line.words, line.parts, alternatives, line.score)
 
-    def _rank(self, grid: Grid, words: list[Word], parts: list[Part], top: int) -> list[tuple[Candidate, ...]]:
-        """Each word's candidates by the whole line's probability, the other words as corrected."""
-        ids = [grid.ids_of(part.arc) for part in parts]
-        rows = []
-        for place, part in enumerate(parts):
-            before, after = (list(chain.from_iterable(side)) for side in (ids[:place], ids[place + 1 :]))
-            rows += [[*before, *(i for i in own if i >= 0), *after] for own in part.arcs.ids.tolist()]
-        log_p = self._log_probs(rows)
-        ranked, at = [], 0
-        for part in parts:
-            texts = part.arcs.texts
-            scores = part.arcs.log_channel + self.settings.weight * log_p[at : at + len(texts)]
-            ranked.append(tuple(_ranked([part.put(words, text) for text in texts], scores, top)))
-            at += len(texts)
-        return ranked
 
-    def _log_probs(self, rows: list[list[int]]) -> Floats:
-        """log p of each row of ids as a line."""
-        lm = self.model.lm
-        eos, bos = lm.vocabulary.eos, lm.vocabulary.bos
-        found = []
-        for first in range(0, len(rows), LINES_AT_ONCE):
-            part = rows[first : first + LINES_AT_ONCE]
-            T = max(len(row) for row in part) + 1
-            inputs = np.array([[bos, *row, *[eos] * (T - 1 - len(row))] for row in part], dtype=np.int32)
-            targets = np.array([[*row, *[eos] * (T - len(row))] for row in part], dtype=np.int32)
-            mask = np.arange(T) <= np.array([len(row) for row in part])[:, None]
-            log_p, _ = lm.score(Batch(inputs, targets, mask), lm.start(len(part)))
-            found.append(np.where(mask, np.maximum(log_p, IMPOSSIBLE), 0).sum(axis=1))
-        return np.concatenate([np.zeros(0), *found])
+def _alternatives(line: Line, top: int) -> list[tuple[Candidate, ...]]:
+    """Each word's candidates by the whole line's probability, the other words as corrected."""
+    ranked = []
+    for part, scores in zip(line.parts, line.scores, strict=True):
+        texts = [part.put(line.words, text) for text in part.arcs.texts]
+        ranked.append(tuple(_ranked(texts, scores, top, texts[part.choice])))
+    return ranked
 
 
 def _correction(
@@ -163,9 +146,10 @@ def _correction(
     return Correction(line, "".join([*pieces, line[at:]]), score, tuple(changes))
 
 
-def _ranked(texts: Sequence[str], scores: Floats, top: int) -> list[Candidate]:
-    """The candidates with their shares, the most probable first."""
-    p = np.exp(scores - scores.max())
+def _ranked(texts: Sequence[str], scores: Floats, top: int, chosen: str = "") -> list[Candidate]:
+    """The candidates, each text once, with their shares, the most probable first; of equals the chosen one."""
+    distinct, total = merge(texts, scores)
+    p = np.exp(total - total.max())
     p /= p.sum()
-    order = np.argsort(-p, kind="stable")[:top]
-    return [Candidate(texts[i], float(p[i])) for i in order.tolist()]
+    order = np.lexsort(([text != chosen for text in distinct], -p))[:top]
+    return [Candidate(distinct[i], float(p[i])) for i in order.tolist()]

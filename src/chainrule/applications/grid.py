@@ -16,13 +16,22 @@ from chainrule.applications.words import Word
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A word of a line, or two, and the arc taken there."""
+    """A word of a line, or two, and the candidate chosen there."""
 
     first: int
     last: int
-    arc: int
-    text: str
+    choice: int
     arcs: Arcs
+
+    @property
+    def text(self) -> str:
+        """What was chosen."""
+        return self.arcs.texts[self.choice]
+
+    @property
+    def ids(self) -> list[int]:
+        """What the model reads for it."""
+        return [i for i in self.arcs.ids[self.choice].tolist() if i >= 0]
 
     def put(self, words: list[Word], text: str) -> str:
         """A candidate as it would stand in the line."""
@@ -50,14 +59,10 @@ class Grid:
         joined, joins = _joins(candidates, cuts, self._joined)
         self._arcs = [*single, *joined]
         self._owner = [i for i, arcs in enumerate(self._arcs) for _ in arcs.texts]
-        self._texts = [text for arcs in self._arcs for text in arcs.texts]
+        self._places = [i for arcs in self._arcs for i in range(len(arcs.texts))]
         ids = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(arcs.ids for arcs in self._arcs)])
         log_channel = np.concatenate([np.zeros(0), *(arcs.log_channel for arcs in self._arcs)])
         self.lattices = Lattices(ids, log_channel, firsts[at], counts[at], sizes, joins)
-
-    def ids_of(self, arc: int) -> list[int]:
-        """What the model reads for an arc."""
-        return [i for i in self.lattices.ids[arc].tolist() if i >= 0]
 
     def read(self, words: list[Word], path: Path) -> list[Part]:
         """The words that a path's arcs go over."""
@@ -67,7 +72,7 @@ class Grid:
             size = 2 if arc >= self._joined else 1
             if size == 2:
                 arcs = self._with_apart(arcs, words[node], words[node + 1])
-            parts.append(Part(node, node + size, arc, self._texts[arc], arcs))
+            parts.append(Part(node, node + size, self._places[arc], arcs))
             node += size
         assert node == len(words)
         return parts

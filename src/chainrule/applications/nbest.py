@@ -25,7 +25,7 @@ RANK: Final = "rank"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns to read; None: the usual names, and for scores every other column that holds numbers only."""
+    """Which columns to read; None: the usual names, and for scores every other column of numbers."""
 
     utterance: str | None = None
     hypothesis: str | None = None
@@ -85,7 +85,7 @@ class Table:
             if value is None:
                 raise InputError(
                     f"{self.name}, line {self.lines[i]}: {self.head[place]} is {row[place]!r}; "
-                    "a score is a finite number"
+                    "a score is a finite number: mend the cell, or name the scores to use (--scores)"
                 )
             values[i] = value
         return values
@@ -180,7 +180,12 @@ def _score_columns(table: Table, wanted: tuple[str, ...] | None, taken: set[int]
                 raise ConfigError(f"scores name the column '{table.head[place]}' twice; name it once")
         return places
     others = [place for place, name in enumerate(table.head) if place not in taken and name != RANK]
-    return [place for place in others if all(_number(row[place]) is not None for row in table.rows)]
+    return [place for place in others if _is_mostly_numbers(table.column(place))]
+
+
+def _is_mostly_numbers(cells: list[str]) -> bool:
+    """Whether at least half of the cells are numbers, be they finite or not; the others are then mistakes."""
+    return 2 * sum(_float(cell) is not None for cell in cells) >= len(cells)
 
 
 def _by_beginning(table: Table, wanted: str) -> int:
@@ -198,8 +203,13 @@ def _by_beginning(table: Table, wanted: str) -> int:
 
 def _number(cell: str) -> float | None:
     """A finite number; None: it is none."""
+    value = _float(cell)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _float(cell: str) -> float | None:
+    """A number, NaN and infinity among them; None: it is none."""
     try:
-        value = float(cell)
+        return None if "_" in cell else float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) and "_" not in cell else None

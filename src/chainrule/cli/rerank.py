@@ -79,6 +79,7 @@ def rerank(
             choice = _by(scored, _given_weights(scored, weights))
     judged = None if errors is None else judge(given, choice.rows, *errors)
     document = _document(scored, choice, judged, bootstrap, seed)
+    out = None if str(out) == "-" else out
     if out is not None or not json:
         _write(scored, choice, out)
     if json:
@@ -228,7 +229,7 @@ def _write(scored: "Scored", choice: _Choice, out: Path | None) -> None:
         place = row - int(nbest.starts[u]) + 1
         lines.append(f"{nbest.utterances[u]}\t{nbest.hypotheses[row]}\t{place}\t{choice.totals[u]:.6f}")
     text = "\n".join([*lines, ""])
-    if out is None or str(out) == "-":
+    if out is None:
         print(text, end="")
         return
     from chainrule.replacement import replacing_file

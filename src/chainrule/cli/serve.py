@@ -52,5 +52,6 @@ def serve(
     listener = serving.bind(host, port)
     logs.to_stderr(quiet)
     print(serving.url(host, listener), flush=True)
-    say(f"serving {', '.join(application.state.names)}; stop with Ctrl-C")
+    where = f" on all addresses of this machine ({host})" if serving.is_everywhere(host) else ""
+    say(f"serving {', '.join(application.state.names)}{where}; stop with Ctrl-C")
     serving.run(application, listener, bounds)

@@ -131,6 +131,8 @@ def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":
     from chainrule.config import Choices, parse_overrides
 
     switch = {} if given["tie"] is None else {"tie": given["tie"]}
+    if given["bits"] and given["layout"] is None:
+        given = {**given, "layout": "small"}  # the only one that has them
     named = options.chosen(**{name: given[name] for name in SETTINGS})
     wanted, own = split_settings(parse_overrides(pairs) | named | switch)
     if "kind" in own:

@@ -30,6 +30,9 @@ from chainrule.tokenizers.encode import encode
 UNITS: Final = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
 """What a natural logarithm is multiplied by to become one of base e, 2 or 10."""
 
+SINGLE: Final = {"char": "characters", "byte": "bytes"}
+"""The tokenizers whose tokens are no parts of words, and what these are."""
+
 
 def router(service: Service) -> APIRouter:
     """The two routes."""
@@ -57,6 +60,8 @@ def router(service: Service) -> APIRouter:
         """The most probable next tokens, before and after the filters of a draw."""
         within("top", request.top, service.limits.top)
         loaded = await service.loaded(request.model)
+        if request.prefix:
+            _check_prefix(loaded)
         given = await aside(len(request.prompt), _prompt, request, loaded, service.limits)
         log_p = await loaded.scheduler.after(given.ids)
         if request.prefix and loaded.name not in starts:
@@ -123,6 +128,19 @@ def _in(unit: str, nats: float) -> float | None:
     return UNITS[unit] * nats + 0.0 if math.isfinite(nats) else None  # −0 bits are 0
 
 
+def _check_prefix(loaded: Loaded) -> None:
+    """Refuse to choose by their beginning among tokens that have nothing behind it."""
+    kind = loaded.model.tokenizer.config.kind
+    if kind in SINGLE:
+        raise ApiError(
+            400,
+            f"prefix chooses among whole tokens, and those of '{loaded.name}' are single {SINGLE[kind]}; "
+            "leave it out, and put what was typed at the end of prompt",
+            param="prefix",
+            code="unsupported_value",
+        )
+
+
 def _prompt(request: NextRequest, loaded: Loaded, limits: Limits) -> Given:
     tokenizer = loaded.model.tokenizer
     given = (
@@ -152,7 +170,7 @@ def _next(
         {
             "token": token,
             "id": id_,
-            "text": pieces.text(given.last, id_),
+            "text": _added(pieces, given.last, id_),
             "probability": float(own[id_]),
             "shaped_probability": float(shaped[id_]),
         }
@@ -167,6 +185,13 @@ def _next(
         "vocab_size": tokenizer.vocab_size,
         "prefix_probability": float(own[chosen].sum()) if request.prefix else 1.0,
     }
+
+
+def _added(pieces: Pieces, previous: int | None, id_: int) -> str:
+    """What the token adds to the prompt: `</s>` is a line break there, and `<s>` is nothing."""
+    if id_ == pieces.tokenizer.eos:
+        return "\n"
+    return "" if id_ == pieces.tokenizer.bos else pieces.text(previous, id_)
 
 
 def _highest(p: Floats, top: int) -> Any:

@@ -18,6 +18,7 @@ class Limits:
     prompts: int = 256
     samples: int = 64  # of one prompt
     top: int = 100  # alternatives told with a token
+    drawn: int = 1 << 20  # tokens and alternatives of one answer: prompts · samples · tokens · (1 + alternatives)
     waiting: int = 512  # requests at once, before others are sent away
     rows: int = 256  # texts stepped together by one model
 

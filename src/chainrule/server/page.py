@@ -31,7 +31,7 @@ def router(service: Service) -> APIRouter:
     """The page, its files, and one passage at a time; none of it is part of the API's description."""
     routes = APIRouter(include_in_schema=False)
 
-    @routes.get("/")
+    @routes.api_route("/", methods=["GET", "HEAD"])
     async def index() -> Response:
         return _answer("index.html")
 
@@ -41,7 +41,7 @@ def router(service: Service) -> APIRouter:
             raise ApiError(404, "there is no text to choose from on this machine; paste one")
         return {"text": passages()[number % len(passages())]}
 
-    @routes.get("/page/{name}")
+    @routes.api_route("/page/{name}", methods=["GET", "HEAD"])
     async def file(name: str) -> Response:
         return _answer(name)
 

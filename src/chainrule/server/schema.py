@@ -110,6 +110,13 @@ class CompletionRequest(Request):
             raise ApiError(
                 400, f"there are {len(self.prompts)} prompts; send at most {limits.prompts}", param="prompt"
             )
+        drawn = len(self.prompts) * self.samples * (self.max_tokens or 0) * (1 + (self.logprobs or 0))
+        if drawn > limits.drawn:
+            raise ApiError(
+                400,
+                f"max_tokens times prompts, n and alternatives is {drawn}; this server gives {limits.drawn}",
+                param="max_tokens",
+            )
         if self.best_of is not None and self.best_of != self.samples:
             refuse("best_of", "leave it out, or choose as many as n and compare their log-probabilities")
         if self.suffix:
@@ -154,7 +161,9 @@ class NextRequest(Request):
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     min_p: Chance | None = None
     prefix: str = Field(
-        default="", max_length=1024, description="Only tokens that begin so, blanks before them aside."
+        default="",
+        max_length=1024,
+        description="Only tokens that begin so, blanks before them aside; not of characters or bytes.",
     )
 
     def decoding(self) -> Decoding:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chainrule import api
-from chainrule.errors import ChainruleError, NotFoundError, UsageError
+from chainrule import api, artifact, folder
+from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError
 from chainrule.model import Model
 from chainrule.server.body import shown
 from chainrule.server.errors import ApiError
@@ -34,6 +34,8 @@ class Service:
     def __init__(self, folders: Sequence[Path], limits: Limits | None = None, *, device: str = "auto") -> None:
         self.limits = limits or Limits()
         self._device = device
+        for path in folders:
+            check_language_model(path)
         self._folders = named(folders)
         self._loading: dict[str, asyncio.Task[Loaded]] = {}
 
@@ -86,18 +88,27 @@ class Service:
             self._loading.pop(name, None)
 
 
+def check_language_model(path: Path) -> None:
+    """Refuse now what can never be served: anything but the whole folder of a language model. Nothing is loaded."""
+    config = folder.read_json(folder.read(path), artifact.CONFIG)
+    if "task" in config:
+        raise ModelFileError(f"{path} is no language model: {artifact.use_of(str(config['task']), path)}")
+    if "family" not in config:
+        raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
+
+
 def named(folders: Sequence[Path]) -> dict[str, Path]:
     """Folders under their own names; of two alike the second takes its parents' names along: `b/ngram`."""
     if not folders:
         raise UsageError("there is no model to serve; give at least one folder")
     found: dict[str, Path] = {}
-    for folder in folders:
-        if not folder.exists():
-            raise NotFoundError(f"there is no model folder {folder}; make one with chainrule train")
-        parts = folder.resolve().parts
+    for path in folders:
+        if not path.exists():
+            raise NotFoundError(f"there is no model folder {path}; make one with chainrule train")
+        parts = path.resolve().parts
         names = ("/".join(parts[-count:]) for count in range(1, len(parts)))
         name = next((name for name in names if name not in found), None)
-        if name is None or folder.resolve() in [known.resolve() for known in found.values()]:
-            raise UsageError(f"{folder} is given twice; name each model once")
-        found[name] = folder
+        if name is None or path.resolve() in [known.resolve() for known in found.values()]:
+            raise UsageError(f"{path} is given twice; name each model once")
+        found[name] = path
     return found

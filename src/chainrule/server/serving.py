@@ -5,7 +5,9 @@ Not here: what is answered (app.py).
 
 import errno
 import ipaddress
+import signal
 import socket
+import threading
 from typing import Any, Final
 
 import h11
@@ -50,14 +52,24 @@ def is_loopback(host: str) -> bool:
     return all(ipaddress.ip_address(found[4][0].partition("%")[0]).is_loopback for found in addresses(host, 0))
 
 
+def is_everywhere(host: str) -> bool:
+    """Whether a host's name stands for all addresses of this machine, as 0.0.0.0 and :: do."""
+    return all(ipaddress.ip_address(found[4][0].partition("%")[0]).is_unspecified for found in addresses(host, 0))
+
+
 def url(host: str, listener: socket.socket) -> str:
-    """Where a listening socket is asked for."""
+    """Where this machine asks for a listening socket; no program can open the address that stands for all."""
     name = host.strip("[]")
+    if is_everywhere(name):
+        name = "::1" if listener.family == socket.AF_INET6 else "127.0.0.1"
     return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
 
 
 def run(app: FastAPI, listener: socket.socket, limits: Limits) -> None:
     """Serve until a signal comes; then running requests have a few seconds to end."""
+    if threading.current_thread() is threading.main_thread():
+        # Uvicorn hands a signal on when it has ended; a shell's background process would then ignore this one.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     uvicorn.Server(configuration(app, limits)).run(sockets=[listener])
 
 

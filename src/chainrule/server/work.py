@@ -192,7 +192,7 @@ class After(Row):
 def tops(log_p: Floats, k: int) -> list[Top]:
     """(n, V) -> the k most probable words of each row, the lowest id first among equals; none that is impossible.
 
-    >>> tops(np.log([[0.2, 0.4, 0.0, 0.4]]), 2)[0] == ((1, np.log(0.4)), (3, np.log(0.4)))
+    >>> tops(np.log([[0.1, 0.4, 0.1, 0.4]]), 2)[0] == ((1, np.log(0.4)), (3, np.log(0.4)))
     True
     """
     V = log_p.shape[-1]

@@ -5,10 +5,12 @@ import { joined, percent, told } from "/page/bits.js";
 import { choice, isolated, latest, make, visible } from "/page/dom.js";
 import { tokenList, tokenSpan } from "/page/surprisal.js";
 
+const UNITS = { word: "word", char: "character", byte: "byte" }; // what a token of a kind of tokenizer is called
+
 export function contextView(panel, state) {
   const cards = make("div", { class: "stack" });
   panel.append(
-    make("p", { class: "lead", text: "What each prediction rests on. For n-grams a token’s colour is the length of the n-gram that answered it, and the words it used are underlined; for networks with attention the colours are the weights with which the heads look back from the token you point at." }),
+    make("p", { class: "lead", text: "What each prediction rests on. For n-grams a token’s colour is the length of the n-gram that answered it, and the tokens it used are underlined; for networks with attention the colours are the weights with which the heads look back from the token you point at." }),
     cards,
   );
   const update = latest(async (signal) => {
@@ -36,6 +38,8 @@ function card(model, found) {
 
 function depthView(model, found, view) {
   const groups = joined(found.tokens);
+  const unit = UNITS[found.tokenizer] ?? "token";
+  const name = (n) => ({ 1: `single ${unit} (unigram)`, 2: "bigram", 3: "trigram" })[n] ?? `${n}-gram`;
   const detail = make("p", { class: "detail", "aria-live": "polite" });
   const orders = (group) => group.places.map((place) => view.found[place]);
   const spans = groups.map((group) => {
@@ -53,13 +57,11 @@ function depthView(model, found, view) {
   const mean = view.found.reduce((sum, each) => sum + each, 0) / view.found.length;
   tell(groups.length - 1);
   return [
-    make("p", { class: "figures", text: `n-gram of order ${view.order}; on average ${mean.toFixed(2)} words answered.` }),
+    make("p", { class: "figures", text: `n-gram of order ${view.order}; on average ${mean.toFixed(2)} ${unit}s answered.` }),
     tokenList(spans, groups, `back-off depth of ${model}`, tell),
     detail,
   ];
 }
-
-const name = (n) => ({ 1: "single word (unigram)", 2: "bigram", 3: "trigram" })[n] ?? `${n}-gram`;
 
 function attentionView(model, found, view) {
   const groups = joined(found.tokens);

@@ -8,7 +8,7 @@ const LONGEST = 300; // characters of a text to guess
 
 export function shannon(panel, state) {
   const unit = choice("guess", [["letter", "letters"], ["word", "words"]]);
-  const own = make("textarea", { rows: 2, maxlength: LONGEST, dir: "auto", "aria-label": "a text of your own for another to guess", placeholder: "Or paste a text here for somebody else to guess; it is hidden once the game begins." });
+  const own = make("textarea", { rows: 2, maxlength: LONGEST, dir: "auto", "aria-label": "a text of your own for another to guess", placeholder: "Or paste a text for somebody else to guess; the game hides it." });
   const begin = make("button", { type: "button", class: "primary", text: "New game", onclick: () => start() });
   const board = make("div", { class: "card game", hidden: true });
   panel.append(
@@ -127,9 +127,16 @@ function play(board, { units, first, kind, players }) {
     at = Math.max(at, first);
     text.replaceChildren(make("span", { class: "given", text: units.slice(0, first).join("") }), make("span", { text: units.slice(first, at).join("") }), make("span", { class: "masked", text: units.slice(at).join("") }));
     if (!ranks.length) return;
-    const { lower, upper } = bounds(ranks);
-    wrong.textContent = `The game is over. By Shannon’s bounds from these ${ranks.length} guess numbers alone: between ${lower.toFixed(2)} and ${upper.toFixed(2)} bits per ${kind}; few guesses make them low.`;
+    wrong.textContent = `The game is over. ${inBounds(ranks, extra.filter((bits) => bits > 0).length, kind)}`;
   }
+}
+
+/** What the guess numbers alone say; nothing where one of them is not known, as of a unit that was shown. */
+function inBounds(ranks, shown, kind) {
+  const units = `${ranks.length} ${kind}${ranks.length === 1 ? "" : "s"}`;
+  if (shown) return `Shannon’s bounds need every guess number, and ${shown} of ${units} ${shown === 1 ? "was" : "were"} shown: no bounds.`;
+  const { lower, upper } = bounds(ranks);
+  return `By Shannon’s bounds from the guess numbers of ${units} alone: between ${lower.toFixed(2)} and ${upper.toFixed(2)} bits per ${kind}; few guesses make them low.`;
 }
 
 /** You and the models, the fewest bits first. */
