@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -58,7 +59,8 @@ std::tuple<nb::list, nb::list> train_within(const nb::object& ids, std::int64_t 
                                             std::int64_t bits, std::int64_t threads,
                                             const nb::object& progress, std::int64_t records) {
     const std::unique_ptr<IdSource> source = source_of(ids);
-    const ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
     const LayoutChoice choice = layout_choice(layout, bits);
     ExternalOptions options;
     options.order = number_in(order, 1, kMostOrders, "order");

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -99,7 +100,8 @@ std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int
                                                    const nb::object& names, const std::string& layout,
                                                    std::int64_t bits, std::int64_t threads) {
     const auto text = span_of<std::int32_t>(ids, "ids", "int32");
-    const ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
     const LayoutChoice choice = layout_choice(layout, bits);
     const std::size_t workers = threads_of(threads);
     const std::uint32_t n = number_in(order, 1, kMostOrderAsked, "order");

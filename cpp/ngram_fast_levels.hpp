@@ -42,6 +42,7 @@ class FastLevels {
         thread_local const auto levels = std::make_unique<FastLevels>();  // taken once, not for each sentence
         levels->layout_ = &layout;
         levels->order_ = static_cast<std::uint32_t>(layout.order());
+        levels->holds_suffixes_ = layout.file().facts().model.holds_suffixes;
         levels->used_ = levels->part_count_ = 0;
         levels->score(begin, pieces);
     }
@@ -85,7 +86,8 @@ class FastLevels {
 
     void put(const Piece& piece, std::uint32_t from, std::uint32_t size, const State* before) {
         parts_[part_count_++] = {&piece, from, static_cast<std::uint32_t>(used_), size, before};
-        words_[used_] = 0;
+        words_[used_] = lengths_[used_] = 0;
+        log_probs_[used_] = 0;
         is_before_[used_++] = true;
         for (std::uint32_t i = 0; i < size; ++i, ++used_) {
             is_before_[used_] = false;
@@ -96,7 +98,8 @@ class FastLevels {
     void answer_all() {
         if (!part_count_) return;
         is_before_[used_] = true;
-        words_[used_] = 0;
+        words_[used_] = lengths_[used_] = 0;
+        log_probs_[used_] = 0;
         // A model may hold an n-gram and not its suffix: what was read before a part may be longer than what
         // is stored of the words since.
         std::uint32_t longest_before = 0;
@@ -168,10 +171,14 @@ class FastLevels {
             const Children in = contexts_[stored_[k]].children;
             const std::uint16_t* const slots =
                 layout_->slots_of(n, in) + FastHash::home(in.size(), FastHash::mix(words_[place]));
-            prefetch(slots);
+            // Where the n-gram without its first word is not stored, this one is not: its context is passed
+            // by.
+            const bool may_be = !holds_suffixes_ || lengths_[place] + 1U == n;
+            prefetch(may_be ? slots : layout_->slots_of(n, {}));
             asked_[count].slots = slots;
             asked_[count].place = place;
-            count += !is_before_[place];
+            log_probs_[place] += may_be ? 0.0F : contexts_[stored_[k]].log_backoff;
+            count += !is_before_[place] && may_be;
         }
         asked_count_ = count;
     }
@@ -220,6 +227,7 @@ class FastLevels {
 
     const FastLayout* layout_ = nullptr;
     std::uint32_t order_ = 0;
+    bool holds_suffixes_ = false;
     State nothing_, carried_, last_;  // last_: after the last word
     std::size_t used_ = 0, part_count_ = 0, stored_count_ = 0, asked_count_ = 0;
     std::array<Part, kParts> parts_;

@@ -31,7 +31,7 @@ bool is_plausible(const FixedHeader& head) {
                            (head.unknown == 0xFFFFFFFF || is_word(head.unknown, head.vocabulary));
     const bool has_layout = head.layout == 1 || head.layout == 2;
     return has_words && has_layout && (head.bits == 0 || head.bits == 8) && head.order > 0 &&
-           head.order <= kMostOrders && head.flags < 8 && head.zero == 0 && !std::isnan(head.log_missing);
+           head.order <= kMostOrders && head.flags < 16 && head.zero == 0 && !std::isnan(head.log_missing);
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void ModelFile::read_header() {
     facts_.bits = head.bits;
     facts_.model = {head.vocabulary,      head.begin,           head.end,
                     head.unknown,         (head.flags & 1) > 0, (head.flags & 2) > 0,
-                    (head.flags & 4) > 0, head.log_missing};
+                    (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0};
     const char* at = all_.data() + sizeof(FixedHeader);
     for (std::uint32_t n = 0; n < head.order; ++n, at += 8)
         facts_.sizes.push_back(read_at<std::uint64_t>(at));

@@ -33,6 +33,9 @@ struct ModelFacts {
     bool is_closed = false;              // <unk> has no probability
     bool is_normalized = true;
     float log_missing = 0;  // weight of a context that was never seen
+    // With each n-gram the one without its first word is stored, as where no rare ones were left out: a word
+    // that is not stored after a context is not stored after a longer one. False: it need not be so.
+    bool holds_suffixes = false;
 };
 
 // Rows of a model, a piece at a time: of tables in memory, or of files made by a training that memory was

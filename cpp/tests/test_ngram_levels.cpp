@@ -77,13 +77,14 @@ Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, s
 }
 
 void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, bool is_stream,
-                     std::uint64_t seed) {
+                     std::uint64_t seed, bool holds_suffixes = false) {
     ModelFacts facts;
     facts.vocabulary = V;
     facts.begin = V - 2;
     facts.end = V - 1;
     facts.unknown = 0;
     facts.is_stream = is_stream;
+    facts.holds_suffixes = holds_suffixes;
     const auto model = Model::of(TableRows(levels), facts, nullptr, {}, 2);
     Random random(seed + 1000);
     std::vector<std::int32_t> text = some_text(random, V, 300);
@@ -103,12 +104,14 @@ void test_ngram_levels() {
         const auto V = 4 + static_cast<std::uint32_t>(seed * seed) * 3;
         Random random(seed);
         const auto text = some_text(random, V, 400);
-        both_ways_agree(estimated(text, V, order, seed % 2 == 0), V, seed % 2 == 0, seed);
+        const auto all = estimated(text, V, order, seed % 2 == 0);
+        both_ways_agree(all, V, seed % 2 == 0, seed);
+        both_ways_agree(all, V, seed % 2 == 0, seed, true);
         both_ways_agree(random_tables(order, V, {1, 2, 3, 5, 9, 40}, seed), V, false,
                         seed);  // suffixes missing
     }
     Random random(99);  // contexts of thousands of words, and slots that are full
-    both_ways_agree(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false, 99);
+    both_ways_agree(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false, 99, true);
     both_ways_agree(random_tables(3, 70000, {66000, 40000}, 98), 70000, false, 98);  // too many for slots
 }
 
