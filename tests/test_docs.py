@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,17 @@ def test_every_line_of_the_ngram_page_works() -> None:
         run_python(script)
 
 
+def wait_until_free(port: int) -> None:
+    """A server that was told to stop answers for a moment more."""
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"something still listens on port {port}")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_every_line_of_the_serve_page_works() -> None:
@@ -140,6 +152,7 @@ def test_every_line_of_the_serve_page_works() -> None:
         run_shell("\n".join(asking), 8)
         run_python(script)
         run_shell(stop, 1)
+        wait_until_free(port)
         run_shell(second, 5)
     finally:
         run_shell("kill $(cat serve.pid) 2> /dev/null || true", 1)
