@@ -19,9 +19,9 @@ test: $(READY)
 	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/install.sh
 	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/clients/run.sh
-	./tests/clients/serve.sh
+	./tests/clients/serve.sh openai
 	./tests/browser/install.sh
-	$(PY) -m pytest -n 2 -rs
+	$(PY) -m pytest -n 2 --dist worksteal -rs
 
 check: lint
 	$(PY) -m pytest -n 2 -m "not slow and not data"

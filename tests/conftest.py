@@ -30,3 +30,8 @@ def toy(tmp_path: Path) -> Path:
     path = tmp_path / "toy.txt"
     path.write_text("i love cats\ni love dogs\ncats chase mice\n")
     return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no core waits for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -1,6 +1,6 @@
 """Trains small models, serves them, and has other people's clients ask for what they say in process.
 
-Run by serve.sh: `served.py PYTHON`, PYTHON being the clients'. What each client must find is written to
+Run by serve.sh: `served.py PYTHON all|openai`, PYTHON being the clients'. What each client must find is written to
 expected.json: this file alone knows chainrule, the clients' scripts alone know their packages.
 """
 
@@ -138,8 +138,8 @@ def run_page(python: str, address: str, environment: dict[str, str], folder: Pat
         run(asked, environment | {"PATH": path}, folder)
 
 
-def main(python: str) -> None:
-    """Everything, in a folder that is removed."""
+def main(python: str, clients: str) -> None:
+    """Everything, or the openai package alone, in a folder that is removed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = expected(train(folder), folder)
@@ -153,6 +153,8 @@ def main(python: str) -> None:
         }
         with served(folder, list(MODELS)) as address:
             run([python, str(HERE / "openai_client.py"), address, name], environment, folder)
+        if clients != "all":
+            return
         with ExitStack() as servers:
             asked = [f"{model}={servers.enter_context(served(folder, [model]))}" for model in LOSSLESS]
             run([python, str(HERE / "lm_eval_client.py"), name, *asked], environment, folder)
@@ -160,4 +162,4 @@ def main(python: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
