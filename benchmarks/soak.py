@@ -258,7 +258,8 @@ def report(tally: Tally) -> str:
         rows.append([kind, f"{tally.sent[kind]:,}", f"{tally.right[kind]:,}", *quantiles])
     sizes = [size for _, size in tally.memory]
     growth = memory_growth(tally.memory)
-    memory = f"Memory: {sizes[0]:,.0f} MiB at first, {max(sizes):,.0f} at most, {sizes[-1]:,.0f} at the end; "
+    tenths = " ".join(f"{sizes[i * (len(sizes) - 1) // 10]:,.0f}" for i in range(11))
+    memory = f"Memory, MiB, at each tenth of the time: {tenths}; at most {max(sizes):,.0f}; "
     head = ["requests", "sent", "right", "p50 ms", "p99 ms", "slowest ms"]
     return table(head, rows) + "\n" + memory + f"{growth:+.2%} from the warm-up to the end by a straight line."
 

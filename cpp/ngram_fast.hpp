@@ -1,9 +1,8 @@
 // The layout "fast": plain rows, and per order an index to find a word among many. At most 20 bytes a row, 12
 // at the highest order.
 //
-// Up to 8 continuations of a context are looked through: they lie on one to three cache lines. More have an
-// index of their own, in the 4 bytes that each row has in the section of indexes, so that where it lies
-// follows from where the rows do:
+// The continuations of a context have an index of their own, in the 4 bytes that each row has in the section
+// of indexes, so that where it lies follows from where the rows do:
 // - c < 2^16 continuations have 2c slots of 16 bits, half of them used (open addressing, wrapped within the
 //   2c). A slot is 0, or b = ⌈log2(c + 1)⌉ bits of the row, counted from 1 within the context, below 16 − b
 //   bits of a hash of the word: a word that is not there is mostly known not to be without a look at rows.
@@ -12,6 +11,8 @@
 // content.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -42,13 +43,11 @@ inline constexpr std::uint32_t kHashed = 1U << 16;  // from here on they are fou
 // The slots of c continuations, and where in them a word may be. A word lies in the first free slot from its
 // home on; most lie within four of it, which are looked at at once.
 struct FastHash {
-    static constexpr std::uint32_t kNone = 0xFFFFFFFF, kUnsure = 0xFFFFFFFE;
-
     static std::uint64_t mix(std::uint32_t word) { return word * 0x9E3779B97F4A7C15ULL; }
     // Four slots from there on are this context's, where it has as many.
     static std::uint32_t home(std::uint32_t c, std::uint64_t mixed) {
-        const std::uint64_t homes = c > 2 ? 2 * std::uint64_t{c} - 3 : 1;
-        return static_cast<std::uint32_t>(((mixed >> 32) * homes) >> 32);
+        const std::int64_t homes = std::max<std::int64_t>(2 * std::int64_t{c} - 3, 1);
+        return static_cast<std::uint32_t>(((mixed >> 32) * static_cast<std::uint64_t>(homes)) >> 32);
     }
     static std::uint32_t bits(std::uint32_t c) { return static_cast<std::uint32_t>(std::bit_width(c)); }
     // A slot's value: these bits, and below them the row, counted from 1.
@@ -56,24 +55,36 @@ struct FastHash {
         return (static_cast<std::uint32_t>(mixed) >> 16) >> bits << bits;
     }
 
-    // The row within the context whose slot is among the four at `slots` and has the word's tag; kNone where
-    // the word is not there, kUnsure where these four do not say.
-    static std::uint32_t row_in(const std::uint16_t* slots, std::uint32_t c, std::uint64_t mixed) {
-        constexpr std::uint64_t kOnes = 0x0001000100010001ULL, kHighs = 0x8000800080008000ULL;
-        if (c >= kHashed) return kUnsure;
-        const std::uint32_t b = bits(c), mask = (1U << b) - 1;
+    struct Seen {
+        std::uint32_t row;  // within the context
+        bool is_there;      // a slot has the word's tag
+        bool is_unsure;     // these four slots do not say
+    };
+    // What the four slots from the word's home on say, of 1 to 2^16 − 1 continuations.
+    static Seen look(const std::uint16_t* home, std::uint32_t c, std::uint64_t mixed) {
+        const std::uint64_t tag_bits = kTagBits[static_cast<std::size_t>(std::bit_width(c | 1))];
         std::uint64_t four;
-        std::memcpy(&four, slots, 8);
-        const std::uint64_t other = (four ^ tag(b, mixed) * kOnes) & ~(mask * kOnes);
+        std::memcpy(&four, home, 8);
+        const std::uint64_t other = (four ^ (static_cast<std::uint32_t>(mixed) >> 16) * kOnes) & tag_bits;
         // A lane of 16 bits that is 0 has its highest bit set here; above the lowest such lane others may,
         // too.
         const std::uint64_t is_free = (four - kOnes) & ~four & kHighs;
         const std::uint64_t is_same = (other - kOnes) & ~other & kHighs;
-        if (is_same == 0) return is_free || c == 0 ? kNone : kUnsure;
-        const auto lane = static_cast<std::uint32_t>(std::countr_zero(is_same)) & 48U;
-        const std::uint32_t row = (static_cast<std::uint32_t>(four >> lane) & mask) - 1;
-        return row < c ? row : is_free || c == 0 ? kNone : kUnsure;
+        const auto lane =
+            static_cast<std::uint32_t>(std::countr_zero(is_same | std::uint64_t{1} << 63)) & 48U;
+        const auto row = static_cast<std::uint32_t>((four >> lane & ~tag_bits & 0xFFFF) - 1);
+        const bool is_there = (is_same != 0) & (row < c);
+        return {row, is_there, static_cast<bool>(!is_there & (is_free == 0))};
     }
+
+  private:
+    static constexpr std::uint64_t kOnes = 0x0001000100010001ULL, kHighs = 0x8000800080008000ULL;
+    // By bits of a row: those of the tag, in each of four slots.
+    static constexpr std::array<std::uint64_t, 33> kTagBits = [] {
+        std::array<std::uint64_t, 33> of{};
+        for (std::uint32_t bits = 0; bits < 16; ++bits) of[bits] = (0xFFFFU >> bits << bits) * kOnes;
+        return of;
+    }();
 };
 
 class FastLayout {
@@ -179,15 +190,16 @@ inline void FastLayout::prefetch(std::size_t order, Children in, std::uint32_t w
 
 inline void FastLayout::prefetch_row(std::size_t order, Children in, std::uint32_t word) const {
     const std::uint32_t c = in.size();
+    if (c == 0 || c >= kHashed) return;
     const std::uint64_t mixed = FastHash::mix(word);
     // Not verified: good enough for a hint.
-    const std::uint32_t at = FastHash::row_in(slots_of(order, in) + FastHash::home(c, mixed), c, mixed);
-    if (at >= c) return;
+    const FastHash::Seen seen = FastHash::look(slots_of(order, in) + FastHash::home(c, mixed), c, mixed);
+    if (!seen.is_there) return;
     if (order < orders_.size()) {
-        chainrule::prefetch(row(order, in.from + at));
-        chainrule::prefetch(row(order, in.from + at + 1));
+        chainrule::prefetch(row(order, in.from + seen.row));
+        chainrule::prefetch(row(order, in.from + seen.row + 1));
     } else {
-        chainrule::prefetch(top_row(in.from + at));
+        chainrule::prefetch(top_row(in.from + seen.row));
     }
 }
 

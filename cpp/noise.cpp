@@ -1,10 +1,18 @@
 #include "noise.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "failure.hpp"
 
 namespace chainrule {
+
+std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power) {
+    std::vector<double> weights(counts.size());
+    std::transform(counts.begin(), counts.end(), weights.begin(),
+                   [&](std::uint64_t n) { return std::pow(static_cast<double>(n), power); });
+    return weights;
+}
 
 Noise::Noise(std::span<const double> weights) : cells_(weights.size()) {
     double sum = 0;

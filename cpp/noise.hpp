@@ -11,6 +11,9 @@
 
 namespace chainrule {
 
+// count^power of each word.
+std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power);
+
 class Noise {
   public:
     explicit Noise(std::span<const double> weights);

@@ -19,7 +19,7 @@ constexpr std::align_val_t kCacheLine{64};
 // grow.
 constexpr std::size_t kPage = std::size_t{1} << 21;
 
-bool is_large(std::size_t bytes) { return bytes >= 2 * kPage; }
+bool is_large(std::size_t bytes) { return bytes >= kPage / 4 * 3; }
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 

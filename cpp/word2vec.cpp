@@ -4,13 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <numeric>
 
 #include "failure.hpp"
 #include "hot_rows.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "threads.hpp"
+#include "word2vec_copies.hpp"
 #include "words.hpp"
 
 namespace chainrule {
@@ -18,22 +18,11 @@ namespace chainrule {
 namespace {
 
 constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
-constexpr std::size_t kPart = 1 << 16;       // numbers that one of several threads takes at a time
+constexpr std::size_t kPart = 1 << 14;       // numbers that one of several threads takes at a time
 constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
 constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
-constexpr std::uint32_t kAlways = 0xFFFFFFFFU;
-constexpr std::uint64_t kLossEvery = 16;      // windows
-constexpr std::size_t kMost = 1 << 16;        // of each setting
-constexpr std::uint64_t kMeetEvery = 200000;  // words after which a thread shares its copies of hot rows
-constexpr std::size_t kHotRows = 4096;        // of each matrix, at most …
-constexpr std::size_t kHotBytes = 32 << 20;   // … and of all threads together
-
-std::vector<double> weights_of(std::span<const std::uint64_t> counts, double power) {
-    std::vector<double> weights(counts.size());
-    std::transform(counts.begin(), counts.end(), weights.begin(),
-                   [&](std::uint64_t n) { return std::pow(static_cast<double>(n), power); });
-    return weights;
-}
+constexpr std::uint64_t kLossEvery = 16;     // windows
+constexpr std::size_t kMost = 1 << 16;       // of each setting
 
 // What learning relies on without looking again.
 void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
@@ -64,8 +53,8 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
 
 }  // namespace
 
-// What one thread carries from one call of `run` to the next.
-struct Word2vec::Worker {
+// What one thread carries from one call of `run` to the next, on cache lines of its own.
+struct alignas(128) Word2vec::Worker {
     Worker(const std::string& file, std::uint64_t seed) : numbers(file), random(seed) {}
 
     // The loss of a window; the first of an epoch forgets those of the epoch before.
@@ -141,9 +130,8 @@ void Word2vec::fill_input() {
 void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
     const std::size_t most = 2 * config_.window, threads = config_.threads;
     const bool has_parts = !subwords_.begins.empty();
-    // CBOW's windows are too little work for copies to pay, and it learns worse from them.
-    const bool has_copies = threads > 1 && !has_parts && !config_.is_cbow;
-    const auto [of_input, of_output] = has_copies ? parts_of_hot_rows(counts) : Parts{};
+    const bool has_copies = threads > 1 && !has_parts;
+    const auto [of_input, of_output] = has_copies ? parts_of_rows(config_, counts, keep_) : Parts{};
     for (std::size_t i = 0; i < threads; ++i) {
         auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
         worker->block.resize(kBlock);
@@ -154,27 +142,6 @@ void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
         worker->hot_output = HotRows(output_.data(), width_, of_output);
         workers_.push_back(std::move(worker));
     }
-}
-
-// By how often a thread is expected to change each of the first rows, which are those of the most frequent
-// words, between two meetings.
-Word2vec::Parts Word2vec::parts_of_hot_rows(std::span<const std::uint64_t> counts) const {
-    const std::size_t copies = 4 * config_.threads;  // own and before, of input and output
-    const std::size_t rows =
-        std::min({kHotRows, counts.size(), kHotBytes / (copies * width_ * sizeof(float))});
-    const auto sum = [](double a, double b) { return a + b; };
-    const std::vector<double> weights = weights_of(counts, config_.power);
-    const double words = std::accumulate(counts.begin(), counts.end(), 0.0, sum);
-    const double noise = std::accumulate(weights.begin(), weights.end(), 0.0, sum);
-    Parts parts;
-    for (std::size_t row = 0; row < rows; ++row) {
-        const double keep = static_cast<double>(keep_[row]) / kAlways;
-        const double kept = kMeetEvery * keep * static_cast<double>(counts[row]) / words;
-        const double drawn = kMeetEvery * static_cast<double>(config_.negative) * weights[row] / noise;
-        parts.input.push_back(part_of_steps(kept * static_cast<double>(config_.window + 1), config_.threads));
-        parts.output.push_back(part_of_steps(kept + drawn, config_.threads));
-    }
-    return parts;
 }
 
 Word2vec::~Word2vec() = default;

@@ -16,6 +16,8 @@
 
 namespace chainrule {
 
+inline constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // of a word that is never thinned out
+
 struct Word2vecConfig {
     bool is_cbow = false;
     std::size_t dimensions = 100;
@@ -71,12 +73,8 @@ class Word2vec {
 
   private:
     struct Worker;
-    struct Parts {
-        std::vector<float> input, output;
-    };
     void fill_input();
     void make_workers(std::span<const std::uint64_t> counts);
-    Parts parts_of_hot_rows(std::span<const std::uint64_t> counts) const;
     void meet(Worker& worker);
     void work(Worker& worker, double seconds);
     void learn(Worker& worker);
@@ -91,7 +89,7 @@ class Word2vec {
     std::uint64_t numbers_, parts_;        // of the file; parts that the threads take one by one
     std::atomic<std::uint64_t> taken_{0};  // parts, all epochs together
     std::vector<std::int32_t> number_of_;
-    std::vector<std::uint32_t> keep_;  // of 2^32
+    std::vector<std::uint32_t> keep_;  // of kAlways
     Noise noise_;
     Subwords subwords_;
     std::size_t rows_, width_;

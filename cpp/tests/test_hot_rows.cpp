@@ -2,6 +2,7 @@
 
 #include "checks.hpp"
 #include "hot_rows.hpp"
+#include "word2vec_copies.hpp"
 
 namespace chainrule::tests {
 
@@ -26,6 +27,24 @@ void two_threads_meet() {
     check(shared[0] == 15 && one.row(0)[0] == 15, "nothing is given twice");
 }
 
+// However many threads there are, no row takes the steps of more than two of them whole.
+void many_threads_copy_less() {
+    std::vector<std::uint64_t> counts;
+    for (std::uint64_t rank = 1; rank <= 10000; ++rank) counts.push_back(1000000 / rank);
+    const std::vector<std::uint32_t> keep(counts.size(), kAlways);
+    Word2vecConfig config;
+    for (config.threads = 2; config.threads <= 32; config.threads *= 2) {
+        for (const bool is_cbow : {false, true}) {
+            config.is_cbow = is_cbow;
+            const auto [input, output] = parts_of_rows(config, counts, keep);
+            check(input.empty() == is_cbow, "whose rows are copied");
+            for (const float part : input)
+                check(part * static_cast<float>(config.threads) <= 2, "the steps of two threads at most");
+            check(config.threads == 2 || output.size() < 4096, "with many threads the rarer are shared");
+        }
+    }
+}
+
 }  // namespace
 
 void test_hot_rows() {
@@ -36,6 +55,7 @@ void test_hot_rows() {
     }
     // s = 1 − exp(−1) = 0.63212, 1 / (1 + 2 s) = 0.44164
     check_close(part_of_steps(1024, 3), 0.44164, 1e-5, "between the two");
+    many_threads_copy_less();
 }
 
 }  // namespace chainrule::tests

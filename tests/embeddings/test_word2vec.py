@@ -16,6 +16,7 @@ from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vocabulary import Chosen, choose
 from chainrule.embeddings.word2vec import train
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+from chainrule.text.corpus import Corpus
 from embeddings.two_clusters import clusters
 
 SETS = ["none", "avx2", "avx512"]
@@ -231,3 +232,16 @@ def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(KeyboardInterrupt):
         train(counted, choose(counted), VectorConfig(epochs=1), progress=stop)
+
+
+@pytest.mark.data
+@pytest.mark.native
+@pytest.mark.parametrize("method", METHODS)
+def test_many_threads_learn_as_well_as_one(data_folder: Path, tmp_path: Path, method: str) -> None:
+    # Threads that added up what each had learnt apart once went too far, the more threads the further.
+    counted = count(Corpus.of(data_folder / "wikitext2" / "wiki.train.tokens"), tmp_path / "numbers")
+    chosen = choose(counted, min_count=5)
+    settings: dict[str, Any] = {"method": method, "dimensions": 50, "epochs": 2}
+    config = VectorConfig(**settings)
+    losses = {n: train(counted, chosen, config, threads=n, seed=0).metrics["loss"] for n in (1, 2, 3, 4, 8)}
+    assert max(losses.values()) < 1.06 * losses[1], losses

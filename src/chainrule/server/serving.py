@@ -3,6 +3,7 @@
 Not here: what is answered (app.py).
 """
 
+import asyncio
 import errno
 import ipaddress
 import signal
@@ -96,6 +97,7 @@ class PatientConnection(H11Protocol):
     """A connection that is closed when no whole request comes, and whose errors have the shape of all others."""
 
     idle_seconds: float = 30.0
+    _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait."""
@@ -107,8 +109,17 @@ class PatientConnection(H11Protocol):
         super().on_response_complete()
         self._wait()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """There is nothing more to wait for."""
+        super().connection_lost(exc)
+        if self._waiting is not None:
+            self._waiting.cancel()
+
     def _wait(self) -> None:
-        self.loop.call_later(self.idle_seconds, self._give_up, self.cycle)
+        # One timer a connection: it keeps the request before from being forgotten.
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = self.loop.call_later(self.idle_seconds, self._give_up, self.cycle)
 
     def _give_up(self, cycle: Any) -> None:
         # A new cycle begins when the headers of a request are whole.
