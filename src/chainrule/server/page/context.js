@@ -1,32 +1,23 @@
 // What a model went by at each token: how long an n-gram answered, or where its heads looked.
 
-import { beginning, context } from "/page/api.js";
 import { joined, percent, told } from "/page/bits.js";
-import { choice, isolated, latest, make, visible } from "/page/dom.js";
-import { tokenList, tokenSpan } from "/page/surprisal.js";
+import { choice, isolated, make, visible } from "/page/dom.js";
+import { readings, tokenList, tokenSpan } from "/page/reading.js";
 
 const UNITS = { word: "word", char: "character", byte: "byte" }; // what a token of a kind of tokenizer is called
 
+const LEAD = "What each prediction rests on. For n-grams a token’s colour is the length of the n-gram that answered it, and the tokens it used are underlined; for networks with attention the colours are the weights with which the heads look back from the token you point at.";
+
 export function contextView(panel, state) {
-  const cards = make("div", { class: "stack" });
-  panel.append(
-    make("p", { class: "lead", text: "What each prediction rests on. For n-grams a token’s colour is the length of the n-gram that answered it, and the tokens it used are underlined; for networks with attention the colours are the weights with which the heads look back from the token you point at." }),
-    cards,
-  );
-  const update = latest(async (signal) => {
-    const text = beginning(state.text);
-    if (!text) {
-      cards.replaceChildren(make("p", { class: "empty", text: "Write something above." }));
-      return;
-    }
-    const found = await Promise.all(state.chosen.map((model) => context(model, text, signal)));
-    cards.replaceChildren(...state.chosen.map((model, i) => card(model, found[i])));
-  }, state.fail);
-  return { update };
+  return readings(panel, state, LEAD, (read) => read.map(card));
 }
 
-function card(model, found) {
+function card({ model, error, found }) {
   const element = make("section", { class: "card" }, make("h3", {}, isolated(model)));
+  if (error) {
+    element.append(make("p", { class: "problem", text: error.message }));
+    return element;
+  }
   for (const view of found.views) {
     element.append(...(view.kind === "depth" ? depthView(model, found, view) : attentionView(model, found, view)));
   }

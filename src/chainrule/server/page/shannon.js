@@ -7,7 +7,8 @@ import { choice, isolated, latest, make, visible } from "/page/dom.js";
 const LONGEST = 300; // characters of a text to guess
 
 export function shannon(panel, state) {
-  const unit = choice("guess", [["letter", "letters"], ["word", "words"]]);
+  let isSuited = false; // the unit is chosen, by the player or for the first model
+  const unit = choice("guess", [["letter", "letters"], ["word", "words"]], () => { isSuited = true; });
   const own = make("textarea", { rows: 2, maxlength: LONGEST, dir: "auto", "aria-label": "a text of your own for another to guess", placeholder: "Or paste a text for somebody else to guess; the game hides it." });
   const begin = make("button", { type: "button", class: "primary", text: "New game", onclick: () => start() });
   const board = make("div", { class: "card game", hidden: true });
@@ -17,9 +18,9 @@ export function shannon(panel, state) {
     make("div", { class: "row" }, begin),
     board,
   );
-  let isSuited = false;
 
   const start = latest(async (signal) => {
+    isSuited = true;
     const given = own.value.trim() || (await ask(`/page/passage?number=${Math.floor(Math.random() * 1e6)}`, null, signal)).text;
     const text = given.replace(/\s+/g, " ").slice(0, LONGEST).trim();
     own.value = "";
@@ -37,11 +38,11 @@ export function shannon(panel, state) {
   });
 
   return {
-    /** Letters where the first model reads letters, else words; asked once. */
+    /** Letters where the first model reads letters, else words; asked once, and never against the player's choice. */
     update: latest(async (signal) => {
       if (isSuited || !state.chosen.length) return;
       const { tokenizer } = await context(state.chosen[0], "a", signal);
-      unit.input.value = ["char", "byte"].includes(tokenizer) ? "letter" : "word";
+      if (!isSuited) unit.input.value = ["char", "byte"].includes(tokenizer) ? "letter" : "word";
       isSuited = true;
     }, state.fail),
   };

@@ -1,32 +1,17 @@
 // The text as each model reads it: the deeper a token's colour the more bits it cost.
 
-import { beginning, context } from "/page/api.js";
 import { bitsOfToken, depth, joined, percent, told } from "/page/bits.js";
-import { isolated, latest, make, roving, visible } from "/page/dom.js";
+import { isolated, make, visible } from "/page/dom.js";
+import { readings, tokenList, tokenSpan } from "/page/reading.js";
+
+const LEAD = "Your text, coloured by surprisal: −log₂ p of each token given those before it. Point at a token, or reach it with the arrow keys.";
 
 export function surprisal(panel, state) {
-  const cards = make("div", { class: "stack" });
-  panel.append(
-    make("p", { class: "lead", text: "Your text, coloured by surprisal: −log₂ p of each token given those before it. Point at a token, or reach it with the arrow keys." }),
-    cards,
-  );
-  const update = latest(async (signal) => {
-    const text = beginning(state.text);
-    if (!text) {
-      cards.replaceChildren(make("p", { class: "empty", text: "Write something above." }));
-      return;
-    }
-    const found = await Promise.all(
-      state.chosen.map((model) => context(model, text, signal).catch((error) => {
-        if (signal.aborted) throw error;
-        return { error };
-      })),
-    );
-    const ranked = state.chosen.map((model, i) => ({ model, ...(found[i].error ? { error: found[i].error } : totals(found[i])), found: found[i] }));
+  return readings(panel, state, LEAD, (read) => {
+    const ranked = read.map((each) => ({ ...each, ...(each.error ? {} : totals(each.found)) }));
     const best = Math.min(...ranked.map((each) => each.perByte ?? Infinity));
-    cards.replaceChildren(...ranked.map((each) => card(each, ranked.length > 1 && each.perByte === best)));
-  }, state.fail);
-  return { update };
+    return ranked.map((each) => card(each, ranked.length > 1 && each.perByte === best));
+  });
 }
 
 /** The bits of what is shown, and per byte of it. */
@@ -51,36 +36,6 @@ function card({ model, error, found, bits, perByte, tokens }, isBest) {
   const text = tokenList(spans, groups, `tokens of ${model}`, (at) => describe(detail, found, groups[at]));
   describe(detail, found, groups[0]);
   return make("section", { class: "card" }, title, make("p", { class: "figures", text: figures.join(" · ") }), text, detail);
-}
-
-/** One token in running text, on a colour of this depth. */
-export function tokenSpan(group, deep, remark) {
-  const text = group.isEnd ? "⏎" : group.piece;
-  const span = make("span", { class: group.isEnd ? "token-text end" : "token-text", role: "option", tabindex: -1, title: remark, text });
-  span.style.setProperty("--depth", deep.toFixed(3));
-  span.setAttribute("aria-label", `${group.isEnd ? "end of line" : group.piece}, ${remark}`);
-  if (!Number.isFinite(group.bits)) span.classList.add("impossible");
-  return span;
-}
-
-/** Tokens in lines of their own direction; `tell` hears which one is pointed at or has the focus. */
-export function tokenList(spans, groups, label, tell) {
-  const list = make("div", { class: "reading", role: "listbox", "aria-label": label });
-  let line = make("div", { dir: "auto", role: "presentation" });
-  list.append(line);
-  spans.forEach((span, at) => {
-    line.append(span);
-    const choose = () => {
-      for (const other of spans) other.setAttribute("aria-selected", String(other === span));
-      tell(at);
-    };
-    span.addEventListener("focus", choose);
-    span.addEventListener("pointerenter", choose);
-    span.addEventListener("click", () => span.focus());
-    if (groups[at].isEnd && at + 1 < spans.length) list.append((line = make("div", { dir: "auto", role: "presentation" })));
-  });
-  roving(list, () => spans)();
-  return list;
 }
 
 function describe(detail, found, group) {

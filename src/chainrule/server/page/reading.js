@@ -1,0 +1,57 @@
+// What the views of the whole text share: a card for each model that reads it, and tokens to point at.
+
+import { beginning, context } from "/page/api.js";
+import { latest, make, roving } from "/page/dom.js";
+
+/** A view of the text; `cards` makes one of each { model, found } or { model, error }. */
+export function readings(panel, state, lead, cards) {
+  const stack = make("div", { class: "stack" });
+  panel.append(make("p", { class: "lead", text: lead }), stack);
+  const update = latest(async (signal) => {
+    const text = beginning(state.text);
+    if (!text) {
+      stack.replaceChildren(make("p", { class: "empty", text: "Write something above." }));
+      return;
+    }
+    const read = async (model) => {
+      try {
+        return { model, found: await context(model, text, signal) };
+      } catch (error) {
+        if (signal.aborted) throw error;
+        return { model, error };
+      }
+    };
+    stack.replaceChildren(...cards(await Promise.all(state.chosen.map(read))));
+  }, state.fail);
+  return { update };
+}
+
+/** One token in running text, on a colour of this depth. */
+export function tokenSpan(group, deep, remark) {
+  const text = group.isEnd ? "⏎" : group.piece;
+  const span = make("span", { class: group.isEnd ? "token-text end" : "token-text", role: "option", tabindex: -1, title: remark, text });
+  span.style.setProperty("--depth", deep.toFixed(3));
+  span.setAttribute("aria-label", `${group.isEnd ? "end of line" : group.piece}, ${remark}`);
+  if (!Number.isFinite(group.bits)) span.classList.add("impossible");
+  return span;
+}
+
+/** Tokens in lines of their own direction; `tell` hears which one is pointed at or has the focus. */
+export function tokenList(spans, groups, label, tell) {
+  const list = make("div", { class: "reading", role: "listbox", "aria-label": label });
+  let line = make("div", { dir: "auto", role: "presentation" });
+  list.append(line);
+  spans.forEach((span, at) => {
+    line.append(span);
+    const choose = () => {
+      for (const other of spans) other.setAttribute("aria-selected", String(other === span));
+      tell(at);
+    };
+    span.addEventListener("focus", choose);
+    span.addEventListener("pointerenter", choose);
+    span.addEventListener("click", () => span.focus());
+    if (groups[at].isEnd && at + 1 < spans.length) list.append((line = make("div", { dir: "auto", role: "presentation" })));
+  });
+  roving(list, () => spans)();
+  return list;
+}

@@ -1,0 +1,91 @@
+"""A real Chromium in front of a real server of small models."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+
+if os.environ.get("CI") != "true":  # there it is required
+    pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import chainrule
+from browser.visiting import PATIENCE, Visit
+from chainrule.errors import ChainruleWarning
+from chainrule.server.app import create_app
+from chainrule.text.corpus import Corpus
+from server.running import running
+
+CHROMIUM: Final = shutil.which("chromium")
+SWITCHES: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LINES: Final = ["the cat sees the dog", "the dog sees the mouse", "a cat loves the mouse", "the mouse runs"] * 6
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A trigram of words, a bigram of letters, a Transformer."""
+    whole = tmp_path_factory.mktemp("page")
+    corpus = Corpus.from_lines(LINES)
+    network: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 2, "epochs": 1, "batch_size": 8}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        chainrule.train("ngram", corpus, order=3).save(whole / "trigram")
+        chainrule.train("ngram", corpus, order=2, tokenizer="char").save(whole / "letters")
+        chainrule.train("transformer", corpus, seed=1, **network).save(whole / "transformer")
+    return [whole / name for name in ("trigram", "letters", "transformer")]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        words = "chromium is not installed; apt-get install chromium"
+        pytest.fail(words) if os.environ.get("CI") == "true" else pytest.skip(words)
+    with sync_playwright() as tools:
+        opened = tools.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def url(folders: list[Path]) -> Iterator[str]:
+    with running(create_app(folders)) as server:
+        yield server.url
+
+
+@pytest.fixture
+def visit(browser: Browser, url: str) -> Visit:
+    """Open the page; afterwards nothing was asked of another machine, and nothing failed inside it."""
+
+    @contextmanager
+    def opened(address: str = url, **settings: Any) -> Iterator[Page]:
+        context = browser.new_context(**settings)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        asked: list[str] = []
+        failed: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: failed.append(str(error)))
+        page.on("console", lambda said: failed.append(said.text) if "Content Security" in said.text else None)
+        page.goto(address)
+        yield page
+        context.close()
+        assert asked
+        assert {urlsplit(each).netloc for each in asked} == {urlsplit(address).netloc}
+        assert failed == []
+
+    return opened

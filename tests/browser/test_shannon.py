@@ -1,0 +1,74 @@
+"""The Shannon game in a real Chromium."""
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from browser.visiting import PATIENCE, Visit, play, tab
+
+
+def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
+    with visit() as page:
+        panel, guess = play(page, "word", "the cat sees the dog today")
+        expect(page.locator("#writing")).to_be_hidden()
+        expect(panel.locator(".hidden-text")).to_contain_text("the cat sees")
+        assert "dog" not in panel.locator(".game").inner_text()
+        guess.fill("mouse")
+        page.keyboard.press("Enter")
+        expect(panel.locator(".game [role=status]")).to_contain_text("Not mouse")
+        guess.fill("The")
+        page.keyboard.press("Enter")
+        # Guess 2, the first number sent: p = (0 + 1/(2·3)) / (0 + 1) = 1/6, log₂ 6 = 2.585 bits
+        expect(panel.locator(".detail")).to_contain_text("guess 2: you pay 2.58 bits")
+        guess.fill("dog")
+        page.keyboard.press("Enter")
+        # Guess 1, the second number: p = (0 + 1/2) / (1 + 1) = 1/4
+        expect(panel.locator(".detail")).to_contain_text("guess 1: you pay 2.00 bits")
+        expect(panel.locator("tr.you .number").first).to_have_text("4.6")
+        assert panel.locator("tbody tr").count() == 4
+        guess.fill("today")
+        page.keyboard.press("Enter")
+        # The numbers were 2, 1 and 1: Σ −q log₂ q = 0.92 bits; lower bound 2 (1/3) log₂ 2
+        expect(panel.locator(".game [role=status]")).to_contain_text("between 0.67 and 0.92 bits per word")
+
+
+@pytest.mark.parametrize(("unit", "told"), [("word", "1 of 2 words was"), ("letter", "2 of 2 letters were")])
+def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit: str, told: str) -> None:
+    with visit() as page:
+        panel, guess = play(page, unit, "the cat sees the dog" if unit == "word" else "the cat sees a")
+        panel.get_by_role("button", name="Show it").click()
+        expect(panel.locator(".detail")).to_contain_text("shown")
+        if unit == "word":
+            guess.fill("dog")
+            page.keyboard.press("Enter")
+        else:
+            panel.get_by_role("button", name="Show it").click()
+        status = panel.locator(".game [role=status]")
+        expect(status).to_contain_text(f"{told} shown: no bounds")
+        assert "between" not in status.inner_text()
+
+
+def test_letters_are_guessed_key_by_key(visit: Visit) -> None:
+    with visit() as page:
+        panel, _ = play(page, "letter", "the cat sees")  # twelve letters: all but the last are given
+        page.keyboard.type("xs")
+        expect(panel.locator(".detail")).to_contain_text("guess 2")
+        expect(panel.locator(".detail")).to_contain_text("letters ")
+
+
+@pytest.mark.parametrize("unit", ["letter", "word"])
+def test_the_players_choice_stands_however_late_the_model_answers(visit: Visit, unit: str) -> None:
+    """What the first model reads suggests a unit; the answer is held back here until the player has chosen."""
+    held: list[Route] = []
+    with visit() as page:
+        page.wait_for_selector("html[data-ready]")
+        page.route("**/v1/context", lambda route: held.append(route))
+        panel = tab(page, "shannon")
+        choice = panel.locator("select")
+        choice.select_option(unit)
+        with page.expect_response("**/v1/context", timeout=PATIENCE):
+            while not held:
+                page.wait_for_timeout(10)
+            held.pop().continue_()
+        page.unroute("**/v1/context")
+        page.wait_for_timeout(200)  # the page has read it
+        expect(choice).to_have_value(unit)
