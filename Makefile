@@ -38,9 +38,10 @@ format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp cpp/tests/fuzz/*.cpp cpp/tests/fuzz/*.hpp
 
+# seqeval comes as source alone and is built by itself; the core without isolation, so that its objects serve again.
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
 	python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet scikit-build-core nanobind cmake ninja
+	$(PY) -m pip install --quiet scikit-build-core nanobind cmake ninja seqeval
 	$(PY) -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@
 

@@ -13,5 +13,6 @@ void bind_kenlm(nanobind::module_& module);         // the same by the names of 
 void bind_ngram_memory(nanobind::module_& module);  // training within a limit of memory
 void bind_arpa(nanobind::module_& module);          // ARPA files
 void bind_text(nanobind::module_& module);          // plain text to word numbers
+void bind_speller(nanobind::module_& module);       // how unknown words are written
 
 }  // namespace chainrule

@@ -9,6 +9,7 @@
 #include "bindings_ngram_model.hpp"
 #include "mapped_file.hpp"
 #include "ngram_sentences.hpp"
+#include "speller.hpp"
 
 namespace nb = nanobind;
 
@@ -47,6 +48,20 @@ Sums score_file(const PyNgramModel& self, const std::string& path, bool bos, boo
         found = score_sentences(*self.model, lines_of(file.bytes()), options);
     }
     return for_python(std::move(found));
+}
+
+std::tuple<Doubles, Longs, Doubles> score_spelled(const PyNgramModel& self, const nb::object& sentences,
+                                                  const Speller& speller, std::int64_t threads) {
+    const SentenceOptions options{true, true, threads_of(threads), &speller};
+    const Texts texts(sentences);
+    SentenceScores found;
+    {
+        const nb::gil_scoped_release free;
+        found = score_sentences(*self.model, texts.views(), options);
+    }
+    const std::size_t S = found.log_probs.size();
+    return {array_of(std::move(found.log_probs), {S}), array_of(std::move(found.tokens), {S}),
+            array_of(std::move(found.spellings), {S})};
 }
 
 std::tuple<nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, std::uint8_t>,
@@ -103,6 +118,9 @@ void bind_sentences(nb::module_& module, NgramClass& bound) {
              "Of each sentence log p, how many tokens it has, how many are unknown.")
         .def("score_file", &score_file, nb::arg("path"), nb::arg("bos") = true, nb::arg("eos") = true,
              nb::arg("threads") = 1, "The same of each line of a file.")
+        .def(
+            "score_spelled", &score_spelled, nb::arg("sentences"), nb::arg("speller"), nb::arg("threads") = 1,
+            "Of each sentence log p, how many tokens it has, and log p of how its unknown words are written.")
         .def("full_scores", &full_scores, nb::arg("sentences"), nb::arg("bos") = true, nb::arg("eos") = true,
              nb::arg("threads") = 1,
              "Of each token log p, the length of the n-gram that answered, 1 where it is unknown; and where "

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "parallel.hpp"
 
@@ -20,9 +21,10 @@ constexpr std::size_t kBehind = 8;  // blanks behind the text of a turn, which m
 struct Turn {
     std::string text;
     std::vector<std::int32_t> words;
-    std::vector<std::uint8_t> unknown;  // by word
-    std::vector<std::size_t> ends;      // by sentence
-    std::vector<double> log_probs;      // by word
+    std::vector<std::uint8_t> unknown;      // by word
+    std::vector<std::string_view> strange;  // the unknown words, where they are spelled
+    std::vector<std::size_t> ends;          // by sentence
+    std::vector<double> log_probs;          // by word
     std::vector<std::uint8_t> lengths;
     std::vector<Piece> pieces;
 };
@@ -41,14 +43,16 @@ std::uint64_t eight_at(const char* at) {
 }
 
 // The words of [at, end), behind which kBehind blanks stand: the numbers go to `words`, what is unknown to
-// `unknown`; both have room. How many there are.
+// `unknown`, and to `strange` where that is wanted, which moves behind them; all have room. How many words.
+template <bool kIsSpelled>
 std::size_t cut(const Names& names, std::uint32_t unknown_word, const char* at, const char* end,
-                std::int32_t* words, std::uint8_t* unknown) {
+                std::int32_t* words, std::uint8_t* unknown, std::string_view*& strange) {
     std::int32_t* const first = words;
     while (at < end) {
         const std::uint64_t eight = eight_at(at);
         const std::uint64_t blanks = blanks_in(eight);
         std::int64_t found;
+        const char* const begin = at;
         if (blanks & 0x80) {
             ++at;
             continue;
@@ -68,6 +72,10 @@ std::size_t cut(const Names& names, std::uint32_t unknown_word, const char* at, 
         const std::uint32_t word = found >= 0 ? static_cast<std::uint32_t>(found) : unknown_word;
         *words++ = static_cast<std::int32_t>(word);
         *unknown++ = word == unknown_word;
+        if constexpr (kIsSpelled) {
+            *strange = {begin, static_cast<std::size_t>(at - 1 - begin)};
+            strange += word == unknown_word;
+        }
     }
     return static_cast<std::size_t>(words - first);
 }
@@ -80,12 +88,15 @@ void read(const Model& model, std::span<const std::string_view> sentences, const
     const std::size_t most = turn.text.size() / 2 + 1 + sentences.size();  // a word is followed by a blank
     turn.words.resize(most);
     turn.unknown.resize(most);
+    turn.strange.resize(options.speller ? most : 0);
     turn.ends.clear();
     const char* at = turn.text.data();
     std::size_t size = 0;
+    std::string_view* strange = turn.strange.data();
+    const auto cut_here = options.speller ? cut<true> : cut<false>;
     for (const std::string_view sentence : sentences) {
-        size += cut(*model.names(), model.facts().unknown, at, at + sentence.size(), &turn.words[size],
-                    &turn.unknown[size]);
+        size += cut_here(*model.names(), model.facts().unknown, at, at + sentence.size(), &turn.words[size],
+                         &turn.unknown[size], strange);
         at += sentence.size() + 1;
         if (options.ends) {
             turn.words[size] = static_cast<std::int32_t>(model.facts().end);
@@ -153,9 +164,13 @@ double score_sentence(const Model& model, std::string_view sentence, bool begins
 SentenceScores score_sentences(const Model& model, std::span<const std::string_view> sentences,
                                const SentenceOptions& options) {
     const std::size_t S = sentences.size();
-    SentenceScores found{std::vector<double>(S), std::vector<std::int64_t>(S), std::vector<std::int64_t>(S)};
+    SentenceScores found{std::vector<double>(S), std::vector<std::int64_t>(S), std::vector<std::int64_t>(S),
+                         std::vector<double>(options.speller ? S : 0)};
     in_turns(model, sentences, options, [&](const Turn& turn, std::size_t first) {
         std::size_t from = 0;
+        std::optional<Speller::Reader> speller;
+        if (options.speller) speller.emplace(*options.speller);
+        auto strange = turn.strange.begin();
         for (std::size_t i = 0; i < turn.ends.size(); from = turn.ends[i++]) {
             const std::size_t end = turn.ends[i];
             double sum = 0;
@@ -167,6 +182,10 @@ SentenceScores score_sentences(const Model& model, std::span<const std::string_v
             found.log_probs[first + i] = sum;
             found.tokens[first + i] = static_cast<std::int64_t>(end - from);
             found.unknowns[first + i] = unknowns;
+            if (!speller) continue;
+            double spelled = 0;
+            for (; unknowns > 0; --unknowns) spelled += speller->log_prob(*strange++);
+            found.spellings[first + i] = spelled;
         }
     });
     return found;

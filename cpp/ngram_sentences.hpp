@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ngram_model.hpp"
+#include "speller.hpp"
 
 namespace chainrule {
 
@@ -15,12 +16,14 @@ struct SentenceOptions {
     bool begins = true;  // with <s>
     bool ends = true;    // </s> is predicted too
     std::size_t threads = 1;
+    const Speller* speller = nullptr;  // of unknown words, where their letters count
 };
 
 struct SentenceScores {
     std::vector<double> log_probs;       // by sentence
     std::vector<std::int64_t> tokens;    // predicted, </s> among them
     std::vector<std::int64_t> unknowns;  // words that the model does not know
+    std::vector<double> spellings;       // log p of how these are written; empty without a speller
 };
 
 // Of each token, sentence after sentence.

@@ -39,11 +39,16 @@ def score_lines(model: Model, lines: list[str], *, is_spelled: bool = True) -> L
 
 
 def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer = Scorer(train(tmp_path, min_count=10))
-    first = scorer.score(LINES).spellings.tolist()
-    assert scorer.score(LINES).spellings.tolist() == first
-    monkeypatch.setattr(module, "REMEMBERED", 0)
-    assert scorer.score(LINES).spellings.tolist() == first
+    """The engine's threads remember spellings; however many there are, each word has its own."""
+    model = train(tmp_path, min_count=10)
+    letters = random.Random(5)
+    words = ["".join(letters.choices("abcdefgh", k=letters.randint(3, 20))) for _ in range(60_000)]
+    lines = [" ".join(words[i : i + 6]) for i in range(0, len(words), 6)] * 2
+    assert model.speller is not None
+    wanted = model.speller.specified(words).reshape(-1, 6).sum(axis=1)
+    for number in (1, 2, 5):
+        monkeypatch.setattr(module, "threads", lambda number=number: number)
+        assert_allclose(score_lines(model, lines).spellings, np.tile(wanted, 2), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

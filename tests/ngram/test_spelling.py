@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainrule import train
+from chainrule import native, train
+from chainrule.errors import ChainruleError
 from chainrule.model import Model
 from chainrule.ngram.spelling import SCALARS, Speller, train_speller
 from chainrule.text.corpus import Corpus
@@ -68,6 +69,48 @@ def test_batches_do_not_matter(unknown: list[str], spellings: list[str]) -> None
     speller = train_speller(unknown, known=["a"])
     alone = [speller.log_probs([s])[0] for s in spellings]
     np.testing.assert_allclose(speller.log_probs(spellings), alone, rtol=1e-9)
+
+
+LETTERS = st.text("abcé\u2603\U0001f600", min_size=1)
+
+
+@pytest.mark.native
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LETTERS, min_size=1), st.lists(LETTERS | st.text(min_size=1)), st.booleans())
+def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[str], is_single: bool) -> None:
+    """Letters of one to four bytes, strangers among them, words longer than those that are remembered."""
+    if is_single:
+        unknown, spellings = [s[0] for s in unknown], [s[0] for s in spellings]
+    speller = train_speller(unknown, known=["z"], is_single=is_single)
+    asked = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
+    np.testing.assert_allclose(speller.compiled().log_probs(asked), speller.specified(asked), rtol=1e-12)
+
+
+@pytest.mark.native
+def test_tables_that_are_none_are_refused_by_the_core() -> None:
+    speller = train_speller(["abc", "abd"], known=[])
+    arrays = [
+        [level.key.astype(np.int64), level.log_prob.astype(np.float32), level.log_backoff.astype(np.float32)]
+        for level in speller.lm.tables.levels
+    ]
+    core = native.load()
+    assert core is not None
+    alphabet = np.array([ord(c) for c in speller.alphabet], dtype=np.uint32)
+    core.Speller(alphabet, arrays, 0.0, 0.0, False)
+    broken: list[tuple[Any, Any]] = [
+        (alphabet[::-1].copy(), arrays),
+        (alphabet, []),
+        (alphabet[:-1].copy(), arrays),
+        (alphabet, [arrays[0], [arrays[1][0][::-1].copy(), *arrays[1][1:]], *arrays[2:]]),
+        (alphabet, [arrays[0], [arrays[1][0] + 10**6, *arrays[1][1:]], *arrays[2:]]),
+        (alphabet, [arrays[0], [arrays[1][0], arrays[1][1][1:].copy(), arrays[1][2]], *arrays[2:]]),
+        (alphabet, [arrays[0], arrays[1][:2], *arrays[2:]]),
+        (alphabet, [[x.astype(np.float64) for x in arrays[0]], *arrays[1:]]),
+        (alphabet, [*arrays, *arrays[-1:] * 40]),
+    ]
+    for letters, levels in broken:
+        with pytest.raises(ChainruleError):
+            core.Speller(letters, levels, 0.0, 0.0, False)
 
 
 def mass(model: Model, length: int) -> float:

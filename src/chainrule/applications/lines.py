@@ -6,7 +6,6 @@ reading of words where the tokenizer only cuts at blanks. Not here: what they ar
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,6 @@ from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 from chainrule.ngram.engine import refusing_damage
-from chainrule.ngram.spelling import Speller
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
@@ -24,9 +22,6 @@ from chainrule.tokenizers.tokenizer import split_words
 CHARACTERS_AT_ONCE: Final = 1 << 21
 LONG: Final = 1 << 20
 """Characters of a line that the engine is not given whole."""
-
-REMEMBERED: Final = 1 << 19
-"""Spellings that are held before the memory of them begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +57,11 @@ def batches_for(models: Sequence[Model], corpus: Corpus) -> Iterator[list[str]]:
 
 
 class Scorer:
-    """A model that is given lines, batch after batch; the spelling of a word that comes again is remembered."""
+    """A model that is given lines, batch after batch."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._engine = _engine(model)
-        self._spellings = _Spellings(model.speller)
 
     def score(self, lines: Sequence[str], *, is_spelled: bool = True) -> LineScores:
         """What `model.scores` says of these lines; one that holds line breaks is several, added up."""
@@ -80,7 +74,7 @@ class Scorer:
         if self._engine is None or "<s>" in text or "</s>" in text or max(map(len, lines)) > LONG:
             return self._score_encoded(lines, is_spelled)
         with refusing_damage():
-            return self._score_words(lines, text, is_spelled)
+            return self._score_words(lines, is_spelled)
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
         """(N,) UTF-8 bytes of each line as the tokenizer sees it, one for its break."""
@@ -91,22 +85,13 @@ class Scorer:
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
         return whole - blanks + np.maximum(scores.tokens - 1, 1)  # a blank between two words, and the break
 
-    def _score_words(self, lines: Sequence[str], text: str, is_spelled: bool) -> LineScores:
-        """By the engine, which cuts at blanks itself; `text` is the lines with LF between them."""
-        N = len(lines)
-        if not is_spelled:
-            log_probs, tokens, _ = self._engine.score_sentences(list(lines), threads=threads())
-            return LineScores(log_probs, tokens, np.zeros(N))
-        of_tokens, _, is_unknown, ends = self._engine.full_scores(list(lines), threads=threads())
-        tokens = np.diff(ends, prepend=0)
-        log_probs = np.add.reduceat(of_tokens.astype(np.float64), ends - tokens)
-        spellings = np.zeros(N)
-        if is_unknown.any():
-            is_unknown = np.delete(is_unknown, ends - 1)  # of each word, `</s>` being none
-            words = filter(None, text.replace("\n", " ").replace("\t", " ").split(" "))
-            unknown = list(compress(words, is_unknown.tobytes()))
-            np.add.at(spellings, np.repeat(np.arange(N), tokens - 1)[is_unknown > 0], self._spellings.of(unknown))
-        return LineScores(log_probs, tokens, spellings)
+    def _score_words(self, lines: Sequence[str], is_spelled: bool) -> LineScores:
+        """By the engine, which cuts at blanks itself."""
+        speller = self.model.speller
+        if is_spelled and speller is not None:
+            return LineScores(*self._engine.score_spelled(lines, speller.compiled(), threads=threads()))
+        log_probs, tokens, unknown = self._engine.score_sentences(lines, threads=threads())
+        return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf if is_spelled else 0.0, 0.0))
 
     def _score_parted(self, texts: Sequence[str], is_spelled: bool) -> LineScores:
         """Texts of several lines: the sums over their lines."""
@@ -125,27 +110,10 @@ class Scorer:
         spellings = np.zeros(len(lines))
         if is_spelled and encoded.spellings:
             rows = np.searchsorted(ends, np.flatnonzero(encoded.ids == encoded.unk), side="right")
-            np.add.at(spellings, rows, self._spellings.of(encoded.spellings))
+            speller = self.model.speller
+            log_p = -np.inf if speller is None else speller.log_probs(encoded.spellings)
+            np.add.at(spellings, rows, log_p)
         return LineScores(log_probs, ends - starts, spellings)
-
-
-class _Spellings:
-    """Log p(spelling) of unknown words, looked up where they were met before."""
-
-    def __init__(self, speller: Speller | None) -> None:
-        self._speller = speller
-        self._met: dict[str, float] = {}
-
-    def of(self, words: list[str]) -> Floats:
-        """One each; a model without a speller gives −inf."""
-        if self._speller is None:
-            return np.full(len(words), -np.inf)
-        if len(self._met) > REMEMBERED:
-            self._met.clear()
-        if new := set(words) - self._met.keys():
-            distinct = sorted(new)
-            self._met |= zip(distinct, self._speller.log_probs(distinct).tolist(), strict=True)
-        return np.array(list(map(self._met.__getitem__, words)), dtype=np.float64)
 
 
 def count_words(lines: Sequence[str]) -> Ids:

@@ -6,11 +6,12 @@ equal share of what the model leaves to others, so that every Unicode string has
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
+from chainrule import native
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.ngram import storage
 from chainrule.ngram.config import Config
@@ -36,8 +37,28 @@ class Speller:
     is_single: bool
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v))
 
+    _compiled: Any = field(default=None, init=False, repr=False, compare=False)
+
     def log_probs(self, spellings: Sequence[str]) -> Floats:
-        """log p(spelling | unknown), one each; what comes again is looked up."""
+        """log p(spelling | unknown), one each: by the compiled speller where there is one."""
+        compiled = self.compiled()
+        return self.specified(spellings) if compiled is None else np.asarray(compiled.log_probs(spellings))
+
+    def compiled(self) -> Any:
+        """The same in the core, made once; None where the core is not built."""
+        if self._compiled is None and (core := native.load()) is not None:
+            levels = [
+                [level.key.astype(np.int64), *(x.astype(np.float32) for x in (level.log_prob, level.log_backoff))]
+                for level in self.lm.tables.levels
+            ]
+            alphabet = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
+            log_others = float(np.log(_others(self.alphabet, self.is_single)))
+            made = core.Speller(alphabet, levels, log_others, self.log_outside, self.is_single)
+            object.__setattr__(self, "_compiled", made)
+        return self._compiled
+
+    def specified(self, spellings: Sequence[str]) -> Floats:
+        """The specification of `log_probs`, in NumPy."""
         distinct = sorted(set(spellings))  # beginnings that many share are looked up while they are at hand
         slices = (distinct[i : i + WORDS_AT_ONCE] for i in range(0, len(distinct), WORDS_AT_ONCE))
         log_p = np.concatenate([np.zeros(0), *map(self._log_probs, slices)])
