@@ -104,6 +104,18 @@ def test_replaced_bytes_are_counted(laplace: Path, tmp_path: Path) -> None:
     assert done("evaluate", laplace, "-", "--json", stdin="i \ufffd love\n").json()["replaced"] == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["score"], ["filter", "--keep", "1"], ["filter", "--buckets", "a,b", "--json"], ["correct"], ["identify"]],
+)
+def test_replaced_bytes_are_told_of_once(laplace: Path, tmp_path: Path, command: list[str]) -> None:
+    text = write(tmp_path / "bad.txt", b"i \xff love\n\xe2\x82 mice\n")
+    models = [f"a={laplace}", f"b={laplace}"] if command == ["identify"] else [laplace]
+    found = done(command[0], *models, text, *command[1:], "--errors", "replace")
+    assert found.err.count("bad.txt: 2 sequences are not UTF-8 and were read as U+FFFD") == 1
+    assert "sequences" not in done(command[0], *models, "-", *command[1:], stdin="i \ufffd love\n").err
+
+
 def test_an_empty_text_is_refused(laplace: Path, tmp_path: Path) -> None:
     assert "the text is empty" in refused(3, "evaluate", laplace, write(tmp_path / "empty.txt", ""))
     assert "nowhere.txt" in refused(4, "evaluate", laplace, tmp_path / "nowhere.txt")

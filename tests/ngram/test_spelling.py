@@ -89,7 +89,7 @@ def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[
 @pytest.mark.native
 def test_tables_that_are_none_are_refused_by_the_core() -> None:
     speller = train_speller(["abc", "abd"], known=[])
-    arrays = [
+    arrays: list[list[Any]] = [
         [level.key.astype(np.int64), level.log_prob.astype(np.float32), level.log_backoff.astype(np.float32)]
         for level in speller.lm.tables.levels
     ]

@@ -16,6 +16,7 @@ from chainrule.model import Model
 from chainrule.ngram.engine import refusing_damage
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus
+from chainrule.text.utf8 import warn_of_replaced
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import split_words
 
@@ -38,7 +39,8 @@ def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list
     enough = CHARACTERS_AT_ONCE if characters is None else characters
     held: list[str] = []
     size = 0
-    for block in corpus.blocks():
+    blocks = corpus.blocks()
+    for block in blocks:
         held.append(block)
         size += len(block)
         if size >= enough and "\n" in block:
@@ -47,13 +49,14 @@ def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list
             held, size = [rest], len(rest)
     if text := "".join(held):
         yield text.removesuffix("\n").split("\n")
+    warn_of_replaced(corpus.name, blocks.replaced)
 
 
 def batches_for(models: Sequence[Model], corpus: Corpus) -> Iterator[list[str]]:
     """The batches these models may be given one by one: all lines at once where one of them reads a stream."""
     if all(model.lm.context == "line" for model in models):
         return read_batches(corpus)
-    return iter([lines] if (lines := list(corpus)) else [])
+    return iter([lines] if (lines := list(corpus.read())) else [])
 
 
 class Scorer:

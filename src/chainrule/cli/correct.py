@@ -53,7 +53,7 @@ def correct(
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
     corrector = Corrector(api.load(model), _channel(pairs or [], channel), settings)
     text = Corpus.of(file, **options.text_rules(column, errors, False))
-    for number, found in enumerate(corrector.corrections(text, top=candidates), start=1):
+    for number, found in enumerate(corrector.corrections(text.read(), top=candidates), start=1):
         if json:
             emit(_document(found, number), indent=None)
         elif lines:

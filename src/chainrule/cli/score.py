@@ -35,7 +35,7 @@ def score(
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")
     loaded = api.load(model)
-    lines = iter(Corpus.of(file, **options.text_rules(column, errors, False)))
+    lines = Corpus.of(file, **options.text_rules(column, errors, False)).read()
     at_once = LINES_AT_ONCE if loaded.lm.context == "line" else None  # a stream is one piece
     for batch in _batches(lines, at_once):
         for found in loaded.scores(batch):

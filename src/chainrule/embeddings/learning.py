@@ -8,7 +8,6 @@ import hashlib
 import math
 import tempfile
 import time
-import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +22,11 @@ from chainrule.embeddings.counting import Counted, Digest
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.errors import InputError, UsageError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
+from chainrule.text.utf8 import warn_of_replaced
 
 METHODS: Final = {
     "skipgram": "chainrule.embeddings.word2vec",
@@ -113,9 +113,7 @@ def _count(
     """The text as numbers, and the words to keep."""
     blocks = corpus.blocks()
     counted = counting.count_blocks(blocks, file, config.lowercase, progress, digest)
-    if blocks.replaced:
-        message = f"{corpus.name}: {blocks.replaced} sequences are not UTF-8 and were read as U+FFFD"
-        warnings.warn(message, ChainruleWarning, stacklevel=4)
+    warn_of_replaced(corpus.name, blocks.replaced)
     if not counted.total:
         raise InputError(f"{corpus.name} holds no words; give a text with words")
     kept = vocabulary.choose(counted, config.min_count, config.vocab_size)

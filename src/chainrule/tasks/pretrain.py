@@ -5,7 +5,6 @@ one over (neural/pretraining.py).
 """
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from chainrule import config as settings
 from chainrule.api import split_settings, tokenizer_choice
 from chainrule.data.encoded import Encoded
 from chainrule.data.training import Job
-from chainrule.errors import ChainruleWarning, InputError
+from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.model import Origin
 from chainrule.neural import pretraining, weights
@@ -32,6 +31,7 @@ from chainrule.tasks.running import Running
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.text.fingerprint import Fingerprint
+from chainrule.text.utf8 import warn_of_replaced
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -240,9 +240,7 @@ def _tokenizer(corpus: Corpus, tokenizer: str | Path, wanted: dict[str, object],
 def _pieces(corpus: Corpus, tokenizer: Tokenizer, longest: int, progress: Progress) -> Pieces:
     """The text in ids, one array of them."""
     text = encode(corpus, tokenizer, progress)
-    if text.replaced:
-        message = f"{corpus.name}: {text.replaced} sequences are not UTF-8 and were read as U+FFFD"
-        warnings.warn(message, ChainruleWarning, stacklevel=4)
+    warn_of_replaced(corpus.name, text.replaced)
     pieces = Pieces.of(text, tokenizer.vocabulary, longest)
     if not (text.words and len(pieces.starts)):
         raise InputError(f"{corpus.name} holds no words, or none of the vocabulary; give a text with words")

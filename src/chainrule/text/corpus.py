@@ -13,7 +13,7 @@ from chainrule.errors import UsageError
 from chainrule.text.documents import Document, read_documents
 from chainrule.text.files import Sources, TextFile, find_files
 from chainrule.text.lines import Fragment, cut_lines, drop_blanks, end_lines, join_lines
-from chainrule.text.utf8 import Decoder, Errors
+from chainrule.text.utf8 import Decoder, Errors, warn_of_replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,12 @@ class Corpus:
     def __iter__(self) -> Iterator[str]:
         """Whole lines, without their breaks."""
         return join_lines(self.fragments())
+
+    def read(self) -> Iterator[str]:
+        """The same once, with a warning at the end of what was not UTF-8: for results that have no place for it."""
+        fragments = self.fragments()
+        yield from join_lines(fragments)
+        warn_of_replaced(self.name, fragments.replaced)
 
     def fragments(self) -> "Fragments":
         """The same lines in pieces of bounded size."""

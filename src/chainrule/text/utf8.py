@@ -5,12 +5,13 @@ Lives here: decoding and its errors. Not here: where bytes come from (compressio
 
 import codecs
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal
 
-from chainrule.errors import InputError
+from chainrule.errors import ChainruleWarning, InputError
 
 Errors = Literal["strict", "replace"]
 
@@ -20,6 +21,13 @@ OPTION: Final = ", or read it with --errors replace"
 _MARK: Final = "\ufeff"
 _REPLACEMENT: Final = "\ufffd"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def warn_of_replaced(name: str, count: int) -> None:
+    """Say how many sequences of a text were not UTF-8, where there were any."""
+    if count:
+        message = f"{name}: {count} sequences are not UTF-8 and were read as U+FFFD"
+        warnings.warn(message, ChainruleWarning, stacklevel=3)
 
 
 @dataclass(slots=True)
