@@ -12,16 +12,24 @@ export OMP_WAIT_POLICY := passive
 compare: $(READY)
 	$(PY) -m chainrule compare --out runs/compare
 
+# The parts run side by side: most of their time they wait for pip or keep one core. What a part prints is shown whole
+# when it ends; one that fails is named, lets the others end and fails the whole.
+PARTS := test-kenlm cpp-tests lint test-install test-openai
 test: $(READY)
-	$(MAKE) --no-print-directory lint
-	$(MAKE) --no-print-directory cpp-tests
 	rm -rf build/wheel
 	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
-	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/install.sh
-	CHAINRULE_WHEEL="$$(ls $(CURDIR)/build/wheel/*.whl)" ./tests/clients/run.sh
-	./tests/clients/serve.sh openai
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=target --keep-going $(PARTS)
 	./tests/browser/install.sh
 	$(PY) -m pytest -n 2 --dist worksteal -rs
+
+.PHONY: test-install test-kenlm test-openai
+test-install test-kenlm: export CHAINRULE_WHEEL = $(wildcard $(CURDIR)/build/wheel/*.whl)
+test-install:
+	./tests/install.sh
+test-kenlm:
+	./tests/clients/run.sh
+test-openai: $(READY)
+	./tests/clients/serve.sh openai
 
 check: lint
 	$(PY) -m pytest -n 2 -m "not slow and not data"
@@ -39,10 +47,11 @@ format: $(READY)
 	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp cpp/tests/fuzz/*.cpp cpp/tests/fuzz/*.hpp
 
 # seqeval comes as source alone and is built by itself; the core without isolation, so that its objects serve again.
+# Python compiles what it imports; pip would compile everything.
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
 	python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet scikit-build-core nanobind cmake ninja seqeval
-	$(PY) -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
+	$(PY) -m pip install --quiet --no-compile scikit-build-core nanobind cmake ninja seqeval
+	$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@
 
 # The compiled core's own tests: where the extension is built they share its objects, else they need CMake and no Python.

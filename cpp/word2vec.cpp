@@ -10,19 +10,19 @@
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "threads.hpp"
-#include "word2vec_copies.hpp"
 #include "words.hpp"
 
 namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kBlock = 1 << 15;      // numbers read at a time
-constexpr std::size_t kPart = 1 << 14;       // numbers that one of several threads takes at a time
-constexpr std::size_t kLongest = 1000;       // words of a sentence; a longer one is cut
-constexpr std::uint64_t kRateEvery = 10000;  // words after which the rate is set anew
-constexpr std::uint64_t kLossEvery = 16;     // windows
-constexpr std::size_t kMost = 1 << 16;       // of each setting
+constexpr std::size_t kBlock = 1 << 15;         // numbers read at a time
+constexpr std::size_t kPart = 1 << 14;          // numbers that one of several threads takes at a time
+constexpr std::size_t kLongest = 1000;          // words of a sentence; a longer one is cut
+constexpr std::uint64_t kRateEvery = 10000;     // words after which the rate is set anew
+constexpr std::uint64_t kLossEvery = 16;        // windows
+constexpr std::size_t kMost = 1 << 16;          // of each setting
+constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // keeping a word that is never thinned out
 
 // What learning relies on without looking again.
 void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
@@ -77,8 +77,8 @@ struct alignas(128) Word2vec::Worker {
     std::size_t reach = 0, following_reach = 0;
     std::vector<float*> x, y;
     AlignedFloats scratch, mixed;  // mixed: words made of their parts, before and after
-    HotRows hot_input, hot_output;
-    std::uint64_t seen = 0, told = 0, met = 0, windows = 0;
+    HotRows hot;                   // of the output
+    std::uint64_t seen = 0, told = 0, met = 0, meetings = 0, windows = 0;
     float rate = 0;
     double loss = 0;
     std::uint64_t pairs = 0;  // that the loss is of
@@ -113,7 +113,7 @@ Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::u
         keep_.push_back(keep >= 1 ? kAlways : static_cast<std::uint32_t>(keep * kAlways));
     }
     fill_input();
-    make_workers(counts);
+    make_workers();
 }
 
 void Word2vec::fill_input() {
@@ -127,19 +127,18 @@ void Word2vec::fill_input() {
     }
 }
 
-void Word2vec::make_workers(std::span<const std::uint64_t> counts) {
+void Word2vec::make_workers() {
     const std::size_t most = 2 * config_.window, threads = config_.threads;
     const bool has_parts = !subwords_.begins.empty();
-    const bool has_copies = threads > 1 && !has_parts;
-    const auto [of_input, of_output] = has_copies ? parts_of_rows(config_, counts, keep_) : Parts{};
+    // Of CBOW none: its vectors were the worse the more rows were copied.
+    const std::size_t copied = has_parts || config_.is_cbow ? 0 : copied_rows(threads, width_);
     for (std::size_t i = 0; i < threads; ++i) {
         auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
         worker->block.resize(kBlock);
         worker->rate = config_.rate;
         worker->scratch = AlignedFloats(kGroup * most + 2 * width_ + kGroup);
         if (has_parts && !config_.is_cbow) worker->mixed = AlignedFloats(2 * most * width_);
-        worker->hot_input = HotRows(input_.data(), width_, of_input);
-        worker->hot_output = HotRows(output_.data(), width_, of_output);
+        worker->hot = HotRows(output_.data(), width_, std::min(copied, words()));
         workers_.push_back(std::move(worker));
     }
 }
@@ -194,8 +193,7 @@ void Word2vec::finish() {
     is_finished_ = true;
     output_ = AlignedFloats();
     for (const auto& worker : workers_) {
-        worker->hot_input = HotRows();
-        worker->hot_output = HotRows();
+        worker->hot = HotRows();
     }
     number_of_ = {};
     if (!subwords_.begins.empty()) {
@@ -212,7 +210,7 @@ void Word2vec::work(Worker& worker, double seconds) {
             worker.is_finished = worker.is_finished || !fill(worker);
             if (!worker.is_finished) learn(worker);
         } while (!worker.is_finished && Clock::now() < end);
-        if (worker.is_finished) meet(worker);
+        if (worker.is_finished) worker.hot.meet(output_.data(), words(), meeting_);
     } catch (...) {
         worker.error = std::current_exception();
         worker.is_finished = true;
@@ -264,12 +262,6 @@ bool Word2vec::fill(Worker& worker) {
     }
 }
 
-void Word2vec::meet(Worker& worker) {
-    worker.met = worker.seen;
-    worker.hot_input.meet(input_.data(), meeting_);
-    worker.hot_output.meet(output_.data(), meeting_);
-}
-
 void Word2vec::learn(Worker& w) {
     if (w.seen - w.told >= kRateEvery) {
         const std::uint64_t done = done_ += w.seen - w.told;
@@ -278,12 +270,13 @@ void Word2vec::learn(Worker& w) {
             1.0F - static_cast<float>(static_cast<double>(done) / static_cast<double>(total_ + 1));
         w.rate = std::max(config_.last_rate, config_.rate * left);
     }
-    if (w.seen - w.met >= kMeetEvery) meet(w);
-    const auto input_of = [&](std::uint32_t word) {
-        return w.hot_input.has(word) ? w.hot_input.row(word) : input_.data() + word * width_;
-    };
+    if (w.seen - w.met >= words_between_meetings(config_.threads)) {
+        w.met = w.seen;
+        w.hot.meet(output_.data(), rows_of_meeting(++w.meetings), meeting_);
+    }
+    const auto input_of = [&](std::uint32_t word) { return input_.data() + word * width_; };
     const auto output_of = [&](std::uint32_t word) {
-        return w.hot_output.has(word) ? w.hot_output.row(word) : output_.data() + word * width_;
+        return w.hot.has(word) ? w.hot.row(word) : output_.data() + word * width_;
     };
     const std::size_t n = w.sentence.size();
     const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise

@@ -16,8 +16,6 @@
 
 namespace chainrule {
 
-inline constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // of a word that is never thinned out
-
 struct Word2vecConfig {
     bool is_cbow = false;
     std::size_t dimensions = 100;
@@ -74,8 +72,7 @@ class Word2vec {
   private:
     struct Worker;
     void fill_input();
-    void make_workers(std::span<const std::uint64_t> counts);
-    void meet(Worker& worker);
+    void make_workers();
     void work(Worker& worker, double seconds);
     void learn(Worker& worker);
     void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);

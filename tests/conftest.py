@@ -1,10 +1,13 @@
 """What all tests share: where the benchmark data is, and models small enough to check by hand."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from cli.forks import forking
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,6 +25,13 @@ def data_folder() -> Path:
     if not (folder / "ptb" / "ptb.train.txt").exists():
         pytest.skip(f"the benchmark data is not at {folder}; set CHAINRULE_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def quick_path() -> Iterator[str]:
+    """A PATH whose `chainrule` and `python -c` need not import anything first."""
+    with forking() as path:
+        yield path
 
 
 @pytest.fixture

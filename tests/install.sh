@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 rm -rf "$venv"
 python3 -m venv "$venv"
 python="$PWD/$venv/bin/python"
-"$python" -m pip install --quiet numpy tokenizers safetensors typer rich
+"$python" -m pip install --quiet --no-compile numpy tokenizers safetensors typer rich
 
 printf 'i love cats\ni love dogs\ncats chase mice\n' > "$work/toy.txt"
 
@@ -51,7 +51,7 @@ expected=absent look "$python" -m chainrule
 refused "$python" -m chainrule
 unset PYTHONPATH
 echo "pip install .:"
-"$python" -m pip install --quiet "${CHAINRULE_WHEEL:-.}"
+"$python" -m pip install --quiet --no-compile "${CHAINRULE_WHEEL:-.}"
 expected=built look "$PWD/$venv/bin/chainrule"
 smoke "$PWD/$venv/bin/chainrule"
 echo "both ways work"

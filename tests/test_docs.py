@@ -2,12 +2,10 @@
 
 import gzip
 import json
-import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,13 +15,13 @@ import zstandard
 from cli.command import english
 
 DOCS = Path(__file__).parents[1] / "docs"
-ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_path: str) -> Path:
     monkeypatch.chdir(tmp_path)
-    text = english(120)
+    monkeypatch.setenv("PATH", quick_path)
+    text = english(60)
     for name in ("corpus", "train", "valid", "test", "lines"):
         Path(f"{name}.txt").write_text(text)
     Path("corpus.gz").write_bytes(gzip.compress(text.encode()))
@@ -70,13 +68,13 @@ def run_shell(block: str, least: int) -> None:
     commands = [line.strip().split("  #")[0] for line in block.splitlines() if line.strip()]
     assert len(commands) >= least
     for command in commands:
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
 def run_python(script: str) -> None:
     whole = "import warnings; warnings.simplefilter('ignore')\n" + script
-    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(["python", "-c", whole], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

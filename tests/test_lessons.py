@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,6 @@ pytest.importorskip("matplotlib")
 LESSONS: Final = Path(__file__).parents[1] / "docs" / "lessons"
 PAGES: Final = sorted(LESSONS.glob("[0-9][0-9]-*.md"))
 NAMES: Final = [page.name for page in PAGES]
-ENVIRONMENT: Final = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
 
 BLOCK: Final = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP: Final = re.compile(r"^\$ (.*\n(?:> .*\n|>\n)*)((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -49,7 +47,7 @@ def run_console(block: str, page: str) -> None:
     for lines, expected in steps:
         command = re.sub(r"^>( |$)", "", lines, flags=re.MULTILINE)
         words = ["bash", "-c", f"set -o pipefail; {command}"]
-        done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or "| head" in command, f"{page}: {command}{done.stderr}"
         wanted = expected.replace("…", "...")
         is_shown = doctest.OutputChecker().check_output(wanted, done.stdout, doctest.ELLIPSIS)
@@ -88,8 +86,10 @@ def texts(picture: Path) -> list[str]:
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=[pytest.mark.slow] if seconds(p) > 2 else [], id=p.stem) for p in PAGES]
 )
-def test_a_lesson_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lesson_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_path: str) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", quick_path)
+    monkeypatch.setenv("TERM", "dumb")
     Path("images").mkdir()
     namespace: dict[str, Any] = {"__name__": page.stem}
     blocks = BLOCK.findall(read(page))

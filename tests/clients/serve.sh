@@ -13,7 +13,7 @@ unset PIP_CONSTRAINT PIP_BUILD_CONSTRAINT # they are for chainrule's own version
 if [ ! -e "$venv/.ready" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet "${packages[@]}"
+    "$venv/bin/python" -m pip install --quiet --no-compile "${packages[@]}"
     touch "$venv/.ready"
 fi
 "${CHAINRULE_PYTHON:-.venv/bin/python}" tests/clients/served.py "$venv/bin/python" "$clients"

@@ -196,17 +196,19 @@ def test_models_without_gates_or_states_have_no_section() -> None:
 
 
 @pytest.mark.parametrize("family", ["rnn", "lstm", "gru"])
-@pytest.mark.parametrize("context", ["stream", "line"])
 @pytest.mark.parametrize("text", ["one letter", "an empty line", "right to left", "control characters"])
-def test_nothing_fails_on_odd_texts(family: str, context: Context, text: str) -> None:
-    lines = {
+def test_nothing_fails_on_odd_texts(family: str, text: str) -> None:
+    """Each by both tokenizers and in both contexts, which change places from text to text."""
+    odd = {
         "one letter": ["a"],
         "an empty line": [""],
         "right to left": ["שלום עולם", '"( 12 A.'],
         "control characters": ["a\x00b"] * 30,
-    }[text]
+    }
+    lines = odd[text]
     kinds: tuple[Kind, ...] = ("char", "byte")
-    for kind in kinds:
+    contexts: tuple[Context, ...] = ("stream", "line")
+    for kind, context in zip(kinds, contexts[:: (-1) ** list(odd).index(text)], strict=True):
         made_of = lines if "".join(lines) else ["x"]  # a tokenizer needs a character
         given = sample(family, made_of, kind=kind, context=context)
         read = take(given.model, Corpus.from_lines(lines), name="net", tokens=40)

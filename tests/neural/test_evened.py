@@ -21,13 +21,13 @@ LAYERS: dict[str, Any] = {
 @pytest.mark.parametrize(("E", "D"), [(5, 6), (8, 6), (5, 8)])
 def test_wider_is_the_same(kind: str, E: int, D: int) -> None:
     torch.manual_seed(1)
-    layers: list[Layer] = [LAYERS[kind](E, D), LAYERS[kind](D, D)]
+    layers: list[Layer] = [LAYERS[kind](E, D).double(), LAYERS[kind](D, D).double()]
     weights = [w for layer in layers for w in layer.weights()]
-    x = torch.randn(7, 3, E, requires_grad=True)
-    state = tuple(torch.randn(2, 3, D) for _ in range(layers[0].memories))
+    x = torch.randn(7, 3, E, dtype=torch.float64, requires_grad=True)
+    state = tuple(torch.randn(2, 3, D, dtype=torch.float64) for _ in range(layers[0].memories))
     found = [read(layers[0], way, x, state, weights) for way in ("kernel", "widened")]
     for narrow, wide in zip(*found, strict=True):
-        torch.testing.assert_close(wide, narrow, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(wide, narrow, rtol=1e-10, atol=1e-12)
 
 
 def read(layer: Layer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -> list[Tensor]:

@@ -30,9 +30,9 @@ from training.test_resuming import signalled
 TINY: dict[str, Any] = {"hidden": 16, "epochs": 1, "batch_size": 16, "dropout": 0.1}
 LEARN: dict[str, Any] = {"hidden": 64, "dropout": 0.0, "batch_size": 32, "label_smoothing": 0.0, "warmup": 50}
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "additive": ("gru", {"attention": "additive", "learning_rate": 5e-3, "epochs": 12}),
-    "general": ("lstm", {"attention": "general", "learning_rate": 5e-3, "epochs": 14}),
-    "transformer": ("transformer", {"heads": 4, "layers": 2, "learning_rate": 3e-3, "epochs": 12}),
+    "additive": ("gru", {"attention": "additive", "learning_rate": 5e-3, "epochs": 9}),
+    "general": ("lstm", {"attention": "general", "learning_rate": 5e-3, "epochs": 10}),
+    "transformer": ("transformer", {"heads": 4, "layers": 2, "learning_rate": 3e-3, "epochs": 10}),
 }
 
 
