@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.corpora import DATA, machine, table
+from benchmarks.vectors_difference import of_analogies, of_pairs
 
 from chainrule.embeddings import formats, learning
 from chainrule.embeddings.vectors import WordVectors
@@ -279,17 +280,23 @@ def quality(arguments: argparse.Namespace, folder: Path) -> None:
     """Vectors of the novels judged: rank correlations, those of rare words, analogies; the mean over seeds."""
     file = texts(folder)["novels_en"]
     counted = learning.train(file, method="one-hot", min_count=MIN_COUNT)
-    rows = []
+    rows, differences = [], []
     for method in ("skipgram", "cbow"):
+        made: dict[str, list[WordVectors]] = {system: [] for system in MEASURED}
         for system in MEASURED:
             found = []
             for seed in range(arguments.seeds):
                 out = folder / f"{system}-{method}-{seed}.bin"
                 if not out.exists():
                     systems(arguments)[system](Job(file, method, arguments.epochs, 2, seed, str(out)))
-                found.append(judged(formats.read(out), counted))
+                made[system].append(formats.read(out))
+                found.append(judged(made[system][-1], counted))
                 print(system, method, seed, found[-1], file=sys.stderr, flush=True)
             rows.append([method, system, *_summary(found)])
+        pairs_of = [of_pairs(made["chainrule"], made["gensim"], str(JUDGED / name)) for name in JUDGES.values()]
+        points = of_analogies(made["chainrule"], made["gensim"], str(JUDGED / "questions-words.txt"))
+        shown = [f"{each[0]:+.3f} ({each[1]:+.3f} to {each[2]:+.3f})" for each in pairs_of]
+        differences.append([method, *shown, f"{points[0]:+.1f} ({points[1]:+.1f} to {points[2]:+.1f})"])
     print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (least to most)")
     pairs = [similarity.read_pairs(JUDGED / name) for name in JUDGES.values()]
     sizes = [similarity.judge(counted.find, each) for each in pairs]
@@ -300,6 +307,8 @@ def quality(arguments: argparse.Namespace, folder: Path) -> None:
     print(f"found: {', '.join(widths)}\n")
     heads = [f"{name}{part}" for name in JUDGES for part in (", ρ", ", rare third, ρ")]
     print(table(["method", "system", *heads, "semantic, %", "syntactic, %"], rows))
+    print("\nours less gensim's, with 95 % intervals (bootstrap over pairs of words)\n")
+    print(table(["method", *(f"{name}, ρ" for name in JUDGES), "syntactic, points"], differences))
 
 
 def _half(judged: similarity.Judged) -> float:

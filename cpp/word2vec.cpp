@@ -6,7 +6,6 @@
 #include <exception>
 
 #include "failure.hpp"
-#include "hot_rows.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "threads.hpp"
@@ -77,8 +76,7 @@ struct alignas(128) Word2vec::Worker {
     std::size_t reach = 0, following_reach = 0;
     std::vector<float*> x, y;
     AlignedFloats scratch, mixed;  // mixed: words made of their parts, before and after
-    HotRows hot;                   // of the output
-    std::uint64_t seen = 0, told = 0, met = 0, meetings = 0, windows = 0;
+    std::uint64_t seen = 0, told = 0, windows = 0;
     float rate = 0;
     double loss = 0;
     std::uint64_t pairs = 0;  // that the loss is of
@@ -130,15 +128,12 @@ void Word2vec::fill_input() {
 void Word2vec::make_workers() {
     const std::size_t most = 2 * config_.window, threads = config_.threads;
     const bool has_parts = !subwords_.begins.empty();
-    // Of CBOW none: its vectors were the worse the more rows were copied.
-    const std::size_t copied = has_parts || config_.is_cbow ? 0 : copied_rows(threads, width_);
     for (std::size_t i = 0; i < threads; ++i) {
         auto worker = std::make_unique<Worker>(file_, config_.seed + ((i + 1) << 32));
         worker->block.resize(kBlock);
         worker->rate = config_.rate;
         worker->scratch = AlignedFloats(kGroup * most + 2 * width_ + kGroup);
         if (has_parts && !config_.is_cbow) worker->mixed = AlignedFloats(2 * most * width_);
-        worker->hot = HotRows(output_.data(), width_, std::min(copied, words()));
         workers_.push_back(std::move(worker));
     }
 }
@@ -192,9 +187,6 @@ void Word2vec::finish() {
     if (is_finished_) return;
     is_finished_ = true;
     output_ = AlignedFloats();
-    for (const auto& worker : workers_) {
-        worker->hot = HotRows();
-    }
     number_of_ = {};
     if (!subwords_.begins.empty()) {
         for (std::size_t word = 0; word < words(); ++word) mean_of(word, input_.data() + word * width_);
@@ -210,7 +202,6 @@ void Word2vec::work(Worker& worker, double seconds) {
             worker.is_finished = worker.is_finished || !fill(worker);
             if (!worker.is_finished) learn(worker);
         } while (!worker.is_finished && Clock::now() < end);
-        if (worker.is_finished) worker.hot.meet(output_.data(), words(), meeting_);
     } catch (...) {
         worker.error = std::current_exception();
         worker.is_finished = true;
@@ -270,14 +261,8 @@ void Word2vec::learn(Worker& w) {
             1.0F - static_cast<float>(static_cast<double>(done) / static_cast<double>(total_ + 1));
         w.rate = std::max(config_.last_rate, config_.rate * left);
     }
-    if (w.seen - w.met >= words_between_meetings(config_.threads)) {
-        w.met = w.seen;
-        w.hot.meet(output_.data(), rows_of_meeting(++w.meetings), meeting_);
-    }
     const auto input_of = [&](std::uint32_t word) { return input_.data() + word * width_; };
-    const auto output_of = [&](std::uint32_t word) {
-        return w.hot.has(word) ? w.hot.row(word) : output_.data() + word * width_;
-    };
+    const auto output_of = [&](std::uint32_t word) { return output_.data() + word * width_; };
     const std::size_t n = w.sentence.size();
     const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise
         const std::uint32_t word = w.sentence[i];

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -94,7 +93,6 @@ class Word2vec {
     std::uint64_t total_ = 0;
     std::atomic<std::uint64_t> done_{0};
     bool is_finished_ = false;
-    std::mutex meeting_;  // of the threads' copies of hot rows with the shared ones
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -67,7 +67,6 @@ class Scratch {
 void test_arpa();
 void test_glove();
 void test_kernels();
-void test_hot_rows();
 void test_ngram();
 void test_ngram_external();
 void test_ngram_fast();

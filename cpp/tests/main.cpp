@@ -7,7 +7,6 @@ int main() {
     test_noise();
     test_threads();
     test_kernels();
-    test_hot_rows();
     test_word2vec();
     test_glove();
     test_ngram();

@@ -14,7 +14,7 @@ import numpy as np
 
 from chainrule.errors import InputError, UsageError
 from chainrule.evaluation.similarity import read_lines
-from chainrule.lm import Floats, Ids
+from chainrule.lm import Floats, Ids, Mask
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 
@@ -108,7 +108,7 @@ def solve(
         right = 0
         for batch in _batches(asked, unit):
             progress("analogies", done, total)
-            right += _right(unit, batch, method)
+            right += int(is_right(unit, batch, method).sum())
         done += len(found)
         solved.append(Solved(section.name, right, len(asked), len(found)))
     return solved
@@ -138,8 +138,8 @@ def _batches(rows: Ids, unit: Floats) -> Iterator[Ids]:
         yield rows[first : first + size]
 
 
-def _right(unit: Floats, rows: Ids, method: str) -> int:
-    """How many of these questions (n, 4) are answered rightly."""
+def is_right(unit: Floats, rows: Ids, method: Literal["add", "mul"] = "add") -> Mask:
+    """(n,) which of these questions, (n, 4) rows of `unit`, are answered rightly; all at once."""
     a, b, c, d = rows.T
     if method == "add":
         scores = (unit[b] - unit[a] + unit[c]) @ unit.T  # (n, V)
@@ -154,7 +154,7 @@ def _right(unit: Floats, rows: Ids, method: str) -> int:
     for given in (a, b, c, d):
         scores[n, given] = -np.inf
     is_given = (d == a) | (d == b) | (d == c)
-    return int(np.count_nonzero((reached > scores.max(axis=1)) & ~is_given))
+    return np.asarray((reached > scores.max(axis=1)) & ~is_given)
 
 
 def _shifted(unit: Floats, rows: Ids) -> Floats:
