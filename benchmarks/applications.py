@@ -134,7 +134,7 @@ def _found(models: dict[str, Model], general: Model, lines: list[str], truth: Id
     for name, against in (("perplexity", None), ("difference", general)):
         shares = []
         for k, model in enumerate(models.values()):
-            kept = nearest(Judge.of(model, against).costs(lines), int((truth == k).sum()))
+            kept = nearest(Judge.of(model, against).distances(lines), int((truth == k).sum()))
             shares.append(float((truth[kept] == k).mean()))
         found.append({"what": f"own lines among those kept by {name}, %", "value": 100 * float(np.mean(shares))})
     return found

@@ -41,6 +41,15 @@ def test_costs_by_hand(laplace: Model, mle: Model) -> None:
     assert costs == pytest.approx([math.inf, (math.log2(3) - math.log2(180)) / 4, math.inf], rel=1e-6)
 
 
+def test_a_perplexity_beyond_all_numbers_is_ranked_all_the_same(toy: Path) -> None:
+    model = chainrule.train("ngram", toy, order=2, smoothing="witten-bell")
+    lines = ["q" * 3000, "q" * 300, "i love cats", "q" * 400]
+    costs = Judge.of(model).costs(lines)
+    assert np.isfinite(costs).all()
+    assert list(keep_nearest(Judge.of(model), Corpus.from_lines(lines), "2")) == ["q" * 300, "i love cats"]
+    assert list(keep_nearest(Judge.of(model), Corpus.from_lines(lines), "3")) == [lines[1], lines[2], lines[3]]
+
+
 def test_words_are_counted_alike_whatever_the_tokens(toy: Path) -> None:
     model = chainrule.train("ngram", toy, tokenizer="char", order=2, smoothing="witten-bell")
     line = "i love cats"

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 import chainrule
 from chainrule.applications import lines as module
 from chainrule.applications.lines import LineScores, Scorer, batches_for, read_batches
+from chainrule.errors import InputError, UsageError
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 from cli.command import english
@@ -73,6 +74,28 @@ def test_scores_are_those_of_the_model(tmp_path: Path, settings: dict[str, objec
     without = score_lines(model, LINES, is_spelled=False)
     assert_allclose(without.log_probs, found.log_probs, rtol=1e-12)
     assert not without.spellings.any()
+
+
+def test_words_that_the_tokenizer_cuts_are_scored_as_it_cuts_them(tmp_path: Path) -> None:
+    model = train(tmp_path, min_count=10)
+    lines = ["a" * 65_536, "the " + "é" * 65_537, "now"]
+    found, wanted = score_lines(model, lines), list(model.scores(lines))
+    assert found.tokens.tolist() == [len(each.tokens) for each in wanted]
+    assert_allclose(found.spellings, [each.log_prob_of_spellings for each in wanted], rtol=1e-9)
+
+
+def test_bytes_of_texts_with_line_breaks(tmp_path: Path) -> None:
+    scorer = Scorer(train(tmp_path, min_count=10))
+    texts = ["a  b\nc", "a\r\nb\r", "é", ""]
+    assert scorer.count_bytes(texts, scorer.score(texts)).tolist() == [6, 4, 3, 1]
+
+
+def test_what_is_no_list_of_texts_is_refused(tmp_path: Path) -> None:
+    scorer = Scorer(train(tmp_path, min_count=10))
+    with pytest.raises(UsageError, match="one text"):
+        scorer.score("the cat")
+    with pytest.raises(InputError, match="lone surrogate"):
+        scorer.score(["the cat", "\ud800"])
 
 
 def test_both_ways_of_reading_words_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """`chainrule filter`: which lines come out, in which form, and what is refused."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def test_scores_and_json(closed: Path) -> None:
     assert (first["line"], second["line"], second["text"]) == (2, 4, "i love mice")
     (only,) = done("filter", closed, "--keep", 1, "--json", stdin="zebra\n").json_lines()
     assert only["cost"] is None  # impossible without <unk>
+
+
+def test_the_nearest_of_all_is_not_told_as_impossible(closed: Path, tmp_path: Path, toy_text: Path) -> None:
+    mle = trained(tmp_path / "mle", toy_text, "--smoothing", "mle", "--closed")
+    text = "i love cats\ni love mice\n"
+    (only,) = done("filter", closed, "--against", mle, "--keep", 1, "--json", stdin=text).json_lines()
+    assert (only["text"], only["cost"]) == (
+        "i love mice",
+        -sys.float_info.max,
+    )  # impossible for the background alone
 
 
 def test_a_file_is_written_whole(closed: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from chainrule.text.corpus import Corpus
 By = Literal["perplexity", "bits-per-byte", "difference"]
 WAYS: Final[tuple[By, ...]] = get_args(By)
 LN2: Final = float(np.log(2))
+LN_MOST: Final = float(np.log(np.finfo(np.float64).max))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +57,21 @@ class Judge:
 
     def costs(self, lines: list[str]) -> Floats:
         """(N,) the perplexity a word, the bits per byte, or the difference in bits a word, of each line."""
+        return self.shown(self.distances(lines))
+
+    def shown(self, distances: Floats) -> Floats:
+        """Distances as costs: a perplexity is infinite where the line is impossible, and only there."""
+        if self.by != "perplexity":
+            return distances
+        return np.asarray(np.where(distances == np.inf, np.inf, np.exp(np.minimum(distances, LN_MOST))))
+
+    def distances(self, lines: list[str]) -> Floats:
+        """(N,) what the nearest lines are chosen by: the costs, of perplexity the logarithm, which has no bound."""
         own, *general = (self._judged(scorer, lines) for scorer in self.scorers)
         if self.by == "bits-per-byte":
             return np.asarray(own.nats / LN2 / self.scorers[0].count_bytes(lines, own.scores))
         if self.by == "perplexity":
-            with np.errstate(over="ignore"):
-                return np.asarray(np.exp(own.nats / own.words))
+            return np.asarray(own.nats / own.words)
         # What the reference finds impossible is far, whatever the background says of it.
         far, is_near = np.full(len(lines), np.inf), np.isfinite(own.nats)
         difference = np.subtract(own.nats, general[0].nats, out=far, where=is_near)
@@ -110,18 +120,18 @@ class Keep:
 
 
 def measure(judge: Judge, corpus: Corpus, progress: Progress = silent) -> Floats:
-    """The cost of every line of a text, (N,): eight bytes a line are all that is held."""
+    """The distance of every line of a text, (N,): eight bytes a line are all that is held."""
     parts: list[Floats] = [np.zeros(0)]
     read, expected = 0, corpus.size_hint() or None
     for lines in batches_for(judge.models, corpus):
-        parts.append(judge.costs(lines))
+        parts.append(judge.distances(lines))
         read += sum(map(len, lines)) + len(lines)
         progress("scoring", read, expected if expected and read <= expected else None)
     return np.concatenate(parts)
 
 
 def nearest(costs: Floats, number: int) -> Mask:
-    """(N,) which lines have the lowest costs, so many of them; the earlier among equals."""
+    """(N,) which lines have the lowest costs or distances, so many of them; the earlier among equals."""
     if number >= len(costs):
         return np.ones(len(costs), dtype=bool)
     if number <= 0:
@@ -158,8 +168,8 @@ def read_again(corpus: Corpus, total: int) -> Iterator[tuple[slice, list[str]]]:
 
 def keep_nearest(judge: Judge, corpus: Corpus, keep: str | Keep, progress: Progress = silent) -> Iterator[str]:
     """The lines of a text that are nearest to the reference, in the order of the text."""
-    costs = measure(judge, corpus, progress)
+    distances = measure(judge, corpus, progress)
     wanted = Keep.parse(keep) if isinstance(keep, str) else keep
-    is_kept = nearest(costs, wanted.number(len(costs)))
-    for here, lines in read_again(corpus, len(costs)):
+    is_kept = nearest(distances, wanted.number(len(distances)))
+    for here, lines in read_again(corpus, len(distances)):
         yield from compress(lines, is_kept[here].tolist())

@@ -10,19 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from chainrule.errors import UsageError
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 from chainrule.ngram.engine import refusing_damage
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus
+from chainrule.text.lines import FRAGMENT
 from chainrule.text.utf8 import warn_of_replaced
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import split_words
 
 CHARACTERS_AT_ONCE: Final = 1 << 21
-LONG: Final = 1 << 20
-"""Characters of a line that the engine is not given whole."""
+LONG: Final = FRAGMENT
+"""Characters of a line that the engine is not given: it would not cut a word that the tokenizer cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Scorer:
 
     def score(self, lines: Sequence[str], *, is_spelled: bool = True) -> LineScores:
         """What `model.scores` says of these lines; one that holds line breaks is several, added up."""
+        if isinstance(lines, str):
+            raise UsageError("score was given one text; give a list of lines, such as [text]")
         if not lines:
             return LineScores(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
         text = "\n".join(lines)
@@ -76,14 +80,18 @@ class Scorer:
         # `<s>` is a word like any other in a text, but a control symbol to the engine.
         if self._engine is None or "<s>" in text or "</s>" in text or max(map(len, lines)) > LONG:
             return self._score_encoded(lines, is_spelled)
-        with refusing_damage():
-            return self._score_words(lines, is_spelled)
+        try:
+            with refusing_damage():
+                return self._score_words(lines, is_spelled)
+        except UnicodeEncodeError:  # a lone surrogate, which is refused where text is read
+            return self._score_encoded(lines, is_spelled)
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
         """(N,) UTF-8 bytes of each line as the tokenizer sees it, one for its break."""
-        tokenizer = self.model.tokenizer
-        if self._engine is None:
-            return np.array([len(tokenizer.see(line).encode()) + 1 for line in lines], dtype=np.int64)
+        see = self.model.tokenizer.see
+        if self._engine is None or any("\n" in line or "\r" in line for line in lines):
+            parted = (Corpus.from_lines([text]) for text in lines)
+            return np.array([sum(len(see(line).encode()) + 1 for line in text) for text in parted], dtype=np.int64)
         whole = np.array([len(line.encode()) for line in lines], dtype=np.int64)
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
         return whole - blanks + np.maximum(scores.tokens - 1, 1)  # a blank between two words, and the break

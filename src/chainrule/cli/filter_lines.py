@@ -15,7 +15,7 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.applications.filter import Judge
-    from chainrule.lm import Floats, Ids
+    from chainrule.lm import Floats, Ids, Mask
     from chainrule.text.corpus import Corpus
 
 
@@ -48,7 +48,7 @@ def filter_lines(
     names = _bucket_names(buckets, keep, out, json)
 
     from chainrule import api
-    from chainrule.applications.filter import Judge, Keep, measure
+    from chainrule.applications.filter import Judge, Keep, measure, nearest
     from chainrule.applications.filter import buckets as in_buckets
     from chainrule.text.corpus import Corpus
 
@@ -56,12 +56,12 @@ def filter_lines(
     judge = Judge.of(api.load(model), None if against is None else api.load(against), by)
     corpus = Corpus.of(file, **options.text_rules(column, errors, drop_blank_lines))
     with progress() as draw:
-        costs = measure(judge, corpus, draw)
-    form = _Form(judge, costs, scores, json)
+        distances = measure(judge, corpus, draw)
+    form = _Form(judge, judge.shown(distances), scores, json)
     if wanted is not None:
-        _write_nearest(corpus, form, wanted.number(len(costs)), out)
+        _write_nearest(corpus, form, nearest(distances, wanted.number(len(distances))), out)
     else:
-        _write_buckets(corpus, form, names, in_buckets(costs, len(names)), out)
+        _write_buckets(corpus, form, names, in_buckets(distances, len(names)), out)
 
 
 def _bucket_names(buckets: str | None, keep: str | None, out: Path | None, json: bool) -> list[str]:
@@ -92,7 +92,7 @@ class _Form:
             return [f"{cost:.6f}\t{text}" for cost, text in zip(costs, lines, strict=True)]
         return [
             dumps(
-                {"line": here.start + n + 1, "by": self.by, "cost": cost}
+                {"line": here.start + n + 1, "by": self.by, "cost": max(cost, -sys.float_info.max)}
                 | ({} if bucket is None else {"bucket": bucket[n]})
                 | {"text": text},
                 indent=None,
@@ -101,10 +101,10 @@ class _Form:
         ]
 
 
-def _write_nearest(corpus: "Corpus", form: _Form, number: int, out: Path | None) -> None:
-    from chainrule.applications.filter import nearest, read_again
+def _write_nearest(corpus: "Corpus", form: _Form, is_kept: "Mask", out: Path | None) -> None:
+    from chainrule.applications.filter import read_again
 
-    is_kept = nearest(form.costs, number)
+    number = int(is_kept.sum())
     with _target(out) as file:
         for here, lines in read_again(corpus, len(is_kept)):
             _write(file, compress(form.rows(lines, here), is_kept[here].tolist()))
