@@ -41,4 +41,13 @@ Noise::Noise(std::span<const double> weights) : cells_(weights.size()) {
     }
 }
 
+std::uint32_t NoisePool::draw(const Noise& noise, Random& random) {
+    constexpr std::uint32_t kWords = 256, kUses = 4;
+    while (words_.size() < kWords) words_.push_back(noise.draw(random));
+    std::uint32_t& slot = words_[random.below(kWords)];
+    const std::uint32_t word = slot;
+    if (++used_ % kUses == 0) slot = noise.draw(random);
+    return word;
+}
+
 }  // namespace chainrule

@@ -32,4 +32,17 @@ class Noise {
     std::vector<Cell> cells_;
 };
 
+// Noise words of a thread's own, each used a few times before another draw takes its place: else every thread
+// asks for rows that another has just written, faster than they can be sent. Each word here is a draw from
+// the noise, so that words are used as often as without it, only not independently of each other for some
+// hundred windows.
+class NoisePool {
+  public:
+    std::uint32_t draw(const Noise& noise, Random& random);
+
+  private:
+    std::vector<std::uint32_t> words_;
+    std::uint32_t used_ = 0;
+};
+
 }  // namespace chainrule

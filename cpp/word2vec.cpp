@@ -67,6 +67,7 @@ struct alignas(128) Word2vec::Worker {
 
     NumberFile numbers;
     Random random;
+    NoisePool pool;                  // for several threads
     std::uint64_t at = 0, last = 0;  // the next number of the part of the file it has, and that part's end
     std::size_t epoch = 0;
     std::vector<std::int32_t> block;
@@ -271,7 +272,8 @@ void Word2vec::learn(Worker& w) {
         prefetch(output_of(word), width_);
         if (i + config_.window + 1 < n) prefetch(input_of(w.sentence[i + config_.window + 1]), width_);
         for (std::size_t k = 0; k < config_.negative; ++k) {
-            const std::uint32_t other = noise_.draw(w.random);
+            const std::uint32_t other =
+                workers_.size() == 1 ? noise_.draw(w.random) : w.pool.draw(noise_, w.random);
             if (std::find(w.following.begin(), w.following.end(), other) != w.following.end()) continue;
             w.following.push_back(other);
             prefetch(output_of(other), width_);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -22,10 +23,34 @@ void frequencies() {
     }
 }
 
+// The same shares, of draws that are each used four times on the average, which is as if there were a seventh
+// of them (E u² / E u of the geometric distribution); and many words of a few draws.
+void pool() {
+    const std::vector<double> weights{1, 5, 3, 0, 10, 6, 1, 6};
+    const Noise noise(weights);
+    Random random(7);
+    NoisePool pool;
+    std::vector<int> drawn(weights.size());
+    constexpr int kDraws = 400000;
+    for (int i = 0; i < kDraws; ++i) ++drawn[pool.draw(noise, random)];
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        const double p = weights[i] / 32;
+        const double spread = std::sqrt(7 * p * (1 - p) / kDraws);
+        check_close(static_cast<double>(drawn[i]) / kDraws, p, 5 * spread,
+                    "pool: share of " + std::to_string(i));
+    }
+    const Noise many(std::vector<double>(100000, 1));
+    std::vector<bool> is_met(100000);
+    for (int i = 0; i < 4000; ++i) is_met[pool.draw(many, random)] = true;
+    const auto met = std::count(is_met.begin(), is_met.end(), true);
+    check(met > 900 && met < 1300, "4000 uses are of a thousand draws and the last few hundred");
+}
+
 }  // namespace
 
 void test_noise() {
     frequencies();
+    pool();
     Random random(1);
     check(Noise(std::vector<double>{3}).draw(random) == 0, "one word is always drawn");
     check_fails([] { Noise(std::vector<double>{}); }, "noise needs words");
