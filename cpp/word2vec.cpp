@@ -265,6 +265,7 @@ void Word2vec::learn(Worker& w) {
     const auto input_of = [&](std::uint32_t word) { return input_.data() + word * width_; };
     const auto output_of = [&](std::uint32_t word) { return output_.data() + word * width_; };
     const std::size_t n = w.sentence.size();
+    const bool has_pool = config_.is_cbow && workers_.size() > 1;  // skip-gram takes longer over its rows
     const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise
         const std::uint32_t word = w.sentence[i];
         w.following_reach = config_.window - w.random.below(static_cast<std::uint32_t>(config_.window));
@@ -272,8 +273,7 @@ void Word2vec::learn(Worker& w) {
         prefetch(output_of(word), width_);
         if (i + config_.window + 1 < n) prefetch(input_of(w.sentence[i + config_.window + 1]), width_);
         for (std::size_t k = 0; k < config_.negative; ++k) {
-            const std::uint32_t other =
-                workers_.size() == 1 ? noise_.draw(w.random) : w.pool.draw(noise_, w.random);
+            const std::uint32_t other = has_pool ? w.pool.draw(noise_, w.random) : noise_.draw(w.random);
             if (std::find(w.following.begin(), w.following.end(), other) != w.following.end()) continue;
             w.following.push_back(other);
             prefetch(output_of(other), width_);
