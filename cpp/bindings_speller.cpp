@@ -1,7 +1,9 @@
 // The speller for Python.
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,8 @@ namespace {
 
 // `levels`: of each length the keys, the log-probabilities, the logarithms of the weights.
 void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std::vector<AnyArray>>& levels,
-                  double log_others, double log_outside, bool is_single) {
+                  double log_others, double log_outside, bool is_single, std::string placeholder,
+                  double log_placeholder) {
     const std::span<const std::uint32_t> codes = span_of<std::uint32_t>(alphabet, "alphabet", "uint32");
     std::vector<SpellerLevel> found;
     for (const std::vector<AnyArray>& level : levels) {
@@ -26,7 +29,13 @@ void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std
                          span_of<float>(level[1], "log_probs", "float32"),
                          span_of<float>(level[2], "log_backoffs", "float32")});
     }
-    new (self) Speller({{codes.begin(), codes.end()}, log_others, log_outside, is_single}, found);
+    new (self) Speller({{codes.begin(), codes.end()},
+                        log_others,
+                        log_outside,
+                        is_single,
+                        std::move(placeholder),
+                        log_placeholder},
+                       found);
 }
 
 nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& words) {
@@ -47,7 +56,8 @@ nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& 
 void bind_speller(nb::module_& module) {
     nb::class_<Speller>(module, "Speller", "How unknown words are written: a character n-gram.")
         .def("__init__", &make_speller, nb::arg("alphabet"), nb::arg("levels"), nb::arg("log_others"),
-             nb::arg("log_outside"), nb::arg("is_single"))
+             nb::arg("log_outside"), nb::arg("is_single"), nb::arg("placeholder") = "",
+             nb::arg("log_placeholder") = 0.0)
         .def("log_probs", &log_probs, nb::arg("words"), "log p(spelling | unknown), one each.");
 }
 

@@ -99,6 +99,7 @@ std::uint32_t Speller::number_of(std::uint32_t code) const {
 // The (m + 1)-gram that was found for a character is the context of m + 1 characters of the next one, so that
 // each length is looked up once.
 double Speller::log_prob(std::string_view word) const {
+    if (!facts_.placeholder.empty() && word == facts_.placeholder) return facts_.log_placeholder;
     const auto A = static_cast<std::uint32_t>(facts_.alphabet.size());
     const std::int64_t V = A + 3;
     const std::uint32_t begin = A + 1, end = A + 2;

@@ -2,7 +2,8 @@
 //
 // log p(spelling | unknown) = Σ log p(character | those before it) + log p(end | …) − log_outside. A
 // character's number is its place in the alphabet; behind these come any other character, the beginning and
-// the end.
+// the end. The placeholder, the word by which a training text writes unknown words, has log_placeholder
+// instead.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,7 +28,9 @@ struct SpellerFacts {
     std::vector<std::uint32_t> alphabet;  // code points, rising
     double log_others = 0;                // log of how many characters the alphabet has not
     double log_outside = 0;
-    bool is_single = false;  // what is unknown is one character, and needs no end
+    bool is_single = false;   // what is unknown is one character, and needs no end
+    std::string placeholder;  // UTF-8; empty: there is none
+    double log_placeholder = 0;
 };
 
 class Speller {

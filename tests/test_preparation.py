@@ -23,7 +23,7 @@ from chainrule.text import plain
 from chainrule.text.corpus import Corpus
 from chainrule.text.utf8 import Errors
 from chainrule.tokenizers import plain as plain_words
-from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.config import Kind, TokenizerConfig
 from chainrule.tokenizers.train import from_words
 
 pytestmark = pytest.mark.native
@@ -227,3 +227,37 @@ def test_a_real_text(data_folder: Path) -> None:
     digests = {hashlib.blake2b(line.encode(), digest_size=8).digest() for line in lines if len(line) >= 20}
     smallest = sorted(int.from_bytes(digest, "little") for digest in digests)[: 1 << 16]
     assert made.fingerprint.sketch.tolist() == smallest
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+@pytest.mark.parametrize("unk", ["<unk>", "UNKNOWN"])
+def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str) -> None:
+    """In a text whose rare words are all one placeholder, spelling is learnt from the vocabulary's rare words."""
+    words = [f"{a}{b}{c}" for a in ("kit", "mit", "bat", "rot") for b in ("te", "ta", "to") for c in ("n", "r", "d")]
+    text = [f"the {word} of the {unk} in a {word}" for word in words * 3]
+    speller = prepare(Corpus.from_lines(text), TokenizerConfig(kind=kind, unk=unk)).speller
+    assert speller is not None
+    assert speller.placeholder == unk
+    placeholder, word, gibberish = speller.log_probs([unk, "kitte", "qwzx"])
+    assert placeholder == pytest.approx(-1 / 109, rel=1e-2)  # 108 of 108: ε = 1/109
+    assert word > -25
+    assert word > gibberish + 20
+
+
+@pytest.mark.parametrize("text", [["<unk> <unk>"], ["<unk> a", "a <unk> a"]])
+def test_a_text_of_hardly_more_than_placeholders(text: list[str]) -> None:
+    speller = prepare(Corpus.from_lines(text), TokenizerConfig()).speller
+    assert speller is not None
+    assert np.isfinite(speller.log_probs(["<unk>", "kitten"])).all()
+    assert speller.log_probs(["<unk>"])[0] > speller.log_probs(["kitten"])[0]
+
+
+def test_few_unknown_words_do_not_teach_spelling_alone() -> None:
+    """One word below the cut-off beside a vocabulary of many: the rare words of the vocabulary are learnt from, too."""
+    words = [f"{a}{b}{c}" for a in "bcdfgm" for b in ("an", "en", "in") for c in ("ter", "ner")]
+    lines = [f"{word} {word} {word}" for word in words]
+    both = prepare(Corpus.from_lines([*lines, "xx <unk> <unk>"]), TokenizerConfig(min_count=2)).speller
+    assert both is not None
+    assert both.log_probs(["<unk>"])[0] == pytest.approx(np.log(1 - 2 / 4))  # one of three is another word
+    assert both.log_probs(["minner"])[0] > -20
+    assert set("xbcdfgm") <= set(both.alphabet)

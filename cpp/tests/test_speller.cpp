@@ -67,6 +67,14 @@ void test_speller() {
     SpellerFacts single = facts();
     single.is_single = true;
     check_close(Speller(single, levels()).log_prob("a"), -0.375 - 0.0625, 0, "one character needs no end");
+    SpellerFacts with_placeholder = facts();
+    with_placeholder.placeholder = "a\xC3\xA9";
+    with_placeholder.log_placeholder = -0.125;
+    const Speller placed(with_placeholder, levels());
+    check_close(placed.log_prob("a\xC3\xA9"), -0.125, 0, "the placeholder");
+    check_close(Speller::Reader(placed).log_prob("a\xC3\xA9"), -0.125, 0, "the placeholder, by a reader");
+    for (const std::string_view other : {"a", "a\xC3\xA9x", ""})
+        check_close(placed.log_prob(other), speller.log_prob(other), 0, "all but the placeholder");
     check_fails([] { Speller(facts(), {}); }, "not sound");
 }
 

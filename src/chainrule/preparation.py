@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 IDS_AT_ONCE: Final = 1 << 20
+FEW: Final = 0.1
+"""Part of the vocabulary's types that is too few to learn spelling from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,25 +75,38 @@ def prepare(
 
 
 def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Progress) -> Speller | None:
-    """Learnt on what the vocabulary leaves out, or on the words met once where it leaves out nothing."""
+    """Learn to spell from the words outside the vocabulary, and from its rare words where those are few."""
     if tokenizer.unk is None or tokenizer.config.closed:
         return None
     progress("learning to spell", 0, None)
-    unknown = train.spellings or _rare(corpus, tokenizer, train)
-    return train_speller(unknown, _known(tokenizer), tokenizer.config.kind == "char")
+    placeholder, is_single = tokenizer.config.unk, tokenizer.config.kind == "char"
+    few = 0 if is_single else FEW * tokenizer.vocab_size
+    is_enough = len(set(train.spellings) - {placeholder}) > few
+    rare = [] if is_enough else _rare(_type_counts(corpus, tokenizer, train))
+    return train_speller(train.spellings, _known(tokenizer), is_single, rare=rare, placeholder=placeholder)
 
 
-def _rare(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> list[str]:
-    """The words, or characters, met once; all of them where none was."""
-    if tokenizer.config.kind == "wordpiece":  # whose ids are no words
+def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> dict[str, int]:
+    """How often each word of the vocabulary, or each character, stands in the training text; none that does not."""
+    if tokenizer.config.kind == "wordpiece":  # whose ids are not words
         words = Counter(word for line in corpus for word in split_words(tokenizer.see(line)))
-        return [word for word, times in words.items() if times == 1] or list(words)
+        del words[tokenizer.config.unk]
+        return words
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
     for part in range(0, len(train.ids), IDS_AT_ONCE):  # each part is copied as int64
         counts += np.bincount(train.ids[part : part + IDS_AT_ONCE], minlength=tokenizer.vocab_size)
-    counts[[tokenizer.bos, tokenizer.eos]] = 0
-    once = np.flatnonzero(counts == 1) if (counts == 1).any() else np.flatnonzero(counts)
-    return tokenizer.tokens(once.tolist())
+    counts[[tokenizer.bos, tokenizer.eos, tokenizer.unk]] = 0
+    ids = np.flatnonzero(counts)
+    return dict(zip(tokenizer.tokens(ids.tolist()), counts[ids].tolist(), strict=True))
+
+
+def _rare(counts: Mapping[str, int]) -> list[str]:
+    """The types seen once; the half that is seen least where those are few, as in a text cut to frequent words."""
+    once = [name for name, times in counts.items() if times == 1]
+    if len(once) > FEW * len(counts) or not counts:
+        return once
+    median = sorted(counts.values())[len(counts) // 2]
+    return [name for name, times in counts.items() if times <= median]
 
 
 def _known(tokenizer: Tokenizer) -> list[str]:

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule import native, train
-from chainrule.errors import ChainruleError
+from chainrule.errors import ChainruleError, ModelFileError
+from chainrule.lm import Batch
 from chainrule.model import Model
-from chainrule.ngram.spelling import SCALARS, Speller, train_speller
+from chainrule.ngram import storage
+from chainrule.ngram.spelling import LEAST_SPELLED, SCALARS, Speller, train_speller
 from chainrule.text.corpus import Corpus
 
 ALPHABET = "ab"
@@ -54,6 +56,72 @@ def test_single_characters_sum_to_one() -> None:
     assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
 
 
+def test_a_placeholder_has_a_share_of_its_own() -> None:
+    """Of 9 unknown words 8 are `<unk>` and 1 is another: ε = (1 + 1)/(9 + 1)."""
+    speller = train_speller(["<unk>"] * 8 + ["ab"], known=["b", "abc"], rare=["abc"], placeholder="<unk>")
+    assert speller.log_probs(["<unk>"])[0] == pytest.approx(np.log(0.8), rel=1e-12)
+    free = train_speller(["ab", "abc"], known=["b", "abc", "<unk>"])  # the same character model, without a share
+    words = ["ab", "ba", "kitten", "<unk", "<unk>>"]
+    assert speller.log_probs(words) == pytest.approx(free.log_probs(words) + np.log(0.2), rel=1e-9)
+    assert "<" not in speller.alphabet  # the placeholder is not an example of spelling
+
+
+def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
+    few, many = (train_speller(["<unk>"] * n, [], rare=["ab"], placeholder="<unk>") for n in (1000, 10**6))
+    difference = few.log_probs(["ab"])[0] - many.log_probs(["ab"])[0]
+    assert difference == pytest.approx(np.log((1 / 1001) / LEAST_SPELLED), rel=1e-6)
+
+
+@pytest.mark.parametrize("unknown", [["ab"] * 6, ["ab"] * 6 + ["ba", "aab", "a"]], ids=["placeholder alone", "both"])
+def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None:
+    """The placeholder is `ab`: all strings up to 6 letters, and exactly what is left for the longer ones.
+
+    q(longer than L) = Σ_{|s| = L} q(s without its end) · (1 − q(end | s)).
+    """
+    known = ["b", "bb"]
+    speller = train_speller(unknown, known, rare=["bb", "abb", "b"], placeholder="ab")
+    others, stranger = SCALARS - len("ab \t\r\n"), "\u2603"
+    L, vocabulary = 6, speller.lm.vocabulary
+    total = 0.0
+    for length in range(1, L + 1):
+        strings = ["".join(s) for s in product("ab" + stranger, repeat=length)]
+        weights = np.array([float(others) ** s.count(stranger) for s in strings])
+        total += float((np.exp(speller.log_probs(strings)) * weights)[[s not in known for s in strings]].sum())
+    inputs = np.array([[vocabulary.bos, *s] for s in product([0, 1, vocabulary.unk], repeat=L)])
+    targets = np.append(inputs[:, 1:], np.full((len(inputs), 1), vocabulary.eos), axis=1)
+    log_p, _ = speller.lm.score(Batch(inputs, targets, targets >= 0), speller.lm.start(len(inputs)))
+    longer = float((np.exp(log_p[:, :-1].sum(axis=1)) * (1 - np.exp(log_p[:, -1]))).sum())
+    assert total + longer / np.exp(speller.log_outside) == pytest.approx(1, abs=1e-6)
+    assert speller.log_probs(["ab"])[0] > speller.log_probs(["ba"])[0]
+
+
+def test_single_characters_sum_to_one_with_a_placeholder() -> None:
+    speller = train_speller(["_", "_", "x"], known=["a"], is_single=True, placeholder="_")
+    others = SCALARS - len("x_a\r\n")
+    p = np.exp(speller.log_probs(["_", "x", "z"]))
+    assert p[0] == pytest.approx(1 / 2, rel=1e-12)  # ε = (1 + 1)/(3 + 1)
+    assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
+
+
+def test_a_speller_with_a_placeholder_is_saved_and_one_without_is_read() -> None:
+    speller = train_speller(["<unk>"] * 3, known=["cat"], rare=["cat"], placeholder="<unk>")
+    again = Speller.from_bytes(speller.to_bytes(), "speller.safetensors")
+    words = ["<unk>", "kitten", "<un", ""]
+    assert again.log_probs(words).tolist() == speller.log_probs(words).tolist()
+    assert again.placeholder == "<unk>"
+    plain = train_speller(["<unk>"] * 3, known=["cat"])
+    assert "placeholder" not in storage.unpack(plain.to_bytes(), "")  # the format before there were placeholders
+    assert Speller.from_bytes(plain.to_bytes(), "").placeholder == ""
+
+
+@pytest.mark.parametrize("log_placeholder", [0.5, np.nan, -np.inf])
+def test_a_placeholder_without_a_probability_is_refused(log_placeholder: float) -> None:
+    speller = train_speller(["<unk>"], known=["cat"], rare=["cat"], placeholder="<unk>")
+    arrays = storage.unpack(speller.to_bytes(), "") | {"log_placeholder": np.array([log_placeholder])}
+    with pytest.raises(ModelFileError, match="not a log-probability"):
+        Speller.from_bytes(storage.pack(arrays), "speller.safetensors")
+
+
 def test_any_string_can_be_spelled_and_saved() -> None:
     speller = train_speller(["hello", "world"], known=[])
     again = Speller.from_bytes(speller.to_bytes(), "speller.safetensors")
@@ -81,7 +149,7 @@ def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[
     """Letters of one to four bytes, strangers among them, words longer than those that are remembered."""
     if is_single:
         unknown, spellings = [s[0] for s in unknown], [s[0] for s in spellings]
-    speller = train_speller(unknown, known=["z"], is_single=is_single)
+    speller = train_speller(unknown, known=["z"], is_single=is_single, placeholder=unknown[0])
     asked = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
     np.testing.assert_allclose(speller.compiled().log_probs(asked), speller.specified(asked), rtol=1e-12)
 
@@ -118,7 +186,7 @@ def mass(model: Model, length: int) -> float:
     symbols = ALPHABET + " "
     lines = {model.tokenizer.see("".join(s)) for n in range(length + 1) for s in product(symbols, repeat=n)}
     scores = list(model.scores(sorted(lines)))
-    return float(sum(np.exp(s.log_prob + s.log_prob_of_spellings) for s in scores))
+    return float(sum(np.exp(s.log_prob_with_spelling) for s in scores))
 
 
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
@@ -128,7 +196,10 @@ def mass(model: Model, length: int) -> float:
         ("word", {}),
         ("word", {"vocab_size": 1}),
         ("word", {"min_count": 2}),
+        ("word", {"unk": "ab"}),
+        ("word", {"unk": "ab", "min_count": 21}),
         ("char", {}),
+        ("char", {"unk": "b"}),
         ("char", {"vocab_size": 1}),
         ("byte", {}),
     ],
