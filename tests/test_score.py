@@ -30,6 +30,33 @@ def test_an_impossible_token() -> None:
     assert score.bits == score.perplexity == math.inf
 
 
+def test_the_spelling_of_unknown_words_is_counted_apart() -> None:
+    score = Score(text="a x", tokens=("a", "<unk>"), log_probs=(-1.0, -2.0), oov=1, log_prob_of_spellings=-40.0)
+    assert score.log_prob == -3
+    assert score.log_prob_with_spelling == -43
+    assert "62.0 bits with the spelling of unknown words" in score._repr_html_()  # 43 / ln 2
+    assert a_score(1 / 2, 1 / 4).log_prob_with_spelling == a_score(1 / 2, 1 / 4).log_prob
+
+
+@pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
+def test_gibberish_is_cheap_without_its_spelling_and_dear_with_it() -> None:
+    """An unknown word costs p(<unk>) alone, so that any sentence of them is cheap by `log_prob`."""
+    lines = ["i saw a van", "i saw a car", "you saw the old house", "they saw a green van", "we saw the van"] * 3
+    rare = ["a walnut", "the teapot", "an orchard", "some lanterns", "a thicket", "the harbour", "one kettle"]
+    model = chainrule.train("ngram", Corpus.from_lines(lines + rare), order=2, min_count=2)
+    sentence, gibberish = model.score("they saw the green car"), model.score("qwzx jjkq zzzx qqqj")
+    assert gibberish.oov == 4
+    assert gibberish.log_prob > sentence.log_prob
+    assert gibberish.log_prob_with_spelling < sentence.log_prob_with_spelling - 20
+
+
+def test_unknown_words_are_impossible_without_a_speller() -> None:
+    closed = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=2, smoothing="laplace", closed=True)
+    assert closed.speller is None
+    assert closed.score("a zebra").log_prob_with_spelling == -math.inf
+    assert closed.score("a b").log_prob_with_spelling == closed.score("a b").log_prob
+
+
 def test_a_perplexity_beyond_floating_point_is_infinite_without_a_warning() -> None:
     score = Score(text="", tokens=("a",), log_probs=(-1e4,), oov=0, log_prob_of_spellings=0.0)
     assert score.perplexity == math.inf

@@ -65,7 +65,7 @@ def test_languages(tmp_path: Path, tokenizer: str) -> None:
     p = identifier.probabilities([*lines, "", "日本"])
     assert np.isfinite(p).all()
     assert p.sum(axis=1) == pytest.approx(1)
-    of_text = [m.score(lines[1]).log_prob + m.score(lines[1]).log_prob_of_spellings for m in models.values()]
+    of_text = [m.score(lines[1]).log_prob_with_spelling for m in models.values()]
     assert p[1, 1] == pytest.approx(1 / (1 + math.exp(of_text[0] - of_text[1])), rel=1e-5)
 
 

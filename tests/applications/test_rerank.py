@@ -139,7 +139,7 @@ def test_the_impossible_is_not_chosen_unless_all_are(nbest: NBest) -> None:
 def test_models_score_each_text_alone(toy: Path, tmp_path: Path) -> None:
     texts = ["i love cats", "i love dogs", "i love cats", "cats  chase"]
     line = chainrule.train("ngram", toy, order=2, smoothing="witten-bell")
-    one_by_one = [s.log_prob + s.log_prob_of_spellings for s in map(line.score, texts)]
+    one_by_one = [s.log_prob_with_spelling for s in map(line.score, texts)]
     assert log_probs(line, texts) == pytest.approx(one_by_one)
     stream = chainrule.train("ngram", toy, order=2, smoothing="witten-bell", context="stream")
     # as one stream each text would follow the </s> of the one before it; alone each follows <s>

@@ -79,6 +79,27 @@ def test_control_symbols_in_a_text_are_text(laplace: Path) -> None:
     assert max(spelled) < 0
 
 
+@pytest.mark.parametrize(("unit", "factor"), [("nats", 1.0), ("bits", 1 / math.log(2)), ("log10", 1 / math.log(10))])
+def test_a_line_with_unknown_words_has_a_second_figure(laplace: Path, unit: str, factor: float) -> None:
+    text = "i love mice\ni love zebras\n"
+    known, unknown = done("score", laplace, "--json", "--unit", unit, stdin=text).json_lines()
+    assert known["log_prob_with_spelling"] == known["log_prob"]
+    spelled = unknown["log_prob"] + unknown["log_prob_of_spellings"]
+    assert unknown["log_prob_with_spelling"] == pytest.approx(spelled, rel=1e-12)
+    # 3/11 · 3/10 for "i love", then p(<unk> | i love) = 1/10 and p(</s> | a context not seen) = 1/8
+    assert unknown["log_prob"] == pytest.approx(factor * math.log(9 / 8800), rel=1e-6)
+    first, second = done("score", laplace, "--unit", unit, stdin=text).out.splitlines()
+    assert first == f"{known['log_prob']:.6f}\ti love mice"
+    assert second == f"{unknown['log_prob']:.6f} ({spelled:.6f} with spelling)\ti love zebras"
+
+
+def test_a_closed_vocabulary_cannot_spell(closed: Path) -> None:
+    found = done("score", closed, "--json", stdin="i love zebras\n").json()
+    assert found["log_prob_with_spelling"] is None
+    assert found["infinite"] is True
+    assert done("score", closed, stdin="i love zebras\n").out == "-inf (-inf with spelling)\ti love zebras\n"
+
+
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe", "wordpiece"])
 def test_control_symbols_are_text_to_every_tokenizer(tmp_path: Path, english_text: Path, tokenizer: str) -> None:
     model = trained(tmp_path / "m", english_text, "--order", 2, *QUIET, "--tokenizer", tokenizer)

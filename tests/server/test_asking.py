@@ -47,6 +47,7 @@ def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestCli
         np.testing.assert_allclose(result["log_probs"], score.log_probs, rtol=1e-5)
         assert result["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
         assert result["log_prob_of_spellings"] == pytest.approx(score.log_prob_of_spellings, rel=1e-9)
+        assert result["log_prob_with_spelling"] == pytest.approx(score.log_prob_with_spelling, rel=1e-5)
         assert "".join(result["pieces"]) == text
         assert len(result["pieces"]) == len(result["ids"]) == len(score.tokens)
         if kind != "stream":

@@ -78,11 +78,10 @@ class Judge:
         return np.asarray(difference / LN2 / own.words)
 
     def _judged(self, scorer: Scorer, lines: list[str]) -> "_Judged":
-        """−log p of each line; a model that has no speller counts p(`<unk>`) alone, but for bits per byte."""
-        model = scorer.model
-        found = scorer.score(lines, is_spelled=self.by == "bits-per-byte" or model.speller is not None)
-        words = found.tokens if model.tokenizer.config.kind == "word" else count_words(lines)
-        return _Judged(found, -(found.log_probs + found.spellings), words)
+        """−log p of each line, with the spelling of its unknown words; infinite where the model has no speller."""
+        scores = scorer.score(lines)
+        words = scores.tokens if scorer.model.tokenizer.config.kind == "word" else count_words(lines)
+        return _Judged(scores, -scores.log_probs_with_spelling, words)
 
 
 class _Judged(NamedTuple):

@@ -48,8 +48,7 @@ class Identifier:
         """(N, K) log p(class) + log p(text | class), nats."""
         columns = [np.zeros((len(lines), 0))]
         for scorer, p in zip(self.scorers, self.prior, strict=True):
-            found = scorer.score(lines)
-            columns.append((found.log_probs + found.spellings + np.log(p))[:, None])
+            columns.append((scorer.score(lines).log_probs_with_spelling + np.log(p))[:, None])
         return np.concatenate(columns, axis=1)
 
     def probabilities(self, lines: Sequence[str]) -> Floats:

@@ -33,7 +33,12 @@ class LineScores:
 
     log_probs: Floats  # (N,)  `</s>` among the tokens, p(`<unk>`) without its spelling
     tokens: Ids  # (N,)
-    spellings: Floats  # (N,)  add it for the probability of the text itself; zeros where it was not asked for
+    spellings: Floats  # (N,)  of the unknown words; −inf where a line has some and the model has no speller
+
+    @property
+    def log_probs_with_spelling(self) -> Floats:
+        """(N,) log-probability of the text itself: what lines are ranked by."""
+        return self.log_probs + self.spellings
 
 
 def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:
@@ -68,7 +73,7 @@ class Scorer:
         self.model = model
         self._engine = _engine(model)
 
-    def score(self, lines: Sequence[str], *, is_spelled: bool = True) -> LineScores:
+    def score(self, lines: Sequence[str]) -> LineScores:
         """What `model.scores` says of these lines; one that holds line breaks is several, added up."""
         if isinstance(lines, str):
             raise UsageError("score was given one text; give a list of lines, such as [text]")
@@ -76,15 +81,15 @@ class Scorer:
             return LineScores(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
         text = "\n".join(lines)
         if text.count("\n") + text.count("\r") >= len(lines):
-            return self._score_parted(lines, is_spelled)
+            return self._score_parted(lines)
         # `<s>` is a word like any other in a text, but a control symbol to the engine.
         if self._engine is None or "<s>" in text or "</s>" in text or max(map(len, lines)) > LONG:
-            return self._score_encoded(lines, is_spelled)
+            return self._score_encoded(lines)
         try:
             with refusing_damage():
-                return self._score_words(lines, is_spelled)
+                return self._score_words(lines)
         except UnicodeEncodeError:  # a lone surrogate, which is refused where text is read
-            return self._score_encoded(lines, is_spelled)
+            return self._score_encoded(lines)
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
         """(N,) UTF-8 bytes of each line as the tokenizer sees it, one for its break."""
@@ -96,30 +101,30 @@ class Scorer:
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
         return whole - blanks + np.maximum(scores.tokens - 1, 1)  # a blank between two words, and the break
 
-    def _score_words(self, lines: Sequence[str], is_spelled: bool) -> LineScores:
+    def _score_words(self, lines: Sequence[str]) -> LineScores:
         """By the engine, which cuts at blanks itself."""
         speller = self.model.speller
-        if is_spelled and speller is not None:
+        if speller is not None:
             return LineScores(*self._engine.score_spelled(lines, speller.compiled(), threads=threads()))
         log_probs, tokens, unknown = self._engine.score_sentences(lines, threads=threads())
-        return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf if is_spelled else 0.0, 0.0))
+        return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf, 0.0))
 
-    def _score_parted(self, texts: Sequence[str], is_spelled: bool) -> LineScores:
+    def _score_parted(self, texts: Sequence[str]) -> LineScores:
         """Texts of several lines: the sums over their lines."""
         parted = [list(Corpus.from_lines([text])) for text in texts]
         starts = np.cumsum([0, *map(len, parted[:-1])])
-        found = self.score([line for lines in parted for line in lines], is_spelled=is_spelled)
+        found = self.score([line for lines in parted for line in lines])
         sums = (np.add.reduceat(values, starts) for values in (found.log_probs, found.tokens, found.spellings))
         return LineScores(*sums)
 
-    def _score_encoded(self, lines: Sequence[str], is_spelled: bool) -> LineScores:
+    def _score_encoded(self, lines: Sequence[str]) -> LineScores:
         """By way of ids, whatever the family and the tokenizer."""
         encoded = encode(Corpus.from_lines(lines), self.model.tokenizer)
         ends = np.flatnonzero(encoded.ids == encoded.eos) + 1
         starts = np.concatenate([[0], ends[:-1]])
         log_probs = np.add.reduceat(token_log_probs(self.model.lm, encoded), starts)
         spellings = np.zeros(len(lines))
-        if is_spelled and encoded.spellings:
+        if encoded.spellings:
             rows = np.searchsorted(ends, np.flatnonzero(encoded.ids == encoded.unk), side="right")
             speller = self.model.speller
             log_p = -np.inf if speller is None else speller.log_probs(encoded.spellings)

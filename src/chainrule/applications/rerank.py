@@ -108,7 +108,7 @@ def log_probs(model: Model, texts: Sequence[str], progress: Progress = silent) -
     """Log p of each text in nats, its unknown words spelled out; each text begins anew.  (R,)."""
     alone = dataclasses.replace(model, lm=_EachAlone(model.lm)) if model.lm.context == "stream" else model
     different = list(dict.fromkeys(" ".join(text.split()) for text in texts))
-    found = {s.text: s.log_prob + s.log_prob_of_spellings for s in alone.scores(different, progress)}
+    found = {s.text: s.log_prob_with_spelling for s in alone.scores(different, progress)}
     return np.array([found[" ".join(text.split())] for text in texts])
 
 

@@ -27,6 +27,9 @@ def score(
 ) -> None:
     """Score each line, its end included.
 
+    A line with unknown words has a second figure in brackets, which counts how those words are spelled.
+    Compare lines by that one: without spelling, any unknown word is as cheap as <unk>.
+
     Example: echo "i love mice" | chainrule score runs/ngram5 --unit bits
     """
     from chainrule import api
@@ -51,10 +54,12 @@ def score(
                     "oov": found.oov,
                     "infinite": found.infinite,
                     "log_prob_of_spellings": _in(unit, found.log_prob_of_spellings),
+                    "log_prob_with_spelling": _in(unit, found.log_prob_with_spelling),
                 }
                 emit(document, indent=None)
                 continue
-            print(f"{total:.6f}\t{found.text}")
+            spelled = f" ({_in(unit, found.log_prob_with_spelling):.6f} with spelling)" if found.oov else ""
+            print(f"{total:.6f}{spelled}\t{found.text}")
             if per_token:
                 for token, value in zip(found.tokens, values, strict=True):
                     print(f"{value:.6f}\t  {token}")

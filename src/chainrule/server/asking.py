@@ -117,6 +117,7 @@ def _result(loaded: Loaded, given: Given, log_probs: Floats, unit: str) -> dict[
         "oov": len(spellings),
         "infinite": total == -math.inf,
         "log_prob_of_spellings": _in(unit, of_spellings),
+        "log_prob_with_spelling": _in(unit, total + of_spellings),
         "ids": list(given.ids),
         "pieces": [given.text[begin:end] for begin, end in zip(given.begins, ends, strict=True)],
         "bytes": encoded.bytes,
