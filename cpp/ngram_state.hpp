@@ -110,7 +110,15 @@ class Asking {
     }
 
     // log p(word | before), and the state after it; `after` is another object than `before`.
+    //
+    // In a stream, lines follow one another and a text starts as a line does: <s> is read as a </s> that has
+    // nothing before it. The n-grams that begin with <s> itself were seen once, where the training text
+    // starts.
     Answer step(const State& before, std::uint32_t word, State& after) const {
+        if (facts_.is_stream && word == facts_.begin) {
+            step(State(), facts_.end, after);
+            return {layout_.first(word).log_prob, 1};
+        }
         after.found = 0;
         after.reach = log_missing_ == 0 ? 0 : reach_after(before, word);
         if (word == kNoWord) return {-std::numeric_limits<double>::infinity(), 0};
@@ -139,7 +147,7 @@ class Asking {
         return m <= state.reach ? log_missing_ : 0.0;
     }
 
-    // After as many <s> as the longest context has: the beginning of a line.
+    // After as many <s> as the longest context has: the beginning of a line, or of a stream.
     State begin() const {
         State one, other;
         for (std::size_t i = 1; i < order_; ++i) {

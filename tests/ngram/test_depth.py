@@ -153,7 +153,8 @@ def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
     followed = {ngram[:-1] for ngram in seen}
     names = model.tokenizer.tokens(range(model.tokenizer.vocab_size))
     for b, t in np.argwhere(batch.mask):
-        before = ["<s>", *(names[i] for i in batch.targets[b, :t])]
+        start = "<s>" if context == "line" else "</s>"  # a text starts as a line does
+        before = [start, *(names[i] for i in batch.targets[b, :t])]
         word = names[batch.targets[b, t]]
         lengths = [n for n in range(1, order + 1) if n - 1 <= len(before)]
         longest = max((n for n in lengths if (*before[len(before) - n + 1 :], word) in seen), default=1)

@@ -118,5 +118,8 @@ class NgramModel:
         return NgramState(np.take_along_axis(tokens, last, axis=1))
 
     def read(self, state: NgramState, inputs: Ids) -> Ids:
-        """(K, n−1) and (K, T) -> (K, n−1+T). In a line model the engine reads `</s>` as the next line's `<s>`."""
+        """(K, n−1) and (K, T) -> (K, n−1+T).
+
+        The engine reads `</s>` as the next line's `<s>` in a line model, and `<s>` as `</s>` in a stream model.
+        """
         return np.concatenate([state.ids, inputs], axis=1, dtype=np.int32, casting="same_kind")

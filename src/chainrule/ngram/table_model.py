@@ -15,7 +15,7 @@ from chainrule.ngram.tables import BackoffTables, take
 
 @dataclass(frozen=True, slots=True)
 class NgramState:
-    """The last n−1 ids read, `<s>` where fewer were."""
+    """The last n−1 ids read, `<s>` where fewer were: a context ends there."""
 
     ids: Ids  # (K, n−1)
 
@@ -52,8 +52,9 @@ class TableModel:
         tokens = self._read(state, ids[:, None])
         V, K = self.vocabulary.size, len(ids)
         log_p = np.tile(self.tables.levels[0].log_prob.astype(np.float64), (K, 1))
-        contexts = [rows[:, -1] for rows in self.tables.contexts(tokens, V)]
-        reach = _reach(tokens, self.vocabulary.bos)[:, -1]
+        reach = _reach(tokens, self.vocabulary.bos)
+        contexts = [rows[:, -1] for rows in self._contexts(tokens, reach)]
+        reach = reach[:, -1]
         for m, context in enumerate(contexts, start=1):
             log_p += self._backoff(m, context, reach)[:, None]
             row = np.flatnonzero(context >= 0)
@@ -68,13 +69,26 @@ class TableModel:
         tokens = self._read(state, batch.inputs)
         V, T = self.vocabulary.size, batch.inputs.shape[1]
         log_p: Floats = self.tables.levels[0].log_prob[batch.targets].astype(np.float64)
-        reach = _reach(tokens, self.vocabulary.bos)[:, -T:]
-        for m, rows in enumerate(self.tables.contexts(tokens, V), start=1):
-            context = rows[:, -T:]
+        reach = _reach(tokens, self.vocabulary.bos)
+        contexts = [rows[:, -T:] for rows in self._contexts(tokens, reach)]
+        reach = reach[:, -T:]
+        for m, context in enumerate(contexts, start=1):
             found = self.tables.levels[m].find(context, batch.targets, V)
             passed_by = log_p + self._backoff(m, context, reach)
             log_p = take(self.tables.levels[m].log_prob, found, passed_by)
         return log_p, self._after(tokens, batch.mask.sum(axis=1))
+
+    def _contexts(self, tokens: Ids, reach: Ids) -> list[Ids]:
+        """Rows of the contexts of 1 to n−1 words that end at each of (B, T) tokens.
+
+        In a stream a text starts as a line does: `<s>` is read as a `</s>` that has nothing before it, since `<s>`
+        itself was seen once, where the training text starts.
+        """
+        if self.context == "line":
+            return self.tables.contexts(tokens, self.vocabulary.size)
+        tokens = np.where(tokens == self.vocabulary.bos, self.vocabulary.eos, tokens)
+        rows = self.tables.contexts(tokens, self.vocabulary.size)
+        return [np.where(reach >= m, row, -1) for m, row in enumerate(rows, start=1)]
 
     def _backoff(self, m: int, context: Ids, reach: Ids) -> Floats:
         """Log weight of contexts of m words; none where `<s>` ends the context before its m-th word."""
