@@ -98,7 +98,8 @@ class Study:
         counts = self.counts.up_to(config.order)
         vocabulary = counts.vocabulary
         weights = self._weights(counts, config) if config.smoothing == "jelinek-mercer" else None
-        lm = NgramModel(estimate(counts, config, weights), vocabulary, is_normalized=config.is_normalized)
+        tables = estimate(counts, config, weights)
+        lm = NgramModel.of_tables(tables, vocabulary, is_normalized=config.is_normalized)
         prepared = self.prepared
         model = Model(lm=lm, tokenizer=prepared.tokenizer, family="ngram", config=config, speller=prepared.speller)
         return model.evaluate_encoded(self.test)

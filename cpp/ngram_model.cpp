@@ -29,8 +29,9 @@ class ModelOf final : public Model {
         file_->asked(words);
         if constexpr (std::is_same_v<Layout, FastLayout>) {
             const ModelFacts& about = facts();
+            // It reads <s> as a word like any other, which a stream does not.
             if (file_->is_verified() && about.log_missing == 0 && about.unknown != kNoWord && order() > 1 &&
-                FastLevels::can_score(pieces))
+                !about.is_stream && FastLevels::can_score(pieces))
                 return in_parts(pieces, threads, [&](std::span<const Piece> some) {
                     FastLevels::score(layout_, begin_, some);
                 });

@@ -111,33 +111,11 @@ class Asking {
 
     // log p(word | before), and the state after it; `after` is another object than `before`.
     //
-    // In a stream, lines follow one another and a text starts as a line does: <s> is read as a </s> that has
-    // nothing before it. The n-grams that begin with <s> itself were seen once, where the training text
-    // starts.
+    // In a stream a text starts as a line does: <s> is read as a </s> that has nothing before it. The n-grams
+    // that begin with <s> itself were seen once, where the training text starts.
     Answer step(const State& before, std::uint32_t word, State& after) const {
-        if (facts_.is_stream && word == facts_.begin) {
-            step(State(), facts_.end, after);
-            return {layout_.first(word).log_prob, 1};
-        }
-        after.found = 0;
-        after.reach = log_missing_ == 0 ? 0 : reach_after(before, word);
-        if (word == kNoWord) return {-std::numeric_limits<double>::infinity(), 0};
-        const Found unigram = layout_.first(word);
-        if (order_ > 1) keep(after, 1, unigram);
-        Answer answer{unigram.log_prob, 1};
-        if (log_missing_ == 0) {
-            for (std::uint32_t bits = before.found; bits; bits &= bits - 1) {
-                extend(before, static_cast<std::size_t>(std::countr_zero(bits)) + 1, word, answer, after);
-            }
-            return answer;
-        }
-        for (std::size_t m = 1; m < order_; ++m) {
-            if (before.found >> (m - 1) & 1) {
-                extend(before, m, word, answer, after);
-            } else if (m <= before.reach) {
-                answer.log_prob += log_missing_;
-            }
-        }
+        const Answer answer = look_up(before, word, after);
+        if (facts_.is_stream && word == facts_.begin) look_up(State(), facts_.end, after);
         return answer;
     }
 
@@ -169,6 +147,29 @@ class Asking {
     }
 
   private:
+    // As `step`, <s> being a word like any other.
+    Answer look_up(const State& before, std::uint32_t word, State& after) const {
+        after.found = 0;
+        after.reach = log_missing_ == 0 ? 0 : reach_after(before, word);
+        if (word == kNoWord) return {-std::numeric_limits<double>::infinity(), 0};
+        const Found unigram = layout_.first(word);
+        if (order_ > 1) keep(after, 1, unigram);
+        Answer answer{unigram.log_prob, 1};
+        if (log_missing_ == 0) {
+            for (std::uint32_t bits = before.found; bits; bits &= bits - 1) {
+                extend(before, static_cast<std::size_t>(std::countr_zero(bits)) + 1, word, answer, after);
+            }
+            return answer;
+        }
+        for (std::size_t m = 1; m < order_; ++m) {
+            if (before.found >> (m - 1) & 1) {
+                extend(before, m, word, answer, after);
+            } else if (m <= before.reach) {
+                answer.log_prob += log_missing_;
+            }
+        }
+        return answer;
+    }
     std::uint32_t reach_after(const State& before, std::uint32_t word) const {
         const std::uint32_t reach = word == facts_.begin ? 1 : before.reach + 1;
         return std::min(reach, static_cast<std::uint32_t>(order_ - 1));

@@ -233,7 +233,9 @@ def test_a_real_text(data_folder: Path) -> None:
 @pytest.mark.parametrize("unk", ["<unk>", "UNKNOWN"])
 def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str) -> None:
     """In a text whose rare words are all one placeholder, spelling is learnt from the vocabulary's rare words."""
-    words = [f"{a}{b}{c}" for a in ("kit", "mit", "bat", "rot") for b in ("te", "ta", "to") for c in ("n", "r", "d")]
+    words = [
+        f"{a}{b}{c}" for a in ("kit", "mit", "bat", "rot") for b in ("te", "ta", "to") for c in ("n", "r", "d")
+    ]
     text = [f"the {word} of the {unk} in a {word}" for word in words * 3]
     speller = prepare(Corpus.from_lines(text), TokenizerConfig(kind=kind, unk=unk)).speller
     assert speller is not None

@@ -1,4 +1,5 @@
 // Answers of models against a map of n-grams that are spelled out: look for the longest, add the weights.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -52,6 +53,14 @@ double defined(const std::map<Words, Row>& all, const Words& words, const ModelF
     return defined(all, shorter, facts) + weight;
 }
 
+// What a stream model makes of the words read: nothing before the last <s> counts, and that is a </s>.
+Words as_read(Words words, const ModelFacts& facts) {
+    const auto last = std::find(words.rbegin(), words.rend(), facts.begin);
+    if (!facts.is_stream || last == words.rend()) return words;
+    *last = facts.end;
+    return {last.base() - 1, words.end()};
+}
+
 std::vector<Words> some_texts(Random& random, std::uint32_t V) {
     std::vector<Words> texts;
     for (std::size_t i = 0; i < 60; ++i) {
@@ -86,9 +95,10 @@ void check_scores(const Model& model, const std::vector<TableLevel>& levels, Ran
     for (std::size_t i = 0; i < texts.size(); ++i) {
         Words read(longest, facts.begin);
         for (std::size_t t = 0; t < texts[i].size(); ++t) {
+            Words words = as_read({read.end() - static_cast<std::ptrdiff_t>(longest), read.end()}, facts);
+            words.push_back(texts[i][t]);
             read.push_back(texts[i][t]);
-            const double wanted =
-                defined(all, Words(read.end() - static_cast<std::ptrdiff_t>(longest + 1), read.end()), facts);
+            const double wanted = defined(all, words, facts);
             const bool is_same = found[i][t] == wanted || std::abs(found[i][t] - wanted) < 1e-9;
             check(is_same, "log p is " + std::to_string(found[i][t]) + ", not " + std::to_string(wanted));
         }

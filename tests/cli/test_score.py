@@ -79,7 +79,9 @@ def test_control_symbols_in_a_text_are_text(laplace: Path) -> None:
     assert max(spelled) < 0
 
 
-@pytest.mark.parametrize(("unit", "factor"), [("nats", 1.0), ("bits", 1 / math.log(2)), ("log10", 1 / math.log(10))])
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("nats", 1.0), ("bits", 1 / math.log(2)), ("log10", 1 / math.log(10))]
+)
 def test_a_line_with_unknown_words_has_a_second_figure(laplace: Path, unit: str, factor: float) -> None:
     text = "i love mice\ni love zebras\n"
     known, unknown = done("score", laplace, "--json", "--unit", unit, stdin=text).json_lines()

@@ -1,14 +1,23 @@
-"""Which text Jelinek–Mercer's weights are learnt on."""
+"""Which text Jelinek–Mercer's weights are learnt on, and where a stream starts."""
+
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import chainrule
+from chainrule import kenlm
+from chainrule.applications.correct import Corrector
+from chainrule.applications.identify import Identifier
+from chainrule.applications.rerank import log_probs
 from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.family import train
+from chainrule.text.corpus import Corpus
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 # A chain that training shows in full; nine lines in ten keep to it and every tenth does not.
@@ -40,3 +49,57 @@ def test_without_one_lines_are_held_out() -> None:
     assert held_out < 0.5
     with pytest.warns(ChainruleWarning, match="one line in 10"):
         assert p_of_two_after_one(np.zeros(0, dtype=np.int64)) == held_out
+
+
+FIRST = "bat ran off"  # of a stream's lines: only here stands a line that begins with bat
+OTHERS = ["cat ran off", "cat sat up", "rat sat up"]
+
+
+def p_of_first_words(lines: list[str], order: int) -> dict[str, float]:
+    model = chainrule.train("ngram", Corpus.from_lines(lines), order=order, smoothing="mle", context="stream")
+    return {token: pytest.approx(p) for token, p in model.next("", top=10) if p > 0}
+
+
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_a_stream_starts_as_a_line_does(order: int) -> None:
+    # After </s> come cat, cat and rat; bat comes after <s>, once.
+    assert p_of_first_words([FIRST, *OTHERS], order) == {"cat": 2 / 3, "rat": 1 / 3}
+    # The training text starts with a blank line: <s> </s> is followed by bat, </s> by bat, cat, cat and rat.
+    assert p_of_first_words(["", FIRST, *OTHERS], order) == {"cat": 2 / 4, "bat": 1 / 4, "rat": 1 / 4}
+    # Two blank lines in its middle: after </s> </s> comes rat, but a text starts after one </s>.
+    lines = [FIRST, *OTHERS[:2], "", OTHERS[2]]
+    assert p_of_first_words(lines, order) == {"cat": 2 / 4, "</s>": 1 / 4, "rat": 1 / 4}
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, chainrule.Model]:
+    """A stream n-gram, saved and loaded, in the small layout with 8 bits, and mixed with a line n-gram."""
+    folder = tmp_path_factory.mktemp("stream")
+    text = Corpus.from_lines([FIRST, *OTHERS * 10])
+    settings = {"order": 3, "smoothing": "witten-bell"}
+    stream = chainrule.train("ngram", text, context="stream", **settings)
+    stream.save(folder / "m")
+    small = chainrule.train("ngram", text, context="stream", layout="small", bits=8, **settings)
+    line = chainrule.train("ngram", text, context="line", tokenizer=folder / "m", **settings)
+    mixed = chainrule.mix([stream, line], held_out=Corpus.from_lines(OTHERS))
+    return {"trained": stream, "loaded": chainrule.load(folder / "m"), "small": small, "mixed": mixed}
+
+
+@pytest.mark.parametrize("kind", ["trained", "loaded", "small", "mixed"])
+def test_whatever_asks_a_stream_for_its_first_word(streams: dict[str, chainrule.Model], kind: str) -> None:
+    model = streams[kind]
+    p = dict(model.next("", top=20))
+    assert p["cat"] > 0.5 > 0.1 > p["bat"]
+    assert str(model.generate("", strategy="greedy", max_tokens=1)) == "cat"
+    cat, bat = model.score("cat ran off"), model.score("bat ran off")
+    assert cat.log_probs[0] == pytest.approx(math.log(p["cat"]), rel=1e-5)
+    assert log_probs(model, ["cat ran off", "bat ran off"]) == pytest.approx([cat.log_prob, bat.log_prob])
+    assert Corrector(model).correct("zat ran off").corrected == "cat ran off"
+    joint = Identifier.of({"a": model, "b": model}).log_joint(["cat ran off"])
+    assert joint[0, 0] == pytest.approx(cat.log_prob + math.log(1 / 2))
+
+
+def test_a_stream_of_the_kenlm_names_starts_there_too(streams: dict[str, chainrule.Model], tmp_path: Path) -> None:
+    streams["trained"].save(tmp_path / "m")
+    found = kenlm.Model(str(tmp_path / "m")).score("cat", bos=True, eos=False)
+    assert found == pytest.approx(streams["trained"].score("cat").log_probs[0] / math.log(10), rel=1e-5)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chainrule.applications.filter import Judge
 from chainrule.data.encoded import Encoded
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.model import Model
@@ -65,18 +66,27 @@ def wikitext2(data_folder: Path) -> Ready:
     return ready(folder / "wiki.train.tokens", folder / "wiki.test.tokens")
 
 
-@pytest.mark.parametrize(("order", "published"), [(2, 185.705), (3, 148.281), (4, 142.716), (5, 141.186)])
-def test_modified_kneser_ney(ptb: Ready, order: int, published: float) -> None:
+@pytest.mark.parametrize(
+    ("order", "published", "bits_per_byte"),
+    [(2, 185.705, "1.4042"), (3, 148.281, "1.3437"), (4, 142.716, "1.3335"), (5, 141.186, "1.3306")],
+)
+def test_modified_kneser_ney(ptb: Ready, order: int, published: float, bits_per_byte: str) -> None:
     found = ptb.evaluate(order, smoothing="modified-kneser-ney")
     assert found.tokens == 82430
     assert found.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
+    assert f"{found.bits_per_byte:.4f}" == bits_per_byte  # of docs/results.md
 
 
-@pytest.mark.parametrize(("order", "published"), [(3, 230.8863), (5, 224.8116)])
-def test_modified_kneser_ney_of_wikitext(wikitext2: Ready, order: int, published: float) -> None:
+@pytest.mark.parametrize(
+    ("order", "published", "bits_per_byte"), [(3, 230.8863, "1.5359"), (5, 224.8116, "1.5284")]
+)
+def test_modified_kneser_ney_of_wikitext(
+    wikitext2: Ready, order: int, published: float, bits_per_byte: str
+) -> None:
     found = wikitext2.evaluate(order, smoothing="modified-kneser-ney")
     assert found.tokens == 244102
     assert found.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
+    assert f"{found.bits_per_byte:.4f}" == bits_per_byte
 
 
 @pytest.mark.filterwarnings("ignore:order 1:chainrule.errors.ChainruleWarning")  # Katz: too few rare words
@@ -114,3 +124,33 @@ def test_hiding_words_buys_nothing(ptb: Ready, data_folder: Path) -> None:
     whole = ptb.evaluate(5)
     assert hidden.perplexity < whole.perplexity / 10
     assert hidden.bits_per_byte > whole.bits_per_byte * 1.1
+
+
+def test_words_unknown_to_a_text_with_a_placeholder(ptb: Ready, wikitext2: Ready) -> None:
+    """Penn Treebank writes its unknown words `<unk>`: a speller trained on that gave kitten 144 nats."""
+    for ready in (ptb, wikitext2):
+        speller = ready.prepared.speller
+        assert speller is not None
+        placeholder, kitten, gibberish = speller.log_probs(["<unk>", "kitten", "qwzx"])
+        assert placeholder > -1e-4
+        assert -30 < kitten < -15
+        assert gibberish < kitten - 10
+
+
+def test_three_sentences(ptb: Ready) -> None:
+    """One of known words, one with an unknown word, and gibberish of frequent words, as `filter` ranks them."""
+    config = Config(order=5)
+    lm = NgramModel.of_tables(estimate(ptb.counts, config), ptb.counts.vocabulary)
+    prepared = ptb.prepared
+    model = Model(lm=lm, tokenizer=prepared.tokenizer, family="ngram", config=config, speller=prepared.speller)
+    sentences = ["the company said it expects a loss", "the kitten sat on the table", "the the the the of of of"]
+    for by, kitten_is_near in (("perplexity", 10), ("bits-per-byte", 1.1)):
+        known, kitten, gibberish = Judge.of(model, by=by).costs(sentences)
+        assert known < gibberish
+        assert (
+            kitten < kitten_is_near * gibberish
+        )  # ten million times as far, and 3.4 times, by a speller of `<unk>`
+    assert 2 < kitten < 3.5  # bits per byte
+    strange = model.score("qwzx jjkq of zzz")
+    assert strange.log_prob > model.score("i saw a van").log_prob
+    assert strange.log_prob_with_spelling < model.score("i saw a van").log_prob_with_spelling - 50

@@ -72,7 +72,9 @@ def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
     assert difference == pytest.approx(np.log((1 / 1001) / LEAST_SPELLED), rel=1e-6)
 
 
-@pytest.mark.parametrize("unknown", [["ab"] * 6, ["ab"] * 6 + ["ba", "aab", "a"]], ids=["placeholder alone", "both"])
+@pytest.mark.parametrize(
+    "unknown", [["ab"] * 6, ["ab"] * 6 + ["ba", "aab", "a"]], ids=["placeholder alone", "both"]
+)
 def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None:
     """The placeholder is `ab`: all strings up to 6 letters, and exactly what is left for the longer ones.
 
