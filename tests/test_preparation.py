@@ -255,7 +255,7 @@ def test_a_text_of_hardly_more_than_placeholders(text: list[str]) -> None:
 
 
 def test_few_unknown_words_do_not_teach_spelling_alone() -> None:
-    """One word below the cut-off beside a vocabulary of many: the rare words of the vocabulary are learnt from, too."""
+    """One word is below the cut-off: the rare words of a vocabulary of many are learnt from, too."""
     words = [f"{a}{b}{c}" for a in "bcdfgm" for b in ("an", "en", "in") for c in ("ter", "ner")]
     lines = [f"{word} {word} {word}" for word in words]
     both = prepare(Corpus.from_lines([*lines, "xx <unk> <unk>"]), TokenizerConfig(min_count=2)).speller

@@ -18,8 +18,8 @@ Mask = NDArray[np.bool_]
 Context = Literal["line", "stream"]
 """`line`: every line starts from `<s>`. `stream`: a line goes on from the one before, `</s>` an ordinary token.
 
-In a stream `<s>` before a text is read as `</s>`: a text starts as a line does. (`<s>` itself would be seen once, where
-the training text starts.)
+In a stream `<s>` before a text is read as `</s>`: a text starts as a line does. (`<s>` itself would be seen once,
+where the training text starts.)
 """
 
 

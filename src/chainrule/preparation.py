@@ -95,8 +95,8 @@ def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> dict[s
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
     for part in range(0, len(train.ids), IDS_AT_ONCE):  # each part is copied as int64
         counts += np.bincount(train.ids[part : part + IDS_AT_ONCE], minlength=tokenizer.vocab_size)
-    counts[[tokenizer.bos, tokenizer.eos, tokenizer.unk]] = 0
-    ids = np.flatnonzero(counts)
+    control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
+    ids = np.array([i for i in np.flatnonzero(counts).tolist() if i not in control], dtype=np.int64)
     return dict(zip(tokenizer.tokens(ids.tolist()), counts[ids].tolist(), strict=True))
 
 

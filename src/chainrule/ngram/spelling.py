@@ -4,8 +4,8 @@ p(text) = p(tokens) · Π p(spelling | unknown). A word's spelling has the proba
 divided by 1 − Σ_{v ∈ V} p(v): only spellings outside the vocabulary are possible. A character never met has an
 equal share of what the model leaves to others, so that every Unicode string has a probability.
 
-Where unknown words of the training text are written as a placeholder (`<unk>` in Penn Treebank), the placeholder has a
-probability of its own and the character model shares the rest among all other spellings:
+Where unknown words of the training text are written as a placeholder (`<unk>` in Penn Treebank), the placeholder
+has a probability of its own and the character model shares the rest among all other spellings:
 
     p(s | unknown) = 1 − ε                                        for the placeholder
                      ε · q(s) / (1 − Σ_{v ∈ V ∪ {placeholder}} q(v))   for any other spelling outside V
