@@ -14,8 +14,13 @@ namespace chainrule {
 class AlignedFloats {
   public:
     AlignedFloats() = default;
+    // Rows of this width; std::bad_alloc where no memory can have so many, whatever their product is in 64
+    // bits.
+    AlignedFloats(std::size_t rows, std::size_t width)
+        : AlignedFloats(width > 0 && rows > kMost / width ? throw std::bad_alloc() : rows * width) {}
     explicit AlignedFloats(std::size_t size)
-        : size_(size), data_(static_cast<float*>(take_memory(bytes(), Access::scattered))) {
+        : size_(size <= kMost ? size : throw std::bad_alloc()),
+          data_(static_cast<float*>(take_memory(bytes(), Access::scattered))) {
         if (data_ == nullptr) throw std::bad_alloc();
         std::memset(data_, 0, bytes());
     }
@@ -33,6 +38,8 @@ class AlignedFloats {
     std::size_t size() const { return size_; }
 
   private:
+    static constexpr std::size_t kMost = static_cast<std::size_t>(-1) / 4 / sizeof(float);
+
     std::size_t bytes() const { return size_ * sizeof(float); }
     void swap(AlignedFloats& other) noexcept {
         std::swap(size_, other.size_);

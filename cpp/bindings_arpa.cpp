@@ -72,13 +72,15 @@ PyArpaFile read(const nb::callable& next, const std::string& name, std::int64_t 
 }
 
 PyNgramModel model_of(const PyArpaFile& self, const std::string& layout, std::int64_t bits,
-                      std::int64_t threads) {
+                      std::int64_t threads, bool is_normalized) {
     const LayoutChoice choice = layout_choice(layout, bits);
     const std::size_t workers = threads_of(threads);
     const nb::gil_scoped_release free;
     auto names = std::make_shared<NameList>();
     for (const std::string& name : self.read->names) names->add(name);
-    return {Model::of(TableRows(self.read->levels), self.read->facts(), names, choice, workers)};
+    ModelFacts facts = self.read->facts();
+    facts.is_normalized = is_normalized;
+    return {Model::of(TableRows(self.read->levels), facts, names, choice, workers)};
 }
 
 void write(const PyNgramModel& model, const std::vector<std::string>& names, std::int64_t left_out,
@@ -111,7 +113,7 @@ void bind_arpa(nb::module_& module) {
         .def_prop_ro("has_unk", [](const PyArpaFile& self) { return self.read->has_unknown; })
         .def_prop_ro("has_eos", [](const PyArpaFile& self) { return self.read->has_end; })
         .def("model", &model_of, nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
-             "A model that can be asked.");
+             nb::arg("is_normalized") = true, "A model that can be asked.");
     module.def("write_arpa", &write, nb::arg("model"), nb::arg("names"), nb::arg("left_out"),
                nb::arg("threads"), nb::arg("sink"), nb::arg("progress"),
                "Hand the text of an ARPA file to `sink(bytes)`, piece by piece, without n-grams of the word "

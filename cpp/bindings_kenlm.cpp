@@ -12,7 +12,7 @@
 
 #include "bindings.hpp"
 #include "bindings_ngram_model.hpp"
-#include "mapped_file.hpp"
+#include "input_file.hpp"
 #include "ngram_kenlm.hpp"
 #include "ngram_sentences.hpp"
 
@@ -23,9 +23,7 @@ namespace chainrule {
 
 namespace {
 
-struct KenlmState {
-    State state;
-};
+struct KenlmState : PyState {};
 
 struct KenlmFullScore {
     double log_prob;
@@ -33,7 +31,9 @@ struct KenlmFullScore {
     bool oov;
 };
 
-std::strong_ordering order_of(const State& a, const State& b) {
+std::strong_ordering order_of(const KenlmState& one, const KenlmState& other) {
+    const State &a = one.state, &b = other.state;
+    if (const auto by = one.model <=> other.model; by != 0) return by;
     if (const auto by = a.found <=> b.found; by != 0) return by;
     for (std::uint32_t bits = a.found; bits; bits &= bits - 1) {
         const auto i = static_cast<std::size_t>(std::countr_zero(bits));
@@ -58,10 +58,9 @@ bool has_other_white(std::string_view text) {
 
 // One step, `out` perhaps being `in` itself.
 KenlmAnswer step(const KenlmModel& model, const KenlmState& in, nb::handle word, KenlmState& out) {
-    if (&in != &out) return model.step(in.state, Texts::view_of(word.ptr()), out.state);
     State after;
-    const KenlmAnswer answer = model.step(in.state, Texts::view_of(word.ptr()), after);
-    out.state.copy_from(after);
+    const KenlmAnswer answer = model.step(in.of(model.model()), Texts::view_of(word.ptr()), after);
+    out.set(after, model.model());
     return answer;
 }
 
@@ -146,8 +145,11 @@ Doubles score_list(const KenlmModel& model, const nb::object& given, nb::handle 
 
 Doubles score_lines(const KenlmModel& model, const std::string& path, nb::handle bos, nb::handle eos,
                     std::int64_t threads) {
-    const MappedFile file(path);
-    const Sentences lines(lines_of(file.bytes()));
+    const std::string text = [&] {
+        const nb::gil_scoped_release free;
+        return read_whole(path);
+    }();
+    const Sentences lines(lines_of(text));
     return sums_of(model, lines.views(), {is_true(bos), is_true(eos), threads_of(threads)});
 }
 
@@ -191,23 +193,20 @@ void bind_state(nb::module_& module) {
     nb::class_<KenlmState>(module, "KenlmState")
         .def(nb::init<>())
         .def(
-            "__eq__", [](const KenlmState& a, const KenlmState& b) { return a.state == b.state; },
+            "__eq__", [](const KenlmState& a, const KenlmState& b) { return a == b; }, nb::is_operator())
+        .def(
+            "__lt__", [](const KenlmState& a, const KenlmState& b) { return order_of(a, b) < 0; },
             nb::is_operator())
         .def(
-            "__lt__", [](const KenlmState& a, const KenlmState& b) { return order_of(a.state, b.state) < 0; },
+            "__le__", [](const KenlmState& a, const KenlmState& b) { return order_of(a, b) <= 0; },
             nb::is_operator())
         .def(
-            "__le__",
-            [](const KenlmState& a, const KenlmState& b) { return order_of(a.state, b.state) <= 0; },
+            "__gt__", [](const KenlmState& a, const KenlmState& b) { return order_of(a, b) > 0; },
             nb::is_operator())
         .def(
-            "__gt__", [](const KenlmState& a, const KenlmState& b) { return order_of(a.state, b.state) > 0; },
+            "__ge__", [](const KenlmState& a, const KenlmState& b) { return order_of(a, b) >= 0; },
             nb::is_operator())
-        .def(
-            "__ge__",
-            [](const KenlmState& a, const KenlmState& b) { return order_of(a.state, b.state) >= 0; },
-            nb::is_operator())
-        .def("__hash__", [](const KenlmState& s) { return static_cast<std::int64_t>(s.state.hash() >> 2); })
+        .def("__hash__", [](const KenlmState& s) { return static_cast<std::int64_t>(s.hash() >> 2); })
         .def("__copy__", [](const KenlmState& s) { return s; })
         .def("__deepcopy__", [](const KenlmState& s, nb::handle) { return s; }, "memo"_a = nb::none());
     nb::class_<KenlmFullScore>(module, "KenlmFullScore")
@@ -231,9 +230,8 @@ void bind_kenlm(nb::module_& module) {
             "engine"_a)
         .def_prop_ro("order", [](const KenlmModel& model) { return model.model().order(); })
         .def("BeginSentenceWrite",
-             [](const KenlmModel& model, KenlmState& state) { state.state.copy_from(model.begin()); })
-        .def("NullContextWrite",
-             [](const KenlmModel&, KenlmState& state) { state.state.found = state.state.reach = 0; })
+             [](const KenlmModel& model, KenlmState& state) { state.set(model.begin(), model.model()); })
+        .def("NullContextWrite", [](const KenlmModel&, KenlmState& state) { state.clear(); })
         .def("BaseScore", [](const KenlmModel& model, const KenlmState& in, nb::handle word,
                              KenlmState& out) { return step(model, in, word, out).log_prob; })
         .def("BaseFullScore",

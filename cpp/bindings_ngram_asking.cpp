@@ -2,10 +2,12 @@
 #include <nanobind/stl/tuple.h>
 
 #include <atomic>
+#include <new>
 #include <tuple>
 #include <utility>
 
 #include "bindings_ngram_model.hpp"
+#include "ngram_sums.hpp"
 #include "parallel.hpp"
 
 namespace nb = nanobind;
@@ -16,7 +18,8 @@ namespace {
 
 using Doubles = nb::ndarray<nb::numpy, double>;
 
-constexpr std::size_t kSteps = 256;  // of a long row that are one piece
+constexpr std::size_t kMostAnswers = static_cast<std::size_t>(-1) / 32;  // numbers that any memory can have
+constexpr std::size_t kSteps = 256;                                      // of a long row that are one piece
 
 // (rows, columns) of word numbers, all of them numbers of words.
 struct Words {
@@ -66,7 +69,7 @@ std::vector<Piece> pieces_of(const Model& model, const Batch& batch, double* log
         return w == facts.begin || (w == facts.end && !facts.is_stream);
     };
     std::vector<Piece> pieces;
-    for (std::size_t row = 0; row < batch.targets.rows; ++row) {
+    for (std::size_t row = 0; T > 0 && row < batch.targets.rows; ++row) {
         const std::int32_t* const tokens = batch.tokens.row(row).data();
         for (std::size_t t = 0; t < T; t += kSteps) {
             Piece piece;
@@ -114,6 +117,7 @@ Doubles step(const PyNgramModel& self, const AnyArray& tokens, std::int64_t thre
     const std::size_t workers = threads_of(threads);
     const Words words = states_of(self, tokens);
     const std::size_t V = self.model->facts().vocabulary;
+    if (words.rows > kMostAnswers / V) throw std::bad_alloc();
     auto log_probs = std::make_unique<double[]>(std::max<std::size_t>(words.rows * V, 1));
     {
         const nb::gil_scoped_release free;
@@ -132,12 +136,13 @@ std::tuple<nb::ndarray<nb::numpy, std::uint8_t>, Doubles, Doubles, nb::ndarray<n
     const std::size_t workers = threads_of(threads);
     const Batch batch = batch_of(self, tokens, targets);
     const std::size_t B = batch.targets.rows, T = batch.targets.columns, M = self.model->order() - 1;
+    if (batch.targets.values.size() > kMostAnswers / std::max<std::size_t>(M, 1)) throw std::bad_alloc();
     std::vector<std::uint8_t> lengths(B * T);
     std::vector<double> stored(B * T), weights(B * T * M);
     Array<bool> is_stored(B * T * M);
     {
         const nb::gil_scoped_release free;
-        for_rows(B, workers, [&](std::size_t row) {
+        for_rows(T > 0 ? B : 0, workers, [&](std::size_t row) {
             for (std::size_t t = 0; t < T; ++t) {
                 const State state = self.model->after(batch.tokens.row(row).subspan(t + 1, M));
                 const std::size_t at = row * T + t;
@@ -210,7 +215,16 @@ void bind_asking(NgramClass& bound) {
         .def("top", &top, nb::arg("tokens"), nb::arg("k"),
              "(1, n−1) -> the k most probable next words and their log p, the best first.")
         .def("sample", &sample, nb::arg("tokens"), nb::arg("uniform"), nb::arg("threads") = 1,
-             "(K, n−1) and (K,) numbers of [0, 1) -> (K,) words drawn with them.");
+             "(K, n−1) and (K,) numbers of [0, 1) -> (K,) words drawn with them.")
+        .def(
+            "largest_deviation",
+            [](const PyNgramModel& self, std::int64_t contexts) {
+                const std::size_t most = number_in(contexts, 1, 1 << 24, "contexts");
+                const nb::gil_scoped_release free;
+                return largest_deviation(*self.model, most);
+            },
+            nb::arg("contexts"),
+            "The largest |Σ p(w | h) − 1| over up to so many stored contexts h, and as many random ones.");
 }
 
 }  // namespace chainrule

@@ -24,9 +24,10 @@ namespace {
 
 constexpr std::size_t kPiece = 1 << 16;  // rows read at a time
 
-PyNgramModel open_model(const std::string& path, bool verify, std::uint64_t verified_at_open) {
+PyNgramModel open_model(const std::string& path, bool verify, std::uint64_t verified_at_open,
+                        std::uint64_t largest_copy) {
     const nb::gil_scoped_release free;
-    return {Model::open(path, verify, verified_at_open)};
+    return {Model::open(path, verify, verified_at_open, largest_copy)};
 }
 
 std::shared_ptr<const NameList> names_of(const nb::object& names) {
@@ -244,11 +245,13 @@ void bind_names(NgramClass& bound) {
 
 void bind_ngram_model(nb::module_& module) {
     NgramClass bound(module, "NgramModel", nb::is_weak_referenceable(),
-                     "An n-gram model: its file in memory, or mapped. Immutable.");
+                     "An n-gram model in memory, or its file mapped. Immutable.");
     bound
         .def_static("open", &open_model, nb::arg("path"), nb::arg("verify") = false,
-                    nb::arg("verified_at_open") = kVerifiedAtOpen,
-                    "The model of a file; one of at most `verified_at_open` bytes is verified whole at once.")
+                    nb::arg("verified_at_open") = kVerifiedAtOpen, nb::arg("largest_copy") = 0,
+                    "The model of a file; one of at most `verified_at_open` bytes is read and verified at "
+                    "once, a larger one as it is used. One of more than `largest_copy` bytes (0: half of the "
+                    "physical memory) is mapped, and must not change while a call runs.")
         .def_static("of_tables", &of_tables, nb::arg("levels"), nb::arg("vocabulary_size"), nb::arg("bos"),
                     nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
                     nb::arg("is_stream") = false, nb::arg("is_normalized") = true,
@@ -276,6 +279,7 @@ void bind_ngram_model(nb::module_& module) {
             [](const PyNgramModel& self, std::int64_t threads) {
                 const std::size_t workers = threads_of(threads);
                 const nb::gil_scoped_release free;
+                self.model->file().begin_call();
                 self.model->file().verify_all(workers);
             },
             nb::arg("threads") = 1, "Refuse the file where any bit is not as it was written.");

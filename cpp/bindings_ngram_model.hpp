@@ -22,6 +22,28 @@ namespace chainrule {
 struct PyNgramModel {
     std::shared_ptr<const Model> model;
 };
+
+// A state as Python holds it, with the model whose rows it points at.
+struct PyState {
+    State state;
+    std::uint64_t model = 0;  // Model::identity(); 0 where nothing was read, which every model may go on from
+
+    void set(const State& from, const Model& of) {
+        state.copy_from(from);
+        own(of);
+    }
+    void own(const Model& of) { model = state.found || state.reach ? of.identity() : 0; }
+    void clear() { state.found = state.reach = model = 0; }
+    // Failure where it is a state of another model, whose rows are not those of this one.
+    const State& of(const Model& asked) const {
+        if (model != 0 && model != asked.identity())
+            throw Failure("the state comes from another model; begin a new one with this model");
+        return state;
+    }
+    bool operator==(const PyState& other) const { return model == other.model && state == other.state; }
+    std::uint64_t hash() const { return state.hash() ^ model * 0x9E3779B97F4A7C15ULL; }
+};
+
 using NgramClass = nanobind::class_<PyNgramModel>;
 
 void bind_asking(NgramClass& bound);                                // batches, next words

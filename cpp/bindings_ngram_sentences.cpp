@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bindings_ngram_model.hpp"
-#include "mapped_file.hpp"
+#include "input_file.hpp"
 #include "ngram_sentences.hpp"
 #include "speller.hpp"
 
@@ -44,8 +44,8 @@ Sums score_file(const PyNgramModel& self, const std::string& path, bool bos, boo
     SentenceScores found;
     {
         const nb::gil_scoped_release free;
-        const MappedFile file(path);
-        found = score_sentences(*self.model, lines_of(file.bytes()), options);
+        const std::string text = read_whole(path);
+        found = score_sentences(*self.model, lines_of(text), options);
     }
     return for_python(std::move(found));
 }
@@ -79,8 +79,8 @@ full_scores(const PyNgramModel& self, const nb::object& sentences, bool bos, boo
             array_of(std::move(found.unknown), {N}), array_of(std::move(found.ends), {S})};
 }
 
-std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const State& state,
-                                                const nb::object& word, State& out) {
+std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const PyState& state,
+                                                const nb::object& word, PyState& out) {
     const ModelFacts& facts = self.model->facts();
     std::uint32_t number = facts.unknown;
     bool is_unknown = true;
@@ -93,25 +93,21 @@ std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const 
         if (found >= 0) number = static_cast<std::uint32_t>(found);
         is_unknown = number == facts.unknown;
     }
-    if (&state == &out) {
-        State after;
-        const Answer answer = self.model->step(state, number, after);
-        out.copy_from(after);
-        return {answer.log_prob, answer.length, is_unknown};
-    }
-    const Answer answer = self.model->step(state, number, out);
+    State after;
+    const Answer answer = self.model->step(state.of(*self.model), number, after);
+    out.set(after, *self.model);
     return {answer.log_prob, answer.length, is_unknown};
 }
 
 }  // namespace
 
 void bind_sentences(nb::module_& module, NgramClass& bound) {
-    nb::class_<State>(module, "NgramState", "What a model remembers of the words read: a value.")
+    nb::class_<PyState>(module, "NgramState", "What a model remembers of the words read: a value.")
         .def(nb::init<>())
         .def(
-            "__eq__", [](const State& a, const State& b) { return a == b; }, nb::is_operator())
-        .def("__hash__", [](const State& a) { return static_cast<std::int64_t>(a.hash() >> 2); })
-        .def("copy", [](const State& a) { return a; });
+            "__eq__", [](const PyState& a, const PyState& b) { return a == b; }, nb::is_operator())
+        .def("__hash__", [](const PyState& a) { return static_cast<std::int64_t>(a.hash() >> 2); })
+        .def("copy", [](const PyState& a) { return a; });
     bound
         .def("score_sentences", &score_texts, nb::arg("sentences"), nb::arg("bos") = true,
              nb::arg("eos") = true, nb::arg("threads") = 1,
@@ -126,8 +122,13 @@ void bind_sentences(nb::module_& module, NgramClass& bound) {
              "Of each token log p, the length of the n-gram that answered, 1 where it is unknown; and where "
              "each "
              "sentence's tokens end.")
-        .def("begin_state", [](const PyNgramModel& self) { return self.model->begin(); })
-        .def("null_state", [](const PyNgramModel&) { return State{}; })
+        .def("begin_state",
+             [](const PyNgramModel& self) {
+                 PyState state;
+                 state.set(self.model->begin(), *self.model);
+                 return state;
+             })
+        .def("null_state", [](const PyNgramModel&) { return PyState{}; })
         .def("advance", &advance, nb::arg("state"), nb::arg("word"), nb::arg("out"),
              "log p of a word, given as text or by number, the length of the n-gram that answered, and "
              "whether it "

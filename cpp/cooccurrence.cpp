@@ -105,6 +105,9 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
       rows_(words),
       out_path_(out) {
     if (config.window == 0 || config.threads == 0) throw Failure("co-occurrences need a window and a thread");
+    constexpr std::size_t most = 1 << 16;
+    if (config.window > most || config.threads > most)
+        throw Failure("window and threads must be at most 65536");
     for (const std::int32_t number : number_of_) {
         if (number >= 0 && static_cast<std::size_t>(number) >= words) {
             throw Failure("a word has the number " + std::to_string(number) + " of " + std::to_string(words));

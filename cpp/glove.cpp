@@ -52,6 +52,14 @@ class Weights {
     std::array<Weight, kKnown> known_;
 };
 
+// What learning relies on without looking again.
+void check(const GloveConfig& config) {
+    constexpr std::size_t most = 1 << 16;
+    if (config.dimensions == 0 || config.threads == 0) throw Failure("GloVe needs a dimension and a thread");
+    if (config.dimensions > most) throw Failure("dimensions must be at most 65536");
+    if (config.threads > most) throw Failure("threads must be at most 65536");
+}
+
 }  // namespace
 
 // What one thread carries from one call of `run` to the next.
@@ -71,15 +79,14 @@ struct Glove::Worker {
 };
 
 Glove::Glove(const GloveConfig& config, const std::string& file, std::uint64_t records, std::size_t words)
-    : config_(config),
+    : config_((check(config), config)),
       kernels_(choose_kernels(config.simd)),
       file_(file),
       records_(records),
       words_(words),
       width_(padded(config.dimensions + 1)),
-      weights_(words * 4 * width_),
+      weights_(words, 4 * width_),
       rows_(weights_.data()) {
-    if (config.dimensions == 0 || config.threads == 0) throw Failure("GloVe needs a dimension and a thread");
     Random random(config.seed);
     const float scale = 1.0F / static_cast<float>(config.dimensions + 1);
     for (std::size_t number = 0; number < words_; ++number) {

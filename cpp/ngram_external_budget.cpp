@@ -46,10 +46,14 @@ std::uint64_t for_sorting(const Size& size) {
     return std::max(kLeast, static_cast<std::uint64_t>(x));
 }
 
-// Beside by_words: the layout "small" keeps a number for every 16 rows, and looks at all values first.
+// Beside by_words: the layout "small" keeps a number for every 16 rows, and looks at all values first; a
+// quantised model is held in memory while its weights are computed (ngram_quantized_rows.hpp).
 std::uint64_t for_writing(const Size& size) {
     if (!size.is_small) return 0;
-    return size.tokens * (size.order - 1) / 4 + (size.is_quantized ? 10 : 3) * kMegabyte;
+    const std::uint64_t samples = size.tokens * (size.order - 1) / 4;
+    if (!size.is_quantized || size.order == 1) return samples + 3 * kMegabyte;
+    return samples + size.tokens * (22 * (size.order - 2) + 1) + 26 * std::uint64_t{size.vocabulary} +
+           10 * kMegabyte;
 }
 
 // What one thread needs that writes: a piece of the file, the rows it is made from, values looked at, and all

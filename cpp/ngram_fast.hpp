@@ -190,9 +190,8 @@ inline void FastLayout::prefetch(std::size_t order, Children in, std::uint32_t w
 
 inline void FastLayout::prefetch_row(std::size_t order, Children in, std::uint32_t word) const {
     const std::uint32_t c = in.size();
-    if (c == 0 || c >= kHashed) return;
+    if (c == 0 || c >= kHashed || !file_->is_verified()) return;
     const std::uint64_t mixed = FastHash::mix(word);
-    // Not verified: good enough for a hint.
     const FastHash::Seen seen = FastHash::look(slots_of(order, in) + FastHash::home(c, mixed), c, mixed);
     if (!seen.is_there) return;
     if (order < orders_.size()) {

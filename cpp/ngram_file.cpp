@@ -42,18 +42,38 @@ void ModelFile::fail(const std::string& what) const {
 }
 
 std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_all,
-                                           std::uint64_t verified_at_open) {
+                                           std::uint64_t verified_at_open, std::uint64_t largest_copy) {
     std::shared_ptr<ModelFile> file(new ModelFile);
     file->path_ = path;
     if (verify_all) verified_at_open = static_cast<std::uint64_t>(-1);
-    file->mapped_.emplace(path, verified_at_open);
-    file->all_ = file->mapped_->bytes();
+    file->take_bytes(largest_copy ? largest_copy : physical_memory() / 2, verified_at_open);
     file->read_header();
     const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
     // Below a few megabytes a thread takes longer to start than to help.
     if (file->bytes() <= verified_at_open)
         file->verify_all(file->bytes() < (4U << 20) ? 1 : std::min<std::size_t>(2, cores));
+    if (file->is_verified() && !file->is_mapped_) file->source_.reset();
     return file;
+}
+
+// Memory for a copy of the file, with its header; or the file, mapped.
+void ModelFile::take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at_open) {
+    source_ = std::make_unique<InputFile>(path_);
+    const std::uint64_t size = source_->size();
+    FixedHeader head;
+    if (size >= sizeof head) source_->read(0, reinterpret_cast<char*>(&head), sizeof head);
+    if (size < sizeof head || head.magic != kMagic)
+        throw Failure(path_ + " is not an n-gram model of this chainrule, or not all of one; train it anew");
+    if (size > largest_copy && source_->map()) {
+        is_mapped_ = true;
+        all_ = {source_->map(), size};
+        return;
+    }
+    // A file read at once is in large pages from the start; of another most pages may never be used.
+    image_ = Array<char>(size, size <= verified_at_open ? Access::scattered : Access::in_order);
+    all_ = {image_.data(), size};
+    const std::uint64_t header = std::clamp<std::uint64_t>(head.header, sizeof head, size);
+    source_->read(0, image_.data(), header);
 }
 
 std::shared_ptr<ModelFile> ModelFile::of(Array<char> image) {
@@ -68,12 +88,11 @@ std::shared_ptr<ModelFile> ModelFile::of(Array<char> image) {
 }
 
 void ModelFile::read_header() {
-    if (all_.size() < sizeof(FixedHeader) || std::memcmp(all_.data(), kMagic.data(), kMagic.size()) != 0)
-        throw Failure(path_ + " is not an n-gram model of this chainrule, or not all of one; train it anew");
     const auto head = read_at<FixedHeader>(all_.data());
-    if (head.version != kVersion)
+    if (head.version != kVersion && head.version != kQuantizedVersion)
         throw Failure(path_ + " is an n-gram model of version " + std::to_string(head.version) +
-                      ", and this chainrule reads version " + std::to_string(kVersion) +
+                      ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
+                      std::to_string(kQuantizedVersion) +
                       "; use the chainrule that wrote it, or train the model anew");
     if (head.file != all_.size())
         fail("it has " + std::to_string(all_.size()) + " bytes and should have " + std::to_string(head.file));
@@ -90,6 +109,8 @@ void ModelFile::read_header() {
     facts_.model = {head.vocabulary,      head.begin,           head.end,
                     head.unknown,         (head.flags & 1) > 0, (head.flags & 2) > 0,
                     (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0};
+    // Quantised models of version 2 were rounded without computing their weights anew.
+    if (facts_.bits && head.version < kQuantizedVersion) facts_.model.is_normalized = false;
     const char* at = all_.data() + sizeof(FixedHeader);
     for (std::uint32_t n = 0; n < head.order; ++n, at += 8)
         facts_.sizes.push_back(read_at<std::uint64_t>(at));
@@ -124,15 +145,26 @@ std::uint64_t ModelFile::block_end(std::size_t block) const {
     return std::min<std::uint64_t>((block + 1) * kBlock, all_.data() + all_.size() - data_);
 }
 
-void ModelFile::verify(std::size_t block) const {
-    const std::uint64_t from = block * kBlock, words = (block_end(block) - from) / 8;
-    if (checksum(data_ + from, words) != read_at<std::uint64_t>(checksums_ + 8 * block))
+void ModelFile::verify(std::size_t block, const char* bytes) const {
+    const std::uint64_t words = (block_end(block) - block * kBlock) / 8;
+    if (checksum(bytes, words) != read_at<std::uint64_t>(checksums_ + 8 * block))
         fail("block " + std::to_string(block + 1) + " of " + std::to_string(blocks_) +
              " does not have its checksum");
+}
+
+// The bytes of a block do not change once it is verified: one thread at a time reads it, and only once.
+void ModelFile::load(std::size_t block) const {
+    const std::lock_guard<std::mutex> lock(loading_[block % loading_.size()]);
+    if (verified_[block].load(std::memory_order_acquire)) return;
+    const std::uint64_t from = block * kBlock;
+    if (!is_mapped_) {
+        const std::uint64_t at = static_cast<std::uint64_t>(data_ - all_.data()) + from;
+        source_->read(at, image_.data() + at, block_end(block) - from);
+    }
+    verify(block, data_ + from);
     if (check_) check_content(block);
-    // Two threads may have verified the same block; one of them counts it.
-    if (!verified_[block].exchange(true, std::memory_order_acq_rel) && left_.fetch_sub(1) == 1)
-        is_verified_.store(true, std::memory_order_release);
+    verified_[block].store(true, std::memory_order_release);
+    if (left_.fetch_sub(1) == 1) is_verified_.store(true, std::memory_order_release);
 }
 
 void ModelFile::check_content(std::size_t block) const {
@@ -149,7 +181,7 @@ void ModelFile::verify_all(std::size_t threads) const {
     in_parallel(threads, [&](std::size_t t) {
         const std::size_t end = part_begin(blocks_, t + 1, threads);
         for (std::size_t block = part_begin(blocks_, t, threads); block < end; ++block)
-            if (!verified_[block].load(std::memory_order_acquire)) verify(block);
+            if (!verified_[block].load(std::memory_order_acquire)) load(block);
     });
 }
 
@@ -159,7 +191,7 @@ void ModelFile::asked(std::uint64_t words) const {
 }
 
 void ModelFile::on_verified(Check check) {
-    if (!mapped_) return;
+    if (path_.empty()) return;
     check_ = std::move(check);
     for (std::size_t block = 0; block < blocks_; ++block)
         if (verified_[block].load(std::memory_order_acquire)) check_content(block);
@@ -170,7 +202,7 @@ void ModelFile::touch_blocks(const void* from, std::size_t size) const {
     if (size == 0) return;
     const auto at = static_cast<std::size_t>(static_cast<const char*>(from) - data_);
     for (std::size_t block = at / kBlock; block <= (at + size - 1) / kBlock; ++block)
-        if (!verified_[block].load(std::memory_order_acquire)) verify(block);
+        if (!verified_[block].load(std::memory_order_acquire)) load(block);
 }
 
 }  // namespace chainrule

@@ -3,20 +3,26 @@
 //   header: what is fixed, rows by order, where the sections are, a checksum of each block, its own checksum
 //   blocks of 64 KiB, counted from the end of the header; the sections lie in them, each on a cache line
 //
-// A file is mapped, not read. A block is verified when it is first touched, a small file when it is opened;
-// whoever reads a number has touched it before. Any bit that differs is a Failure, the header's too.
+// A file is copied into private memory, a block at a time when it is first touched, a small file whole when
+// it is opened, and it is the copy that is verified and read: a file that changes later changes no answer.
+// Any bit that differs is a Failure, the header's too.
+//
+// A file too large for a copy is mapped instead. Then blocks are verified where they lie, and each call
+// checks that the file has not changed since it was opened (begin_call); a change during a call goes
+// unnoticed.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "mapped_file.hpp"
+#include "input_file.hpp"
 #include "ngram_tables.hpp"
 #include "unset_array.hpp"
 
@@ -65,8 +71,10 @@ class ModelFile {
     // section begin and end within a block.
     using Check = std::function<void(std::uint32_t section, std::uint64_t from, std::uint64_t to)>;
 
+    // A file of more than `largest_copy` bytes is mapped; 0 stands for half of the physical memory.
     static std::shared_ptr<ModelFile> open(const std::string& path, bool verify_all,
-                                           std::uint64_t verified_at_open = kVerifiedAtOpen);
+                                           std::uint64_t verified_at_open = kVerifiedAtOpen,
+                                           std::uint64_t largest_copy = 0);
     static std::shared_ptr<ModelFile> of(Array<char> image);  // just made: nothing to verify
 
     const FileFacts& facts() const { return facts_; }
@@ -75,7 +83,14 @@ class ModelFile {
     std::uint64_t mark() const { return mark_; }  // a digest of header and checksums: which file this is
     std::span<const char> section(std::uint32_t id) const;  // empty where there is none
 
-    // Verifies the blocks under these bytes of a section if they were not yet.
+    // Whoever is about to read calls this first: Failure where a mapped file changed since it was opened.
+    void begin_call() const {
+        if (is_mapped_) [[unlikely]]
+            source_->check_unchanged();
+    }
+    bool is_mapped() const { return is_mapped_; }
+
+    // Reads and verifies the blocks under these bytes of a section if they were not yet.
     void touch(const void* from, std::size_t size) const {
         if (!is_verified()) [[unlikely]]
             touch_blocks(from, size);
@@ -101,15 +116,18 @@ class ModelFile {
     };
 
     ModelFile() = default;
+    void take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at_open);
     void read_header();
     void read_places(const char* at, std::uint32_t count, std::uint64_t header);
-    void verify(std::size_t block) const;
+    void load(std::size_t block) const;  // reads and verifies it unless another thread did
+    void verify(std::size_t block, const char* bytes) const;
     void check_content(std::size_t block) const;
     std::uint64_t block_end(std::size_t block) const;  // counted from data_
 
     std::string path_;
-    std::optional<MappedFile> mapped_;
-    Array<char> image_;
+    std::unique_ptr<InputFile> source_;  // none once all of it was copied, nor of an image
+    bool is_mapped_ = false;
+    mutable Array<char> image_;  // the private copy, blocks of which are set once they are verified
     std::span<const char> all_;
     FileFacts facts_;
     std::vector<Place> places_;
@@ -118,6 +136,7 @@ class ModelFile {
     const char* checksums_ = nullptr;  // 8 bytes a block
     std::size_t blocks_ = 0;
     Check check_;
+    mutable std::array<std::mutex, 64> loading_;  // block i is loaded under mutex i mod 64
     mutable std::unique_ptr<std::atomic<bool>[]> verified_;
     mutable std::atomic<std::size_t> left_{0};  // blocks that are not verified
     mutable std::atomic<std::uint64_t> asked_{0};

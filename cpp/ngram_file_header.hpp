@@ -13,6 +13,8 @@ namespace chainrule {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'h', 'a', 'i', 'n', 'n', 'g', 'r'};
 inline constexpr std::uint32_t kVersion = 2;
+// Of quantised models, whose probabilities sum to one from this version on.
+inline constexpr std::uint32_t kQuantizedVersion = 3;
 
 struct FixedHeader {
     std::array<char, 8> magic = kMagic;

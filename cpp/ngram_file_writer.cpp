@@ -61,6 +61,7 @@ class Plan {
     std::vector<char> header() const {
         const ModelFacts& model = facts_.model;
         FixedHeader head;
+        head.version = facts_.bits ? kQuantizedVersion : kVersion;
         head.layout = static_cast<std::uint32_t>(facts_.layout);
         head.bits = facts_.bits;
         head.order = static_cast<std::uint32_t>(facts_.sizes.size());
@@ -177,10 +178,22 @@ Array<char> model_image(const FileFacts& facts, const std::vector<Section>& sect
 }
 
 void ModelFile::save(const std::string& path) const {
-    verify_all(1);
+    begin_call();
     OutputFile file(path);
-    for (std::uint64_t at = 0; at < all_.size(); at += kPiece)
-        file.write(at, all_.data() + at, std::min<std::uint64_t>(kPiece, all_.size() - at));
+    const auto header = static_cast<std::uint64_t>(data_ - all_.data());
+    file.write(0, all_.data(), header);
+    Array<char> buffer(kBlock);
+    for (std::size_t block = 0; block < blocks_; ++block) {
+        const std::uint64_t from = block * kBlock, size = block_end(block) - from;
+        const char* bytes = data_ + from;
+        // A block that nobody has asked for is verified on its way, and takes no memory.
+        if (!verified_[block].load(std::memory_order_acquire)) {
+            if (!is_mapped_) source_->read(header + from, buffer.data(), size);
+            if (!is_mapped_) bytes = buffer.data();
+            verify(block, bytes);
+        }
+        file.write(header + from, bytes, size);
+    }
     file.finish();
 }
 

@@ -1,12 +1,14 @@
 #include "ngram_model.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <type_traits>
 #include <utility>
 
 #include "ngram_fast.hpp"
 #include "ngram_fast_levels.hpp"
+#include "ngram_quantized_rows.hpp"
 #include "ngram_rows.hpp"
 #include "ngram_small.hpp"
 #include "parallel.hpp"
@@ -24,6 +26,7 @@ class ModelOf final : public Model {
     }
 
     void score(std::span<const Piece> pieces, std::size_t threads) const override {
+        file_->begin_call();
         std::uint64_t words = 0;
         for (const Piece& piece : pieces) words += piece.size;
         file_->asked(words);
@@ -41,12 +44,15 @@ class ModelOf final : public Model {
         });
     }
     Answer step(const State& before, std::uint32_t word, State& after) const override {
+        file_->begin_call();
         return asking_.step(before, word, after);
     }
     State after(std::span<const std::int32_t> words) const override {
+        file_->begin_call();
         return asking_.after(words.data(), words.size());
     }
     void trace(const State& before, std::uint32_t word, Trace& into) const override {
+        file_->begin_call();
         State after;
         into.length = static_cast<std::uint8_t>(asking_.step(before, word, after).length);
         into.stored = layout_.first(word).log_prob;
@@ -59,15 +65,19 @@ class ModelOf final : public Model {
         }
     }
     void next(const State& state, double* into) const override {
+        file_->begin_call();
         Next<Layout>(asking_, unigrams()).all(state, into);
     }
     std::vector<Candidate> top(const State& state, std::size_t k) const override {
+        file_->begin_call();
         return Next<Layout>(asking_, unigrams()).top(state, k);
     }
     std::uint32_t draw(const State& state, double uniform) const override {
+        file_->begin_call();
         return Next<Layout>(asking_, unigrams()).draw(state, uniform);
     }
     std::unique_ptr<Rows> rows() const override {
+        file_->begin_call();
         return std::make_unique<LayoutRows<Layout>>(layout_, file_->facts());
     }
 
@@ -105,12 +115,27 @@ std::shared_ptr<const Model> model_of(std::shared_ptr<ModelFile> file) {
     return std::make_shared<ModelOf<SmallLayout>>(std::move(file));
 }
 
+std::vector<Section> row_sections(const Rows& rows, const FileFacts& facts, std::size_t threads) {
+    if (facts.layout == LayoutKind::fast) return fast_sections(rows, facts);
+    const bool is_renormalized =
+        facts.bits != 0 && facts.model.is_normalized && facts.model.log_missing == 0 && rows.order() > 1;
+    if (!is_renormalized) return small_sections(rows, facts, threads);
+    // The values are few already, so that the layout keeps them as they are.
+    const auto quantized = std::make_shared<const QuantizedRows>(rows, threads);
+    FileFacts exact = facts;
+    exact.bits = 0;
+    std::vector<Section> sections = small_sections(*quantized, exact, threads);
+    for (Section& section : sections)
+        section.fill = [quantized, fill = std::move(section.fill)](std::uint64_t from, std::uint64_t size,
+                                                                   char* into) { fill(from, size, into); };
+    return sections;
+}
+
 }  // namespace
 
 std::vector<Section> model_sections(const Rows& rows, const FileFacts& facts,
                                     std::shared_ptr<const NameList> names, std::size_t threads) {
-    std::vector<Section> sections =
-        facts.layout == LayoutKind::fast ? fast_sections(rows, facts) : small_sections(rows, facts, threads);
+    std::vector<Section> sections = row_sections(rows, facts, threads);
     if (!names) return sections;
     if (names->size() != facts.model.vocabulary) {
         throw Failure("there are " + std::to_string(names->size()) + " names for " +
@@ -126,16 +151,20 @@ FileFacts facts_of(const Rows& rows, const ModelFacts& model, LayoutChoice layou
     return facts;
 }
 
-Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(file_) {}
+Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(file_) {
+    static std::atomic<std::uint64_t> last{0};
+    identity_ = ++last;
+}
 
 std::uint32_t Model::number(std::string_view word) const {
+    file_->begin_call();
     const std::int64_t found = names_.size() ? names_.find(word) : -1;
     return found >= 0 ? static_cast<std::uint32_t>(found) : facts().unknown;
 }
 
-std::shared_ptr<const Model> Model::open(const std::string& path, bool verify,
-                                         std::uint64_t verified_at_open) {
-    return model_of(ModelFile::open(path, verify, verified_at_open));
+std::shared_ptr<const Model> Model::open(const std::string& path, bool verify, std::uint64_t verified_at_open,
+                                         std::uint64_t largest_copy) {
+    return model_of(ModelFile::open(path, verify, verified_at_open, largest_copy));
 }
 
 std::shared_ptr<const Model> Model::of(const Rows& rows, const ModelFacts& facts,

@@ -40,7 +40,8 @@ class Model {
   public:
     // Failure where the file is not whole, or not one that can be asked.
     static std::shared_ptr<const Model> open(const std::string& path, bool verify,
-                                             std::uint64_t verified_at_open = kVerifiedAtOpen);
+                                             std::uint64_t verified_at_open = kVerifiedAtOpen,
+                                             std::uint64_t largest_copy = 0);
     // The model of these rows, in memory. Without names it knows words by number alone.
     static std::shared_ptr<const Model> of(const Rows& rows, const ModelFacts& facts,
                                            std::shared_ptr<const NameList> names, LayoutChoice layout,
@@ -50,8 +51,14 @@ class Model {
     const ModelFile& file() const { return *file_; }
     const ModelFacts& facts() const { return file_->facts().model; }
     std::size_t order() const { return file_->facts().sizes.size(); }
-    const Names* names() const { return names_.size() ? &names_ : nullptr; }  // null where there are none
-    const State& begin() const { return begin_; }                             // of a line
+    // Null where there are none.
+    const Names* names() const {
+        file_->begin_call();
+        return names_.size() ? &names_ : nullptr;
+    }
+    // Of this object in this process, from 1 on: the states of one model mean nothing to another.
+    std::uint64_t identity() const { return identity_; }
+    const State& begin() const { return begin_; }  // of a line
     // The number of a word: that of <unk> where it is unknown, kNoWord where there is no <unk>.
     std::uint32_t number(std::string_view word) const;
 
@@ -70,6 +77,7 @@ class Model {
 
     std::shared_ptr<ModelFile> file_;
     Names names_;
+    std::uint64_t identity_;
     State begin_;
 };
 

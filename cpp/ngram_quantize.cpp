@@ -192,6 +192,20 @@ Codes ColumnSurvey::codes() const {
     return made;
 }
 
+std::vector<float> ColumnSurvey::codebook() const {
+    std::vector<float> values;
+    if (slots_.empty()) {
+        values = quantized().table;
+    } else {
+        for (const std::uint32_t value : slots_)
+            if (value != kFree) values.push_back(std::bit_cast<float>(value));
+    }
+    for (float& value : values) value += 0.0F;  // −0 is 0
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    return values;
+}
+
 Codes ColumnSurvey::quantized() const {
     Codes made;
     made.coding = Coding::table;

@@ -51,6 +51,8 @@ class ColumnSurvey {
     void add(std::span<const float> values);  // throws Failure where one is not a number
     void join(const ColumnSurvey& other);
     Codes codes() const;
+    // Of a quantised column: its values, or those that stand for them where there are more than 256; rising.
+    std::vector<float> codebook() const;
 
   private:
     void add_different(std::uint32_t value);

@@ -109,9 +109,9 @@ class SmallLayout {
     void prefetch_row(std::size_t order, Children in, std::uint32_t) const {
         const std::uint32_t size = in.size();
         const Level& level = levels_[order - 2];
-        if (size == 0 || size > kSmallBlock || !level.samples) return;
+        if (size == 0 || size > kSmallBlock || !level.samples || !file_->is_verified()) return;
         const std::uint64_t block = (in.from + size / 2) / kSmallBlock;
-        std::uint32_t base;  // not verified: good enough for a hint
+        std::uint32_t base;
         std::memcpy(&base, level.samples + 4 * block, sizeof base);
         if (base <= level.next_size)
             chainrule::prefetch(level.children + ((base + kSmallBlock * block) >> 3));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <limits>
 
 #include "failure.hpp"
 #include "parallel.hpp"
@@ -40,6 +41,7 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
         need(number >= -1 && number < static_cast<std::int64_t>(words),
              "number_of names a word that has no count");
     }
+    need(subwords.buckets <= std::numeric_limits<std::uint32_t>::max() - words, "there are too many buckets");
     if (subwords.begins.empty()) return need(subwords.rows.empty(), "rows of subwords need begins");
     need(subwords.begins.size() == words + 1, "begins of subwords must have one more than there are words");
     need(subwords.begins.front() == 0 && subwords.begins.back() == subwords.rows.size(),
@@ -100,8 +102,8 @@ Word2vec::Word2vec(const Word2vecConfig& config, const std::string& file, std::u
       subwords_(std::move(subwords)),
       rows_(counts.size() + subwords_.buckets),
       width_(padded(config.dimensions)),
-      input_(rows_ * width_),
-      output_(counts.size() * width_) {
+      input_(rows_, width_),
+      output_(counts.size(), width_) {
     std::uint64_t words = 0;
     for (const std::uint64_t n : counts) words += n;
     total_ = words * config.epochs;

@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule import exchange, kenlm
+from chainrule.errors import ChainruleError
 from clients import brute_force
 
 # p: <unk> 0.1, a 0.4, b 0.3, </s> 0.2; p(a | <s>) = 0.7, weight(<s>) = 0.5; p(b | a) = 0.5, p(</s> | a) = 0.2,
@@ -278,3 +279,33 @@ def test_every_answer_is_what_the_arpa_file_says(
         for one, wanted_one in states:
             for other, wanted_other in states:
                 assert (one == other) == (wanted_one == wanted_other)
+
+
+def test_states_belong_to_their_model(arpa: Path, tmp_path: Path) -> None:
+    """A state points at rows of its model, so another refuses it; one that has read nothing fits all."""
+    other_file = tmp_path / "other.arpa"
+    lines = ARPA.replace("ngram 2=3", "ngram 2=0").replace("ngram 3=1", "ngram 3=0").splitlines()
+    other_file.write_text(
+        "\n".join(
+            line
+            for line in lines
+            if len(line.split()) < 3 or "\t" not in line or len(line.split("\t")[1].split()) == 1
+        )
+    )
+    model, same, other = kenlm.Model(arpa), kenlm.Model(arpa), kenlm.Model(other_file)
+    begin, after, out = kenlm.State(), kenlm.State(), kenlm.State()
+    model.BeginSentenceWrite(begin)
+    model.BaseScore(begin, "a", after)
+    for stranger in (same, other):
+        for state in (begin, after):
+            with pytest.raises(ChainruleError, match="the state comes from another model"):
+                stranger.BaseScore(state, "b", out)
+            with pytest.raises(ChainruleError, match="the state comes from another model"):
+                stranger.BaseFullScore(copy.copy(state), "b", out)
+    assert out == kenlm.State()  # untouched by what was refused
+    empty = kenlm.State()
+    model.NullContextWrite(after)
+    assert after == empty
+    assert other.BaseScore(after, "a", out) == pytest.approx(log10(0.4), abs=1e-5)
+    other.BeginSentenceWrite(begin)  # a state may be used again, with any model
+    assert math.isfinite(other.BaseScore(begin, "b", out))

@@ -1,7 +1,9 @@
 """The door to the compiled module."""
 
 import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +40,23 @@ def test_the_plain_kernels_always_run() -> None:
     core: Any = native.load()
     assert core.kernel_names()[0] == "none"
     assert set(core.kernel_names()) <= {"none", "avx2", "avx512"}
+
+
+@pytest.mark.native
+def test_no_call_ends_the_process(tmp_path: Path) -> None:
+    """Hostile arguments to everything that is exported, in a process of its own; see native_fuzz.py."""
+    log = tmp_path / "last_call"
+    program = Path(__file__).with_name("native_fuzz.py")
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(program), "1", "800", str(log)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, f"{log.read_text(encoding='utf-8')}\n{run.stderr}"
+    called = re.search(r"(\d+) calls of (\d+) names, (\d+) refused", run.stdout)
+    assert called is not None
+    calls, names, refused = map(int, called.groups())
+    assert calls > 800
+    assert names > 150
+    assert refused > calls / 3

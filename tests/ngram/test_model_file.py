@@ -1,6 +1,10 @@
 """`model.ngram`: any file that is not the very one that was written is refused, and never gives a score."""
 
+import itertools
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +14,12 @@ import pytest
 import chainrule
 from chainrule import folder, native
 from chainrule.errors import ChainruleError, ConfigError, ModelFileError
-from chainrule.lm import Batch, Floats, Vocabulary
+from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
+from chainrule.ngram.config import SMOOTHINGS
 from chainrule.ngram.model import NgramModel
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.encode import encode
 from cli.command import done, refused
 
 pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")]
@@ -194,3 +200,137 @@ def test_eight_bits_need_the_small_layout() -> None:
         chainrule.train("ngram", Corpus.from_lines(LINES), bits=8)
     with pytest.raises(ConfigError, match="layout is 'tiny'"):
         chainrule.train("ngram", Corpus.from_lines(LINES), layout="tiny")
+
+
+IN_PLACE = """
+import sys
+import numpy as np
+from chainrule import native
+from chainrule.errors import ChainruleError
+
+core = native.load()
+MODES = {"whole": {}, "blocks": {"verified_at_open": 0}, "mapped": {"largest_copy": 1}}
+
+
+def score(model):
+    tokens = np.random.default_rng(0).integers(0, model.vocabulary_size, (50, model.order + 9)).astype(np.int32)
+    return model.score(tokens, tokens[:, :10].copy())
+
+
+for case in sys.argv[1:]:
+    path, mode, change = case.split(":")
+    model, before = core.NgramModel.open(path, **MODES[mode]), score(core.NgramModel.open(path, verify=True))
+    if mode == "mapped":
+        np.testing.assert_array_equal(score(model), before)
+    with open(path, "r+b") as file:
+        if change == "truncate":
+            file.truncate(100)
+        else:
+            size = file.seek(0, 2)
+            file.seek(4096)
+            file.write(b"\\xff" * (size - 4096))
+    for _ in range(2):
+        try:
+            np.testing.assert_array_equal(score(model), before)
+            print(mode, "answered", flush=True)
+        except ChainruleError as error:
+            print(mode, "refused:", error, flush=True)
+"""
+
+
+def test_a_file_changed_in_place(tmp_path: Path) -> None:
+    """The model answers as before or refuses; it neither ends the process nor answers from the changed bytes."""
+    cases = []
+    for layout, change, mode in itertools.product(
+        ["fast", "small"], ["truncate", "overwrite"], ["whole", "blocks", "mapped"]
+    ):
+        path = large(tmp_path / f"{layout}-{change}-{mode}.ngram", layout)
+        cases.append(f"{path}:{mode}:{change}")
+    run = subprocess.run([sys.executable, "-c", IN_PLACE, *cases], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2 * len(cases)
+    expected = {"whole": "answered", "blocks": "ngram", "mapped": "ngram changed after it was opened"}
+    for line in lines:
+        mode, _, answer = line.partition(" ")
+        assert expected[mode] in answer, line
+        assert mode == "whole" or answer.startswith("refused:")
+
+
+def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
+    """Saving over a model renames another file into place: the open one goes on, mapped or not."""
+    core: Any = native.load()
+    path = large(tmp_path / "m.ngram")
+    models = [
+        core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}, {"largest_copy": 1})
+    ]
+    wanted = asked(core.NgramModel.open(str(path)))
+    other = tmp_path / "other"
+    other.write_bytes(b"another file")
+    other.rename(path)
+    for model in models:
+        np.testing.assert_array_equal(asked(model), wanted)
+
+
+def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
+    """What was read is saved as it was read; what was not is refused where it changed."""
+    core: Any = native.load()
+    path = large(tmp_path / "m.ngram")
+    content = path.read_bytes()
+    whole, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))
+    path.write_bytes(content[:70000])
+    engines.save(whole, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == content
+    with pytest.raises(ModelFileError, match=r"m\.ngram became shorter"):
+        engines.save(lazy, tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.ngram")
+    with pytest.raises(ModelFileError, match="not a regular file"):
+        engines.open_file(tmp_path / "m.ngram")
+
+
+def sums(lm: NgramModel, contexts: Ids) -> Floats:
+    """Σ_w p(w | h) of each context."""
+    total: Floats = np.exp(lm.engine.step(np.ascontiguousarray(contexts, dtype=np.int32))).sum(axis=1)
+    return total
+
+
+def contexts_of(lm: NgramModel, ids: Ids) -> Ids:
+    """Every context of a text, line by line, and as many drawn at random, most of which the text does not hold."""
+    n, bos = lm.order - 1, lm.vocabulary.bos
+    read = np.concatenate([np.full(n, bos), ids])
+    of_text = np.lib.stride_tricks.sliding_window_view(read, n)
+    drawn = np.random.default_rng(0).integers(0, lm.vocabulary.size, (len(of_text), n))
+    return np.concatenate([of_text, drawn])
+
+
+QUANTIZED = [{"smoothing": name} for name in SMOOTHINGS if name != "stupid-backoff"] + [
+    {"prune": (0, 0, 1)},
+    {"entropy_prune": 1e-4},
+    {"order": 2},
+    {"order": 6},
+]
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize("settings", QUANTIZED, ids=str)
+def test_eight_bits_sum_to_one(settings: dict[str, Any], context: str) -> None:
+    """After contexts of the text and others, and `score` gives each word what `step` gives it."""
+    corpus = Corpus.from_lines(LINES)
+    model = chainrule.train(
+        "ngram", corpus, context=context, **({"order": 4, "layout": "small", "bits": 8} | settings)
+    )
+    lm = model.lm
+    ids = encode(corpus, model.tokenizer).ids
+    contexts = contexts_of(lm, ids)
+    assert lm.is_normalized
+    assert np.abs(sums(lm, contexts) - 1).max() < 1e-3
+    some, words = contexts[::97].astype(np.int32), ids[: len(contexts[::97])].astype(np.int32)
+    tokens = np.concatenate([np.full((len(some), 1), lm.vocabulary.bos, np.int32), some], axis=1)
+    np.testing.assert_array_equal(
+        lm.engine.score(np.ascontiguousarray(tokens), words[:, None].copy())[:, 0],
+        lm.engine.step(np.ascontiguousarray(some))[np.arange(len(some)), words],
+    )

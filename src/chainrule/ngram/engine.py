@@ -4,16 +4,15 @@ Lives here: what crosses the border, and what its failures are called here. Not 
 (model.py), and the NumPy tables that specify all of it (counts.py, estimate.py, table_model.py).
 """
 
-import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from chainrule import native
+from chainrule import memory, native
 from chainrule.errors import ChainruleError, ChainruleWarning, MissingExtra, ModelFileError
 from chainrule.lm import Context, Ids, Vocabulary
 from chainrule.ngram.config import Config
@@ -22,7 +21,10 @@ from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.processors import threads
 
 Engine = Any
-"""A `chainrule._core.NgramModel`: immutable, in memory or a mapped file."""
+"""A `chainrule._core.NgramModel`: immutable, in memory."""
+
+SUMMED: Final = 50_000_000
+"""About how many probabilities are summed to check a model."""
 
 
 def core() -> Any:
@@ -121,18 +123,19 @@ def to_tables(engine: Engine) -> BackoffTables:
 
 
 def open_file(path: Path, *, verify: bool = False) -> Engine:
-    """The model of a file, mapped: a small one is verified whole now, a large one block by block as it is read."""
+    """The model of a file: a small one is read and verified whole now, a large one block by block as it is used.
+
+    Answers come from a private copy, so a file that changes later changes none. A file of more than half of the
+    memory is mapped instead, and each call refuses it if it changed since it was opened.
+    """
     with refusing_damage():
-        return core().NgramModel.open(str(path), verify=verify)
+        return core().NgramModel.open(str(path), verify=verify, largest_copy=memory.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:
-    """Write the model's file; one that is a file already is copied without being mapped."""
-    if engine.path and Path(engine.path).exists():
-        shutil.copyfile(engine.path, path)
-    else:
-        with refusing_damage():
-            engine.save(str(path))
+    """Write the model's file; what was not read yet is verified on its way."""
+    with refusing_damage():
+        engine.save(str(path))
 
 
 @contextmanager
@@ -144,6 +147,13 @@ def refusing_damage() -> Iterator[None]:
         if type(error) is not ChainruleError:
             raise
         raise ModelFileError(str(error)) from error
+
+
+def largest_deviation(engine: Engine) -> float:
+    """The largest |Σ p(w | h) − 1| over a sample of contexts, stored and random; fewer of a large vocabulary."""
+    contexts = min(max(SUMMED // (engine.vocabulary_size * engine.order), 8), 500)
+    with refusing_damage():
+        return float(engine.largest_deviation(contexts))
 
 
 def mark(engine: Engine) -> str:

@@ -101,7 +101,7 @@ def files(lm: NgramModel) -> Mapping[str, Content]:
 def load(
     files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
 ) -> NgramModel:
-    """The model of a saved file, mapped; it stays on the processor whatever the device."""
+    """The model of a saved file; it stays on the processor whatever the device."""
     path = files.open(FILE)
     engine = engines.open_file(path)
     if files.files[FILE].mark not in (None, engines.mark(engine)):
@@ -111,7 +111,8 @@ def load(
     found = (engine.order, engine.vocabulary_size, engine.bos, engine.eos, engine.unk, engine.is_stream)
     if found != wanted:
         raise ModelFileError(f"{path} was not made with the config and tokenizer beside it; {REMEDY}")
-    return NgramModel(engine, vocabulary, context, config.is_normalized)
+    # The file knows more than the config: of an imported model, and of one quantised by an older chainrule.
+    return NgramModel(engine, vocabulary, context, config.is_normalized and engine.is_normalized)
 
 
 def parameters(lm: NgramModel) -> int:

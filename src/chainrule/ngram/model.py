@@ -22,7 +22,7 @@ FEW = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class NgramModel:
-    """p(w | h) from a model file, mapped or in memory."""
+    """p(w | h) from a model of the compiled engine."""
 
     engine: Engine
     vocabulary: Vocabulary
