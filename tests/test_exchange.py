@@ -1,11 +1,13 @@
 """A model through an ARPA file and back."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 import chainrule
-from chainrule.errors import ConfigError, InputError, ModelFileError, NotFoundError
+from chainrule import kenlm, single
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, NotFoundError
 from chainrule.exchange import export_arpa, import_arpa
 from chainrule.ngram.config import SMOOTHINGS
 from cli.command import english, write
@@ -79,3 +81,35 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         export_arpa(tmp_path / "nowhere", tmp_path / "m.arpa")
     with pytest.raises(ModelFileError):
         export_arpa(write(tmp_path / "m.arpa", "\\data\\\n"), tmp_path / "n.arpa")
+
+
+def arpa_with_weight(path: Path, weight: str) -> Path:
+    """p(a) = p(b) = 0.4, p(</s>) = 0.2, p(b | a) = 0.5: weight(a) must be 0.5 / 0.6, −0.0791812 in log10."""
+    unigrams = f"-99\t<s>\n-0.69897\t</s>\n-0.39794\ta\t{weight}\n-0.39794\tb\n"
+    text = f"\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n{unigrams}\n\\2-grams:\n-0.30103\ta b\n\n\\end\\\n"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_an_arpa_file_that_sums_to_one(tmp_path: Path) -> None:
+    model = import_arpa(arpa_with_weight(tmp_path / "m.arpa", "-0.0791812"))
+    assert model.lm.is_normalized
+    model.save(tmp_path / "m")
+    assert chainrule.load(tmp_path / "m").lm.is_normalized
+
+
+def test_an_arpa_file_that_does_not_sum_to_one(tmp_path: Path) -> None:
+    """With the weight 10^3 the sum after `a` is 0.5 + 600, and the model is marked as not normalised."""
+    with pytest.warns(ChainruleWarning, match=r"m\.arpa is not normalised: .* sum to 1 ± 600"):
+        model = import_arpa(arpa_with_weight(tmp_path / "m.arpa", "3"))
+    assert not model.lm.is_normalized
+    model.save(tmp_path / "m")
+    loaded = chainrule.load(tmp_path / "m")
+    assert not loaded.lm.is_normalized
+    assert not loaded.lm.engine.is_normalized
+    assert dict(loaded.next("a")) == pytest.approx({"b": 0.5, "a": 400, "</s>": 200}, rel=1e-4)  # what score gives
+    assert loaded.score("a a").log_probs[1] == pytest.approx(math.log(400), rel=1e-4)
+    export_arpa(loaded, tmp_path / "again.arpa")  # what it was read from can be written again
+    assert kenlm.Model(tmp_path / "m.arpa").score("a b") == kenlm.Model(tmp_path / "again.arpa").score("a b")
+    with pytest.raises(ConfigError, match="do not sum to one"):
+        single.pruned(loaded, 1e-8)

@@ -50,12 +50,12 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
         raise NotFoundError(f"there is no file {path}; give an ARPA file, or a model with --to arpa")
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
-    found = arpa_reader.read(path, progress)
+    found = arpa_reader.read(path, progress, check_sums=True)
     config = TokenizerConfig(unk=found.unk, closed=not found.has_unk)
     tokenizer = from_words(found.words, config)
     origin = Origin.now(text=f"imported from {path.name}", command=command)
     return Model(
-        lm=NgramModel(found.engine, tokenizer.vocabulary),
+        lm=NgramModel(found.engine, tokenizer.vocabulary, is_normalized=found.engine.is_normalized),
         tokenizer=tokenizer,
         family="ngram",
         config=Config(order=found.engine.order, smoothing=IMPORTED),

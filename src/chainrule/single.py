@@ -44,6 +44,8 @@ def pruned(model: Model, threshold: float, progress: Progress = silent) -> Model
     lm = cast(NgramModel, model.lm)
     if not threshold > 0:
         raise ConfigError(f"entropy-prune is {threshold}; choose a small number above 0, such as 1e-8")
+    if not lm.is_normalized:
+        raise ConfigError("entropy-prune weighs probabilities, and those of this model do not sum to one")
     config = dataclasses.replace(
         model.config, entropy_prune=max(threshold, model.config.entropy_prune)
     )  # refuses what cannot be
@@ -84,7 +86,9 @@ def _parts(mixture: Mixture, weight: float, name: str) -> Iterator[tuple[Any, fl
         if component.family == "mixture":
             yield from _parts(cast(Mixture, lm), weight * share, name)
         elif component.family != "ngram" or not lm.is_normalized:
-            kind = component.family if lm.is_normalized else "stupid-backoff"
+            kind = component.family
+            if kind == "ngram":
+                kind = "stupid-backoff" if cast(NgramModel, lm).engine.log_missing else "not normalised n-gram"
             raise ConfigError(
                 f"{name or 'the mixture'} holds a {kind} model; only n-grams with probabilities become one model"
             )

@@ -177,8 +177,9 @@ def test_names_of_another_vocabulary(tmp_path: Path) -> None:
 
 def test_what_the_format_cannot_hold(tmp_path: Path) -> None:
     tables = powers_of_ten().tables
+    scores = BackoffTables(tables.levels, log_missing=-0.5)  # a weight of contexts that are not stored
     with pytest.raises(ConfigError, match="a score, not a probability"):
-        write(NgramModel.of_tables(tables, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
+        write(NgramModel.of_tables(scores, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
     with pytest.raises(ConfigError, match="stream n-gram cannot become ARPA"):
         write(NgramModel.of_tables(tables, VOCABULARY, context="stream"), NAMES, tmp_path / "m.arpa")
 

@@ -18,7 +18,7 @@ from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.ranges import check
 from chainrule.decoding.sample import generators, sample
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import possible
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
 
@@ -79,10 +79,13 @@ def stream(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> I
 
 
 def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[tuple[str, float]]:
-    """The `top` most probable next tokens and their probabilities, the lowest id first among equals."""
+    """The `top` most probable next tokens and their probabilities, the lowest id first among equals.
+
+    The probabilities are those that `score` gives the same tokens, also where they do not sum to one.
+    """
     check("top", top)
     start, _ = _start(lm, tokenizer, context, Decoding())
-    log_p = shape(read(lm, start)[0], [start.words], Decoding(), lm.vocabulary)
+    log_p = possible(read(lm, start)[0], lm.vocabulary)
     kept = np.flatnonzero(filters.top_k(log_p, top)[0] > -np.inf)
     ids = kept[np.argsort(-log_p[0, kept], kind="stable")]
     return list(zip(tokenizer.tokens(ids.tolist()), np.exp(log_p[0, ids]).tolist(), strict=True))

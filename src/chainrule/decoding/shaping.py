@@ -19,7 +19,7 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
     `texts` holds the ids of each row so far, those of the prompt included. The result sums to one, also where
     the model's scores do not; what is not predictable, `<s>` above all, is impossible in it.
     """
-    first = allowed = filters.normalize(_possible(log_p, vocabulary))
+    first = allowed = filters.normalize(possible(log_p, vocabulary))
     if settings.repetition_penalty != 1:
         allowed = filters.repetition_penalty(allowed, texts, settings.repetition_penalty)
     if settings.no_repeat_ngram is not None:
@@ -36,7 +36,7 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
     return allowed if allowed is first else filters.normalize(allowed)
 
 
-def _possible(log_p: Floats, vocabulary: Vocabulary) -> Floats:
+def possible(log_p: Floats, vocabulary: Vocabulary) -> Floats:
     """The same without what is not predictable; most models give that no probability, and are not copied."""
     never = _unpredictable(vocabulary)
     if np.isneginf(log_p[:, never]).all():

@@ -48,7 +48,7 @@ def _writer(
     lm: NgramModel, names: Sequence[str], progress: Progress
 ) -> Callable[[Callable[[bytes], object]], None]:
     """What hands the file's text to a sink; what cannot become ARPA is refused before."""
-    if not lm.is_normalized:
+    if not lm.is_normalized and lm.engine.log_missing:  # a weight of contexts that are not stored
         raise ConfigError("stupid backoff is a score, not a probability; an ARPA file cannot hold it")
     if lm.context == "stream":
         raise ConfigError("a stream n-gram cannot become ARPA, where every line starts from <s>; train by line")

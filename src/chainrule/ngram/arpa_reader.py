@@ -7,6 +7,7 @@ pruned file leaves out (cpp/arpa_reader.cpp), the writer (arpa.py).
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.ngram import engine
@@ -17,6 +18,9 @@ from chainrule.progress import Progress, silent
 from chainrule.text.compression import read_blocks
 from chainrule.text.files import find_files
 from chainrule.tokenizers.config import EOS
+
+TOLERANCE: Final = 1e-3
+"""How far from 1 the probabilities after a context may sum; files have six or seven digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,11 @@ class Arpa:
         return engine.to_tables(self.engine)
 
 
-def read(path: Path, progress: Progress = silent) -> Arpa:
+def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -> Arpa:
     """Read a file, plain or packed; natural logarithms from here on.
+
+    With `check_sums` the probabilities after a sample of contexts are summed; where one sum is not 1 ± 1e-3, the
+    model is marked as not normalised, with a warning.
 
     A log10 of −99 or less is that of 0, and `<s>` is never predicted, whatever the file says. A context that
     is not listed itself gets the probability that backing off gives and the weight 1.
@@ -59,4 +66,15 @@ def read(path: Path, progress: Progress = silent) -> Arpa:
             stacklevel=2,
         )
     unk, *words = found.names[:-2]
-    return Arpa(words, found.model(threads=threads()), found.has_unk, unk)
+    model = found.model(threads=threads())
+    if check_sums:
+        deviation = engine.largest_deviation(model)
+        if not deviation <= TOLERANCE:
+            model = found.model(threads=threads(), is_normalized=False)
+            warnings.warn(
+                f"{files[0].name} is not normalised: probabilities after some context sum to 1 ± {deviation:.3g}; "
+                "its scores do not compare with those of other models",
+                ChainruleWarning,
+                stacklevel=2,
+            )
+    return Arpa(words, model, found.has_unk, unk)

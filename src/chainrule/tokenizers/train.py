@@ -110,8 +110,10 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token=config.unk))
     bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([_at_blanks(), bytes_of_words])
-    _train(backend, corpus, config, trainers.WordPieceTrainer)
-    vocabulary = backend.get_vocab()
+    trained = tokenizers.Tokenizer(models.WordPiece(unk_token=config.unk))
+    trained.pre_tokenizer = backend.pre_tokenizer
+    _train(trained, corpus, config, trainers.WordPieceTrainer)
+    vocabulary = trained.get_vocab()
     pieces = [name for name in sorted(vocabulary, key=lambda name: vocabulary[name]) if name not in (BOS, EOS)]
     alphabet = [prefix + byte for prefix in ("", "##") for byte in sorted(byte_alphabet())]
     names = list(dict.fromkeys([config.unk, *alphabet, *pieces]))  # the earlier a piece the more frequent it is
@@ -142,6 +144,10 @@ def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfi
             f"vocab-size is {size}; a {config.kind} tokenizer needs {least} symbols for the bytes alone"
         )
     settings: dict[str, Any] = {"special_tokens": []} | ({"unk_token": None} if config.kind == "unigram" else {})
+    if config.kind == "wordpiece":
+        # The library numbers the bytes inside words in the order of a hash table, which differs between processes,
+        # and breaks ties between merges by these numbers. Named here, they are numbered in this order.
+        settings["special_tokens"] = ["##" + byte for byte in sorted(byte_alphabet())]
     made = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
     backend.train_from_iterator(_pieces(corpus, config), made)
 
