@@ -4,6 +4,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cerrno>
+
 #include "build_info.hpp"
 #include "failure.hpp"
 
@@ -14,6 +16,9 @@ NB_MODULE(_core, module) {
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);
+        } catch (const chainrule::WriteFailure& failure) {
+            errno = failure.error;
+            PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.path.c_str());
         } catch (const chainrule::Failure& failure) {
             const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
             PyErr_SetString(kind.ptr(), failure.what());

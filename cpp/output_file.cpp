@@ -13,9 +13,7 @@
 
 namespace chainrule {
 
-void OutputFile::fail(int error) const {
-    throw Failure(path_ + " cannot be written: " + std::strerror(error));
-}
+void OutputFile::fail(int error) const { throw WriteFailure(path_, error, std::strerror(error)); }
 
 #if defined(CHAINRULE_HAS_DESCRIPTORS)
 

@@ -5,7 +5,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ def train(
     command: str = "",
     out: str | Path | None = None,
     resume: bool = False,
+    force: bool = False,
     tensorboard: bool = False,
     **chosen: Any,
 ) -> Model:
@@ -52,20 +53,26 @@ def train(
     By default words, each line from `<s>`, seed 0; a `recipe` may say otherwise, and what is given here wins.
     An n-gram model takes at most `memory` (`"2G"`, by default `"80%"` of the machine's) and works on disk where
     that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes
-    on from it; save the finished model to the same folder.
+    on from it; save the finished model to the same folder. An unfinished run or a finished model in `out` is
+    refused unless `force` is True.
     """
     run, choice, config = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
     place = None if out is None else Path(out)
-    if place is not None:
-        (folder.refuse_finished if resume else folder.refuse_unfinished)(place)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     limit = _limit(family, memory)
-    with _ids_file(memory) as ids_file:
+    with _writing(place, command, force=force, resume=resume), _ids_file(memory) as ids_file:
         prepared = prepare(corpus, choice, held_out, progress, ids_file)
         if prepared.valid is not None and not prepared.valid.words:
             raise InputError("the validation text holds no words; give one with words, or none")
-        command = command or f"chainrule.train({family!r}, …)"
-        origin = Origin.now(text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed)
+        origin = Origin.now(
+            text=corpus.name,
+            fingerprint=prepared.fingerprint,
+            command=command or f"chainrule.train({family!r}, …)",
+            seed=run.seed,
+            run=place,
+        )
+        if place is not None and not resume:
+            folder.check_replace(place, artifact.facts("model", origin), force=force)
         return train_prepared(
             family,
             config,
@@ -80,6 +87,11 @@ def train(
             resume=resume,
             tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
         )
+
+
+def _writing(place: Path | None, command: str, *, force: bool, resume: bool) -> AbstractContextManager[None]:
+    """Hold the folder of a run, where it has one."""
+    return nullcontext() if place is None else folder.writing(place, command, force=force, resume=resume)
 
 
 def _choose(

@@ -26,8 +26,8 @@ CONFIG, TOKENIZER, METRICS, CARD = "config.json", "tokenizer.json", "metrics.jso
 SPELLER, SKETCH = "speller.safetensors", "training_lines.sketch"
 
 
-def save(model: Model, path: Path) -> None:
-    """Write a model folder at `path`, in place of a model that is there."""
+def save(model: Model, path: Path, *, force: bool = False) -> None:
+    """Write a model folder at `path`; another model or an unfinished run there is replaced only with `force`."""
     family = families.get(model.family)
     files = {**family.files(model.lm), **_tokenizer_files(model.tokenizer)}
     config = {
@@ -43,7 +43,7 @@ def save(model: Model, path: Path) -> None:
         files[SPELLER] = model.speller.to_bytes()
     if model.origin.fingerprint is not None:
         files[SKETCH] = model.origin.fingerprint.to_bytes()
-    write(path, files, facts("model", model.origin))
+    write(path, files, "model", model.origin, force=force)
 
 
 def load(path: str | Path, device: str = "auto", *, verify: bool = False) -> Model:
@@ -93,11 +93,11 @@ def use_of(task: str, path: str | Path) -> str:
     return f"use it with chainrule {task} predict {path}"
 
 
-def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin) -> None:
-    """Write a folder that holds a tokenizer alone."""
+def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: bool = False) -> None:
+    """Write a folder that holds a tokenizer alone; what it may replace is as with `save`."""
     files = _tokenizer_files(tokenizer)
     files[CONFIG] = as_json({"tokenizer": settings.to_json(tokenizer.config)})
-    write(path, files, facts("tokenizer", origin))
+    write(path, files, "tokenizer", origin, force=force)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -135,15 +135,16 @@ def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
 
 
-def write(path: Path, files: Mapping[str, Content], about: dict[str, Any]) -> None:
-    """A sealed folder of these files."""
+def write(path: Path, files: Mapping[str, Content], kind: str, origin: Origin, *, force: bool = False) -> None:
+    """Write a sealed folder of these files; another model or an unfinished run is replaced only with `force`."""
 
     def fill(temporary: Path) -> None:
         for name, content in files.items():
             folder.put(temporary / name, content)
 
     marks = {name: content.mark for name, content in files.items() if isinstance(content, Written)}
-    folder.write(path, fill, about, marks)
+    with folder.hold(path):
+        folder.write(path, fill, facts(kind, origin), marks, force=force, run=origin.run)
 
 
 def facts(kind: str, origin: Origin) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Lives here: what is trained, measured and kept. Not here: the table and the page
 """
 
 import dataclasses
+import shutil
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chainrule import families
+from chainrule import families, folder, manifest
 from chainrule.api import tokenizer_choice, train_prepared
 from chainrule.data.encoded import Encoded
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
@@ -61,6 +62,7 @@ class Settings:
     max_seconds: float | None = None  # for each family
     device: str = "auto"
     out: Path | None = None  # where report, results and models go
+    force: bool = False  # replace another comparison in `out`
     command: str = "chainrule.compare(…)"
 
     def __post_init__(self) -> None:
@@ -84,14 +86,34 @@ def compare(
 ) -> Results:
     """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`.
 
-    Where `out` is given, report, results and models are written there.
+    Where `out` is given, report, results and models are written there; another comparison there is refused unless
+    `force` is True.
     """
     settings = _settings(chosen)
+    if settings.out is None:
+        return _compare(text, valid, test, progress, settings, None)
+    output = Output(settings.out, settings.command, settings.force)
+    output.check()
+    with folder.hold(settings.out):
+        output.check()
+        return _compare(text, valid, test, progress, settings, output)
+
+
+def _compare(
+    text: Sources | Corpus | None,
+    valid: Sources | Corpus | None,
+    test: Sources | Corpus | None,
+    progress: Progress,
+    settings: Settings,
+    output: "Output | None",
+) -> Results:
     start = time.perf_counter()
     texts = divide(text, valid, test, settings.seed)
     corpus = Corpus.from_lines(texts.train)
     choice = tokenizer_choice(settings.tokenizer, settings.tokenizer_settings)
     prepared = prepare(corpus, choice, Corpus.from_lines(texts.valid), progress)
+    if output is not None:
+        output.check(texts.sha256, prepared.fingerprint.sha256)
     encoded = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
     if not encoded.tokens:
         raise InputError("the test text is empty; give one with at least one line")
@@ -103,7 +125,7 @@ def compare(
             ChainruleWarning,
             stacklevel=2,
         )
-    arena = Arena(texts, settings, prepared, encoded, progress)
+    arena = Arena(texts, settings, prepared, encoded, progress, output)
     rows = tuple(arena.rows())
     if not rows:
         raise InputError("no model could be trained on this text; see the warnings")
@@ -121,8 +143,8 @@ def compare(
         seconds=time.perf_counter() - start,
         flows=flows,
     )
-    if settings.out is not None:
-        files.write(results, settings.out)
+    if output is not None:
+        output.finish(results)
     return results
 
 
@@ -130,10 +152,16 @@ class Arena:
     """One comparison under way: the text, the rules, and the models worth keeping."""
 
     def __init__(
-        self, texts: Parts, settings: Settings, prepared: Prepared, test: Encoded, progress: Progress
+        self,
+        texts: Parts,
+        settings: Settings,
+        prepared: Prepared,
+        test: Encoded,
+        progress: Progress,
+        output: "Output | None" = None,
     ) -> None:
         self.texts, self.settings, self.prepared, self.test = texts, settings, prepared, test
-        self.progress = progress
+        self.progress, self.output = progress, output
         self.models: dict[str, Model] = {}  # the best so far of each family and order
 
     def rows(self) -> Iterator[Row]:
@@ -248,8 +276,8 @@ class Arena:
 
     def _row(self, name: str, model: Model, figures: Evaluation) -> Row:
         family = families.get(model.family)
-        if self.settings.out is not None:
-            model.save(self.settings.out / "models" / name)
+        if self.output is not None:
+            self.output.save(model, name)
         note = "" if model.lm.is_normalized else "a score, not a probability"
         if figures.infinite:
             note = f"infinite: no probability for {figures.cause}"
@@ -270,6 +298,75 @@ class Arena:
             note=note,
             facets=family.facets(model.config),
         )
+
+
+class Output:
+    """The folder of a comparison: `report.html` and `results.json`, which describe the models under `models/`.
+
+    The report of an earlier comparison is removed before its first model is replaced, so that a run that is
+    interrupted leaves models without a report, never a report of other models.
+    """
+
+    def __init__(self, path: Path, command: str, force: bool) -> None:
+        self.path, self.command, self.force = path, command, force
+        self.models = path / "models"
+        self._is_begun = False
+
+    def check(self, text_sha256: str | None = None, training_sha256: str | None = None) -> None:
+        """Refuse a model, another comparison, or the same one of another text, as far as the text is known."""
+        if self.path.exists() and (not self.path.is_dir() or (self.path / manifest.NAME).exists()):
+            raise UsageError(f"{self.path} is a file or a model; choose another --out")
+        if self.force:
+            return
+        for run in sorted(self.models.glob(f"*/{folder.CHECKPOINT}")):
+            folder.check_replace(run.parent, {})
+        earlier = files.read_origin(self.path)
+        recorded = [facts for facts in map(folder.recorded, self._saved()) if facts is not None]
+        commands = [folder.command_words(facts.get("command")) for facts in (*recorded, *earlier)]
+        command = folder.command_words(self.command)
+        if commands and (command is None or any(words != command for words in commands)):
+            raise UsageError(f"{self.path} holds another comparison; {folder.REPLACE}")
+        known = [(facts["text_sha256"], text_sha256) for facts in earlier]
+        known += [(folder.text_sha256(facts), training_sha256) for facts in recorded]
+        if any(now is not None and then != now for then, now in known):
+            raise UsageError(f"{self.path} holds a comparison of another text; {folder.REPLACE}")
+
+    def save(self, model: Model, name: str) -> None:
+        """Save one model; before the first, remove the report and the models of another comparison."""
+        if not self._is_begun:
+            self._begin(model)
+            self._is_begun = True
+        model.save(self.models / name, force=True)
+
+    def finish(self, results: Results) -> None:
+        """Write the report; remove the models it does not describe."""
+        names = {row.name for row in results.rows}
+        self._remove([model for model in self._saved() if model.name not in names])
+        files.write(results, self.path)
+
+    def _begin(self, model: Model) -> None:
+        files.remove(self.path)
+        text = None if model.origin.fingerprint is None else model.origin.fingerprint.sha256
+        wanted = (folder.command_words(self.command), text)
+        others = []
+        for path in self._saved():
+            facts = folder.recorded(path) or {}
+            if (folder.command_words(facts.get("command")), folder.text_sha256(facts)) != wanted:
+                others.append(path)
+        self._remove(others)
+
+    def _saved(self) -> list[Path]:
+        """The model folders under `models/`; what has no intact manifest is not ours to remove."""
+        paths = sorted(path.parent for path in self.models.glob(f"*/{manifest.NAME}"))
+        return [path for path in paths if folder.recorded(path) is not None]
+
+    def _remove(self, models: Sequence[Path]) -> None:
+        for model in models:
+            folder.check_target(model)  # which refuses files of others in it
+            try:
+                shutil.rmtree(model)
+            except OSError as error:
+                raise ChainruleError(f"cannot remove {model}: {error.strerror}; remove it by hand") from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ import fcntl
 import json
 import os
 import re
+import shlex
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -31,20 +33,27 @@ __all__ = [
     "Sealed",
     "Written",
     "as_json",
+    "check_replace",
     "check_target",
+    "command_words",
     "hold",
     "put",
     "read",
     "read_json",
+    "recorded",
     "refuse_finished",
-    "refuse_unfinished",
+    "text_sha256",
     "write",
+    "writing",
 ]
 
 CHECKPOINT = "checkpoint"  # where a run keeps what it needs to go on: a sealed folder itself
 LOG = "train_log.part.jsonl"  # what a run writes down while it learns; the finished model holds train_log.jsonl
 GO_ON = "go on with the same command with --resume"
 LEFTOVER = re.compile(rf"\.({CHECKPOINT}|{re.escape(LOG)})\.\d{{1,9}}\.[0-9a-f]+\.(partial|aside)")
+REPLACE = "to replace it give --force (in Python force=True), or choose another --out"
+UNCOMPARED = {"--force", "--resume", "--json", "--debug"}  # options that do not change what a command writes
+DESCRIPTIONS = {"README.md", "metrics.json", "train_log.jsonl"}  # they tell of one run, with its times
 PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
 
@@ -122,50 +131,129 @@ def write(
     fill: Callable[[Path], None],
     facts: Mapping[str, JSON],
     marks: Mapping[str, str] = MappingProxyType({}),
+    *,
+    force: bool = False,
+    run: Path | None = None,
 ) -> None:
     """Let `fill` write files into a new folder, seal it with `facts`, and put it at `path` in one step.
 
     `marks` are those of the files that verify themselves, by name.
 
-    A sealed folder at `path` is replaced, with all it holds, a run's checkpoint included; after any failure it is
-    as it was.
+    What `path` holds is replaced as `check_replace` allows, and also if it is the same model already. After any
+    failure it is as it was.
     """
     target = Path(os.path.realpath(path))
+    refusal = None
     try:
-        check_target(target)
+        try:
+            check_replace(path, facts, force=force, run=run)
+        except FinishedModelError as error:
+            refusal = error
         with replacing(target) as temporary:
             fill(temporary)
-            _seal(temporary, facts, marks)
+            sealed = _seal(temporary, facts, marks)
+            if refusal is not None and _content(sealed) != _content(_read_manifest(target)):
+                raise refusal
             check_target(target)  # once more: filling may take hours
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
+class FinishedModelError(UsageError):
+    """A folder holds a finished model that the command may not replace."""
+
+
+def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False, run: Path | None = None) -> None:
+    """Refuse to replace an unfinished run or a finished model, unless `force` is given.
+
+    A finished model may be replaced by the same command line on the same text: `facts` are those of the new model
+    as far as they are known. A run may be replaced by its own model: `run` is the folder of the run that trained
+    it. Ask while holding the folder, or the run may still be going on.
+    """
+    check_target(path)
+    if force:
+        return
+    if os.path.lexists(path / CHECKPOINT):
+        if run is None or os.path.realpath(run) != os.path.realpath(path):
+            raise UsageError(
+                f"{path} holds an unfinished run; {GO_ON}, or discard it with --force (in Python force=True)"
+            )
+    elif os.path.lexists(path / manifest.NAME):
+        with _reading_target(path):
+            old = _read_manifest(path).facts
+        command = command_words(old.get("command"))
+        if command is None or command != command_words(facts.get("command")):
+            maker = f" (made by: {old['command']})" if old.get("command") else ""
+            raise FinishedModelError(f"{path} holds a finished model{maker}; {REPLACE}")
+        if "training_text" in facts and text_sha256(old) != text_sha256(facts):
+            raise FinishedModelError(
+                f"{path} holds a finished model of the same command and another text; {REPLACE}"
+            )
+
+
+def recorded(path: Path) -> dict[str, JSON] | None:
+    """The facts of the manifest at `path`, its files not verified; None without an intact manifest."""
+    try:
+        return _read_manifest(path).facts
+    except ModelFileError:
+        return None
+
+
+def command_words(command: JSON) -> list[str] | None:
+    """The words of a recorded command line that matter; None if it is none, as with models made in Python."""
+    try:
+        words = shlex.split(str(command or ""))
+    except ValueError:
+        return None
+    return [word for word in words if word not in UNCOMPARED] if words[:1] == ["chainrule"] else None
+
+
+def text_sha256(facts: Mapping[str, JSON]) -> JSON:
+    """The digest of the training text that these facts name."""
+    text = facts.get("training_text")
+    return text.get("sha256") if isinstance(text, Mapping) else None
+
+
+def _content(sealed: Manifest) -> dict[str, str]:
+    """The digests of the files a model consists of."""
+    return {name: entry.sha256 for name, entry in sealed.files.items() if name not in DESCRIPTIONS}
+
+
 def check_target(path: Path) -> None:
-    """Refuse now what `write` would refuse later: a place with anything but an empty or sealed folder, or a run.
+    """Refuse a place with anything but an empty or sealed folder, or a run: what `write` never replaces.
 
     A run is what training keeps, alone or in a sealed folder: a checkpoint, a log, leftovers of writing these.
     """
     if not os.path.lexists(path):
         return
+    with _reading_target(path):
+        try:
+            names = {entry.name for entry in path.iterdir()}
+            listed = {} if all(map(_is_of_run, names)) else _read_manifest(path).files
+        except (ModelFileError, NotADirectoryError) as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
+        if CHECKPOINT in names:
+            _check_checkpoint(path / CHECKPOINT)
+        for name in _names(path):
+            if name not in listed and name not in (manifest.NAME, LOG):
+                raise UsageError(
+                    f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
+                )
+
+
+@contextmanager
+def _reading_target(path: Path) -> Iterator[None]:
+    """Report an I/O error met while looking at the folder to replace as a failure to write, not as a bad model."""
     try:
-        inside = {entry.name for entry in path.iterdir()}
-        listed = {} if all(map(_is_of_run, inside)) else _read_manifest(path).files
-    except (ModelFileError, OSError) as error:
-        raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
-    if CHECKPOINT in inside:
-        _check_checkpoint(path / CHECKPOINT)
-    for name in _names(path):
-        if name not in listed and name not in (manifest.NAME, LOG):
-            raise UsageError(
-                f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
-            )
-
-
-def refuse_unfinished(path: Path) -> None:
-    """Refuse a place whose checkpoint would be lost; ask while holding it, or the run may still be going on."""
-    if os.path.lexists(path / CHECKPOINT):
-        raise UsageError(f"{path} holds an unfinished run; {GO_ON}, or remove {path / CHECKPOINT}")
+        yield
+    except ModelFileError as error:
+        if isinstance(error.__cause__, OSError):
+            raise cannot_write(path, error.__cause__) from error
+        raise
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def refuse_finished(path: Path) -> None:
@@ -174,26 +262,68 @@ def refuse_finished(path: Path) -> None:
         raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
 
 
+_held: set[tuple[int, int, Path]] = set()
+"""Lock files held, each with the process and the thread that hold it."""
+
+
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Keep `path` to this process while the block runs; a second that wants it is refused at once."""
-    lock = Path(os.path.realpath(path)).with_name(f".{path.name}.lock")
+    """Keep `path` to this thread while the block runs; a second that wants it is refused at once.
+
+    Links are followed, so that every name of a folder has the same lock. Holding it twice in one thread is allowed.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.lock")
+    holder = (os.getpid(), threading.get_ident(), lock)
+    if holder in _held:
+        yield
+        return
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("ab")
+        descriptor = _lock(lock)
+    except BlockingIOError as error:
+        raise UsageError(f"{path} is being written by another run; wait for it, or choose another --out") from error
     except OSError as error:
         raise cannot_write(path, error) from error
-    with file:
+    _held.add(holder)
+    try:
+        yield
+    finally:
+        _held.discard(holder)
+        with suppress(OSError):
+            lock.unlink(missing_ok=True)  # while it is locked: see _lock
+        os.close(descriptor)
+
+
+def _lock(lock: Path) -> int:
+    """Create and lock the file; return its descriptor.
+
+    The holder removes the file before it lets go. Whoever opened it before that and locked it after that has a file
+    without a name, which keeps out nobody: so look whether the name still leads to the file, or try again.
+    """
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"{path} is being written by another run; wait for it, or choose another --out"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+@contextmanager
+def writing(path: Path, command: str, *, force: bool = False, resume: bool = False) -> Iterator[None]:
+    """Hold `path` while a command writes to it; refuse at once what `write` would refuse at the end."""
+    check_target(path)
+    with hold(path):
+        if resume:
+            refuse_finished(path)
+        else:
+            check_replace(path, {"command": command}, force=force)
+        yield
 
 
 def _check_folder(path: Path) -> None:
@@ -244,7 +374,7 @@ def _names(path: Path) -> Iterator[str]:
             yield Path(root, name).relative_to(path).as_posix()
 
 
-def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> None:
+def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> Manifest:
     """Record every file in the manifest, and have all of it on the disk before returning."""
     source = folder / manifest.NAME
     assert not source.exists(), "the manifest is written here"
@@ -253,12 +383,13 @@ def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> 
         for path in (Path(root, name) for name in names):
             name = path.relative_to(folder).as_posix()
             manifest.check_name(name, source)
-            size = manifest.locate(folder, name).stat().st_size
-            files[name] = Entry(manifest.sha256(path), size, marks.get(name))
-    source.write_bytes(manifest.serialize(Manifest(dict(facts), files)))
+            files[name] = Entry(manifest.sha256(path), path.stat().st_size, marks.get(name))
+    sealed = Manifest(dict(facts), files)
+    source.write_bytes(manifest.serialize(sealed))
     for root, _, names in os.walk(folder, topdown=False):
         for name in (*names, "."):
             flush(Path(root, name))
+    return sealed
 
 
 def as_json(value: Any) -> bytes:

@@ -45,15 +45,28 @@ class Origin:
     seed: int | None = None
     created: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    run: Path | None = None  # folder of the run that trained the model here and now; not saved
 
     @classmethod
     def now(
-        cls, *, text: str, fingerprint: Fingerprint | None = None, command: str, seed: int | None = None
+        cls,
+        *,
+        text: str,
+        fingerprint: Fingerprint | None = None,
+        command: str,
+        seed: int | None = None,
+        run: Path | None = None,
     ) -> Self:
         """The origin of a model that is being made here and now."""
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return cls(
-            text=text, fingerprint=fingerprint, command=command, seed=seed, created=created, versions=versions()
+            text=text,
+            fingerprint=fingerprint,
+            command=command,
+            seed=seed,
+            created=created,
+            versions=versions(),
+            run=run,
         )
 
 
@@ -175,11 +188,14 @@ class Model:
         """The most probable next tokens and their probabilities."""
         return next_tokens(self.lm, self.tokenizer, context, top)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model folder, whole or not at all."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the model folder, whole or not at all.
+
+        A folder that holds another model or an unfinished run is refused unless `force` is True.
+        """
         from chainrule.artifact import save
 
-        save(self, Path(folder))
+        save(self, Path(folder), force=force)
 
     def _summary(self, text: Encoded, log_probs: Floats, start: float) -> Evaluation:
         """The figures of a text whose scoring began at `start`."""

@@ -43,6 +43,7 @@ def train(
     config: learning.Config = None,
     set_: learning.Set = None,
     resume: learning.Resume = False,
+    force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
     pretrained: Annotated[Path | None, typer.Option(help="Networks: a folder of chainrule pretrain.")] = None,
     vectors: Annotated[Path | None, typer.Option(help="Networks: a file of word vectors to begin with.")] = None,
@@ -109,7 +110,7 @@ def train(
             **chosen.tokenizer,
             **chosen.model,
         )
-        model.save(out)
+        model.save(out, force=force)
     found = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
     if json:
         about = {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}

@@ -35,6 +35,7 @@ def compare(
     column: options.Column = "text",
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Train every family on the same text and compare them on one scale, bits per byte.
@@ -45,19 +46,15 @@ def compare(
     """
     options.use_threads(threads)
     from chainrule import comparison
-    from chainrule.errors import UsageError
-    from chainrule.folder import hold
     from chainrule.text.corpus import Corpus
 
-    if out.exists() and (not out.is_dir() or (out / "manifest.json").exists()):
-        raise UsageError(f"{out} is a file or a model; choose another --out")
     rules = options.text_rules(column, errors, drop_blank_lines)
 
     def corpus(sources: list[str] | None) -> Corpus | None:
         return Corpus.of(sources, **rules) if sources else None
 
     wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
-    with hold(out), progress() as bar:
+    with progress() as bar:
         results = comparison.compare(
             corpus(text),
             valid=corpus(valid),
@@ -71,6 +68,7 @@ def compare(
             device=options.device(device),
             seed=seed,
             out=out,
+            force=force,
             command=options.command_line(),
         )
     if json:

@@ -1,6 +1,7 @@
 """`chainrule convert`: exchange with other software, and n-gram models made of others."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ def convert(
         Path, typer.Argument(metavar="MODEL|FILE.arpa", help="A model folder, or an ARPA file (- for stdin).")
     ],
     out: Annotated[Path, typer.Option(help="The file (- for stdout) or the model folder to write.")],
+    force: options.Force = False,
     to: Annotated[
         str | None,
         typer.Option(
@@ -60,16 +62,16 @@ def convert(
     if to == "arpa" and str(out) == "-":
         exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
-    if to in (None, "ngram"):
-        folder.check_target(out)
-    with progress() as bar:
+    command = options.command_line()
+    writing = folder.writing(out, command, force=force) if to in (None, "ngram") else nullcontext()
+    with writing, progress() as bar:
         if to is None:
-            made = exchange.import_arpa(source, command=options.command_line(), progress=bar)
-            _laid_out(_pruned(made, entropy_prune, bar), layout, bits).save(out)
+            made = exchange.import_arpa(source, command=command, progress=bar)
+            _laid_out(_pruned(made, entropy_prune, bar), layout, bits).save(out, force=force)
         elif to == "arpa":
             exchange.export_arpa(_ngram(source, entropy_prune, bar), out, progress=bar)
         elif to == "ngram":
-            _laid_out(_ngram(source, entropy_prune, bar), layout, bits).save(out)
+            _laid_out(_ngram(source, entropy_prune, bar), layout, bits).save(out, force=force)
         else:
             formats.read(source).export(out)
     if json:
@@ -82,9 +84,8 @@ def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = N
     from chainrule import artifact, single
     from chainrule.progress import silent
 
-    loaded = artifact.load(source)
-    made = _pruned(single.single(loaded, bar or silent), entropy_prune, bar or silent)
-    return loaded if made is loaded else single.made_by(made, options.command_line())
+    model = single.single(artifact.load(source), bar or silent)
+    return single.made_by(_pruned(model, entropy_prune, bar or silent), options.command_line())
 
 
 def _pruned(model: "Model", entropy_prune: float | None, bar: "Progress") -> "Model":

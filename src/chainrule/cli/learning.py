@@ -134,14 +134,16 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     out = Path(given["out"])  # typer hands the parameters over as they were typed, or converted, by its version
     seed = make(Run, chosen.run, "run").seed
     _check_place(out)
-    with said_if_saved(out), folder.hold(out), progress() as bar:
+    command, force, resume = options.command_line(), given["force"], given["resume"]
+    with said_if_saved(out), folder.writing(out, command, force=force, resume=resume), progress() as bar:
         yield Running(
             seed=seed,
             device=options.device(given["device"]),
             progress=bar,
             say=say,
-            command=options.command_line(),
+            command=command,
             out=out,
-            resume=given["resume"],
+            resume=resume,
+            force=force,
             tensorboard=given["tensorboard"],
         )

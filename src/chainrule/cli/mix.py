@@ -13,6 +13,7 @@ def mix(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL MODEL...", help="Folders of trained models.")],
     held_out: Annotated[list[str], typer.Option(help="Text that none of them was trained on.")],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    force: options.Force = False,
     column: options.Column = "text",
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
@@ -26,14 +27,14 @@ def mix(
     from chainrule.errors import UsageError
     from chainrule.text.corpus import Corpus
 
-    folder.check_target(out)
     if any(path.resolve() == out.resolve() for path in models):
         raise UsageError(f"{out} is one of the models to be mixed; choose another --out")
-    loaded = [api.load(path) for path in models]
     corpus = Corpus.of(held_out, **options.text_rules(column, errors, drop_blank_lines))
-    with folder.hold(out), progress() as bar:
-        made = api.mix(loaded, held_out=corpus, progress=bar, command=options.command_line())
-        made.save(out)
+    command = options.command_line()
+    with folder.writing(out, command, force=force), progress() as bar:
+        loaded = [api.load(path) for path in models]
+        made = api.mix(loaded, held_out=corpus, progress=bar, command=command)
+        made.save(out, force=force)
     weights = list(zip(map(str, models), made.config.weights, strict=True))
     if json:
         shown = [{"model": name, "weight": weight} for name, weight in weights]

@@ -12,6 +12,7 @@ from chainrule.errors import UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a finished model or an unfinished run in --out.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
 Column = Annotated[str, typer.Option(help="The text column of JSON Lines and Parquet files.")]
 Errors = Annotated[str, typer.Option(help="Bytes that are not UTF-8: 'strict' stops, 'replace' reads U+FFFD.")]

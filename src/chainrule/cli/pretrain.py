@@ -21,6 +21,7 @@ def pretrain(
     config: learning.Config = None,
     set_: learning.Set = None,
     resume: learning.Resume = False,
+    force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
@@ -81,7 +82,7 @@ def pretrain(
             **chosen.tokenizer,
             **chosen.model,
         )
-        made.save(out)
+        made.save(out, force=force)
     measured = made.validation
     if json:
         about = {"model": str(out), "task": "pretrain", "family": family, "parameters": made.parameters}

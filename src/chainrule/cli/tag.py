@@ -47,6 +47,7 @@ def train(
     config: learning.Config = None,
     set_: learning.Set = None,
     resume: learning.Resume = False,
+    force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
     tokenizer: Annotated[str | None, typer.Option(help="The folder of a word tokenizer, for its words.")] = None,
     vocab_size: options.VocabSize = None,
@@ -101,7 +102,7 @@ def train(
             **chosen.tokenizer,
             **chosen.model,
         )
-        model.save(out)
+        model.save(out, force=force)
     validation = {name: model.metrics[f"valid_{name}"] for name in VALIDATED if f"valid_{name}" in model.metrics}
     if json:
         document = {"model": str(out), "family": family, "parameters": model.parameters, **model.metrics}

@@ -1,12 +1,17 @@
 """`chainrule tokenizer`: train, encode, decode."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from chainrule.tokenizers.trace import Merge
 
 app = typer.Typer(help="Train a tokenizer, or use one.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A tokenizer or model folder.")]
@@ -35,6 +40,7 @@ def train(
     trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge with its count.")] = False,
     column: options.Column = "text",
     errors: options.Errors = "strict",
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Train a tokenizer and save it.
@@ -48,11 +54,11 @@ def train(
     from chainrule.errors import UsageError
     from chainrule.model import Origin
     from chainrule.text.corpus import Corpus
+    from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.config import TokenizerConfig
     from chainrule.tokenizers.trace import trace as merges
 
-    folder.check_target(out)
     if not text and (vocab is None or trace):
         raise UsageError("no text was given; name one to learn from, or the words with --vocab")
     corpus = Corpus.of(text, **options.text_rules(column, errors, False)) if text else Corpus()
@@ -66,19 +72,30 @@ def train(
         unk=unk,
         lowercase=lowercase,
     )
-    with progress() as bar:
-        made = training.train(corpus, make(TokenizerConfig, wanted, "tokenizer"), bar)
-    for merge in merges(corpus, made) if trace else ():
+    command = options.command_line()
+    with folder.writing(out, command, force=force):
+        with progress() as bar:
+            made = training.train(corpus, make(TokenizerConfig, wanted, "tokenizer"), bar)
+        if trace:
+            _print_merges(merges(corpus, made), json)
+        names = text or [str(vocab)]
+        mark = fingerprint(corpus if text else Corpus.of(names))
+        artifact.save_tokenizer(
+            made, out, Origin(text=", ".join(names), fingerprint=mark, command=command), force=force
+        )
+    if json and not trace:
+        emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
+    say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")
+
+
+def _print_merges(merges: "Iterable[Merge]", json: bool) -> None:
+    for merge in merges:
         if json:
             document = {"pair": merge.pair, "count": merge.count, "symbol": merge.symbol}
             emit(document | {"vocab_size": merge.vocab_size}, indent=None)
         else:
             left, right = merge.pair
             print(f"{merge.vocab_size}\t{merge.count}\t{left!r} + {right!r} -> {merge.symbol!r}")
-    artifact.save_tokenizer(made, out, Origin(text=", ".join(text or [str(vocab)]), command=options.command_line()))
-    if json and not trace:
-        emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
-    say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")
 
 
 @app.command()

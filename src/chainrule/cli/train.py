@@ -37,6 +37,7 @@ def train(
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as key=value.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    force: options.Force = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard as well.")
     ] = False,
@@ -93,13 +94,13 @@ def train(
     from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
-    folder.check_target(out)
+    command = options.command_line()
     chosen = _choices(family, recipe, config, _typed(set_ or [], call.params), tokenizer)
     kind = chosen.tokenizer.pop("kind", "word")
     _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with said_if_saved(out), folder.hold(out), progress() as bar:
+    with said_if_saved(out), folder.writing(out, command, force=force, resume=resume), progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),
@@ -110,15 +111,16 @@ def train(
             device=options.device(device),
             memory=memory,
             progress=bar,
-            command=options.command_line(),
+            command=command,
             out=out,
             resume=resume,
+            force=force,
             tensorboard=tensorboard,
             recipe=None,  # it is among what was chosen
             **chosen.tokenizer,
             **chosen.model,
         )
-        model.save(out)
+        model.save(out, force=force)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")

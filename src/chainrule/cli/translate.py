@@ -41,6 +41,7 @@ def train(
     config: learning.Config = None,
     set_: learning.Set = None,
     resume: learning.Resume = False,
+    force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
     tokenizer: Annotated[
         str | None, typer.Option(help="word, char, byte, bpe, wordpiece, unigram, or a folder.  [default: bpe]")
@@ -100,7 +101,7 @@ def train(
             **chosen.tokenizer,
             **chosen.model,
         )
-        made.save(out)
+        made.save(out, force=force)
     measured = made.validation
     if json:
         about = {"model": str(out), "task": "translate", "family": family, "parameters": made.parameters}

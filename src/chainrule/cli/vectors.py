@@ -59,6 +59,7 @@ def train(
     set_: learning.Set = None,
     column: options.Column = "text",
     errors: options.Errors = "strict",
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Learn vectors of the words of a text and save them. With --threads 1 the same seed gives the same bits.
@@ -68,7 +69,6 @@ def train(
     chainrule vectors train corpus.txt --method glove --dimensions 50 --epochs 15 --out runs/glove
     """
     options.use_threads(threads)
-    from chainrule import folder
     from chainrule.config import make, parse_overrides
     from chainrule.embeddings import learning as learner
     from chainrule.embeddings.config import VectorConfig
@@ -79,18 +79,18 @@ def train(
     named = options.chosen(**{name: given[name] for name in SETTINGS})
     chosen = parse_overrides(set_ or []) | named | _subwords(subwords)
     config = make(VectorConfig, chosen, "vectors")
-    folder.check_target(out)
     corpus = Corpus.of(text, **options.text_rules(column, errors, False))
-    with folder.hold(out), progress() as bar:
+    with progress() as bar:
         made = learner.train(
             corpus,
             config=config,
             threads=threads,
             seed=seed,
             progress=bar,
+            out=out,
+            force=force,
             command=options.command_line(),
         )
-        made.save(out)
     if json:
         emit({"model": str(out), "method": made.method, "dimensions": made.dimensions, **made.metrics})
     speed = made.metrics.get("words_per_second")
@@ -227,6 +227,7 @@ def export(
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="word2vec's text or binary format, or GloVe's.")],
     out: learning.Out,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Make a folder of a file of vectors that other software wrote, packed (gzip, xz, zstd) or not.
@@ -238,10 +239,10 @@ def import_(
     from chainrule import folder
     from chainrule.embeddings import formats
 
-    folder.check_target(out)
-    vectors = formats.read(file)
-    about = dict(vectors.about) | {"command": options.command_line()}
-    replace(vectors, about=about).save(out)
+    command = options.command_line()
+    with folder.writing(out, command, force=force):
+        vectors = formats.read(file)
+        replace(vectors, about=dict(vectors.about) | {"command": command}).save(out, force=force)
     _done(vectors, out, {"file": file}, json)
 
 

@@ -8,6 +8,7 @@ import hashlib
 import math
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import InputError, UsageError
+from chainrule.manifest import JSON
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
@@ -46,23 +48,48 @@ def train(
     seed: int = 0,
     progress: Progress = silent,
     out: str | Path | None = None,
+    force: bool = False,
     command: str = "",
     **chosen: Any,
 ) -> WordVectors:
     """Learn vectors of the words of a text; `chosen` are settings, such as `method="cbow"`, in place of `config`.
 
     The text is read once, into a temporary file of numbers, and never in memory. With one thread the same seed
-    gives the same bits. With `out` the folder is written as well.
+    gives the same bits. With `out` the folder is written as well; another model or an unfinished run there is
+    refused unless `force` is True.
     """
     if config is not None and chosen:
         raise UsageError(f"settings were given twice, as config and as {', '.join(chosen)}; give them once")
     config = make(VectorConfig, chosen, "vectors") if config is None else config
-    _check_run(config.method, threads, seed, out)
+    _check_run(config.method, threads, seed)
+    if out is None:
+        return _train(text, config, threads, seed, progress, command)
+    with folder.writing(Path(out), command, force=force):
+        check = lambda facts: folder.check_replace(Path(out), facts, force=force)  # noqa: E731
+        vectors = _train(text, config, threads, seed, progress, command, check)
+        vectors.save(out, force=force)
+        return vectors
+
+
+def _train(
+    text: Sources | Corpus,
+    config: VectorConfig,
+    threads: int | None,
+    seed: int,
+    progress: Progress,
+    command: str,
+    check: Callable[[Mapping[str, JSON]], None] | None = None,
+) -> WordVectors:
+    """Learn the vectors; `check` sees the facts of the manifest once the text is read, and may refuse to go on."""
     corpus = Corpus.of(text)
     digest = hashlib.sha256()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-") as scratch:
         counted, kept = _count(corpus, digest, Path(scratch, "numbers"), config, progress)
+        name = command or "chainrule.embeddings.learning.train(…)"
+        about = storage.origin(corpus.name, digest.hexdigest(), name, seed)
+        if check is not None:
+            check(about)
         learnt = import_module(METHODS[config.method]).train(
             counted,
             kept,
@@ -86,16 +113,12 @@ def train(
         lowercase=config.lowercase,
         metrics=figures | _plain(learnt.metrics),
         config=config,
-        about=storage.origin(
-            corpus.name, digest.hexdigest(), command or "chainrule.embeddings.learning.train(…)", seed
-        ),
+        about=about,
     )
-    if out is not None:
-        made.save(out)
     return made
 
 
-def _check_run(method: str, threads: int | None, seed: int, out: str | Path | None) -> None:
+def _check_run(method: str, threads: int | None, seed: int) -> None:
     """Refuse before any work what cannot end well."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise UsageError(f"threads is {threads}; choose a whole number from 1 to {MOST_THREADS}")
@@ -103,8 +126,6 @@ def _check_run(method: str, threads: int | None, seed: int, out: str | Path | No
         raise UsageError(f"seed is {seed}; choose a whole number from 0 to 2**64 - 1")
     if method == "ppmi":
         ppmi.need_scipy()
-    if out is not None:
-        folder.check_target(Path(out))
 
 
 def _count(

@@ -45,8 +45,8 @@ def origin(text: str, sha256: str | None, command: str, seed: int | None) -> dic
     }
 
 
-def save(vectors: WordVectors, path: Path) -> None:
-    """Write the folder at `path`, in place of a model that is there."""
+def save(vectors: WordVectors, path: Path, *, force: bool = False) -> None:
+    """Write the folder at `path`; another model or an unfinished run there is replaced only with `force`."""
     if wrong := [word for word in vectors.words if not word or "\n" in word]:
         raise InputError(f"{wrong[0]!r} is no word; words have a letter or more and no line breaks")
     subwords = vectors.subwords
@@ -70,7 +70,8 @@ def save(vectors: WordVectors, path: Path) -> None:
             (temporary / name).write_bytes(content)
         _write_tensors(temporary / NUMBERS, {name: array for name, array in arrays.items() if array is not None})
 
-    folder.write(path, fill, about)
+    with folder.hold(path):
+        folder.write(path, fill, about, force=force)
 
 
 def _write_tensors(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

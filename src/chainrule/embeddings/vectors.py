@@ -161,11 +161,11 @@ class WordVectors:
         cosines = (self.unit @ units.T + 1) / 2  # (V, 3)
         return self._best(cosines[:, 1] * cosines[:, 2] / (cosines[:, 0] + EPSILON), [a, b, c], top)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the folder, in place of a model that is there."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the folder; another model or an unfinished run there is replaced only with `force`."""
         from chainrule.embeddings import storage
 
-        storage.save(self, Path(folder))
+        storage.save(self, Path(folder), force=force)
 
     def export(self, file: str | Path, format: Format = "word2vec") -> None:
         """Write a file for other software: word2vec, word2vec-binary or glove; n-grams are not part of it."""

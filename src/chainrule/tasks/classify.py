@@ -33,7 +33,7 @@ from chainrule.tasks.classify_report import (
     unmet_labels,
     validation_figures,
 )
-from chainrule.tasks.running import Running, warn_of_unknown
+from chainrule.tasks.running import Running, digest, warn_of_unknown
 from chainrule.text.labelled import Labelled, as_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -162,8 +162,8 @@ class Classifier:
             seconds=seconds,
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the model folder."""
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
         parts = store.Parts(
             task="classify",
             config=self.config,
@@ -173,7 +173,7 @@ class Classifier:
             metrics=self.metrics,
         )
         log: dict[str, Content] = {store.LOG: self.log} if self.log else {}
-        store.save(path, parts, {**self.posterior.files(), **log})
+        store.save(path, parts, {**self.posterior.files(), **log}, force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Classifier:
@@ -225,7 +225,7 @@ def train(
     counts = count(examples)
     if held_out is not None:
         number(held_out, counts)  # a label that is not learnt is refused before any work
-    origin = running.origin("classify", examples.name, [examples.texts, examples.labels])
+    origin = running.origin("classify", examples.name, digest([*examples.texts, *examples.labels]))
     if family == "ngram":
         posterior, config, metrics = classify_ngram.train(examples, tokenizer, running, chosen)
         warn_of_unknown(posterior.tokenizer)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from chainrule import config as settings
-from chainrule import families, folder
+from chainrule import families
 from chainrule.api import split_settings
 from chainrule.errors import ConfigError
 from chainrule.folder import Content, Sealed
@@ -114,8 +114,6 @@ def train(
     if tokenizer is not None and tokenizer not in KINDS:
         raise ConfigError(f"an n-gram classifier trains its own tokenizer: choose one of {', '.join(KINDS)}")
     choice = settings.make(TokenizerConfig, {"kind": tokenizer or "word", "lowercase": True} | wanted, "tokenizer")
-    if running.out is not None and not running.resume:
-        folder.refuse_unfinished(running.out)
     start = time.perf_counter()
     made = Bayes.train(
         data.texts, data.labels, tokenizer=choice, ngram=config.ngram, seed=running.seed, progress=running.progress

@@ -30,7 +30,6 @@ from chainrule.tasks import store
 from chainrule.tasks.running import Running
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
-from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.utf8 import warn_of_replaced
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.encode import encode
@@ -132,8 +131,8 @@ class Pretrained:
         pieces = _pieces(Corpus.of(text), self.tokenizer, self.config.longest, progress)
         return pretraining.measure(self.network, pieces.by_length(progress))
 
-    def save(self, path: str | Path) -> None:
-        """Write the model folder."""
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
         parts = store.Parts(
             task="pretrain",
             config=self.config,
@@ -143,7 +142,7 @@ class Pretrained:
             metrics=self.metrics,
         )
         files = {weights.FILE: weights.to_bytes(self.network)}
-        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}))
+        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "cpu") -> Pretrained:
@@ -187,6 +186,7 @@ def train(
     pieces, *watched = (_pieces(corpus, made, config.longest, running.progress) for corpus in corpora)
     digests = [corpus.digest() for corpus in corpora]
     job = _job(running, config, digests, made)
+    origin = running.origin("pretrain", corpora[0].name, digests[0])
 
     def plan(network: Encoder, device: "torch.device") -> Plan:
         source = Examples(pieces.lengths, lambda rows: network.collate(*pieces.rows(rows)), config, job.seed)
@@ -203,7 +203,7 @@ def train(
         network=network,
         config=config,
         tokenizer=made,
-        origin=_origin(running, corpora[0], digests[0]),
+        origin=origin,
         metrics=metrics | (_valid_metrics(network, watched[0]) if watched else {}),
         log=log,
     )
@@ -219,15 +219,6 @@ def _valid_metrics(network: Encoder, pieces: Pieces) -> dict[str, float]:
         for name, figures in _measured(network, pieces).items()
         for key in FIGURES
     }
-
-
-def _origin(running: Running, corpus: Corpus, digest: str) -> Origin:
-    return Origin.now(
-        text=corpus.name,
-        fingerprint=Fingerprint(digest, np.empty(0, np.uint64)),
-        command=running.command or "chainrule.tasks.pretrain.train(…)",
-        seed=running.seed,
-    )
 
 
 def _tokenizer(corpus: Corpus, tokenizer: str | Path, wanted: dict[str, object], progress: Progress) -> Tokenizer:

@@ -13,6 +13,7 @@ from chainrule import folder
 from chainrule.api import tokenizer_choice
 from chainrule.data.training import Job
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
+from chainrule.manifest import JSON
 from chainrule.model import Origin
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -41,6 +42,7 @@ class Running:
     command: str = ""
     out: Path | None = None  # where the run is kept while it goes on
     resume: bool = False
+    force: bool = False  # replace what `out` holds
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
@@ -51,13 +53,15 @@ class Running:
     def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
         """What was given, and over it what stands among the settings, which is taken out of them.
 
-        Every task begins with this: to resume where a finished model stands is refused here, before any work.
+        Every task begins with this: what may not be replaced in `out`, or not be resumed, is refused here.
         """
         named = {field.name: chosen.pop(field.name) for field in fields(cls) if field.name in chosen}
         if named.get("out") is not None:
             named["out"] = Path(named["out"])
         made = replace(given or cls(), **named)
-        if made.resume and made.out is not None:
+        if made.out is not None and not made.resume:
+            folder.check_replace(made.out, {"command": made.command}, force=made.force)
+        elif made.out is not None:
             folder.refuse_finished(made.out)
             if not os.path.lexists(made.out / folder.CHECKPOINT):
                 made.say(f"nothing to resume in {made.out}; starting from the beginning")
@@ -71,12 +75,10 @@ class Running:
         tokenizers: Mapping[str, Tokenizer],
         begun: str = "",
     ) -> Job:
-        """The same for the loop; an unfinished run in the way is refused.
+        """The same for the loop.
 
         `begun` is the digest of weights learnt elsewhere that the run begins with, empty where there are none.
         """
-        if self.out is not None and not self.resume:
-            folder.refuse_unfinished(self.out)
         if self.tensorboard and self.out is None:
             raise UsageError("events for TensorBoard are written beside the model: give out")
         identity = {
@@ -98,13 +100,16 @@ class Running:
             identity=identity,
         )
 
-    def origin(self, task: str, name: str, texts: Sequence[Sequence[str]]) -> Origin:
-        """Where the model comes from."""
+    def origin(self, task: str, name: str, sha256: str) -> Origin:
+        """Where the model comes from; a finished model of another text in `out` is refused."""
         import numpy as np
 
-        mark = Fingerprint(digest([line for lines in texts for line in lines]), np.empty(0, np.uint64))
+        mark = Fingerprint(sha256, np.empty(0, np.uint64))
         command = self.command or f"chainrule.tasks.{task}.train(…)"
-        return Origin.now(text=name, fingerprint=mark, command=command, seed=self.seed)
+        if self.out is not None and not self.resume:
+            facts: dict[str, JSON] = {"command": self.command, "training_text": {"sha256": sha256}}
+            folder.check_replace(self.out, facts, force=self.force)
+        return Origin.now(text=name, fingerprint=mark, command=command, seed=self.seed, run=self.out)
 
 
 def digest(lines: Sequence[str]) -> str:

@@ -33,8 +33,11 @@ class Parts:
     metrics: Mapping[str, Any]
 
 
-def save(path: str | Path, parts: Parts, files: Mapping[str, Content]) -> None:
-    """Write the folder at `path`, in place of a model that is there; `files` are the weights and the log."""
+def save(path: str | Path, parts: Parts, files: Mapping[str, Content], *, force: bool = False) -> None:
+    """Write the folder at `path`; `files` are the weights and the log.
+
+    Another model or an unfinished run there is replaced only with `force`.
+    """
     config = {
         "task": parts.task,
         "model": settings.to_json(parts.config),
@@ -48,7 +51,7 @@ def save(path: str | Path, parts: Parts, files: Mapping[str, Content]) -> None:
         artifact.METRICS: folder.as_json(dict(parts.metrics)),
         artifact.CARD: _card(parts).encode(),
     }
-    artifact.write(Path(path), content, artifact.facts(parts.task, parts.origin))
+    artifact.write(Path(path), content, parts.task, parts.origin, force=force)
 
 
 def load(

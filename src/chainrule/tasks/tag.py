@@ -19,7 +19,7 @@ from chainrule.neural import tagger
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.tagger import Collate, TagConfig, TagNetwork
 from chainrule.tasks.beginning import Beginning, Given, begin
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import Running, digest
 from chainrule.tasks.tagger import Sentences, Tagger, as_one, build, encode, load, most_words, read
 from chainrule.tasks.tagset import TagReport, TagSet
 from chainrule.text.columns import Tagged
@@ -64,11 +64,11 @@ def train(
     lesson = _Lesson(begun, known, spellings, data, held_out, gold, column, running.seed)
     texts = [_lines(data), _lines(held_out)]
     job = running.job("tag", config, texts, {"text": begun.tokenizer}, begun.digest)
+    origin = running.origin("tag", name, digest(texts[0]))
     start = time.perf_counter()
     network, log = learn(job, config, lambda: build(config, begun.tokenizer, known, spellings), lesson.plan)
     metrics = {"train_sentences": len(data), "train_words": sum(len(s.words) for s in data), **begun.metrics}
     metrics["train_seconds"] = round(time.perf_counter() - start, 3)
-    origin = running.origin("tag", name, texts[:1])
     return lesson.model(network, origin=origin, metrics=metrics | lesson.figures(network), log=log)
 
 

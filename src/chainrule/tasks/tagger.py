@@ -140,8 +140,8 @@ class Tagger:
             device=device_of(self.network),
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the model folder."""
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
         parts = store.Parts(
             task="tag",
             config=self.config,
@@ -155,7 +155,7 @@ class Tagger:
             metrics=self.metrics,
         )
         files = {weights.FILE: weights.to_bytes(self.network)}
-        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}))
+        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Tagger:

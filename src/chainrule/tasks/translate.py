@@ -30,7 +30,7 @@ from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
 from chainrule.progress import Progress, silent
 from chainrule.tasks import store, translation
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import Running, digest
 from chainrule.tasks.translation import Alignment, Translation, readable, with_end
 from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -204,8 +204,8 @@ class Translator:
     def _written(self, text: str, line: int) -> Ids:
         return readable(with_end(self.target, text), self.config, f"target {line}")
 
-    def save(self, path: str | Path) -> None:
-        """Write the model folder."""
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
         tokenizers = {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
         parts = store.Parts(
             task="translate",
@@ -216,7 +216,7 @@ class Translator:
             metrics=self.metrics,
         )
         files = {weights.FILE: weights.to_bytes(self.network)}
-        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}))
+        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Translator:
@@ -262,6 +262,7 @@ def train(
     watched = None if held_out is None else translation.encoded(held_out, source, target, config.longest)
     texts = [text for each in (data, held_out) if each is not None for text in (each.sources, each.targets)]
     job = running.job("translate", config, texts, {"source": source, "target": target})
+    origin = running.origin("translate", data.name, digest([*data.sources, *data.targets]))
 
     def plan(network: PairNetwork, device: Any) -> Plan:
         collate = Collate(*kept, target.vocabulary, device)
@@ -284,7 +285,7 @@ def train(
         config=config,
         source=source,
         target=target,
-        origin=running.origin("translate", data.name, [data.sources, data.targets]),
+        origin=origin,
         metrics=metrics,
         log=log,
     )

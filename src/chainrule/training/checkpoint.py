@@ -47,7 +47,7 @@ def save(place: Path, checkpoint: Checkpoint) -> None:
         (root / "position.json").write_text(_dump(checkpoint.position), encoding="utf-8")
         (root / "config.json").write_text(_dump(checkpoint.identity), encoding="utf-8")
 
-    folder.write(place / NAME, fill, {"kind": NAME})
+    folder.write(place / NAME, fill, {"kind": NAME}, force=True)
 
 
 def load(place: Path) -> Checkpoint | None:
