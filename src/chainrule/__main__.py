@@ -1,5 +1,5 @@
 """`python -m chainrule`."""
 
-from chainrule.cli.main import run
+from chainrule.cli.signals import main
 
-run()
+main()

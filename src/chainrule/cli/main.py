@@ -100,7 +100,8 @@ def run() -> None:
             stream.reconfigure(encoding="utf-8")  # whatever the locale says: files are UTF-8, too
     warnings.showwarning = show_warning
     warnings.simplefilter("once", ChainruleWarning)
-    signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else cli/signals.py has it
+        signal.signal(signal.SIGTERM, _terminated)
     is_debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]  # it may stand anywhere
     try:
