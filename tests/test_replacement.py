@@ -3,11 +3,13 @@
 import errno
 import os
 import random
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 
 from chainrule import folder, replacement
 from chainrule.errors import ChainruleError
+from failing_disk import FailingDisk
 
 DEAD = 999_999_999  # above the largest process id any Linux gives
 
@@ -36,7 +39,7 @@ def write(path: Path, version: int) -> None:
         for name in ("config.json", "deep/model.ngram"):
             (root / name).write_bytes(b"%d" % version * 300)
 
-    folder.write(path, fill, {"version": version})
+    folder.write(path, fill, {"version": version}, force=True)
 
 
 def version_of(path: Path) -> int:
@@ -57,13 +60,87 @@ def test_the_old_folder_gives_way_to_the_new(model: Path) -> None:
     assert names_beside(model) == []
 
 
-def test_the_mode_of_the_folder_follows_the_umask(model: Path) -> None:
+def test_the_mode_of_a_new_folder_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write(model, 2)
+        write(tmp_path / "new", 1)
+        with replacement.replacing_file(tmp_path / "new.txt") as file:
+            file.write(b"1")
     finally:
         os.umask(before)
-    assert model.stat().st_mode & 0o777 == 0o750
+    assert modes(tmp_path / "new") == {".": 0o750, "deep": 0o750} | dict.fromkeys(FILES, 0o640)
+    assert (tmp_path / "new.txt").stat().st_mode & 0o777 == 0o640
+
+
+FILES = ("config.json", "deep/model.ngram", "manifest.json")
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {str(p.relative_to(path)): p.stat().st_mode & 0o777 for p in (path, *path.rglob("*"))}
+
+
+def test_modes_of_what_is_replaced_are_kept(model: Path) -> None:
+    wanted = {".": 0o700, "deep": 0o710, "config.json": 0o600, "deep/model.ngram": 0o640, "manifest.json": 0o600}
+    for name, mode in wanted.items():
+        (model / name).chmod(mode)
+    write(model, 2)
+    assert version_of(model) == 2
+    assert modes(model) == wanted
+
+
+def test_new_files_of_a_private_folder_are_private(model: Path) -> None:
+    for name in (".", "deep", *FILES):
+        (model / name).chmod(0o700 if name in (".", "deep") else 0o600)
+
+    def fill(root: Path) -> None:
+        (root / "wide").mkdir()
+        (root / "wide" / "speller").write_bytes(b"")
+        assert root.stat().st_mode & 0o077 == 0  # also while it is being written
+
+    folder.write(model, fill, {}, force=True)
+    assert modes(model) == {".": 0o700, "wide": 0o700, "wide/speller": 0o600, "manifest.json": 0o600}
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+def test_the_owner_is_kept_where_that_is_permitted(
+    model: Path, monkeypatch: pytest.MonkeyPatch, is_permitted: bool
+) -> None:
+    """The folder belongs to another user and group; only root may really give files away, so chown is recorded."""
+    changes: list[tuple[str, int, int]] = []
+    really = Path.stat
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        changes.append((Path(path).name, uid, gid))
+        if not is_permitted:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def of_another(path: Path, **options: Any) -> os.stat_result:
+        found = really(path, **options)
+        if path != model:
+            return found
+        return os.stat_result([found[0] & ~0o777 | 0o751, *found[1:4], 4321, 8765, *found[6:]])
+
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(Path, "stat", of_another)
+    write(model, 2)
+    monkeypatch.undo()
+    temporary = changes[0][0]
+    assert changes == [(temporary, 4321, -1), (temporary, -1, 8765)]
+    assert model.stat().st_mode & 0o777 == (0o751 if is_permitted else 0o711)  # another group gets no more than all
+
+
+def test_a_file_keeps_its_mode_and_the_link_to_it(tmp_path: Path) -> None:
+    target, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with replacement.replacing_file(link) as file:
+        assert next(tmp_path.glob("*.partial")).stat().st_mode & 0o077 == 0
+        file.write(b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "link.txt"}
 
 
 def test_every_file_and_folder_is_flushed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,54 +150,56 @@ def test_every_file_and_folder_is_flushed(model: Path, monkeypatch: pytest.Monke
     assert flushed == {path.stat().st_ino for path in (model.parent, model, *model.rglob("*"))}
 
 
-class Failing:
-    """The n-th of all calls of some functions finds the disk full."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-        self.left = n
-        for module, name in [
-            (os, "fsync"),
-            (os, "rename"),
-            (os, "mkdir"),
-            (replacement, "_exchange"),
-            (Path, "write_bytes"),
-        ]:
-            monkeypatch.setattr(module, name, self.wrapped(getattr(module, name)))
-
-    def wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left == -1:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return call(*args, **kwargs)
-
-        return counted
-
-
-def calls_of_a_write(path: Path) -> int:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        never = Failing(monkeypatch, 1000)
+def calls_of(path: Path, root: Path) -> int:
+    with FailingDisk(root) as disk:
         write(path, 2)
     # Made: two folders, three files. Flushed: these and the parent. And the swap.
-    assert 1000 - never.left >= 2 + 3 + 5 + 1 + 1
-    return 1000 - never.left
+    assert disk.calls >= 2 + 3 + 5 + 1 + 1
+    return disk.calls
 
 
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("is_new", [False, True], ids=["over an old one", "new"])
-def test_every_failing_call_leaves_everything_as_it_was(model: Path, is_new: bool) -> None:
+def test_after_any_failing_call_the_message_is_true(model: Path, is_new: bool, for_good: bool) -> None:
     path = model.with_name("new") if is_new else model
-    calls = calls_of_a_write(model.with_name("another") if is_new else model)
-    write(model, 1)
-    before = sorted(names_beside(path))
-    for n in range(1, calls):  # call 0 makes the parent, which is there: its failure is none
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            Failing(monkeypatch, n)
-            with pytest.raises(ChainruleError, match=rf"cannot write {path}: No space left on device"):
+    calls = calls_of(model.with_name("another") if is_new else model, model.parent)
+    states = set()
+    for n in range(calls):
+        if not is_new:
+            with FailingDisk(model.parent):  # which flushes nothing, and is quick
+                write(model, 1)
+        try:
+            with FailingDisk(model.parent, n, for_good=for_good):
                 write(path, 2)
-        assert sorted(names_beside(path)) == before
-        assert not path.exists() if is_new else version_of(path) == 1
+        except ChainruleError as error:
+            states.add(state_after(error, path))
+        else:
+            assert version_of(path) == 2  # it failed where nothing depended on it: a parent, an old file to remove
+        if is_new and path.exists():
+            shutil.rmtree(path)
     write(path, 2)
     assert version_of(path) == 2
+    assert set(names_beside(path)) <= {"model", "another"}
+    assert states == {"unchanged"} if not for_good else "unchanged" in states  # one failing call is undone
+
+
+def state_after(error: ChainruleError, path: Path) -> str:
+    """What the message says of the disk, checked."""
+    assert type(error) is ChainruleError
+    assert str(error).startswith(f"cannot write {path}: Input/output error; ")
+    if "what was there is unchanged" in str(error):
+        assert version_of(path) == 1 if path.name == "model" else not path.exists()
+        return "unchanged"
+    if "the new content is in place, but the disk did not confirm it" in str(error):
+        assert version_of(path) == 2
+        return "new"
+    aside = re.search(r"what was there is now (\S+); the next command that writes here puts it back", str(error))
+    assert aside is not None, error
+    assert version_of(Path(aside[1])) == 1
+    with largest_file(0), pytest.raises(ChainruleError):
+        write(path, 2)
+    assert version_of(path) == 1
+    return "aside"
 
 
 @contextmanager
@@ -159,14 +238,15 @@ def test_a_fill_that_raises_leaves_the_old_folder(model: Path, error: type[BaseE
         raise error
 
     with pytest.raises(error):
-        folder.write(model, fill, {})
+        folder.write(model, fill, {}, force=True)
     assert version_of(model) == 1
     assert names_beside(model) == []
 
 
 def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_kept(model: Path) -> None:
-    kept = [f".model.{os.getpid()}.0a.partial", f".other.{DEAD}.0a.partial", f".model.{DEAD}.0a.txt"]
-    for name in [*kept, f".model.{DEAD}.0a.partial", f".model.{DEAD}.0b.aside"]:
+    kept = [f".model.{os.getppid()}.0a.partial", f".other.{DEAD}.0a.partial", f".model.{DEAD}.0a.txt"]
+    reused = f".model.{os.getpid()}.0a.partial"  # of a dead process that had the id this one has
+    for name in [*kept, reused, f".model.{DEAD}.0a.partial", f".model.{DEAD}.0b.aside"]:
         (model.parent / name / "deep").mkdir(parents=True)
     write(model, 2)
     assert sorted(names_beside(model)) == sorted(kept)
@@ -198,7 +278,7 @@ def fill(root):
         (root / name).write_bytes(b"%d" % version * 300)
 
 for version in itertools.count(int(sys.argv[2])):
-    folder.write(Path(sys.argv[1]), fill, {"version": version})
+    folder.write(Path(sys.argv[1]), fill, {"version": version}, force=True)
     print(version, flush=True)
 """
 

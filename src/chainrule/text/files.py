@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chainrule.errors import InputError, NotFoundError, UsageError
+from chainrule.errors import ChainruleError, InputError, NotFoundError, UsageError
 
 Sources = str | Path | Sequence[str | Path]
 
@@ -97,7 +97,10 @@ def _spool() -> TextFile:
     except BaseException as error:
         os.unlink(path)
         if isinstance(error, OSError):
-            raise InputError(f"standard input cannot be copied to {path}: {error.strerror}") from error
+            raise ChainruleError(
+                f"standard input cannot be copied to {path}: {error.strerror}; make room there, or name another "
+                "folder with TMPDIR"
+            ) from error
         raise
     file = TextFile(Path(path), "standard input", os.path.getsize(path))
     weakref.finalize(file, os.unlink, path)
