@@ -1,6 +1,8 @@
 """`chainrule.compare`: what is trained, on what, and what is kept."""
 
+import errno
 import math
+import os
 import warnings
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import pytest
 import chainrule
 from chainrule import comparison, families
 from chainrule.comparison import row_name
-from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
+from chainrule.model import Model
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
+from chainrule.replacement import cannot_write
 from chainrule.report.results import Results
 from chainrule.text import parts
 from chainrule.text.corpus import Corpus
@@ -193,3 +197,91 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert networks == {"gru", "transformer"}  # one of each family, and nothing of n-grams
     assert all(flow.relative()[-1][0] == 1 for flow in found.flows)
     assert "How far back networks can learn" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def run_of(out: Path, command: str, text: Corpus | None = None, **more: object) -> Results:
+    return chainrule.compare(text or lines(), out=out, command=command, **more)
+
+
+def names(out: Path) -> set[str]:
+    return {str(path.relative_to(out)) for path in (*out.iterdir(), *(out / "models").glob("*"))}
+
+
+def test_the_same_comparison_may_be_run_again(few: None, tmp_path: Path) -> None:
+    before = run_of(tmp_path, "chainrule compare a")
+    after = run_of(tmp_path, "chainrule compare a --json")
+    assert [row.bits_per_byte for row in before.rows] == [row.bits_per_byte for row in after.rows]
+    assert names(tmp_path) == {"results.json", "report.html", "models"} | {
+        f"models/{row.name}" for row in after.rows
+    }
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_another_comparison_is_refused(few: None, tmp_path: Path, is_interrupted: bool) -> None:
+    run_of(tmp_path, "chainrule compare a")
+    if is_interrupted:
+        (tmp_path / "results.json").unlink()
+        (tmp_path / "report.html").unlink()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(UsageError, match="holds another comparison; to replace it give --force"):
+        run_of(tmp_path, "chainrule compare b")
+    with pytest.raises(UsageError, match="holds another comparison"):
+        run_of(tmp_path, "chainrule.compare(…)")
+    with pytest.raises(UsageError, match="holds a comparison of another text"):
+        run_of(tmp_path, "chainrule compare a", lines(70, 4))
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    results = run_of(tmp_path, "chainrule compare b", lines(70, 4), force=True)
+    assert chainrule.load(tmp_path / "models" / results.rows[0].name).origin.command == "chainrule compare b"
+
+
+def test_models_that_the_report_lacks_are_removed(
+    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_of(tmp_path, "chainrule compare a")
+    monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=1, smoothing="laplace")])
+    run_of(tmp_path, "chainrule compare a")
+    assert names(tmp_path) == {"results.json", "report.html", "models", "models/ngram-1-laplace"}
+
+
+def test_an_interrupted_comparison_leaves_no_report_of_other_models(
+    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_of(tmp_path, "chainrule compare a")
+    save = Model.save
+    saved: list[Path] = []
+
+    def interrupted(model: Model, path: Path, **options: bool) -> None:
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+        assert not (tmp_path / "report.html").exists()  # gone before the first model is replaced
+        assert not (tmp_path / "results.json").exists()
+        saved.append(path)
+        save(model, path, **options)
+
+    monkeypatch.setattr(Model, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_of(tmp_path, "chainrule compare b", lines(70, 4), force=True)
+    assert names(tmp_path) == {"models", *(f"models/{path.name}" for path in saved)}
+    monkeypatch.setattr(Model, "save", save)
+    run_of(tmp_path, "chainrule compare b", lines(70, 4))  # the same command goes over it without --force
+
+
+def test_a_folder_of_the_user_under_models_is_not_removed(few: None, tmp_path: Path) -> None:
+    run_of(tmp_path, "chainrule compare a")
+    (tmp_path / "models" / "notes").mkdir()
+    (tmp_path / "models" / "notes" / "thesis.txt").write_text("years")
+    run_of(tmp_path, "chainrule compare b", force=True)
+    assert (tmp_path / "models" / "notes" / "thesis.txt").read_text() == "years"
+    (tmp_path / "models" / "ngram-1-laplace" / "thesis.txt").write_text("years")
+    with pytest.raises(UsageError, match=r"thesis\.txt, which is no part of the model"):
+        run_of(tmp_path, "chainrule compare c", force=True)
+
+
+def test_a_full_disk_ends_the_comparison(few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise cannot_write(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    monkeypatch.setattr(Model, "save", full)
+    with pytest.raises(ChainruleError, match="No space left on device") as error:
+        run_of(tmp_path, "chainrule compare a")
+    assert error.value.exit_code == 1

@@ -1,6 +1,7 @@
 """A sealed folder gives back what was put in, and refuses every damage by the name of the file."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -8,6 +9,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -236,7 +238,7 @@ def test_an_empty_folder_and_a_new_path_are_filled(tmp_path: Path) -> None:
 def test_a_link_to_a_folder_is_written_through(model: Path) -> None:
     link = model.with_name("latest")
     link.symlink_to(model)
-    folder.write(link, fill_with({"other": b"2"}), {})
+    folder.write(link, fill_with({"other": b"2"}), {}, force=True)
     assert link.is_symlink()
     assert set(folder.read(model).files) == {"other"}
 
@@ -281,7 +283,7 @@ LEFTOVERS = (
 
 def put_run(path: Path, *, log: bool = True) -> None:
     """What a training keeps in its folder until it is done."""
-    folder.write(path / folder.CHECKPOINT, fill_with({"model.safetensors": b"weights"}), {"step": 3})
+    folder.write(path / folder.CHECKPOINT, fill_with({"model.safetensors": b"weights"}), {"step": 3}, force=True)
     if log:
         (path / folder.LOG).write_bytes(b"{}\n")
 
@@ -296,7 +298,7 @@ def test_a_run_gives_way_to_its_model(tmp_path: Path, log: bool) -> None:
     target = tmp_path / "work"
     put_run(target, log=log)
     put_leftovers(target)
-    folder.write(target, fill_with(FILES | {folder.LOG: b"{}\n"}), {})
+    folder.write(target, fill_with(FILES | {folder.LOG: b"{}\n"}), {}, run=target)
     assert contents(target).keys() - {"manifest.json"} == FILES.keys() | {folder.LOG}
     assert set(folder.read(target).files) == FILES.keys() | {folder.LOG}
 
@@ -316,7 +318,7 @@ def test_a_run_beside_a_sealed_folder(model: Path) -> None:
     put_leftovers(model)
     folder.check_target(model)
     assert set(folder.read(model).files) == set(FILES)  # which stays what it was
-    folder.write(model, fill_with({"other": b"2"}), {})
+    folder.write(model, fill_with({"other": b"2"}), {}, run=model)
     assert set(contents(model)) == {"other", "manifest.json"}
 
 
@@ -368,11 +370,149 @@ def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
-    folder.refuse_unfinished(model)
-    folder.refuse_unfinished(model.with_name("new"))
+    link = model.with_name("link")
+    link.symlink_to(model)
+    folder.check_replace(model.with_name("new"), {})
     put_run(model)
-    with pytest.raises(UsageError, match=r"the same command with --resume, or remove \S*model/checkpoint$"):
-        folder.refuse_unfinished(model)
+    before = contents(model)
+    for run in (None, model.with_name("other")):
+        with pytest.raises(
+            UsageError, match=r"holds an unfinished run; go on .* --resume, or discard it with --force"
+        ):
+            folder.check_replace(model, {}, run=run)
+        with pytest.raises(UsageError, match="holds an unfinished run"):
+            folder.write(model, lambda _: pytest.fail("was filled"), {}, run=run)
+    assert contents(model) == before
+    folder.check_replace(model, {}, force=True)
+    folder.check_replace(link, {}, run=model)
+
+
+COMMAND = "chainrule train ngram 'a text.txt' --out model"
+
+
+def made_by(command: str, sha256: str | None = "1") -> dict[str, manifest.JSON]:
+    return {"command": command, "training_text": {"names": "a text.txt", "sha256": sha256}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_allowed"),
+    [
+        (made_by(COMMAND), made_by(COMMAND), True),
+        (made_by(COMMAND), {"command": COMMAND}, True),  # the text is not known yet
+        (made_by(COMMAND), made_by(f"{COMMAND} --force --json"), True),
+        (made_by(f"{COMMAND} --resume"), made_by(COMMAND), True),
+        (made_by(COMMAND), made_by(f"{COMMAND} --order 3"), False),
+        (made_by(COMMAND), made_by(COMMAND.replace("'a text.txt'", "a text.txt")), False),
+        (made_by(COMMAND), made_by(COMMAND, "2"), False),
+        (made_by(COMMAND), made_by(COMMAND, None), False),
+        (made_by(""), made_by(""), False),
+        (made_by("chainrule.train('ngram', …)"), made_by("chainrule.train('ngram', …)"), False),
+        ({}, {}, False),
+    ],
+)
+def test_only_the_same_command_on_the_same_text_replaces_a_model(
+    tmp_path: Path, old: dict[str, manifest.JSON], new: dict[str, manifest.JSON], is_allowed: bool
+) -> None:
+    path = tmp_path / "model"
+    folder.write(path, fill_with({"weights": b"1"}), old)
+    before = contents(path)
+    if is_allowed:
+        folder.check_replace(path, new)
+        folder.write(path, fill_with({"weights": b"2"}), new)
+        return
+    with pytest.raises(UsageError, match=r"holds a finished model.*to replace it give --force"):
+        folder.check_replace(path, new)
+    with pytest.raises(UsageError, match="holds a finished model"):
+        folder.write(path, fill_with({"weights": b"2"}), new)
+    assert contents(path) == before
+    assert names_beside(path) == set()
+    folder.write(path, fill_with({"weights": b"2"}), new, force=True)
+    assert folder.read(path).bytes("weights") == b"2"
+
+
+def test_the_same_model_may_be_saved_again(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    folder.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 1}'}), {"created": 1})
+    folder.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 2}'}), {"created": 2})
+    assert folder.read(path).facts == {"created": 2}
+    with pytest.raises(UsageError, match="finished model"):
+        folder.write(path, fill_with({"weights": b"1", "more": b""}), {})
+
+
+def test_a_command_is_refused_before_it_works(model: Path) -> None:
+    with pytest.raises(UsageError, match="finished model"), folder.writing(model, COMMAND):
+        pytest.fail("was run")
+    with folder.writing(model, COMMAND, force=True):
+        pass
+    put_run(model.with_name("run"))
+    with folder.writing(model.with_name("run"), COMMAND, resume=True):
+        pass
+    with pytest.raises(UsageError, match="unfinished run"), folder.writing(model.with_name("run"), COMMAND):
+        pytest.fail("was run")
+    assert names_beside(model) == {"run"}
+
+
+def in_another_thread(call: Callable[[], None]) -> BaseException | None:
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        return beside.submit(call).exception()
+
+
+def hold_once(path: Path) -> None:
+    with folder.hold(path):
+        pass
+
+
+def test_every_name_of_a_folder_has_one_lock(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = model.with_name("link")
+    link.symlink_to(model)
+    monkeypatch.chdir(model)
+    names = [model, link, Path("."), Path("../model"), model / "components" / "..", Path("../link/.")]
+    for held in names:
+        with folder.hold(held):
+            for other in names:
+                assert isinstance(in_another_thread(lambda: hold_once(other)), UsageError), (held, other)  # noqa: B023
+            hold_once(model)  # this thread has it already
+            assert isinstance(in_another_thread(lambda: hold_once(model)), UsageError)
+        assert in_another_thread(lambda: hold_once(model)) is None
+    assert names_beside(model) == {"link"}
+
+
+def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening and locking the file, the holder removes it and lets go, and a third makes a new one."""
+    lock = model.with_name(".model.lock")
+    really = fcntl.flock
+    third = []
+
+    def late(descriptor: int, how: int) -> None:
+        if not third:
+            lock.unlink()
+            third.append(os.open(lock, os.O_RDWR | os.O_CREAT))
+            really(third[0], how)
+        really(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(UsageError, match="being written by another run"):
+        hold_once(model)
+    os.close(third[0])
+    hold_once(model)
+    assert names_beside(model) == set()
+
+
+def test_a_lock_that_is_gone_is_made_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = model.with_name(".model.lock")
+    really = fcntl.flock
+    removed = []
+
+    def late(descriptor: int, how: int) -> None:
+        if not removed:
+            lock.unlink()
+            removed.append(lock)
+        really(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with folder.hold(model):
+        assert isinstance(in_another_thread(lambda: hold_once(model)), UsageError)
+    assert names_beside(model) == set()
 
 
 def test_there_is_nothing_to_go_on_with_in_a_finished_model(model: Path) -> None:

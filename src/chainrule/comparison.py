@@ -192,6 +192,8 @@ class Arena:
             finally:
                 if budget is not None:
                     left[family] = budget - (time.perf_counter() - start)
+            if self.output is not None:
+                self.output.save(model, name)  # a disk that is full ends the comparison
             key = (family, row.facets.get("order"))
             if row.is_ranked and (key not in best or row.bits_per_byte < best[key].bits_per_byte):
                 if key in best:
@@ -276,8 +278,6 @@ class Arena:
 
     def _row(self, name: str, model: Model, figures: Evaluation) -> Row:
         family = families.get(model.family)
-        if self.output is not None:
-            self.output.save(model, name)
         note = "" if model.lm.is_normalized else "a score, not a probability"
         if figures.infinite:
             note = f"infinite: no probability for {figures.cause}"
