@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from chainrule import folder
 from chainrule.cli.main import run
 
 ENTRY = str(Path(sys.executable).with_name("chainrule"))
@@ -106,6 +109,18 @@ def trained(out: Path, text: Path, *arguments: object) -> Path:
     """A model folder."""
     done("train", "ngram", text, "--out", out, *arguments)
     return out
+
+
+@contextmanager
+def held_elsewhere(path: Path) -> Iterator[None]:
+    """A folder that another run, here another thread, writes to while the block runs."""
+    with ThreadPoolExecutor(max_workers=1) as other:
+        hold = folder.hold(path)
+        other.submit(hold.__enter__).result()
+        try:
+            yield
+        finally:
+            other.submit(hold.__exit__, None, None, None).result()
 
 
 def digests(model: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import QUIET, TOY, call, digests, done, refused, trained, write
+from cli.command import QUIET, TOY, call, digests, done, held_elsewhere, refused, trained, write
 
 SMALL = ("--order", "3", *QUIET)
 
@@ -19,7 +19,7 @@ def test_the_model_is_announced_on_stderr_alone(tmp_path: Path, toy_text: Path) 
     assert outcome.out == ""
     assert outcome.err.startswith(f"saved {tmp_path / 'm'}: ")
     assert "--min-count 2 teaches it" in outcome.err  # it never met an unknown word
-    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--min-count", 2)
+    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--min-count", 2, "--force")
     assert outcome.err.count("\n") == 1
 
 
@@ -280,10 +280,10 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path, toy_text: Path) -> None:
 def test_a_failed_training_leaves_the_old_model(tmp_path: Path, toy_text: Path) -> None:
     model = trained(tmp_path / "m", toy_text, *SMALL)
     before = digests(model)
-    refused(3, "train", "ngram", write(tmp_path / "empty.txt", ""), "--out", model)
+    refused(3, "train", "ngram", write(tmp_path / "empty.txt", ""), "--out", model, "--force")
     assert digests(model) == before
     assert call("evaluate", model, toy_text).status == 0
-    trained(model, toy_text, "--order", 2, *QUIET)  # and a good one takes its place
+    trained(model, toy_text, "--order", 2, *QUIET, "--force")  # and a good one takes its place
     assert digests(model) != before
 
 
@@ -292,7 +292,9 @@ def test_jelinek_mercer_says_what_it_held_out(tmp_path: Path, english_text: Path
     outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options)
     assert "warning: Jelinek-Mercer weights are learnt on one line in 10" in outcome.err
     assert "--valid" in outcome.err
-    outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text)
+    outcome = done(
+        "train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text, "--force"
+    )
     assert "warning" not in outcome.err
 
 
@@ -321,9 +323,7 @@ def test_an_explicit_tokenizer_wins_over_the_file(toy_text: Path, tmp_path: Path
 
 
 def test_two_runs_into_one_folder(tmp_path: Path, toy_text: Path) -> None:
-    from chainrule import folder
-
-    with folder.hold(tmp_path / "m"):
+    with held_elsewhere(tmp_path / "m"):
         outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert outcome.status == 2
     assert "is being written by another run" in outcome.err

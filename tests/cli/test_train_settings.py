@@ -9,7 +9,7 @@ import pytest
 from chainrule import api, families, recipes
 from chainrule.cli.train import FAMILIES
 from chainrule.errors import InputError
-from cli.command import QUIET, done, refused, trained, write
+from cli.command import QUIET, done, held_elsewhere, refused, trained, write
 
 SMALL = ("--order", "3", *QUIET)
 
@@ -78,7 +78,7 @@ def test_recipe_then_file_then_set_then_options(tmp_path: Path, toy_text: Path) 
     ):
         given += more
         known |= changed
-        assert facts(trained(tmp_path / "m", toy_text, *given)) == known, more
+        assert facts(trained(tmp_path / "m", toy_text, *given, "--force")) == known, more
 
 
 @pytest.mark.usefixtures("quick")
@@ -183,9 +183,9 @@ def test_a_checkpoint_is_never_lost_unasked(
     folder.write(checkpoint, fill, {})
     message = refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert f"{out} holds an unfinished run" in message
-    assert f"--resume, or remove {checkpoint}" in message
+    assert "--resume, or discard it with --force" in message
     assert folder.read(checkpoint).bytes("weights") == b"1"
-    with folder.hold(out):  # by a run that goes on: its checkpoint is not to be removed
+    with held_elsewhere(out):  # by a run that goes on: its checkpoint is not to be removed
         assert "being written by another run" in refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True
     assert "go on with the same command with --resume" in refused(3, "info", out)
