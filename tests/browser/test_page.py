@@ -5,11 +5,12 @@ Screenshots of every view, light, dark and narrow, go to the folder that CHAINRU
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from browser.visiting import PATIENCE, TABS, Visit, tab, write
 from chainrule.server.app import create_app
@@ -27,11 +28,11 @@ def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
         expect(trigram.locator("h3")).to_have_text("trigram")
         first = trigram.locator(".bar[style*='--rank: 0;']")
         expect(first.locator(".token")).to_have_text("sees", timeout=PATIENCE)  # what came after "the cat"
-        assert trigram.locator(".bar.cut").count() == 0
+        expect(trigram.locator(".bar.cut")).to_have_count(0)
         page.get_by_label("top-k").fill("1")
         expect(first.locator(".number")).to_have_text("100 %", timeout=PATIENCE)  # all the mass is its own now
         expect(trigram.locator(".figures")).to_contain_text("1 token kept")
-        assert trigram.locator(".bar.cut").count() == trigram.locator(".bar").count() - 1
+        expect(trigram.locator(".bar:not(.cut)")).to_have_count(1)
         first.click()
         expect(page.locator("#text")).to_have_value("the cat sees")
         page.get_by_role("checkbox", name="letters").uncheck()
@@ -50,6 +51,7 @@ def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
         runs = cards.nth(0).locator(".token-text").nth(2)
         runs.hover()
         expect(cards.nth(0).locator(".detail")).to_contain_text("runs")
+        expect(runs).to_have_text(" runs")
         bits = float(str(runs.get_attribute("title")).split()[0])
         assert bits > 2  # it never followed "cat"
         found = page.request.post(
@@ -80,7 +82,7 @@ def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> Non
         expect(panel.locator(".token-text").first).to_have_text(f" {word}", timeout=PATIENCE)
         expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
         panel.get_by_role("button", name="Keep as my text").click()
-        assert page.input_value("#text").startswith(f"the cat {word}")
+        expect(page.locator("#text")).to_have_value(re.compile(f"^the cat {word}"))
 
 
 def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
@@ -89,18 +91,19 @@ def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
         panel = tab(page, "beam")
         nodes = panel.locator("svg .node")
         expect(nodes.first).to_be_visible(timeout=PATIENCE)
-        assert panel.locator("svg path").count() == nodes.count()
-        assert panel.locator("svg .node.pruned").count() > 0
+        expect(panel.locator("svg path")).to_have_count(nodes.count())
+        expect(panel.locator("svg .node.pruned").first).to_be_visible()
         page.get_by_label("length penalty").fill("2")  # long texts are the better ones now
         body = {"model": "trigram", "prompt": "the", "beam_size": 3, "max_tokens": 6, "length_penalty": 2.0}
         best = page.request.post(f"{page.url}v1/beam", data=body).json()["best"][0]
         expect(panel.locator(".found li").first).to_contain_text(best["text"].strip(), timeout=PATIENCE)
-        path = panel.locator("svg .node.best").all_text_contents()
-        assert [word for word in path if word != "⏎"] == best["text"].split()
+        path = [*best["text"].split(), *(["⏎"] if best["is_finished"] else [])]
+        expect(panel.locator("svg .node.best")).to_have_text(path, timeout=PATIENCE)
         nodes.first.focus()
         expect(panel.locator(".detail")).to_contain_text("log p of all so far")
         page.keyboard.press("ArrowDown")
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')") is not None
+        expect(panel.locator("svg .node:focus")).to_have_count(1)
+        expect(nodes.first).not_to_be_focused()
 
 
 def test_context_shows_depth_and_attention(visit: Visit) -> None:
@@ -130,13 +133,13 @@ def test_text_is_shown_as_text_whatever_it_holds(visit: Visit) -> None:
         for name in ("surprisal", "beam", "context"):
             panel = tab(page, name)
             expect(panel.locator(".token-text, svg .node").first).to_be_visible(timeout=PATIENCE)
-            assert panel.locator("script, img").count() == 0
+            expect(panel.locator("script, img")).to_have_count(0)
         tab(page, "surprisal")
         first = page.locator("#panel-surprisal .reading > div").first
-        assert first.get_attribute("dir") == "auto"
-        assert "<script>" in first.inner_text()
-        assert "שלום" in first.inner_text()
-        assert page.title() == "chainrule"
+        expect(first).to_have_attribute("dir", "auto")
+        expect(first).to_contain_text("<script>")
+        expect(first).to_contain_text("שלום")
+        expect(page).to_have_title("chainrule")
 
 
 def test_a_megabyte_is_cut_and_said_so(visit: Visit) -> None:
@@ -170,15 +173,102 @@ def test_keys_alone_reach_everything(visit: Visit) -> None:
             expect(page.locator(f"#panel-{name}")).to_be_visible()
         page.keyboard.press("ArrowRight")
         expect(page.locator("#tab-next")).to_be_focused()
-        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        bar = bars_of_first_model(page)
+        expect(bar(0).locator(".token")).to_have_text("sees", timeout=PATIENCE)  # the answer for "the cat"
         for _ in range(4):  # past the three sliders to the first bar of the first model
             page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.className") == "bar"
+        expect(bar(0)).to_be_focused()
         page.keyboard.press("ArrowDown")
-        assert page.evaluate("document.activeElement.style.getPropertyValue('--rank')") == "1"
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        expect(bar(1)).to_be_focused()
+        expect(bar(1)).to_have_css("outline-style", "solid")
         page.keyboard.press("Enter")
-        assert len(page.input_value("#text")) > len("the cat")
+        expect(page.locator("#text")).to_have_value(re.compile("^the cat."))
+
+
+def bars_of_first_model(page: Page) -> Callable[[int], Locator]:
+    """The bar of a rank, 0 for the most probable token."""
+    card = page.locator("#panel-next .card").first
+    return lambda rank: card.locator(f".bar[style*='--rank: {rank};']")
+
+
+def change_text(page: Page, text: str) -> None:
+    """Set the text as typing would, without moving the focus into its box."""
+    page.locator("#text").evaluate(
+        "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }", text
+    )
+
+
+def test_focus_stays_in_place_when_the_focused_bar_disappears(visit: Visit) -> None:
+    """The server's answers are replaced by answers without the focused token, without any token, and by errors."""
+    missing: set[str] = set()
+
+    def answer(route: Route) -> None:
+        document = route.fetch().json()
+        document["next"] = [each for each in document["next"] if each["token"] not in missing]
+        route.fulfill(json=document)
+
+    with visit() as page:
+        write(page, "the cat")
+        bar = bars_of_first_model(page)
+        expect(bar(0).locator(".token")).to_have_text("sees", timeout=PATIENCE)
+        page.route("**/v1/next", answer)
+        bar(2).focus()
+        token, successor = (bar(rank).locator(".token").inner_text() for rank in (2, 3))
+        missing.add(token)
+        change_text(page, "the cat ")
+        expect(bar(2).locator(".token")).to_have_text(successor, timeout=PATIENCE)
+        expect(bar(2)).to_be_focused()
+        last = page.locator("#panel-next .card").first.locator(".bar").count() - 1
+        bar(last).focus()
+        missing.add(bar(last).locator(".token").inner_text())
+        change_text(page, "the cat")
+        expect(bar(last)).to_have_count(0, timeout=PATIENCE)
+        expect(bar(last - 1)).to_be_focused()  # the nearest one that remains
+        page.unroute("**/v1/next")
+        page.route("**/v1/next", lambda route: route.fulfill(status=503, json={"error": {"message": "gone"}}))
+        change_text(page, "the cat ")
+        expect(bar(0)).to_have_count(0, timeout=PATIENCE)
+        expect(page.locator("#panel-next").get_by_label("top-p")).to_be_focused()
+
+
+@pytest.mark.parametrize("name", ["surprisal", "context"])
+def test_focus_stays_at_its_token_when_the_text_is_read_again(visit: Visit, name: str) -> None:
+    with visit() as page:
+        write(page, "the cat runs")
+        tokens = tab(page, name).locator(".card").first.locator(".token-text")
+        expect(tokens).to_have_count(4, timeout=PATIENCE)
+        tokens.nth(2).focus()
+        change_text(page, "the cat sees")
+        expect(tokens.nth(2)).to_have_text(" sees", timeout=PATIENCE)
+        expect(tokens.nth(2)).to_be_focused()
+        change_text(page, "")
+        expect(tokens).to_have_count(0, timeout=PATIENCE)
+        expect(page.locator("#text")).to_be_focused()
+
+
+def test_focus_stays_in_the_tree_when_it_is_drawn_again(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat")
+        panel = tab(page, "beam")
+        nodes = panel.locator("svg .node")
+        expect(nodes.first).to_be_visible(timeout=PATIENCE)
+        nodes.nth(1).focus()
+        change_text(page, "the dog")
+        expect(panel.locator("svg text.given")).to_have_text("…the dog", timeout=PATIENCE)
+        expect(nodes.nth(1)).to_be_focused()
+
+
+def test_focus_goes_to_the_token_that_was_chosen_instead(visit: Visit) -> None:
+    with visit() as page:
+        write(page, "the cat")
+        panel = tab(page, "generate")
+        panel.get_by_role("button", name="Generate").click()
+        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        panel.locator(".token-text").first.focus()
+        page.keyboard.press("Enter")
+        expect(panel.locator(".alternatives .bar").first).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(panel.locator(".token-text.forced")).to_be_focused()
 
 
 def test_a_key_is_asked_for_and_kept_in_memory_alone(visit: Visit, folders: list[Path]) -> None:
@@ -205,7 +295,9 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> None:
     with visit(**LOOKS["narrow"]) as page:
         page.wait_for_selector("html[data-ready]")
-        boxes = [box for each in TABS if (box := page.locator(f"#tab-{each}").bounding_box()) is not None]
+        boxes = page.locator("[role=tab]").evaluate_all(
+            "(tabs) => tabs.map((each) => each.getBoundingClientRect())"
+        )
         assert len(boxes) == len(TABS)
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
         assert len({box["y"] for box in boxes}) == 2  # rows
@@ -229,7 +321,8 @@ def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
     with visit(**LOOKS[name]) as page:
         write(page, "the cat sees the dog and the zebra")
         expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        body = page.locator("body")
+        paper = body.evaluate("(element) => getComputedStyle(element).backgroundColor")
         is_dark = sum(int(part) for part in paper[4:-1].split(",")[:3]) < 3 * 128
         assert is_dark == (name == "dark")
         for each in TABS:
@@ -243,5 +336,4 @@ def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
             if folder:
                 page.screenshot(path=Path(folder) / f"{name}-{each}.png", full_page=True)
         page.click("#theme")
-        turned = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert turned != paper
+        expect(body).not_to_have_css("background-color", paper)

@@ -45,6 +45,7 @@ const views = {
 let current = "next";
 
 function update() {
+  changed.cancel(); // a pending update would render the same answer a second time
   by("problem").hidden = true;
   if (state.chosen.length) views[current].update();
 }
@@ -146,6 +147,7 @@ onKeyWanted((wasWrong) => new Promise((resolve) => {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     form.hidden = true;
+    by("text").focus();
     resolve(by("key").value.trim());
     by("key").value = "";
   }, { once: true });

@@ -2,7 +2,7 @@
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
-import { choice, debounced, draw, isolated, label, latest, make, slider } from "/page/dom.js";
+import { choice, debounced, draw, isolated, keepFocus, label, latest, make, slider } from "/page/dom.js";
 
 const LETTER = 8.5; // width of a letter
 const GAP = 40; // between the columns
@@ -26,8 +26,8 @@ export function beam(panel, state) {
   const load = latest(async (signal) => {
     const body = { model: model.input.value, prompt: ending(state.text), beam_size: size.value, max_tokens: length.value, length_penalty: penalty.value };
     const answer = await ask("/v1/beam", body, signal);
-    frame.replaceChildren(tree(answer, detail));
     detail.replaceChildren("Point at a token, or move with the arrow keys.");
+    keepFocus(() => [...frame.querySelectorAll(".node")], () => frame.replaceChildren(tree(answer, detail)), frame);
     found.replaceChildren(...answer.best.map((each) => make("li", {},
       isolated(each.text.trim() || "(the line ends here)", { class: "token" }),
       ` log p ${nats(each.log_prob)} (${percent(Math.exp(each.log_prob))})${each.is_finished ? ", ended" : ""}`)));

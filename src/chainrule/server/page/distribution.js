@@ -2,7 +2,7 @@
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
-import { debounced, latest, make, roving, slider, visible } from "/page/dom.js";
+import { debounced, keepFocus, latest, make, roving, slider, visible } from "/page/dom.js";
 
 const ROWS = 14;
 const ASKED = 60;
@@ -33,7 +33,9 @@ export function distribution(panel, state) {
     const known = charts;
     charts = new Map(state.chosen.map((model) => [model, known.get(model) ?? chart(model, state)]));
     const wanted = [...charts.values()].map((each) => each.element);
-    if (wanted.length !== columns.children.length || wanted.some((each, i) => columns.children[i] !== each)) columns.replaceChildren(...wanted);
+    if (wanted.length !== columns.children.length || wanted.some((each, i) => columns.children[i] !== each)) {
+      keepFocus(() => [...columns.querySelectorAll(".bar")], () => columns.replaceChildren(...wanted), topP.input);
+    }
     const answers = await Promise.all(
       state.chosen.map((model) =>
         ask("/v1/next", { model, ...body }, signal).catch((error) => {
@@ -44,7 +46,7 @@ export function distribution(panel, state) {
     );
     const next = answers.map((answer) => answer.next ?? []);
     const most = Math.max(1e-9, ...next.flat().map((each) => Math.max(each.probability, each.shaped_probability)));
-    state.chosen.forEach((model, i) => charts.get(model).show(answers[i], most, temperature.value));
+    state.chosen.forEach((model, i) => charts.get(model).show(answers[i], most, temperature.value, topP.input));
   }, state.fail);
 
   async function update() {
@@ -61,7 +63,12 @@ function chart(model, state) {
   const inOrder = () => [...rows.values()].sort((a, b) => a.rank - b.rank).map((row) => row.button);
   const settle = roving(list, inOrder);
 
-  function show(answer, most, T) {
+  /** Show an answer; a focused bar that is not in it hands the focus to the bar now at its rank, or to `fallback`. */
+  function show(answer, most, T, fallback) {
+    keepFocus(inOrder, () => render(answer, most, T), fallback);
+  }
+
+  function render(answer, most, T) {
     if (answer.error) {
       summary.textContent = answer.error.message;
       for (const row of rows.values()) row.button.remove();

@@ -65,13 +65,31 @@ export function roving(container, items) {
   };
 }
 
-/** Wait until nothing has happened for a while; the last call counts. */
+/**
+ * Run `update`, which may remove or move the focused element, without losing the keyboard focus. If the focus was on
+ * one of `items()`, it stays on that element or moves to the element now at the same index, or to the last one, or
+ * to `fallback` if none is left.
+ */
+export function keepFocus(items, update, fallback = null) {
+  const focused = document.activeElement;
+  const index = items().findIndex((item) => item.contains(focused));
+  update();
+  if (index < 0 || (focused.isConnected && document.activeElement === focused)) return;
+  if (document.activeElement && document.activeElement !== document.body) return; // `update` has moved the focus itself
+  const remaining = items();
+  const target = remaining.includes(focused) ? focused : remaining[Math.min(index, remaining.length - 1)] ?? fallback;
+  target?.focus({ preventScroll: true });
+}
+
+/** Wait until nothing has happened for a while; the last call counts. `cancel` drops a call that still waits. */
 export function debounced(milliseconds, work) {
   let timer = 0;
-  return (...given) => {
+  const run = (...given) => {
     clearTimeout(timer);
     timer = setTimeout(() => work(...given), milliseconds);
   };
+  run.cancel = () => clearTimeout(timer);
+  return run;
 }
 
 /** Only the latest call matters: an earlier one that still runs is cancelled, and its failure is not told. */
@@ -102,7 +120,7 @@ export function slider(name, { min, max, step, value, told = String, onchange })
     },
   });
   const field = make("label", { class: "slider" }, make("span", { text: name }), input, output);
-  return { field, get value() { return Number(input.value); } };
+  return { field, input, get value() { return Number(input.value); } };
 }
 
 /** A choice among named values. */

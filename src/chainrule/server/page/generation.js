@@ -61,6 +61,7 @@ export function generation(panel, state) {
     const own = (turn += 1);
     run().then(() => {
       if (own !== turn) return;
+      if (document.activeElement === stop) start.focus(); // a disabled button would lose the focus
       stop.disabled = true;
       if (status.textContent === "drawing …") status.textContent = summary("stopped");
     });
@@ -126,6 +127,7 @@ export function generation(panel, state) {
     steps = steps.slice(0, at);
     add(token, logProb, top);
     steps.at(-1).element.classList.add("forced");
+    steps.at(-1).element.focus(); // the chosen alternative is about to disappear
     close();
     if (token === "</s>") status.textContent = "the line ends here.";
     else go(false);

@@ -1,16 +1,24 @@
 // What the views of the whole text share: a card for each model that reads it, and tokens to point at.
 
 import { beginning, context } from "/page/api.js";
-import { latest, make, roving } from "/page/dom.js";
+import { keepFocus, latest, make, roving } from "/page/dom.js";
 
 /** A view of the text; `cards` makes one of each { model, found } or { model, error }. */
 export function readings(panel, state, lead, cards) {
   const stack = make("div", { class: "stack" });
   panel.append(make("p", { class: "lead", text: lead }), stack);
+
+  /** Replace all cards; the focus stays in the card at the same position, or goes to the text if that has no tokens. */
+  function replaceCards(elements) {
+    const position = [...stack.children].findIndex((card) => card.contains(document.activeElement));
+    const items = () => [...(stack.children[Math.min(position, stack.children.length - 1)]?.querySelectorAll("[tabindex], select") ?? [])];
+    keepFocus(items, () => stack.replaceChildren(...elements), document.getElementById("text"));
+  }
+
   const update = latest(async (signal) => {
     const text = beginning(state.text);
     if (!text) {
-      stack.replaceChildren(make("p", { class: "empty", text: "Write something above." }));
+      replaceCards([make("p", { class: "empty", text: "Write something above." })]);
       return;
     }
     const read = async (model) => {
@@ -21,7 +29,7 @@ export function readings(panel, state, lead, cards) {
         return { model, error };
       }
     };
-    stack.replaceChildren(...cards(await Promise.all(state.chosen.map(read))));
+    replaceCards(cards(await Promise.all(state.chosen.map(read))));
   }, state.fail);
   return { update };
 }

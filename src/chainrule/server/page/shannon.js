@@ -31,7 +31,7 @@ export function shannon(panel, state) {
     const units = cut(text, kind);
     const first = Math.min(Math.max(1, kind === "letter" ? 12 : 3), Math.max(units.length - 1, 0));
     const players = state.chosen.map((model, i) => rival(model, read[i], units, kind));
-    play(board, { units, first, kind, players });
+    play(board, { units, first, kind, players, begin });
   }, (error) => {
     board.replaceChildren(make("p", { class: "problem", text: error.message }));
     state.fail(error);
@@ -69,7 +69,7 @@ export function rival(name, found, units, kind) {
   return { name, bits, ranks, spelt, choices: found.choices, tokenizer: found.tokenizer, kind };
 }
 
-function play(board, { units, first, kind, players }) {
+function play(board, { units, first, kind, players, begin }) {
   let at = first;
   const ranks = []; // yours, one for each unit
   const extra = []; // bits of those you gave up
@@ -124,6 +124,7 @@ function play(board, { units, first, kind, players }) {
   }
 
   function finish() {
+    if (form.contains(document.activeElement)) begin.focus(); // disabled fields would lose the focus
     for (const each of form.elements) each.disabled = true;
     at = Math.max(at, first);
     text.replaceChildren(make("span", { class: "given", text: units.slice(0, first).join("") }), make("span", { text: units.slice(first, at).join("") }), make("span", { class: "masked", text: units.slice(at).join("") }));
