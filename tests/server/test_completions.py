@@ -1,7 +1,9 @@
 """POST /v1/completions: against the model asked in process, and by hand."""
 
+import json
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import chainrule
+from chainrule.decoding.stop_strings import StopStrings
 from chainrule.model import Model
+from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
+from chainrule.server.scheduler import Drawn, Job, Scheduler
+from server.running import get, post, running
 from server.speaking import KINDS, ask, refused, serving, trained
 
 
@@ -268,3 +274,42 @@ def test_an_answer_has_a_size(client: TestClient) -> None:
     error = refused(client, "/v1/completions", **fields)
     assert error["param"] == "max_tokens"
     assert "1224000" in error["message"]
+
+
+def test_others_are_answered_while_tokens_are_ready_without_end(
+    folder: Path, models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source of tokens that never waits; only a request that lets the event loop run leaves room for others."""
+    begun, closed = threading.Event(), threading.Event()
+
+    async def endless(self: Scheduler, job: Job) -> AsyncGenerator[Drawn]:
+        begun.set()
+        try:
+            while True:
+                yield Drawn(sample=0, id=3, log_prob=-1.0, top=(), finish=None)
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(Scheduler, "generate", endless)
+    stops = ["\u0000" * 1024, *(chr(1 + number) * 1024 for number in range(63))]
+    body = json.dumps({"prompt": "the", "max_tokens": 4096, "stop": stops}).encode()
+    with running(create_app([folder / "word"])) as server, server.connect() as connection:
+        connection.sendall(post("/v1/completions", body))
+        assert begun.wait(10)
+        assert server.ask(get("/health")).status == 200
+        assert not closed.is_set()
+        connection.close()
+        assert closed.wait(10)
+
+
+def test_all_choices_share_one_stop_automaton(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    original = StopStrings.__init__
+
+    def counted(self: StopStrings, strings: Sequence[str] = ()) -> None:
+        built.append(len(strings))
+        original(self, strings)
+
+    monkeypatch.setattr(StopStrings, "__init__", counted)
+    complete(client, model="word", prompt=["the", "a"], n=8, max_tokens=4, stop=["cat", "dög"])
+    assert built == [2]

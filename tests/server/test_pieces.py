@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.decoding.continuation import REPLACEMENT, Continuation
+from chainrule.decoding.stop_strings import StopStrings
 from chainrule.server.errors import ApiError
 from chainrule.server.pieces import Pieces, lay_out, prompt_of_ids, prompt_of_text, text_of_ids
-from chainrule.server.writing import Writing, stopping
+from chainrule.server.writing import Writing, stop_checks
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -61,20 +62,26 @@ def test_the_text_grows_as_a_continuation_does(
     other = Continuation(tokenizer, prompt, stops)
     begun = prompt_of_text(prompt, tokenizer)
     assert (begun.ids, begun.text) == (other.prompt_ids, other.prompt)
-    writing, halts = Writing(pieces, begun.last, stops), stopping(pieces, begun.last, stops)
+    writing = Writing(pieces, begun.last, StopStrings(stops))
+    checks = stop_checks(pieces, begun.last, StopStrings(stops))
+    assert (checks is None) == (not stops)
+    is_stopped_by = checks() if checks is not None else lambda id_: False
+    settled = ""
     for length in range(1, len(ids) + 1):
         writing.add(ids[length - 1])
-        settled, at_least = writing.text[: writing.settled], other.settled(ids[:length])
+        settled += writing.release(writing.settled)
+        at_least = other.settled(ids[:length])
         assert settled.startswith(at_least.rstrip(REPLACEMENT))
         assert other.text(ids).startswith(settled)
         # Bytes that can be no character are settled here at once, there with the next character.
         assert settled == at_least or REPLACEMENT in settled
         assert (writing.cut is not None) == other.is_stopped(ids[:length])
-        assert (halts is not None and halts(ids[:length])) == other.is_stopped(ids[:length])
+        assert is_stopped_by(ids[length - 1]) == other.is_stopped(ids[:length])
         if writing.cut is not None:
             break
     writing.end()
-    assert writing.final == other.text(ids[:length])
+    settled += writing.release(writing.length if writing.cut is None else writing.cut)
+    assert settled == other.text(ids[:length])
 
 
 @pytest.mark.parametrize("kind", KINDS)

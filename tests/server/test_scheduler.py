@@ -10,10 +10,13 @@ from numpy.testing import assert_allclose
 from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
+from chainrule.decoding.stop_strings import StopStrings
 from chainrule.lm import Batch
 from chainrule.model import Model
+from chainrule.server.pieces import Pieces
 from chainrule.server.scheduler import Drawn, Job
 from chainrule.server.work import tops
+from chainrule.server.writing import stop_checks
 from laws.tiny import Case, tiny
 from server.side_by_side import LSTM, NGRAM, Watched, chosen, collect, job_of, run, scheduler, with_lm
 
@@ -55,7 +58,8 @@ def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int)
 def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
     model = tiny(NGRAM)
     continuation = Continuation(model.tokenizer, "the", ["cat"])
-    job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, continuation.is_stopped)
+    checks = stop_checks(Pieces(model.tokenizer), continuation.prompt_ids[-1], StopStrings(["cat"]))
+    job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, checks)
 
     async def ask() -> list[list[Drawn]]:
         async with scheduler(model) as made:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,6 @@ def test_requests_of_many_are_stepped_together_and_new_ones_join() -> None:
     model = tiny(LSTM)
     lm = Joined(model.lm, pause=0.002)
     job = job_of(model, "the", Decoding(max_tokens=30, repetition_penalty=1.0, seed=0), samples=1)
-    job = replace(job, halts=lambda ids: False)
 
     async def ask() -> None:
         async with scheduler(with_lm(model, lm)) as made:
@@ -149,13 +148,16 @@ def test_an_error_is_its_own_jobs_alone(place: str) -> None:
     poison, good = np.flatnonzero(v.predictable)[[4, 5]].tolist()
     lm = Joined(model.lm, fails_at=poison)
     prompt = {"first": (poison, good), "last": (good, poison), "drawn": (good,)}[place]
-    halts = None
+    stop_checks = None
     if place == "drawn":
 
-        def halts(ids: Sequence[int]) -> bool:
+        def is_stopped_by(id_: int) -> bool:
             raise ChainruleError("this id is poison")
 
-    bad = Job(prompt, Decoding(max_tokens=5, seed=0), 2, 0, halts)
+        def stop_checks() -> Callable[[int], bool]:
+            return is_stopped_by
+
+    bad = Job(prompt, Decoding(max_tokens=5, seed=0), 2, 0, stop_checks)
     fine = [Job((good, good), Decoding(max_tokens=5, strategy="greedy", top_k=1), 1)] * 3
 
     async def ask() -> list[Any]:

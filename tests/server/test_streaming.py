@@ -143,7 +143,7 @@ def test_an_error_in_a_stream_is_its_last_event() -> None:
         return [event async for event in as_events(documents())]
 
     first, last = asyncio.run(collect())
-    assert first == 'data: {"text": "ö"}\n\n'.encode()
+    assert first == 'data: {"text":"ö"}\n\n'.encode()
     error = json.loads(last.removeprefix(b"data: "))["error"]
     assert error["message"] == "this cannot be read"
 

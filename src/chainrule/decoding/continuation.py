@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from chainrule.decoding.codec import Codec
+from chainrule.decoding.stop_strings import StopStrings
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"  # how a decoder shows bytes that are no character, or not yet
 
@@ -26,6 +27,7 @@ class Continuation:
         *lines, last = re.split(r"\r\n|\r|\n", prompt)
         self._codec = codec
         self._stops = tuple(stops)
+        self._automaton = StopStrings(stops)
         self._line: list[int] = codec.encode(last).tolist()
         self._before = codec.decode(self._line)
         blanks = last[len(last.rstrip(" \t")) :]
@@ -59,6 +61,6 @@ class Continuation:
         return min((added.index(stop) for stop in self._stops if stop in added), default=None)
 
     def _open_stop(self, closed: str) -> int:
-        """Length of the longest end of the text with which a stop string begins."""
-        lengths = (n for stop in self._stops for n in range(1, len(stop)) if closed.endswith(stop[:n]))
-        return max(lengths, default=0)
+        """Length of the longest end of the text with which a stop string begins; no stop string is in the text."""
+        longest = self._automaton.longest
+        return self._automaton.depth(self._automaton.scan(closed[-longest:])) if longest else 0

@@ -1,8 +1,11 @@
 """Work that is done at once where it is small, and in a thread where the event loop would wait for it."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final, ParamSpec, TypeVar
+
+from fastapi.responses import Response
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,3 +24,44 @@ def extent(given: object) -> int:
     if isinstance(given, list):
         return sum(map(extent, given)) + 1
     return len(given) if isinstance(given, str) else 1
+
+
+async def json_response(size: int, document: dict[str, Any]) -> Response:
+    """Return `document` as an answer, encoded in a thread if it is large."""
+    return Response(await aside(size, encode_json, document), media_type="application/json")
+
+
+def encode_json(document: Any) -> bytes:
+    """Return strict JSON in UTF-8.
+
+    Lists are encoded in slices: one call of `json.dumps` holds the interpreter lock until it returns, so that in
+    another thread, too, a document of megabytes would stop the event loop.
+    """
+    return "".join(_json_parts(document)).encode()
+
+
+ITEMS_AT_ONCE: Final = 1024
+
+
+def _json_parts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values()):
+        for number, (name, item) in enumerate(value.items()):
+            yield f"{',' if number else '{'}{_dumps(name)}:"
+            yield from _json_parts(item)
+        yield "}"
+    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        for number, item in enumerate(value):
+            yield "," if number else "["
+            yield from _json_parts(item)
+        yield "]"
+    elif isinstance(value, list) and len(value) > ITEMS_AT_ONCE:
+        for first in range(0, len(value), ITEMS_AT_ONCE):
+            yield "," if first else "["
+            yield _dumps(value[first : first + ITEMS_AT_ONCE])[1:-1]
+        yield "]"
+    else:
+        yield _dumps(value)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

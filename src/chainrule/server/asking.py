@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.shaping import shape
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
-from chainrule.server.aside import aside, extent
+from chainrule.server.aside import aside, extent, json_response
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
 from chainrule.server.logs import note
@@ -53,7 +53,8 @@ def router(service: Service) -> APIRouter:
         read = await _read(loaded, laid)
         results = await aside(size, _results, loaded, laid, read, request.unit)
         note(tokens_in=sum(len(given.ids) for given in laid))
-        return JSONResponse({"object": "list", "model": loaded.name, "results": results})
+        document = {"object": "list", "model": loaded.name, "results": results}
+        return await json_response(8 * size, document)
 
     @routes.post("/v1/next")
     async def next_tokens(request: NextRequest) -> Response:
@@ -68,7 +69,7 @@ def router(service: Service) -> APIRouter:
             starts[loaded.name] = await asyncio.to_thread(Starts, loaded.model.tokenizer)
         found = await aside(len(log_p), _next, request, loaded, given, log_p, starts.get(loaded.name))
         note(tokens_in=len(given.ids))
-        return JSONResponse({"object": "next", "model": loaded.name, **found})
+        return await json_response(request.top, {"object": "next", "model": loaded.name, **found})
 
     return routes
 

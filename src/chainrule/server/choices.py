@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from chainrule.decoding.stop_strings import StopStrings
 from chainrule.server.pieces import Given, Pieces
 from chainrule.server.scheduler import Drawn, Reading
 from chainrule.server.writing import Writing
@@ -78,7 +79,7 @@ class Choice:
     """
 
     def __init__(
-        self, index: int, pieces: Pieces, given: Given, stops: Sequence[str], *, echo: bool, has_tokens: bool
+        self, index: int, pieces: Pieces, given: Given, stops: StopStrings, *, echo: bool, has_tokens: bool
     ) -> None:
         self.is_over = False
         self._has_tokens = has_tokens
@@ -88,7 +89,7 @@ class Choice:
         self._writing = Writing(pieces, given.last, stops)
         self._start = len(given.text) if echo else 0  # of the completion in the text sent
         self._drawn: list[Drawn] = []
-        self._sent = self._tokens_sent = 0
+        self._tokens_sent = 0
 
     def opening(self, tokens: Tokens) -> Delta:
         """The prompt and its tokens, to be echoed."""
@@ -107,13 +108,15 @@ class Choice:
         self.is_over = True
         self._writing.end()
         is_stopped = drawn.finish == "stop" or self._writing.cut is not None
-        return self._until(len(self._writing.final), "stop" if is_stopped else "length")
+        end = self._writing.length if self._writing.cut is None else self._writing.cut
+        return self._until(end, "stop" if is_stopped else "length")
 
     def _until(self, settled: int, finish: Literal["stop", "length"] | None) -> Delta:
         """The text up to here that was not sent before, and the tokens that begin in it."""
-        text, tokens = self._writing.text[self._sent : settled], Tokens()
+        text, tokens = self._writing.release(settled), Tokens()
         eos = self._pieces.tokenizer.eos
-        for drawn in self._drawn[self._tokens_sent :] if self._has_tokens else ():
+        while self._has_tokens and self._tokens_sent < len(self._drawn):
+            drawn = self._drawn[self._tokens_sent]
             begin = self._writing.begins[self._tokens_sent]
             if begin >= settled and drawn.id != eos:
                 break
@@ -121,7 +124,6 @@ class Choice:
             name, top = named(self._pieces, before, drawn.id, drawn.log_prob, drawn.top)
             tokens.add(name, finite(drawn.log_prob), top, self._start + begin)
             self._tokens_sent += 1
-        self._sent = max(self._sent, settled)
         return Delta(self._index, text, tokens, finish, drawn=1)
 
 

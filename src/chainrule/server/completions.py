@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
+from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ConfigError
 from chainrule.model import Model
-from chainrule.server.aside import aside, extent
+from chainrule.server.aside import aside, extent, json_response
 from chainrule.server.choices import Choice, Delta, Tokens, prompt_tokens
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
@@ -30,10 +31,16 @@ from chainrule.server.scheduler import Job
 from chainrule.server.schema import CompletionRequest, as_api_error, not_too_long
 from chainrule.server.service import Loaded, Service
 from chainrule.server.streaming import events, merged
-from chainrule.server.writing import stopping
+from chainrule.server.writing import stop_checks
 
 MOST_ALTERNATIVES: Final = 1 << 19
 """Log-probabilities told of the prompts of one request."""
+
+STOP_WORK: Final = 16
+"""A character of a stop string takes so many times as long as one of a prompt, which is only encoded."""
+
+WORK_AT_ONCE: Final = 256
+"""Tokens and alternatives after which a request lets the event loop serve others."""
 
 
 def router(service: Service) -> APIRouter:
@@ -49,7 +56,12 @@ def router(service: Service) -> APIRouter:
         if loaded.name not in fingerprints:
             fingerprints[loaded.name] = await asyncio.to_thread(fingerprint, loaded.model)
         asked = await aside(
-            extent(request.prompt), prepare, request, loaded, service.limits, fingerprints[loaded.name]
+            extent(request.prompt) + STOP_WORK * extent(request.stop),
+            prepare,
+            request,
+            loaded,
+            service.limits,
+            fingerprints[loaded.name],
         )
         if request.stream:
             return Stream(events(chunks(asked)), media_type="text/event-stream", headers=UNCACHED)
@@ -75,6 +87,7 @@ class Asked:
     loaded: Loaded
     pieces: Pieces
     prompts: tuple[Given, ...]
+    stops: StopStrings
     head: dict[str, Any]  # what every document of the answer begins with
 
     @property
@@ -118,7 +131,7 @@ def prepare(request: CompletionRequest, loaded: Loaded, limits: Limits, digest: 
         "model": loaded.name,
         "system_fingerprint": digest,
     }
-    return Asked(request, loaded, pieces, prompts, head)
+    return Asked(request, loaded, pieces, prompts, StopStrings(request.stops), head)
 
 
 async def deltas(asked: Asked) -> AsyncGenerator[Delta]:
@@ -138,7 +151,7 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
             first + sample,
             asked.pieces,
             given,
-            settings.stop,
+            asked.stops,
             echo=bool(request.echo),
             has_tokens=request.logprobs is not None,
         )
@@ -157,13 +170,18 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
         settings=settings,
         samples=request.samples,
         top=request.logprobs or 0,
-        halts=stopping(asked.pieces, given.last, settings.stop),
+        stop_checks=stop_checks(asked.pieces, given.last, asked.stops),
     )
+    work = 0
     async with aclosing(scheduler.generate(job)) as draws:
         async for drawn in draws:
             choice = choices[drawn.sample]
             if not choice.is_over:
                 yield choice.take(drawn)
+            work += 1 + len(drawn.top)
+            if work > WORK_AT_ONCE:  # tokens that are ready are handed out without waiting
+                work = 0
+                await asyncio.sleep(0)
 
 
 async def _echoed(asked: Asked, given: Given) -> Tokens:
@@ -178,18 +196,19 @@ async def _echoed(asked: Asked, given: Given) -> Tokens:
 async def whole(asked: Asked) -> Response:
     """All choices in one document."""
     request = asked.request
-    texts = [""] * (len(asked.prompts) * request.samples)
+    texts: list[list[str]] = [[] for _ in range(len(asked.prompts) * request.samples)]
     tokens = [Tokens() for _ in texts]
     finish: list[str | None] = [None] * len(texts)
     drawn = 0
     async with aclosing(deltas(asked)) as found:
         async for delta in found:
-            texts[delta.index] += delta.text
+            texts[delta.index].append(delta.text)
             tokens[delta.index].extend(delta.tokens)
             finish[delta.index] = delta.finish_reason
             drawn += delta.drawn
-    choices = [_choice(request, i, texts[i], tokens[i], finish[i]) for i in range(len(texts))]
-    return JSONResponse({**asked.head, "choices": choices, "usage": asked.usage(drawn)})
+    choices = [_choice(request, i, "".join(texts[i]), tokens[i], finish[i]) for i in range(len(texts))]
+    size = (drawn + asked.prompt_tokens * request.samples) * (2 + (request.logprobs or 0))
+    return await json_response(size, {**asked.head, "choices": choices, "usage": asked.usage(drawn)})
 
 
 async def chunks(asked: Asked) -> AsyncGenerator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 from pydantic import Field
 
 from chainrule.decoding.continuation import Continuation
@@ -18,6 +19,7 @@ from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.model import Model
 from chainrule.server import sights
+from chainrule.server.aside import json_response
 from chainrule.server.limits import Limits
 from chainrule.server.logs import note
 from chainrule.server.schema import Request, not_too_long
@@ -47,23 +49,25 @@ def router(service: Service) -> APIRouter:
     """The two routes."""
     routes = APIRouter()
 
-    @routes.post("/v1/beam")
-    async def beam(request: BeamRequest) -> dict[str, Any]:
+    @routes.post("/v1/beam", response_model=dict[str, Any])
+    async def beam(request: BeamRequest) -> Response:
         """A beam search as a tree: every extension kept, finished or nearly kept, with its log-probability."""
         loaded = await service.loaded(request.model)
         found = await beside(lambda check: _search(loaded.model, request, service.limits, check))
         note(tokens_out=len(found["nodes"]))
-        return {"object": "beam", "model": loaded.name, **found}
+        size = 16 * len(found["nodes"])  # a node has six fields
+        return await json_response(size, {"object": "beam", "model": loaded.name, **found})
 
-    @routes.post("/v1/context")
-    async def context(request: ContextRequest) -> dict[str, Any]:
+    @routes.post("/v1/context", response_model=dict[str, Any])
+    async def context(request: ContextRequest) -> Response:
         """Each token of a text: its bits, what was expected, and how far back the model looked for it."""
         loaded = await service.loaded(request.model)
         found = await beside(
             lambda check: sights.look(loaded.model, request.text, lambda what, done, of=None: check())
         )
         note(tokens_in=len(found["tokens"]))
-        return {"object": "context", "model": loaded.name, **found}
+        size = 256 * len(found["tokens"])  # a token has its fields, alternatives and rows of attention weights
+        return await json_response(size, {"object": "context", "model": loaded.name, **found})
 
     return routes
 

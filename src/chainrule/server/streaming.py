@@ -4,12 +4,12 @@ Lives here: joining several sources into one, and how an event is written. Not h
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from chainrule.errors import ChainruleError
+from chainrule.server.aside import aside, encode_json
 from chainrule.server.errors import ApiError
 
 T = TypeVar("T")
@@ -57,8 +57,18 @@ async def _drain(source: AsyncGenerator[T], queue: "asyncio.Queue[T | _End]") ->
 
 
 def event(document: dict[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + json.dumps(document, allow_nan=False, ensure_ascii=False).encode() + b"\n\n"
+    """Return one server-sent event."""
+    return b"data: " + encode_json(document) + b"\n\n"
+
+
+def _size(document: dict[str, Any]) -> int:
+    """Return roughly how many characters and log-probabilities the choices of a document hold."""
+    size = 0
+    for choice in document.get("choices", ()):
+        logprobs = choice.get("logprobs") or {}
+        alternatives = logprobs.get("top_logprobs") or [None]
+        size += len(choice.get("text", "")) + len(logprobs.get("tokens", ())) * (8 + len(alternatives[-1] or ()))
+    return size
 
 
 async def events(documents: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[bytes]:
@@ -66,7 +76,7 @@ async def events(documents: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[by
     async with aclosing(documents):
         try:
             async for document in documents:
-                yield event(document)
+                yield await aside(_size(document), event, document)
         except ApiError as error:
             yield event(error.document)
             return

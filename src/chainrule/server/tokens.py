@@ -6,9 +6,10 @@ The names of the fields are those lm-evaluation-harness and others read of vLLM.
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from chainrule.model import Model
-from chainrule.server.aside import aside
+from chainrule.server.aside import aside, json_response
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
 from chainrule.server.logs import note
@@ -27,20 +28,21 @@ def router(service: Service) -> APIRouter:
         """What there is to know of a model's tokenizer."""
         return describe((await service.loaded(model)).model, service.limits)
 
-    @routes.post("/tokenize")
-    async def tokenize(request: TokenizeRequest) -> dict[str, Any]:
+    @routes.post("/tokenize", response_model=dict[str, Any])
+    async def tokenize(request: TokenizeRequest) -> Response:
         """The ids of a text, `</s>` for each line break; of `<s>` or `</s>` alone the id of that symbol."""
         loaded = await service.loaded(request.model)
         found = await aside(len(request.prompt), _tokenize, loaded.model, request)
         note(tokens_in=found["count"])
-        return {**found, "max_model_len": service.limits.prompt_tokens}
+        return await json_response(found["count"], {**found, "max_model_len": service.limits.prompt_tokens})
 
-    @routes.post("/detokenize")
-    async def detokenize(request: DetokenizeRequest) -> dict[str, Any]:
+    @routes.post("/detokenize", response_model=dict[str, Any])
+    async def detokenize(request: DetokenizeRequest) -> Response:
         """The text of ids, a line break for `</s>`."""
         loaded = await service.loaded(request.model)
         note(tokens_in=len(request.tokens))
-        return {"prompt": await aside(len(request.tokens), _detokenize, loaded.model, request)}
+        text = await aside(len(request.tokens), _detokenize, loaded.model, request)
+        return await json_response(len(text), {"prompt": text})
 
     return routes
 

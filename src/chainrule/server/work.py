@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from chainrule.decoding.prompt import Prompt, never
+from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.sample import generators
 from chainrule.decoding.settings import Decoding
 from chainrule.lm import Floats, Vocabulary
@@ -31,7 +31,7 @@ class Job:
     settings: Decoding
     samples: int = 1
     top: int = 0  # alternatives told with each token
-    halts: Callable[[Sequence[int]], bool] | None = None  # these ids, all that was drawn, complete the text
+    stop_checks: Callable[[], Callable[[int], bool]] | None = None  # makes a sample's: does this id complete it?
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Continuing(Task):
     def __init__(self, job: Job, vocabulary: Vocabulary, outlet: Outlet) -> None:
         super().__init__(job.prompt, vocabulary, outlet)
         self.job = job
-        self.prompt = Prompt(job.prompt, vocabulary, job.halts or never)
+        self.prompt = Prompt(job.prompt, vocabulary)
         self.shaping = replace(job.settings, seed=None, max_tokens=0, stop=())  # equal where rows are shaped alike
 
     def rows(self) -> list[Row]:
@@ -133,19 +133,21 @@ class Sample(Row):
         self.job, self.prompt = task.job, task.prompt
         self.shaping: Decoding = task.shaping
         self.index, self.rng = index, rng
-        self.drawn: list[int] = []
+        self.drawn = 0
+        self.is_stopped_by = task.job.stop_checks() if task.job.stop_checks is not None else None
         self.text = task.prompt.words  # that, and what was drawn
 
     def answer(self, log_p: Floats, id_: int | None, post: Post) -> None:
         """Tell the token, and whether it is the last."""
         assert id_ is not None
         self.id = id_
-        self.drawn.append(id_)
+        self.drawn += 1
         self.text.append(id_)
         finish: Literal["stop", "length"] | None = None
-        if self.prompt.is_ended_by(self.drawn):
+        is_stopped = self.is_stopped_by is not None and self.is_stopped_by(id_)
+        if is_stopped or id_ == self.prompt.vocabulary.eos:
             finish = "stop"
-        elif len(self.drawn) == self.job.settings.max_tokens:
+        elif self.drawn == self.job.settings.max_tokens:
             finish = "length"
         self.is_ended = finish is not None
         top = tops(log_p[None], self.job.top)[0]
