@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import json
 import logging
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,18 @@ def test_health_and_models(client: TestClient, ngram_folder: Path) -> None:
     told = error_of(client.get("/v1/models/other"), 404)
     assert (told["param"], told["code"]) == ("model", "model_not_found")
     assert "ngram" in told["message"]
+
+
+def test_models_are_listed_although_a_folder_is_gone(ngram_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "moved"
+    shutil.copytree(ngram_folder, folder)
+    with TestClient(create_app([ngram_folder, folder]), base_url=LOCAL) as client:
+        listed = client.get("/v1/models").json()
+        shutil.rmtree(folder)
+        assert client.get("/v1/models").json() == listed
+        assert client.get("/v1/models/moved").json() == listed["data"][1]
+        told = error_of(client.post("/v1/completions", json={"model": "moved"}), 503)
+        assert told["code"] == "model_not_loaded"
 
 
 def test_two_folders_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ def serve(
         bool, typer.Option("--allow-public", help="Listen beyond this machine although there is no key.")
     ] = False,
     max_seconds: Annotated[float, typer.Option(min=0.001, help="Time for one request.")] = 60.0,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running requests have to end when the server is stopped.")
+    ] = 5.0,
     device: options.Device = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
     rows: Annotated[int, typer.Option(min=1, hidden=True, help="Texts a model steps together.")] = 256,
@@ -46,7 +49,7 @@ def serve(
             "give --api-key-file FILE, or --allow-public where everybody may ask"
         )
     key = None if api_key_file is None else keys.read_key(api_key_file)
-    bounds = limits.Limits(seconds=max_seconds, rows=rows)
+    bounds = limits.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
     hosts = None if is_public else keys.LOOPBACK | {host.lower()}
     application = app.create_app(models, limits=bounds, api_key=key, hosts=hosts, device=device)
     listener = serving.bind(host, port)

@@ -22,7 +22,7 @@ from chainrule.server.errors import ApiError
 from chainrule.server.frame import Frame
 from chainrule.server.keys import LOOPBACK, Door
 from chainrule.server.limits import Limits
-from chainrule.server.patience import Patience
+from chainrule.server.patience import Patience, RunningRequests
 from chainrule.server.service import Service
 
 ROUTES: Final = ("completions", "tokens", "asking", "explaining", "page")
@@ -39,6 +39,7 @@ def create_app(
 ) -> FastAPI:
     """The server of some model folders; asked for under other names than `hosts` it refuses, None: any."""
     service = Service(folders, limits, device=device)
+    requests = RunningRequests()
     app = FastAPI(
         title="chainrule",
         version=__version__,
@@ -56,13 +57,14 @@ def create_app(
         middleware=[
             Middleware(Frame),
             Middleware(Door, key=api_key, hosts=hosts),
-            Middleware(Patience, limits=service.limits),
+            Middleware(Patience, limits=service.limits, requests=requests),
             Middleware(StrictBody, limits=service.limits),
         ],
         exception_handlers=HANDLERS,
         responses={"default": {"description": "An error", "content": {"application/json": {"schema": ERROR}}}},
     )
     app.state.names = service.names()
+    app.state.requests = requests
     app.include_router(_models(service))
     for name in ROUTES:
         app.include_router(import_module(f"chainrule.server.{name}").router(service))

@@ -47,9 +47,9 @@ class StrictBody:
         if body:
             _check_kind(headers.get(b"content-type", b""))
             if len(body) < LARGE:
-                parse(body, self.limits.depth)
+                parse(body, self.limits.depth, self.limits.names)
             else:
-                await asyncio.to_thread(parse, body, self.limits.depth)
+                await asyncio.to_thread(parse, body, self.limits.depth, self.limits.names)
         is_told = False
 
         async def again() -> Message:
@@ -107,8 +107,11 @@ def _check_kind(content_type: bytes) -> None:
         raise ApiError(415, "the body must be JSON; send it with the header Content-Type: application/json")
 
 
-def parse(body: bytes, depth: int) -> dict[str, Any]:
-    """A strict JSON object: UTF-8, no key twice, no NaN, no infinity, not too deep."""
+def parse(body: bytes, depth: int, names: int) -> dict[str, Any]:
+    """A strict JSON object: UTF-8, no key twice, no NaN, no infinity, not too deep, not too many names of fields.
+
+    Every step takes time proportional to the size of the body.
+    """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -117,10 +120,19 @@ def parse(body: bytes, depth: int) -> dict[str, Any]:
         field = _field_deeper_than(depth, body)
         raise ApiError(400, f"lists and objects lie more than {depth} deep in each other", param=field)
     odd: list[str] = []
+    count = 0
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal count
+        count += len(pairs)
+        if count > names:
+            raise ApiError(400, f"the body has more than {names:,} names of fields; send fewer")
+        return _object(pairs)
+
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_object,
+            object_pairs_hook=read_object,
             parse_constant=lambda name: _number(name, odd),
             parse_float=lambda digits: _number(digits, odd),
         )

@@ -20,28 +20,55 @@ from chainrule.server.logs import note
 LAST_WORD: Final = 1.0  # seconds a client has to take the end of an answer that was cut short
 
 
+class RunningRequests:
+    """The requests that are being answered; `abort` ends them all, each with the error 503."""
+
+    def __init__(self) -> None:
+        self.is_aborted = False
+        self._deadlines: set[asyncio.Timeout] = set()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def add(self, deadline: asyncio.Timeout) -> None:
+        """Add a request by its deadline, which must have been entered."""
+        self._deadlines.add(deadline)
+        if self.is_aborted:
+            deadline.reschedule(asyncio.get_running_loop().time())
+
+    def discard(self, deadline: asyncio.Timeout) -> None:
+        """Remove a request that has ended."""
+        self._deadlines.discard(deadline)
+
+    def abort(self) -> None:
+        """End all requests now, and those that still come as soon as they begin. Call it on the event loop."""
+        self.is_aborted = True
+        now = asyncio.get_running_loop().time()
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                deadline.reschedule(now)
+
+
 class Patience:
     """Ends the work for a request at its limit of time, or as soon as nobody waits for it any more."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, requests: RunningRequests) -> None:
         self.app = app
         self.limits = limits
-        self.running = 0
+        self.requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if self.running >= self.limits.waiting and not is_open(scope["method"], scope["path"]):
+        if len(self.requests) >= self.limits.waiting and not is_open(scope["method"], scope["path"]):
             raise ApiError(
-                503, f"{self.running} requests are waiting; try again in a moment", headers={"Retry-After": "1"}
+                503,
+                f"{len(self.requests)} requests are waiting; try again in a moment",
+                headers={"Retry-After": "1"},
             )
-        self.running += 1
-        try:
-            await self._answer(scope, receive, send)
-        finally:
-            self.running -= 1
+        await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = Answer(send)
@@ -49,6 +76,7 @@ class Patience:
         mail = Mail(receive, deadline)
         try:
             async with deadline:
+                self.requests.add(deadline)
                 await self.app(scope, mail.receive, answer.send)
         except ClientGone:
             note(is_gone=True)
@@ -58,8 +86,9 @@ class Patience:
             if mail.is_gone.is_set():
                 note(is_gone=True)
             else:
-                await answer.cut(self._too_late(mail.is_read))
+                await answer.cut(shutting_down() if self.requests.is_aborted else self._too_late(mail.is_read))
         finally:
+            self.requests.discard(deadline)
             mail.close()
 
     def _too_late(self, is_read: bool) -> ApiError:
@@ -69,6 +98,16 @@ class Patience:
 
 
 CLOSE: Final = {"Connection": "close"}
+
+
+def shutting_down() -> ApiError:
+    """Return the error of a request that was not finished when the server stopped."""
+    return ApiError(
+        503,
+        "the server is shutting down; ask again when it is up",
+        code="shutting_down",
+        headers={**CLOSE, "Retry-After": "1"},
+    )
 
 
 class Mail:

@@ -37,6 +37,8 @@ class Service:
         for path in folders:
             check_language_model(path)
         self._folders = named(folders)
+        # Read once: a folder may be moved while its model is served.
+        self._created = {name: int(path.stat().st_mtime) for name, path in self._folders.items()}
         self._loading: dict[str, asyncio.Task[Loaded]] = {}
 
     def names(self) -> list[str]:
@@ -55,8 +57,8 @@ class Service:
 
     def description(self, name: str) -> dict[str, Any]:
         """A model as OpenAI describes one; it was created when its folder was."""
-        created = int(self._folders[self._known(name)].stat().st_mtime)
-        return {"id": name, "object": "model", "created": created, "owned_by": "chainrule"}
+        known = self._known(name)
+        return {"id": known, "object": "model", "created": self._created[known], "owned_by": "chainrule"}
 
     async def close(self) -> None:
         """End what runs for the models."""

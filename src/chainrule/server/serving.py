@@ -1,13 +1,17 @@
-"""Sockets and signals: where the server listens, how it starts and ends, and connections that bring nothing.
+"""Sockets and signals: where the server listens, which connections and requests it accepts, how it starts and ends.
 
-Not here: what is answered (app.py).
+What is answered is in app.py.
 """
 
 import asyncio
 import errno
+import http
 import ipaddress
+import re
+import resource
 import signal
 import socket
+import sys
 import threading
 from typing import Any, Final
 
@@ -19,18 +23,135 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from chainrule.errors import ChainruleError, NotFoundError
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
+from chainrule.server.logs import LOG
+from chainrule.server.patience import RunningRequests
 
-GRACE: Final = 5  # seconds that requests have to end when the server is stopped
+BACKLOG: Final = 2048  # connections the kernel keeps ready to be accepted
+RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop; the rest may be connections
+MAX_HEAD_BYTES: Final = 32 << 10  # of a request's first line and headers
+MAX_HEADERS: Final = 100
+WRITE_SECONDS: Final = 1.0  # for the errors of aborted requests to be written when the server stops
 
 
-def bind(host: str, port: int) -> socket.socket:
+class CountedSocket(socket.socket):
+    """A connection that removes itself from the set of open connections when it is closed."""
+
+    __slots__ = ("_open_connections",)
+
+    def __init__(self, descriptor: int, open_connections: "set[socket.socket]") -> None:
+        super().__init__(fileno=descriptor)
+        self._open_connections = open_connections
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._open_connections.discard(self)
+        super().close()
+
+
+class Listener(socket.socket):
+    """A listening socket that refuses connections beyond a limit, and never fails for want of a descriptor.
+
+    asyncio logs every failed `accept` and tries it again for each connection of the backlog, which floods the log
+    and keeps a core busy when the descriptor limit is reached. A refused connection is accepted, answered with the
+    status 503 and closed; a descriptor that is held in reserve makes this possible when no other is left. The log
+    has one line when refusals begin, and another only after half of the connections have been closed.
+
+    Attributes:
+        limit: Connections that may be open at a time.
+
+    """
+
+    __slots__ = ("_connections", "_refused_at", "_reserve", "limit")
+
+    def __init__(self, family: int, kind: int, protocol: int, limit: int) -> None:
+        super().__init__(family, kind, protocol)
+        self.limit = limit
+        self._connections: set[socket.socket] = set()
+        self._refused_at: int | None = None  # connections that were open when refusals began
+        self._reserve: socket.socket | None = socket.socket()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection; BlockingIOError if there is none or it was refused."""
+        try:
+            connection, address = super().accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self._refuse_with_reserve()
+            raise BlockingIOError from None
+        if len(self._connections) >= self.limit:
+            self._refuse(connection)
+            raise BlockingIOError
+        if self._refused_at is not None and 2 * len(self._connections) < self._refused_at:
+            self._refused_at = None
+        counted = CountedSocket(connection.detach(), self._connections)
+        self._connections.add(counted)
+        return counted, address
+
+    def close(self) -> None:
+        """Close the socket and its reserve."""
+        if self._reserve is not None:
+            self._reserve.close()
+        super().close()
+
+    def _refuse_with_reserve(self) -> None:
+        if self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
+        try:
+            connection, _ = super().accept()
+        except OSError:  # another thread took the descriptor, or the client has gone
+            return
+        self._refuse(connection)
+        try:
+            self._reserve = socket.socket()
+        except OSError:
+            self._reserve = None
+
+    def _refuse(self, connection: socket.socket) -> None:
+        if self._refused_at is None:
+            self._refused_at = len(self._connections)
+            LOG.warning(
+                "refusing connections: %d are open and no more fit within the descriptor limit (ulimit -n)",
+                self._refused_at,
+            )
+        with connection:
+            connection.setblocking(False)
+            try:
+                connection.send(TOO_MANY_CONNECTIONS)
+                connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+
+def connection_limit() -> int:
+    """Return how many connections fit within the descriptor limit of this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 1 << 20
+    return max(soft - RESERVED_DESCRIPTORS, soft // 2)
+
+
+def _response(error: ApiError) -> bytes:
+    """Return an error as bytes of HTTP, for a connection that has no parser."""
+    head = f"HTTP/1.1 {error.status} {http.HTTPStatus(error.status).phrase}\r\n"
+    headers = {"Content-Type": "application/json", "Content-Length": len(error.body), "Connection": "close"}
+    return (
+        head + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    ).encode() + error.body
+
+
+TOO_MANY_CONNECTIONS: Final = _response(ApiError(503, "too many connections are open; try again in a moment"))
+
+
+def bind(host: str, port: int) -> Listener:
     """A listening socket; port 0 is any free one."""
     family, kind, protocol, _, address = addresses(host, port)[0]
-    listener = socket.socket(family, kind, protocol)
+    listener = Listener(family, kind, protocol, connection_limit())
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
@@ -67,11 +188,49 @@ def url(host: str, listener: socket.socket) -> str:
 
 
 def run(app: FastAPI, listener: socket.socket, limits: Limits) -> None:
-    """Serve until a signal comes; then running requests have a few seconds to end."""
+    """Serve until a signal comes; then running requests have `limits.grace_seconds` to end."""
     if threading.current_thread() is threading.main_thread():
         # Uvicorn hands a signal on when it has ended; a shell's background process would then ignore this one.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    uvicorn.Server(configuration(app, limits)).run(sockets=[listener])
+    Server(app, limits).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """Uvicorn with an orderly end: requests that do not end within the grace period are answered with an error."""
+
+    def __init__(self, app: FastAPI, limits: Limits) -> None:
+        super().__init__(configuration(app, limits))
+        self._requests: RunningRequests = app.state.requests
+        self._grace_seconds = limits.grace_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, wait for what runs, abort what is left, close the models."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if not await self._wait_for_requests(self._grace_seconds):
+            LOG.warning("%d requests did not end within --grace; aborting them", len(self._requests))
+            self._requests.abort()
+            await self._wait_for_requests(WRITE_SECONDS)
+        for connection in list(self.server_state.connections):  # of clients that do not read their answer
+            connection.transport.abort()
+        await self._wait_for_requests(WRITE_SECONDS)
+        await self.lifespan.shutdown()
+
+    async def _wait_for_requests(self, seconds: float) -> bool:
+        """Wait until every request has been answered and every connection closed; False if that takes longer."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.server_state.tasks and not self.force_exit:
+                    await asyncio.wait(self.server_state.tasks, timeout=0.1)
+                while self.server_state.connections and not self.force_exit:
+                    await asyncio.sleep(0.01)  # what was written is still on its way
+        except TimeoutError:
+            return False
+        return True
 
 
 def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
@@ -89,8 +248,50 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=GRACE,
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
+
+
+class StrictConnection(h11.Connection):
+    """A parser of HTTP/1.1 that refuses what two programs may read in two ways (request smuggling), and long heads.
+
+    h11 alone ignores `Content-Length` beside `Transfer-Encoding`, joins equal lengths and folded lines, and ends
+    lines at LF.
+    """
+
+    def next_event(self) -> Any:
+        """Return the next event; a head is checked as it came, before anything is made of it."""
+        if self.their_state is h11.IDLE:
+            check_head(self.trailing_data[0])
+        return super().next_event()
+
+
+def check_head(received: bytes) -> None:
+    """Refuse a request by its first line and headers; `received` may be a part of them, or go on behind them."""
+    end = received.find(b"\r\n\r\n")
+    head = received if end < 0 else received[:end]
+    if len(head) > MAX_HEAD_BYTES:
+        raise h11.RemoteProtocolError(f"the headers are larger than {MAX_HEAD_BYTES:,} bytes", 431)
+    if re.search(rb"(?<!\r)\n", head):
+        raise h11.RemoteProtocolError("a line of the headers ends with LF alone; end it with CR LF")
+    if re.search(rb"\r\n[ \t]", head):
+        raise h11.RemoteProtocolError("a header is folded over several lines; write it in one")
+    if end < 0:
+        return
+    request_line, *lines = head.split(b"\r\n")
+    if len(lines) > MAX_HEADERS:
+        raise h11.RemoteProtocolError(f"there are more than {MAX_HEADERS} headers", 431)
+    fields = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    lengths = [value for name, value in fields if name == b"content-length"]
+    encodings = [value for name, value in fields if name == b"transfer-encoding"]
+    if len(lengths) > 1 or b"," in b"".join(lengths):
+        raise h11.RemoteProtocolError("Content-Length is given more than once")
+    if encodings and (lengths or request_line.endswith(b"HTTP/1.0")):
+        other = "HTTP/1.0" if not lengths else "Content-Length"
+        raise h11.RemoteProtocolError(f"Transfer-Encoding is given together with {other}; send one of them")
+    if encodings and [value.lower() for value in encodings] != [b"chunked"]:
+        raise h11.RemoteProtocolError("Transfer-Encoding must be chunked, once, or left out")
 
 
 class PatientConnection(H11Protocol):
@@ -98,6 +299,10 @@ class PatientConnection(H11Protocol):
 
     idle_seconds: float = 30.0
     _waiting: asyncio.TimerHandle | None = None
+
+    def __init__(self, *settings: Any, **named_settings: Any) -> None:
+        super().__init__(*settings, **named_settings)
+        self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait."""
@@ -127,13 +332,12 @@ class PatientConnection(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP gets an answer that is."""
-        error = ApiError(400, msg, headers={"Content-Type": "application/json", "Connection": "close"})
-        headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=error.body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
+        """Answer what is not HTTP, with the status and the reason of the parser's error; then close."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is under way: it cannot be changed
+            self.transport.close()
+            return
+        reason = sys.exception()
+        status = getattr(reason, "error_status_hint", 400)
+        error = ApiError(status, f"{msg.removesuffix('.')}: {reason}" if reason is not None else msg)
+        self.transport.write(_response(error))
         self.transport.close()
