@@ -3,7 +3,8 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -84,6 +85,13 @@ def hear(connection: socket.socket) -> Heard:
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     return Heard(int(first.split()[1]), headers, body)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again until it holds; fail if the server seems to be stuck."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it never came to hold"
 
 
 @contextmanager

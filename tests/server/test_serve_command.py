@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +14,18 @@ import pytest
 from chainrule.errors import NotFoundError
 from chainrule.server import serving
 from cli.command import ENTRY, call
-from server.running import Running, get, hear, post
+from server.running import PATIENCE, Running, get, hear, post, wait_until
+from server.test_faults import is_served
 
 
 @contextmanager
-def serving_process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+def serving_process(
+    *arguments: object, descriptors: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], Running]]:
     """The command in a process of its own, once it has said where it listens."""
     command = [ENTRY, "serve", *map(str, arguments), "--port", "0"]
+    if descriptors is not None:
+        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *map(str, command)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -39,12 +43,12 @@ def test_a_signal_ends_the_server_and_not_the_answer(ngram_folder: Path, number:
         assert server.is_healthy()
         with server.connect() as asking, server.connect() as idle:
             asking.sendall(post("/v1/completions", long))
-            time.sleep(0.2)
+            assert server.is_healthy()  # what was sent before has been read
             process.send_signal(number)
             heard = hear(asking)
             assert heard.status == 200
             assert idle.recv(1) == b""
-        assert process.wait(10) == status
+        assert process.wait(PATIENCE) == status
         with pytest.raises(ConnectionRefusedError):
             server.connect()
         assert process.stderr is not None
@@ -52,8 +56,8 @@ def test_a_signal_ends_the_server_and_not_the_answer(ngram_folder: Path, number:
     assert said[0] == "serving ngram; stop with Ctrl-C"
     assert said[-1] == "stopped"
     lines = [json.loads(line) for line in said if line.startswith("{")]
-    assert [line["path"] for line in lines] == ["/health", "/v1/completions"]
-    assert lines[1]["model"] == "ngram"
+    models = {line["path"]: line.get("model") for line in lines}
+    assert models == {"/health": None, "/v1/completions": "ngram"}
     assert not any("Traceback" in line for line in said)
 
 
@@ -65,7 +69,7 @@ def test_a_quiet_server_with_a_key(ngram_folder: Path, tmp_path: Path) -> None:
         assert server.ask(get("/v1/models")).status == 401
         assert server.ask(get("/v1/models", "Authorization: Bearer s3cret")).status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 143
+        assert process.wait(PATIENCE) == 143
         assert process.stderr is not None
         assert process.stderr.read().splitlines() == ["serving ngram; stop with Ctrl-C", "stopped"]
 
@@ -105,6 +109,39 @@ def test_a_port_in_use_is_two_lines(ngram_folder: Path) -> None:
         f"error: port {port} of 127.0.0.1 is in use;",
         "choose another with --port, or 0 for any that is free",
     ]
+
+
+def test_sigterm_with_no_grace_ends_what_runs_with_an_error_and_a_quiet_log(ngram_folder: Path) -> None:
+    with serving_process(ngram_folder, "--grace", "0") as (process, server), server.connect() as sending:
+        sending.sendall(post("/v1/completions", b'{"prompt"', length=1000))  # the rest of the body never comes
+        assert server.is_healthy()  # what was sent before has been read
+        process.send_signal(signal.SIGTERM)
+        heard = hear(sending)
+        assert (heard.status, heard.error["code"]) == (503, "shutting_down")
+        assert process.wait(PATIENCE) == 143
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+    assert said[-1] == "stopped"
+    others = [line for line in said[1:-1] if "status" not in json.loads(line)]
+    assert [json.loads(line)["message"] for line in others] == [
+        "requests that did not end within --grace and are aborted: 1"
+    ]
+
+
+def test_a_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngram_folder: Path) -> None:
+    limit = 48
+    with serving_process(ngram_folder, "--quiet", descriptors=limit) as (process, server):
+        connections = [server.connect() for _ in range(3 * limit)]
+        refused = [connection for connection in connections[limit:] if hear(connection).status == 503]
+        assert len(refused) == 2 * limit
+        for connection in connections:
+            connection.close()
+        wait_until(lambda: is_served(server))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 143
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+    assert [json.loads(line)["message"][:20] for line in said if line.startswith("{")] == ["refusing connections"]
 
 
 def test_what_is_not_there(tmp_path: Path, ngram_folder: Path) -> None:

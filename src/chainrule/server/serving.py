@@ -212,7 +212,7 @@ class Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.shutdown()
         if not await self._wait_for_requests(self._grace_seconds):
-            LOG.warning("%d requests did not end within --grace; aborting them", len(self._requests))
+            LOG.warning("requests that did not end within --grace and are aborted: %d", len(self._requests))
             self._requests.abort()
             await self._wait_for_requests(WRITE_SECONDS)
         for connection in list(self.server_state.connections):  # of clients that do not read their answer
