@@ -93,7 +93,8 @@ def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch
         assert loads == []  # nothing is read before it is asked for
         impatient = asyncio.create_task(service.loaded(None))
         others = [asyncio.create_task(service.loaded(name)) for name in ("ngram", None, "ngram")]
-        await asyncio.sleep(0.01)
+        while not loads:
+            await asyncio.sleep(0)
         impatient.cancel()  # the first goes away, the others are answered
         gate.set()
         found = await asyncio.gather(*others)
