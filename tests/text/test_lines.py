@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainrule.text import lines
 from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
 
 texts = st.text(st.sampled_from("ab  \t\r\né\u2028"), max_size=60)
@@ -59,3 +60,27 @@ def test_the_default_limit_cuts_long_lines_alone() -> None:
 def test_dropping_blanks_drops_blank_lines_alone(text: str, limit: int) -> None:
     kept = list(join_lines(drop_blanks(cut_lines([text], limit))))
     assert kept == [line for line in lines_by_definition(text) if line.strip(" \t")]
+
+
+class CountingPattern:
+    """`_LAST_CUT` that adds up the characters it is asked to look at: its one greedy repeat looks at each twice."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+        self.characters = 0
+
+    def match(self, text: str, start: int, end: int) -> re.Match[str] | None:
+        self.characters += end - start
+        return self.pattern.match(text, start, end)
+
+
+@pytest.mark.parametrize("run", [" ", "\t", " \x0b", " \u00a0\t", "a \x0b"])
+def test_cutting_examines_each_character_a_bounded_number_of_times(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = CountingPattern(lines._LAST_CUT)
+    monkeypatch.setattr(lines, "_LAST_CUT", pattern)
+    size = 20 * FRAGMENT
+    line = (run * size)[:size]
+    assert "".join(text for text, _ in cut_lines([line])) == line
+    assert pattern.characters <= 2 * size

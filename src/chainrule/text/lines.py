@@ -4,6 +4,7 @@ Lives here: what ends a line, what is blank, where a long line may be cut. Not h
 """
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -11,6 +12,9 @@ FRAGMENT: Final = 1 << 16
 """The most characters of a line that are handed over at once."""
 
 BLANKS: Final = " \t"
+
+_LAST_CUT: Final = re.compile(rf".*[{BLANKS}](?=\S)", re.DOTALL)
+"""Everything up to the last blank that no white space follows. One greedy repeat: backtracking is linear."""
 
 
 class Fragment(NamedTuple):
@@ -106,10 +110,6 @@ def _find_cut(line: str, start: int, end: int) -> int:
 
     What follows the blank is no white space of any kind: some tokenizers keep such runs together.
     """
-    at = end - 1
-    while at > start:
-        at = max(line.rfind(blank, start + 1, at + 1) for blank in BLANKS)
-        if at > start and not line[at + 1].isspace():
-            return at
-        at -= 1
-    return end
+    words = line[start + 1 : end + 1].rstrip()  # a run of blanks is passed over at once
+    head = _LAST_CUT.match(line, start + 1, start + 1 + len(words))
+    return head.end() - 1 if head else end
