@@ -21,7 +21,9 @@ NB_MODULE(_core, module) {
             PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.path.c_str());
         } catch (const chainrule::Failure& failure) {
             const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
-            PyErr_SetString(kind.ptr(), failure.what());
+            // A message may name a file, and names of files need not be UTF-8.
+            const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(failure.what()));
+            PyErr_SetObject(kind.ptr(), text.ptr());
         }
     });
     nb::class_<chainrule::BuildInfo>(module, "BuildInfo")

@@ -1,7 +1,9 @@
 // Co-occurrences and GloVe, for Python.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <filesystem>
 #include <memory>
 #include <tuple>
 
@@ -20,21 +22,22 @@ namespace {
 using Counting = OneAtATime<Cooccurrence>;
 using Learning = OneAtATime<Glove>;
 
-void make_counting(Counting* self, const std::string& file, std::uint64_t numbers, const AnyArray& number_of,
-                   std::size_t words, const std::string& out, std::size_t window, std::uint64_t bytes,
-                   std::size_t threads, std::uint64_t seed) {
+void make_counting(Counting* self, const std::filesystem::path& file, std::uint64_t numbers,
+                   const AnyArray& number_of, std::size_t words, const std::filesystem::path& out,
+                   std::size_t window, std::uint64_t bytes, std::size_t threads, std::uint64_t seed) {
     const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
     const CooccurrenceConfig config{window, bytes, threads, seed};
     const nb::gil_scoped_release free;
-    new (self) Counting(std::make_unique<Cooccurrence>(config, file, numbers, number_of_span, words, out));
+    new (self) Counting(
+        std::make_unique<Cooccurrence>(config, file.string(), numbers, number_of_span, words, out.string()));
 }
 
-void make_learning(Learning* self, const std::string& file, std::uint64_t records, std::size_t words,
-                   std::size_t dimensions, std::size_t epochs, float rate, double x_max, double alpha,
-                   std::size_t threads, std::uint64_t seed, const std::string& simd) {
+void make_learning(Learning* self, const std::filesystem::path& file, std::uint64_t records,
+                   std::size_t words, std::size_t dimensions, std::size_t epochs, float rate, double x_max,
+                   double alpha, std::size_t threads, std::uint64_t seed, const std::string& simd) {
     const GloveConfig config{dimensions, epochs, rate, x_max, alpha, threads, seed, simd};
     const nb::gil_scoped_release free;
-    new (self) Learning(std::make_unique<Glove>(config, file, records, words));
+    new (self) Learning(std::make_unique<Glove>(config, file.string(), records, words));
 }
 
 nb::ndarray<nb::numpy, float> result(Learning& self) {

@@ -2,11 +2,13 @@
 // decoder and the model.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <compare>
 #include <deque>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -143,11 +145,11 @@ Doubles score_list(const KenlmModel& model, const nb::object& given, nb::handle 
     return sums_of(model, sentences.views(), {is_true(bos), is_true(eos), threads_of(threads)});
 }
 
-Doubles score_lines(const KenlmModel& model, const std::string& path, nb::handle bos, nb::handle eos,
-                    std::int64_t threads) {
+Doubles score_lines(const KenlmModel& model, const std::filesystem::path& path, nb::handle bos,
+                    nb::handle eos, std::int64_t threads) {
     const std::string text = [&] {
         const nb::gil_scoped_release free;
-        return read_whole(path);
+        return read_whole(path.string());
     }();
     const Sentences lines(lines_of(text));
     return sums_of(model, lines.views(), {is_true(bos), is_true(eos), threads_of(threads)});

@@ -1,4 +1,5 @@
 // Training of n-gram models within a limit of memory, for Python.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -26,7 +27,8 @@ namespace {
 
 // Numbers of a file, or of an array, which stays as it is meanwhile.
 std::unique_ptr<IdSource> source_of(const nb::object& ids) {
-    if (nb::isinstance<nb::str>(ids)) return std::make_unique<IdFile>(nb::cast<std::string>(ids));
+    if (nb::isinstance<nb::str>(ids))
+        return std::make_unique<IdFile>(nb::cast<std::filesystem::path>(ids).string());
     return std::make_unique<IdArray>(span_of<std::int32_t>(nb::cast<AnyArray>(ids), "ids", "int32"));
 }
 
@@ -50,14 +52,12 @@ std::function<void(std::size_t, std::size_t)> reporter(const nb::object& progres
     };
 }
 
-std::tuple<nb::list, nb::list> train_within(const nb::object& ids, std::int64_t order,
-                                            std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
-                                            std::int64_t unk, bool is_closed, bool is_stream,
-                                            const std::vector<std::int64_t>& cut_offs, std::int64_t memory,
-                                            const std::string& folder, const std::string& out,
-                                            const nb::object& names, const std::string& layout,
-                                            std::int64_t bits, std::int64_t threads,
-                                            const nb::object& progress, std::int64_t records) {
+std::tuple<nb::list, nb::list> train_within(
+    const nb::object& ids, std::int64_t order, std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
+    std::int64_t unk, bool is_closed, bool is_stream, const std::vector<std::int64_t>& cut_offs,
+    std::int64_t memory, const std::filesystem::path& folder, const std::filesystem::path& out_path,
+    const nb::object& names, const std::string& layout, std::int64_t bits, std::int64_t threads,
+    const nb::object& progress, std::int64_t records) {
     const std::unique_ptr<IdSource> source = source_of(ids);
     ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
     facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
@@ -69,13 +69,14 @@ std::tuple<nb::list, nb::list> train_within(const nb::object& ids, std::int64_t 
         options.cut_offs.push_back(number_in(cut, 0, 0xFFFFFFFF, "a cut-off"));
     if (memory < 0) throw Failure("memory is " + std::to_string(memory) + "; give a number of bytes");
     options.memory = static_cast<std::uint64_t>(memory);
-    options.folder = folder;
+    options.folder = folder.string();
     options.threads = threads_of(threads);
     options.is_small = choice.kind == LayoutKind::small;
     options.is_quantized = choice.bits != 0;
     options.records = number_in(records, 0, 0x7FFFFFFF, "records");
     options.progress = reporter(progress);
     const auto spelled = names_of(names);
+    const std::string out = out_path.string();
     // What the writer would refuse after all the work.
     if (spelled && spelled->size() != facts.vocabulary)
         throw Failure("there are " + std::to_string(spelled->size()) + " names for " +

@@ -1,12 +1,14 @@
 // N-gram models for Python: made from counts, tables or files, and written.
 #include "bindings_ngram_model.hpp"
 
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -24,10 +26,15 @@ namespace {
 
 constexpr std::size_t kPiece = 1 << 16;  // rows read at a time
 
-PyNgramModel open_model(const std::string& path, bool verify, std::uint64_t verified_at_open,
+// The name of a file for Python, as `os.fsdecode` gives it: it need not be UTF-8.
+nb::object name_of(const std::string& path) {
+    return nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
+
+PyNgramModel open_model(const std::filesystem::path& path, bool verify, std::uint64_t verified_at_open,
                         std::uint64_t largest_copy) {
     const nb::gil_scoped_release free;
-    return {Model::open(path, verify, verified_at_open, largest_copy)};
+    return {Model::open(path.string(), verify, verified_at_open, largest_copy)};
 }
 
 std::shared_ptr<const NameList> names_of(const nb::object& names) {
@@ -213,7 +220,7 @@ void bind_facts(NgramClass& bound) {
         .def_prop_ro("bits", [](const PyNgramModel& self) { return self.model->file().facts().bits; })
         .def_prop_ro("bytes", [](const PyNgramModel& self) { return self.model->file().bytes(); })
         .def_prop_ro("mark", [](const PyNgramModel& self) { return self.model->file().mark(); })
-        .def_prop_ro("path", [](const PyNgramModel& self) { return self.model->file().path(); })
+        .def_prop_ro("path", [](const PyNgramModel& self) { return name_of(self.model->file().path()); })
         .def_prop_ro("has_names", [](const PyNgramModel& self) { return self.model->names() != nullptr; });
 }
 
@@ -269,9 +276,9 @@ void bind_ngram_model(nb::module_& module) {
         .def("tables", &tables, "By order key, log_prob and log_backoff.")
         .def(
             "save",
-            [](const PyNgramModel& self, const std::string& path) {
+            [](const PyNgramModel& self, const std::filesystem::path& path) {
                 const nb::gil_scoped_release free;
-                self.model->file().save(path);
+                self.model->file().save(path.string());
             },
             nb::arg("path"))
         .def(

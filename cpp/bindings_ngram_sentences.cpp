@@ -1,8 +1,10 @@
 // What an n-gram model is asked with text, and word by word from states, for Python.
 #include <nanobind/operators.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <filesystem>
 #include <tuple>
 #include <utility>
 
@@ -39,12 +41,13 @@ Sums score_texts(const PyNgramModel& self, const nb::object& sentences, bool bos
     return for_python(std::move(found));
 }
 
-Sums score_file(const PyNgramModel& self, const std::string& path, bool bos, bool eos, std::int64_t threads) {
+Sums score_file(const PyNgramModel& self, const std::filesystem::path& path, bool bos, bool eos,
+                std::int64_t threads) {
     const SentenceOptions options{bos, eos, threads_of(threads)};
     SentenceScores found;
     {
         const nb::gil_scoped_release free;
-        const std::string text = read_whole(path);
+        const std::string text = read_whole(path.string());
         found = score_sentences(*self.model, lines_of(text), options);
     }
     return for_python(std::move(found));

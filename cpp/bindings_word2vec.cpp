@@ -1,8 +1,10 @@
 // Words, word2vec and the kernels alone, for Python.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <tuple>
 
@@ -52,8 +54,8 @@ void bind_words(nb::module_& module) {
     nb::class_<SharedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
         .def(
             "__init__",
-            [](SharedCounter* self, const std::string& file) {
-                new (self) SharedCounter(std::make_unique<WordCounter>(file));
+            [](SharedCounter* self, const std::filesystem::path& file) {
+                new (self) SharedCounter(std::make_unique<WordCounter>(file.string()));
             },
             nb::arg("file"))
         .def("feed",
@@ -105,9 +107,9 @@ Word2vecConfig config_of(const nb::dict& settings) {
     return config;
 }
 
-void make_word2vec(Learning* self, const nb::dict& settings, const std::string& file, std::uint64_t numbers,
-                   const AnyArray& number_of, const AnyArray& counts, const AnyArray& begins,
-                   const AnyArray& rows, std::size_t buckets) {
+void make_word2vec(Learning* self, const nb::dict& settings, const std::filesystem::path& file,
+                   std::uint64_t numbers, const AnyArray& number_of, const AnyArray& counts,
+                   const AnyArray& begins, const AnyArray& rows, std::size_t buckets) {
     const Word2vecConfig config = config_of(settings);
     const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
     const auto counts_span = span_of<std::uint64_t>(counts, "counts", "uint64");
@@ -116,8 +118,8 @@ void make_word2vec(Learning* self, const nb::dict& settings, const std::string& 
     const nb::gil_scoped_release free;
     Subwords subwords{
         {begins_span.begin(), begins_span.end()}, {rows_span.begin(), rows_span.end()}, buckets};
-    new (self) Learning(
-        std::make_unique<Word2vec>(config, file, numbers, number_of_span, counts_span, std::move(subwords)));
+    new (self) Learning(std::make_unique<Word2vec>(config, file.string(), numbers, number_of_span,
+                                                   counts_span, std::move(subwords)));
 }
 
 void bind_learning(nb::module_& module) {

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,6 +17,7 @@ from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
+from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
@@ -130,8 +130,8 @@ def _ids_file(memory: str | int | None) -> Iterator[Path | None]:
     if memory is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as place:
-        yield Path(place) / "ids"
+    with scratch_folder() as place:
+        yield place / "ids"
 
 
 def _known(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.Choices:

@@ -93,6 +93,8 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply; write settings under the tables alone") from None
     known = ", ".join(f"[{table}]" for table in TABLES)
     for name, table in tables.items():
         if isinstance(table, dict) and name not in (*TABLES, ABOUT):

@@ -13,21 +13,21 @@ _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(?:i?b)?|(%))", 
 _GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def bytes_of(said: str | int) -> int:
-    """The bytes of `512M`, `2G`, `80%` (of what this machine has) or a number.
+def bytes_of(said: str | int, option: str = "memory") -> int:
+    """The bytes of `512M`, `2G`, `80%` (of what this machine has) or a number; messages name the `option`.
 
     >>> bytes_of("512M"), bytes_of("1.5k"), bytes_of(1000)
     (536870912, 1536, 1000)
     """
     found = _SIZE.fullmatch(str(said).strip())
     if found is None:
-        raise ConfigError(f"memory is '{said}'; write it as 512M, 2G or 80%")
+        raise ConfigError(f"{option} is '{said}'; write it as 512M, 2G or 80%")
     number, unit, percent = float(found[1]), (found[2] or "").lower(), found[3]
     if percent and not 0 < number <= 100:
-        raise ConfigError(f"memory is '{said}'; choose a part above 0% and up to 100%")
+        raise ConfigError(f"{option} is '{said}'; choose a part above 0% and up to 100%")
     size = int(available() * number / 100) if percent else int(number * _UNITS[unit])
     if size < 1:
-        raise ConfigError(f"memory is '{said}'; choose more than nothing")
+        raise ConfigError(f"{option} is '{said}'; choose more than nothing")
     return size
 
 

@@ -20,7 +20,7 @@ from chainrule.decoding.generate import Generation, generate, next_tokens, strea
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import AnyModel, Floats
 from chainrule.ngram.spelling import Speller
 from chainrule.progress import Progress, silent
@@ -46,6 +46,10 @@ class Origin:
     created: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     run: Path | None = None  # folder of the run that trained the model here and now; not saved
+
+    def __post_init__(self) -> None:
+        for name in ("text", "command"):  # names of files need not be UTF-8, and what is stored must be
+            object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())
 
     @classmethod
     def now(
@@ -100,10 +104,12 @@ class Model:
             raise UsageError(f"score takes a text, not {text!r}; for several there is scores")
         return next(iter(self.scores([text])))
 
-    def scores(self, texts: Sequence[str], progress: Progress = silent) -> Iterator[Score]:
-        """One score a text; a `stream` model reads them one after another as one stream."""
+    def scores(
+        self, texts: Sequence[str], progress: Progress = silent, scorer: TokenScorer | None = None
+    ) -> Iterator[Score]:
+        """One score a text; a `stream` model reads them one after another as one stream, which `scorer` goes on."""
         encoded = encode(Corpus.from_lines(texts), self.tokenizer)
-        log_probs = token_log_probs(self.lm, encoded, progress)
+        log_probs = scorer.log_probs(encoded.ids) if scorer else token_log_probs(self.lm, encoded, progress)
         spellings = iter(self._spelling_log_probs(encoded))
         lines = [sum(1 for _ in Corpus.from_lines([text])) for text in texts]
         ends = np.flatnonzero(encoded.ids == encoded.eos) + 1

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "chainrule"
 
 RANKS = [
     {"__init__", "errors", "progress", "versions"},
-    {"lm", "config", "native", "processors", "memory"},
+    {"lm", "config", "native", "processors", "memory", "scratch"},
     {"text", "recipes"},
     {"data"},
     {"tokenizers"},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import QUIET, done, refused, trained, write
+from cli.pipes import dialogue
 
 LINES = "i read the letter from my friend\nmy friend read the letters\nthe letter is red\n" * 3
 WRITTEN = "i read teh  letter\nmy freind is red\n\nthe letter is red\n"
@@ -83,3 +84,9 @@ def test_what_is_refused(words: Path, tmp_path: Path) -> None:
     letters = tmp_path / "letters"
     trained(letters, write(tmp_path / "text.txt", LINES), "--tokenizer", "char", *QUIET)
     assert "needs a model of whole words" in refused(2, "correct", letters)
+
+
+def test_a_line_is_corrected_before_the_next_is_written(words: Path) -> None:
+    with dialogue("correct", words) as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in WRITTEN.splitlines()]
+    assert answers == done("correct", words, stdin=WRITTEN).out.splitlines()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import QUIET, done, refused, trained, write
+from cli.pipes import dialogue
 
 pytestmark = pytest.mark.native
 
@@ -56,3 +57,11 @@ def test_wrong_usage(languages: tuple[Path, Path], tmp_path: Path) -> None:
     refused(4, "identify", en, f"de={tmp_path / 'nowhere'}", stdin="a\n")
     wrong = write(tmp_path / "wrong.tsv", "fr\tle chat\n")
     assert "'fr' is none of the labels en, de" in refused(3, "identify", en, de, wrong, "--labels")
+
+
+def test_a_line_is_told_before_the_next_is_written(languages: tuple[Path, Path]) -> None:
+    lines = ["the cat is in the house", "", "der hund sieht die katze"]
+    wanted = done("identify", *languages, "-", stdin="".join(f"{line}\n" for line in lines)).out.splitlines()
+    with dialogue("identify", *languages, "-") as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert answers == wanted

@@ -1,15 +1,21 @@
 """`chainrule`: statuses, streams, signals, and nothing heavy before it is needed."""
 
+import contextlib
+import errno
+import io
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import chainrule
+from chainrule.cli.main import app, run
 from cli.command import ENTRY, QUIET, call, done, process, trained, write
 
 COMMANDS = (
@@ -201,3 +207,191 @@ def test_a_warning_is_said_once(tmp_path: Path) -> None:
     outcome = done("train", "ngram", text, "--order", 2, "--out", tmp_path / "m")
     warnings = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(set(warnings)) > 0
+
+
+class FailingOutput(io.RawIOBase):
+    """A stdout that fails as /dev/full, or as a pipe whose reader has gone."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+def leaf_commands() -> list[tuple[str, ...]]:
+    """Every command and sub-command of the application."""
+    found: list[tuple[str, ...]] = []
+    groups: list[tuple[tuple[str, ...], typer.Typer]] = [((), app)]
+    while groups:
+        path, group = groups.pop()
+        for command in group.registered_commands:
+            assert command.callback is not None
+            name = command.name or command.callback.__name__.replace("_", "-")
+            found.append((*path, name))
+        for nested in group.registered_groups:
+            assert nested.typer_instance is not None
+            found_name = nested.name or ""
+            groups.append(((*path, str(found_name)), nested.typer_instance))
+    return sorted(found)
+
+
+def call_with_output(number: int, *arguments: object, stdin: bytes = b"") -> tuple[int, str]:
+    """The status and stderr of a command whose stdout fails with this error number."""
+    out = io.TextIOWrapper(io.BufferedWriter(FailingOutput(number)), encoding="utf-8")
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["chainrule", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as ended:
+            run()
+        signal.signal(signal.SIGTERM, before)
+        err.seek(0)
+        said = err.read()
+    with contextlib.suppress(OSError):
+        out.detach().detach()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, said
+
+
+def test_the_table_of_commands_is_complete() -> None:
+    names = {" ".join(command) for command in leaf_commands()}
+    assert {"score", "translate predict", "tokenizer encode", "vectors neighbors", "doctor"} <= names
+    assert len(names) >= 40
+
+
+@pytest.mark.parametrize("command", leaf_commands(), ids=" ".join)
+def test_output_that_cannot_be_written_is_one_line(command: tuple[str, ...]) -> None:
+    status, said = call_with_output(errno.ENOSPC, *command, "--help")
+    assert (status, said) == (1, "error: input or output: No space left on device\n")
+    assert call_with_output(errno.EPIPE, *command, "--help") == (1, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["score", "MODEL"],
+        ["score", "MODEL", "--json"],
+        ["evaluate", "MODEL", "-"],
+        ["generate", "MODEL", "--seed", "1"],
+        ["generate", "MODEL", "--seed", "1", "--stream"],
+        ["next", "MODEL", "the"],
+        ["info", "MODEL", "--json"],
+        ["correct", "MODEL"],
+        ["filter", "MODEL", "--keep", "1"],
+        ["identify", "a=MODEL", "b=MODEL", "-"],
+        ["tokenizer", "encode", "MODEL"],
+        ["doctor"],
+        ["--version"],
+    ],
+    ids=" ".join,
+)
+def test_results_that_cannot_be_written_are_one_line(command: list[str], model: Path) -> None:
+    words = [word.replace("MODEL", str(model)) for word in command]
+    status, said = call_with_output(errno.ENOSPC, *words, stdin=b"the cat sees a dog now\n")
+    assert status == 1
+    assert said.splitlines()[-1] == "error: input or output: No space left on device"
+    status, said = call_with_output(errno.EPIPE, *words, stdin=b"the cat sees a dog now\n")
+    assert status == 1
+    assert "Traceback" not in said
+    assert "error" not in said
+
+
+def test_a_closed_output_and_a_reader_that_has_gone_end_the_process_without_a_traceback(model: Path) -> None:
+    lines = b"the cat sees a dog now\n" * 4000
+    read, write_ = os.pipe()
+    os.close(read)
+    words = [ENTRY, "score", str(model)]
+    gone = subprocess.run(words, input=lines, stdout=write_, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(write_)
+    assert (gone.returncode, gone.stderr) == (1, b"")
+    shell = ["sh", "-c", '"$@" >&-', "sh", *words]
+    closed = subprocess.run(shell, input=lines, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert closed.returncode == 1
+    assert closed.stderr == (b"error: standard output: it is closed; redirect it to a file, a pipe or /dev/null\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        ImportError("libtorch_cpu.so: cannot allocate memory in static TLS block"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=repr,
+)
+def test_every_kind_of_exhausted_memory_is_one_line(
+    error: Exception, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("chainrule.api.load", fail)
+    outcome = call("next", model, "the")
+    assert outcome.status == 1
+    assert outcome.err.startswith("error: out of memory; take a smaller model (--hidden")
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_network_beyond_the_memory_limit_is_one_line(toy_text: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+
+    arguments = ("train", "lstm", toy_text, "--hidden", 30_000, "--device", "cpu", "--out", tmp_path / "m")
+    ended = process(*arguments, preexec_fn=limit)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith(b"error: out of memory; take a smaller model (--hidden")
+    assert b"Traceback" not in ended.stderr
+
+
+def test_an_unforeseen_error_is_one_line_and_a_traceback_with_debug(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("chainrule.api.load", fail)
+    outcome = call("next", model, "the")
+    message = "error: ZeroDivisionError: division by zero; this is a defect of chainrule: --debug shows where\n"
+    assert (outcome.status, outcome.err) == (1, message)
+    assert "Traceback" in call("next", model, "the", "--debug").err
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(toy_text: Path, tmp_path: Path) -> None:
+    deep = "[" * 3000 + "]" * 3000
+    config = write(tmp_path / "deep.toml", f"[model]\norder = {deep}\n")
+    outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
+    assert (outcome.status, outcome.err.count("\n")) == (2, 1)
+    assert "deep.toml is nested too deeply" in outcome.err
+    text = write(tmp_path / "deep.jsonl", '{"text": ' + "[" * 300_000 + "}\n")
+    outcome = call("train", "ngram", text, "--out", tmp_path / "m")
+    assert (outcome.status, outcome.err.count("\n")) == (3, 1)
+
+
+def test_paths_that_are_not_utf8(toy_text: Path, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    text = folder / os.fsdecode(b"t\xff.txt")
+    text.write_bytes(toy_text.read_bytes())
+    model = folder / "m"
+    done("train", "ngram", text, "--out", model, "--order", 2, *QUIET)
+    assert done("evaluate", model, text, "--json").json()["model"].endswith("caf\ufffd/m")
+    assert done("score", model, text).out.count("\n") == 3
+    assert done("info", model, "--json").json()["family"] == "ngram"
+    assert done("info", model).out
+    done("tokenizer", "train", text, "--tokenizer", "word", "--out", folder / "tok", "--json")
+    done("convert", model, "--to", "arpa", "--out", folder / "m.arpa")
+    done("inspect", model, text, "--out", folder / "page.html")
+    outcome = call("evaluate", folder / "nowhere", text)
+    assert outcome.status == 4
+    assert "caf\\udce9" in outcome.err
+    outcome = call("score", model, folder / "nowhere.txt")
+    assert (outcome.status, outcome.err.count("\n")) == (4, 1)

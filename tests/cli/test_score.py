@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import chainrule
+from chainrule.applications.lines import score_long_line
+from chainrule.evaluation.scores import TokenScorer
+from chainrule.lm import Floats, Ids
 from cli.command import QUIET, done, refused, trained, write
+from cli.pipes import dialogue
 
 KEYS = {"schema_version", "text", "log_prob", "unit", "tokens", "log_probs", "oov", "infinite"}
 
@@ -154,3 +159,54 @@ def test_wrong_usage(mle: Path, tmp_path: Path) -> None:
     assert "choose one of nats, bits, log10" in refused(2, "score", mle, "--unit", "dB")
     assert "nowhere" in refused(4, "score", mle, tmp_path / "nowhere")
     assert "byte 1 (0xff)" in refused(3, "score", mle, stdin=b"a\xff\n")
+
+
+def test_a_line_is_answered_before_the_next_is_written(model: Path, tmp_path: Path) -> None:
+    lines = ["the cat sees a dog now", "", "one bird likes the fish today"]
+    wanted = done("score", model, stdin="".join(f"{line}\n" for line in lines)).out.splitlines()
+    with dialogue("score", model) as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert answers == wanted
+
+
+def test_a_stream_model_goes_on_from_line_to_line_as_they_come(english_text: Path, tmp_path: Path) -> None:
+    stream = trained(tmp_path / "m", english_text, "--order", 3, *QUIET, "--context", "stream")
+    lines = english_text.read_text().splitlines()[:3]
+    wanted = done("score", stream, stdin="".join(f"{line}\n" for line in lines)).out.splitlines()
+    with dialogue("score", stream) as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert answers == wanted
+
+
+@pytest.mark.parametrize("options", [(), ("--per-token",), ("--json",)])
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_long_lines_are_scored_in_pieces_with_the_same_result(
+    options: tuple[str, ...], context: str, english_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["the cat sees the dog now", "a zebra sees  the cat", "", "one bird likes a cat today <s> </s>"]
+    text = "".join(f"{line}\n" for line in lines)
+    arguments = ("--order", 3, *QUIET, "--min-count", 20, "--context", context)
+    model = trained(tmp_path / "m", english_text, *arguments)
+    wanted = done("score", model, *options, stdin=text).out
+    monkeypatch.setattr("chainrule.applications.lines.LONG", 8)
+    assert done("score", model, *options, stdin=text).out == wanted
+
+
+def test_long_lines_go_in_pieces_through_the_model(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "the cat sees a dog now " * 5000
+    wanted = chainrule.load(model).score(line.strip())
+    sizes: list[int] = []
+    read = TokenScorer.log_probs
+
+    def watched(self: TokenScorer, ids: Ids) -> Floats:
+        sizes.append(len(ids))
+        return read(self, ids)
+
+    monkeypatch.setattr(TokenScorer, "log_probs", watched)
+    monkeypatch.setattr("chainrule.tokenizers.encode.CHARACTERS_PER_BATCH", 1 << 15)
+    found = score_long_line(chainrule.load(model), line.strip())
+    assert found.log_prob == wanted.log_prob
+    assert (found.tokens, found.oov) == (len(wanted.tokens), wanted.oov)
+    assert found.log_prob_of_spellings == pytest.approx(wanted.log_prob_of_spellings, rel=1e-12)
+    assert len(sizes) == 2
+    assert sum(sizes) == len(wanted.tokens)

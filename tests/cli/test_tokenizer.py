@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import call, done, english, refused, write
+from cli.pipes import dialogue
 
 
 def test_merges_worked_by_hand(tmp_path: Path) -> None:
@@ -93,3 +94,29 @@ def test_wrong_usage(tmp_path: Path, toy_text: Path) -> None:
     refused(4, "tokenizer", "train", tmp_path / "nowhere.txt", *out)
     refused(4, "tokenizer", "encode", tmp_path / "nowhere")
     refused(3, "tokenizer", "decode", tmp_path)
+
+
+def test_a_line_is_encoded_and_decoded_before_the_next_is_written(model: Path) -> None:
+    lines = [b"the cat sees a dog now", b"one bird"]
+    with dialogue("tokenizer", "encode", model) as conversation:
+        ids = [conversation.ask(line)[0] for line in lines]
+    with dialogue("tokenizer", "decode", model) as conversation:
+        texts = [conversation.ask(line)[0] for line in ids]
+    wanted = done("tokenizer", "encode", model, stdin=b"\n".join([*lines, b""])).out
+    assert b"\n".join([*ids, b""]).decode() == wanted
+    assert b"\n".join([*texts, b""]).decode() == done("tokenizer", "decode", model, stdin=wanted).out
+
+
+@pytest.mark.parametrize("options", [(), ("--tokens",), ("--json",)])
+@pytest.mark.parametrize("kind", ["word", "char", "bpe"])
+def test_long_lines_are_encoded_in_pieces(
+    kind: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write(tmp_path / "t.txt", english(20))
+    size = ("--vocab-size", 300) if kind == "bpe" else ()
+    done("tokenizer", "train", text, "--tokenizer", kind, *size, "--out", tmp_path / "tok")
+    lines = "the cat sees a dog now\n\none bird likes the zebra\n"
+    wanted = done("tokenizer", "encode", tmp_path / "tok", *options, stdin=lines).out
+    monkeypatch.setattr("chainrule.text.lines.FRAGMENT", 7)
+    monkeypatch.setattr("chainrule.tokenizers.encode.CHARACTERS_PER_BATCH", 1)
+    assert done("tokenizer", "encode", tmp_path / "tok", *options, stdin=lines).out == wanted

@@ -1,4 +1,5 @@
 import gzip
+import io
 import lzma
 import random
 import sys
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from chainrule.errors import InputError, MissingExtra
+from chainrule.errors import ConfigError, InputError, MissingExtra
+from chainrule.text import compression
 from chainrule.text.compression import BLOCK, read_blocks
-from chainrule.text.files import find_files
+from chainrule.text.files import InputStream, TextFile, find_files
 
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -102,3 +104,65 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(InputError, match=r"text cannot be read: No such file"):
         list(read_blocks(found))
+
+
+def bomb(suffix: str, size: int) -> bytes:
+    return PACKINGS[suffix](bytes([10]) * size)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+def test_a_decompression_bomb_is_refused_and_the_option_named(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "ALWAYS_ALLOWED", 1 << 20)
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(bomb(suffix, 8 << 20))
+    blocks: list[bytes] = []
+    with pytest.raises(InputError, match=rf"text{suffix} holds more than 250 times .*--max-decompressed 2G$"):
+        blocks.extend(read_blocks(*find_files(file)))
+    assert sum(map(len, blocks)) < 3 << 20
+    monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "8M")
+    assert len(unpack(file)) == 8 << 20
+    monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "5M")
+    with pytest.raises(InputError, match=r"holds more than 5,242,880 bytes, the limit set with --max-decompressed"):
+        unpack(file)
+
+
+def test_the_limit_allows_text_as_it_compresses_and_small_files_whatever_they_hold(tmp_path: Path) -> None:
+    limit = compression.DecompressionLimit("text.gz")
+    limit.check(1, 64 << 20)
+    limit.check(1 << 20, 250 << 20)
+    with pytest.raises(InputError):
+        limit.check(1 << 20, (250 << 20) + 1)
+    with pytest.raises(InputError):
+        limit.check(1, (64 << 20) + 1)
+
+
+def test_a_limit_that_is_no_size_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "much")
+    with pytest.raises(ConfigError, match="--max-decompressed is 'much'; write it as 512M"):
+        compression.DecompressionLimit("text.gz")
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_a_stream_is_unpacked_as_it_comes(suffix: str, step: int) -> None:
+    packed = PACKINGS[suffix](TEXT[:5000])
+    assert b"".join(read_blocks(TextFile(Path("-"), "standard input", 0, Drops(packed, step)))) == TEXT[:5000]
+
+
+@pytest.mark.parametrize("text", [b"", b"(", b"(a)\n", b"B\n", b"\x1f", b"BZ", b"plain\n"])
+@pytest.mark.parametrize("step", [1, 100])
+def test_the_beginning_of_a_stream_is_not_lost(text: bytes, step: int) -> None:
+    assert b"".join(read_blocks(TextFile(Path("-"), "standard input", 0, Drops(text, step)))) == text
+
+
+class Drops(InputStream):
+    """A stream that gives so many bytes at a time."""
+
+    def __init__(self, data: bytes, step: int) -> None:
+        super().__init__(io.BytesIO(data))
+        self.step = step
+
+    def read(self, size: int = -1) -> bytes:
+        return super().read(min(size, self.step) if size > 0 else self.step)

@@ -29,6 +29,9 @@ FIRST_LOOK: Final = {
 }  # near words that are worth the channel's time, of a word that is known or not
 CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
 
+MOST_READINGS: Final = 1000
+"""Of a sentence, and choices for a word: the work grows with both."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -47,8 +50,10 @@ class Settings:
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ConfigError(f"weight is {self.weight}; choose a number above 0")
         for name in ("choices", "beam"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; choose 1 or more")
+            if not 1 <= getattr(self, name) <= MOST_READINGS:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; choose a whole number from 1 to {MOST_READINGS}"
+                )
         for name, least in (("distance", 1), ("real_word_distance", 0)):
             if not least <= getattr(self, name) <= FURTHEST:
                 given = f"{name.replace('_', '-')} is {getattr(self, name)}"

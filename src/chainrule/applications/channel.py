@@ -131,7 +131,7 @@ class Channel:
                 raise ValueError("a count that is not above 0")
             if any(max(map(len, key)) > LONGEST or key[0] == key[1] for key in substitutions):
                 raise ValueError(f"a substitution of more than {LONGEST} characters, or of nothing")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{name} is no channel file ({error}); make one with --pairs and --channel") from error
         return cls(substitutions, occurrences, strength=strength)
 

@@ -4,6 +4,7 @@ Lives here: reading lines in batches of bounded size, and their log-probabilitie
 reading of words where the tokenizer only cuts at blanks. Not here: what they are used for (filter.py, identify.py).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.errors import UsageError
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 from chainrule.ngram.engine import refusing_damage
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus
-from chainrule.text.lines import FRAGMENT
+from chainrule.text.lines import FRAGMENT, cut_lines
 from chainrule.text.utf8 import warn_of_replaced
-from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.encode import encode, encode_fragments
 from chainrule.tokenizers.tokenizer import split_words
 
 CHARACTERS_AT_ONCE: Final = 1 << 21
@@ -42,18 +43,26 @@ class LineScores:
 
 
 def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:
-    """The lines of a text in lists of about so many characters, or of one line that is longer."""
+    """The lines of a text in lists of about so many characters, or of one line that is longer.
+
+    A list is shorter where reading on would wait for standard input: what has been written is answered first.
+    """
     enough = CHARACTERS_AT_ONCE if characters is None else characters
     held: list[str] = []
-    size = 0
+    size, has_break = 0, False
     blocks = corpus.blocks()
     for block in blocks:
         held.append(block)
         size += len(block)
-        if size >= enough and "\n" in block:
-            ended, _, rest = "".join(held).rpartition("\n")
-            yield ended.split("\n")
-            held, size = [rest], len(rest)
+        has_break = has_break or "\n" in block
+        if has_break and (size >= enough or not corpus.is_ready()):
+            text = "".join(held)
+            held.clear()
+            lines = text.split("\n")
+            del text
+            rest = lines.pop()
+            yield lines
+            held, size, has_break = [rest], len(rest), False
     if text := "".join(held):
         yield text.removesuffix("\n").split("\n")
     warn_of_replaced(corpus.name, blocks.replaced)
@@ -79,11 +88,13 @@ class Scorer:
             raise UsageError("score was given one text; give a list of lines, such as [text]")
         if not lines:
             return LineScores(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
+        if max(map(len, lines)) > LONG:
+            return self._score_some_long(lines)
         text = "\n".join(lines)
         if text.count("\n") + text.count("\r") >= len(lines):
             return self._score_parted(lines)
         # `<s>` is a word like any other in a text, but a control symbol to the engine.
-        if self._engine is None or "<s>" in text or "</s>" in text or max(map(len, lines)) > LONG:
+        if self._engine is None or "<s>" in text or "</s>" in text:
             return self._score_encoded(lines)
         try:
             with refusing_damage():
@@ -117,6 +128,23 @@ class Scorer:
         sums = (np.add.reduceat(values, starts) for values in (found.log_probs, found.tokens, found.spellings))
         return LineScores(*sums)
 
+    def _score_some_long(self, lines: Sequence[str]) -> LineScores:
+        """Lines some of which are longer than `LONG`: each of these by itself, piece by piece."""
+        if any("\n" in line or "\r" in line for line in lines):
+            return self._score_parted(lines)
+        if self.model.lm.context == "stream":
+            return self._score_encoded(lines)
+        scores = LineScores(np.zeros(len(lines)), np.zeros(len(lines), dtype=np.int64), np.zeros(len(lines)))
+        short = [i for i, line in enumerate(lines) if len(line) <= LONG]
+        short_scores = self.score([lines[i] for i in short])
+        for name in ("log_probs", "tokens", "spellings"):
+            getattr(scores, name)[short] = getattr(short_scores, name)
+        for i in sorted(set(range(len(lines))) - set(short)):
+            scored = score_long_line(self.model, lines[i])
+            scores.log_probs[i], scores.tokens[i] = scored.log_prob, scored.tokens
+            scores.spellings[i] = scored.log_prob_of_spellings
+        return scores
+
     def _score_encoded(self, lines: Sequence[str]) -> LineScores:
         """By way of ids, whatever the family and the tokenizer."""
         encoded = encode(Corpus.from_lines(lines), self.model.tokenizer)
@@ -130,6 +158,53 @@ class Scorer:
             log_p = -np.inf if speller is None else speller.log_probs(encoded.spellings)
             np.add.at(spellings, rows, log_p)
         return LineScores(log_probs, ends - starts, spellings)
+
+
+@dataclass(frozen=True, slots=True)
+class LongLineScore:
+    """What a model makes of one line that is read in pieces; nats."""
+
+    log_prob: float
+    tokens: int
+    oov: int
+    log_prob_of_spellings: float
+    ids: list[Ids]  # in pieces; empty unless asked for
+    log_probs: list[Floats]  # likewise
+
+
+def score_long_line(
+    model: Model, line: str, scorer: TokenScorer | None = None, *, keeps_tokens: bool = False
+) -> LongLineScore:
+    """What `model.score` says of a line of any length, in memory that does not grow with it.
+
+    The sum is the same to the last bit: it is exact until it is rounded once (`math.fsum`). With `keeps_tokens`
+    every token's id and log-probability are kept, 12 bytes each. A `stream` model goes on with its `scorer`.
+    """
+    scorer = scorer or TokenScorer(model.lm)
+    kept_ids: list[Ids] = []
+    kept_log_probs: list[Floats] = []
+    spellings: list[float] = []
+    tokens = oov = 0
+
+    def read() -> Iterator[float]:
+        nonlocal tokens, oov
+        pieces = (line[first : first + FRAGMENT] for first in range(0, len(line), FRAGMENT))
+        for batch in encode_fragments(cut_lines(pieces), model.tokenizer):
+            log_probs = scorer.log_probs(batch.ids)
+            tokens += len(batch.ids)
+            oov += len(batch.spellings)
+            if batch.spellings:
+                speller = model.speller
+                spellings.append(
+                    -math.inf if speller is None else math.fsum(speller.log_probs(batch.spellings).tolist())
+                )
+            if keeps_tokens:
+                kept_ids.append(batch.ids)
+                kept_log_probs.append(log_probs)
+            yield from log_probs.tolist()
+
+    log_prob = math.fsum(read())
+    return LongLineScore(log_prob, tokens, oov, math.fsum(spellings), kept_ids, kept_log_probs)
 
 
 def count_words(lines: Sequence[str]) -> Ids:

@@ -170,7 +170,7 @@ def predict(
 def evaluate(
     model: options.ModelFolder,
     file: Labelled,
-    bins: Annotated[int, typer.Option(min=1, help="Rows of the reliability table.")] = 10,
+    bins: Annotated[int, typer.Option(min=1, max=1000, help="Rows of the reliability table.")] = 10,
     column: Column = "text",
     label: Label = "label",
     device: options.Device = "auto",

@@ -3,14 +3,17 @@
 import json
 import math
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from chainrule.progress import Progress, silent
 from chainrule.versions import SCHEMA_VERSION
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def emit(document: dict[str, Any], indent: int | None = 2) -> None:
@@ -21,7 +24,8 @@ def emit(document: dict[str, Any], indent: int | None = 2) -> None:
 def dumps(document: dict[str, Any], indent: int | None = 2) -> str:
     """One strict JSON document with its schema version."""
     whole = {"schema_version": SCHEMA_VERSION} | document
-    return json.dumps(finite(whole), ensure_ascii=False, allow_nan=False, indent=indent)
+    text = json.dumps(finite(whole), ensure_ascii=False, allow_nan=False, indent=indent)
+    return _SURROGATES.sub("\ufffd", text)  # bytes of a file name that are not UTF-8
 
 
 def finite(value: Any) -> Any:
@@ -31,6 +35,47 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Pieces:
+    """A list of a JSON document that is written piece by piece, because it may be long."""
+
+    def __init__(self, pieces: Iterable[list[Any]]) -> None:
+        self.pieces = pieces
+
+
+def emit_in_pieces(document: dict[str, Any]) -> None:
+    """Print one strict JSON document on one line, as `emit` does, whose longest lists are `Pieces`."""
+    opening = "{"
+    for name, value in ({"schema_version": SCHEMA_VERSION} | document).items():
+        print(f"{opening}{_strict(name)}: ", end="")
+        opening = ", "
+        if not isinstance(value, Pieces):
+            print(_strict(value), end="")
+            continue
+        print("[", end="")
+        separator = ""
+        for piece in filter(None, value.pieces):
+            print(separator + _strict(piece)[1:-1], end="")
+            separator = ", "
+        print("]", end="")
+    print("}")
+
+
+def _strict(value: Any) -> str:
+    return _SURROGATES.sub("\ufffd", json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+
+
+def flush() -> None:
+    """Hand over what was printed: somebody may wait for it before the next line is written."""
+    sys.stdout.flush()
+
+
+def flushed_lines(batches: Iterable[list[str]]) -> Iterator[str]:
+    """The lines one by one; at the end of a batch what was printed of them is handed over."""
+    for lines in batches:
+        yield from lines
+        flush()
 
 
 def say(message: str) -> None:

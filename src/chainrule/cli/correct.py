@@ -1,17 +1,18 @@
 """`chainrule correct`: mend the spelling of a text."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import emit, say
+from chainrule.cli.console import emit, flush, say
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.applications.channel import Channel
-    from chainrule.applications.correct import Correction
+    from chainrule.applications.correct import Correction, Corrector
 
 DEFAULT_RATE = 0.02
 
@@ -26,7 +27,9 @@ def correct(
     channel: Annotated[
         Path | None, typer.Option(help="The learnt edit model: written with --pairs, else read.")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=0, help="Show so many candidates of the words in doubt.")] = 0,
+    candidates: Annotated[
+        int, typer.Option(min=0, max=1000, help="Show so many candidates of the words in doubt.")
+    ] = 0,
     lines: Annotated[
         bool, typer.Option("--lines", help="Only lines that change: number, as it was, as corrected.")
     ] = False,
@@ -47,13 +50,15 @@ def correct(
     from chainrule import api
     from chainrule.applications.candidates import Settings
     from chainrule.applications.correct import Corrector
+    from chainrule.applications.lines import read_batches
     from chainrule.text.corpus import Corpus
 
     distance = {} if real_words else {"real_word_distance": 0}
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
     corrector = Corrector(api.load(model), _channel(pairs or [], channel), settings)
-    text = Corpus.of(file, **options.text_rules(column, errors, False))
-    for number, found in enumerate(corrector.corrections(text.read(), top=candidates), start=1):
+    text = Corpus.of(file, **options.text_rules(column, errors, False), reads_once=True)
+    corrections = (found for batch in read_batches(text) for found in _flushed(corrector, batch, candidates))
+    for number, found in enumerate(corrections, start=1):
         if json:
             emit(_document(found, number), indent=None)
         elif lines:
@@ -63,6 +68,12 @@ def correct(
             print(found.corrected)
         if candidates and not json:
             _show(found)
+
+
+def _flushed(corrector: "Corrector", lines: list[str], top: int) -> Iterator["Correction"]:
+    """The corrections of some lines; when all are printed, they are handed over."""
+    yield from corrector.corrections(lines, top=top)
+    flush()
 
 
 def _channel(pairs: list[str], path: Path | None) -> "Channel | None":

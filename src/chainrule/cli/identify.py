@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import emit, progress
+from chainrule.cli.console import emit, flush, progress
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _print_lines(identifier: "Identifier", file: str, rules: dict[str, str], jso
     from chainrule.applications.lines import batches_for
     from chainrule.text.corpus import Corpus
 
-    for lines in batches_for(identifier.models, Corpus.of(file, **rules)):  # type: ignore[arg-type]
+    for lines in batches_for(identifier.models, Corpus.of(file, **rules, reads_once=True)):  # type: ignore[arg-type]
         for text, row in zip(lines, identifier.probabilities(lines).tolist(), strict=True):
             best = row.index(max(row))
             if json:
@@ -88,6 +88,7 @@ def _print_lines(identifier: "Identifier", file: str, rules: dict[str, str], jso
                 emit({"text": text, "label": identifier.names[best], "probabilities": shares}, indent=None)
             else:
                 print(f"{identifier.names[best]}\t{row[best]:.6f}\t{text}")
+        flush()
 
 
 def _evaluate(identifier: "Identifier", file: str, column: str) -> "Classes":

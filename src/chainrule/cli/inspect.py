@@ -38,9 +38,13 @@ def inspect(
             show_default=False,
         ),
     ] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="How much of the text to look at.")] = 1000,
-    lags: Annotated[int, typer.Option(min=1, help="Gradient flow: how far back to follow it, in tokens.")] = 100,
-    positions: Annotated[int, typer.Option(min=1, help="Gradient flow: from how many tokens to follow it.")] = 64,
+    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="How much of the text to look at.")] = 1000,
+    lags: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: how far back to follow it, in tokens.")
+    ] = 100,
+    positions: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: from how many tokens to follow it.")
+    ] = 64,
     track: Annotated[
         list[str] | None,
         typer.Option(

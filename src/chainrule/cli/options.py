@@ -31,7 +31,7 @@ Vocab = Annotated[
 Closed = Annotated[bool, typer.Option("--closed", help="No <unk>: unknown words are impossible.")]
 Unk = Annotated[str | None, typer.Option(help="The corpus word for unknown words.  [default: <unk>]")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads to use.  [default: all]")]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads to use.  [default: all]")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")]
 ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; 'stream': it goes on.")]
 RunContext = Annotated[

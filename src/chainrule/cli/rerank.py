@@ -43,9 +43,11 @@ def rerank(
     tune_reference: Annotated[
         str | None, typer.Option(help="References of --tune.  [default: --reference]")
     ] = None,
-    cross_validate: Annotated[int | None, typer.Option(help="Tune on K−1 of K parts, choose in the other.")] = None,
+    cross_validate: Annotated[
+        int | None, typer.Option(min=2, max=1000, help="Tune on K−1 of K parts, choose in the other.")
+    ] = None,
     tuning: Annotated[str, typer.Option(help="Fewest 'expected' errors, or 'exact' ones.")] = "expected",
-    bootstrap: Annotated[int, typer.Option(min=1, help="Test sets drawn for the interval.")] = 1000,
+    bootstrap: Annotated[int, typer.Option(min=1, max=100_000, help="Test sets drawn for the interval.")] = 1000,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="The table to write.  [default: stdout]")] = None,

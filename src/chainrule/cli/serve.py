@@ -21,13 +21,16 @@ def serve(
     allow_public: Annotated[
         bool, typer.Option("--allow-public", help="Listen beyond this machine although there is no key.")
     ] = False,
-    max_seconds: Annotated[float, typer.Option(min=0.001, help="Time for one request.")] = 60.0,
+    max_seconds: Annotated[float, typer.Option(min=0.001, max=86_400, help="Time for one request.")] = 60.0,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running requests have to end when the server is stopped.")
+        float,
+        typer.Option(
+            min=0, max=86_400, help="Seconds that running requests have to end when the server is stopped."
+        ),
     ] = 5.0,
     device: options.Device = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
-    rows: Annotated[int, typer.Option(min=1, hidden=True, help="Texts a model steps together.")] = 256,
+    rows: Annotated[int, typer.Option(min=1, max=65_536, hidden=True, help="Texts a model steps together.")] = 256,
 ) -> None:
     """Serve models over HTTP: completions as OpenAI's clients ask for them, scores, next tokens, and a page.
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import emit, progress, say
+from chainrule.cli.console import Pieces, emit, emit_in_pieces, flush, flushed_lines, progress, say
+
+if TYPE_CHECKING:
+    from chainrule.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,15 +113,46 @@ def encode(
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
     from chainrule import artifact
+    from chainrule.applications.lines import read_batches
     from chainrule.text.corpus import Corpus
+    from chainrule.text.lines import FRAGMENT
 
     tokenizer = artifact.load_tokenizer(folder)
-    for line in Corpus.of(file):
-        ids = tokenizer.encode(line).tolist()
-        if json:
-            emit({"text": line, "ids": ids, "tokens": tokenizer.tokens(ids)}, indent=None)
-        else:
-            print(" ".join(map(repr, tokenizer.tokens(ids)) if tokens else map(str, ids)))
+    for lines in read_batches(Corpus.of(file, reads_once=True)):
+        for line in lines:
+            if len(line) > FRAGMENT:
+                _print_long(tokenizer, line, tokens, json)
+                continue
+            ids = tokenizer.encode(line).tolist()
+            if json:
+                emit({"text": line, "ids": ids, "tokens": tokenizer.tokens(ids)}, indent=None)
+            else:
+                print(" ".join(map(repr, tokenizer.tokens(ids)) if tokens else map(str, ids)))
+        flush()
+
+
+def _print_long(tokenizer: "Tokenizer", line: str, tokens: bool, json: bool) -> None:
+    """The ids of a line that is cut as training and scoring cut it, printed in pieces."""
+    import numpy as np
+
+    from chainrule.text.lines import FRAGMENT, cut_lines
+    from chainrule.tokenizers.encode import encode_fragments
+
+    pieces = (line[first : first + FRAGMENT] for first in range(0, len(line), FRAGMENT))
+    encoded = (
+        [id_ for id_ in batch.ids.tolist() if id_ != tokenizer.eos]  # no text has it: it ends the line
+        for batch in encode_fragments(cut_lines(pieces), tokenizer)
+    )
+    if json:
+        kept = [np.array(ids, dtype=np.int32) for ids in encoded]
+        names = (tokenizer.tokens(ids.tolist()) for ids in kept)
+        emit_in_pieces({"text": line, "ids": Pieces(ids.tolist() for ids in kept), "tokens": Pieces(names)})
+        return
+    separator = ""
+    for ids in filter(None, encoded):
+        print(separator + " ".join(map(repr, tokenizer.tokens(ids)) if tokens else map(str, ids)), end="")
+        separator = " "
+    print()
 
 
 @app.command()
@@ -128,11 +162,13 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
     Example: echo "17 4 23" | chainrule tokenizer decode runs/bpe
     """
     from chainrule import artifact
+    from chainrule.applications.lines import read_batches
     from chainrule.errors import InputError
     from chainrule.text.corpus import Corpus
 
     tokenizer = artifact.load_tokenizer(folder)
-    for number, line in enumerate(Corpus.of(file), start=1):
+    batches = read_batches(Corpus.of(file, reads_once=True))
+    for number, line in enumerate(flushed_lines(batches), start=1):
         words = line.split()
         wrong = [w for w in words if not _is_below(w, tokenizer.vocab_size)]
         if wrong:

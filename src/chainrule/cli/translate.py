@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Turn one text into another.", no_args_is_help=True)
 Pairs = Annotated[list[str], typer.Argument(metavar="PAIRS...", help="Source and target file, or one TSV.")]
 Strategy = Annotated[str, typer.Option(help="beam, greedy or sample.")]
-BeamSize = Annotated[int, typer.Option(help="Hypotheses kept at each length.")]
+BeamSize = Annotated[int, typer.Option(min=1, max=1000, help="Hypotheses kept at each length.")]
 LengthPenalty = Annotated[float, typer.Option(help="p: a translation's score is log p over length^p.")]
 Temperature = Annotated[float, typer.Option(help="Of sampling.")]
 MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="Of a translation.  [default: 2 S + 20, S the source's]")
+    int | None, typer.Option(min=1, max=10_000, help="Of a translation.  [default: 2 S + 20, S the source's]")
 ]
 BREAKS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
@@ -119,7 +119,9 @@ def predict(
     length_penalty: LengthPenalty = 1.0,
     temperature: Temperature = 1.0,
     max_tokens: MaxTokens = None,
-    num: Annotated[int, typer.Option(min=1, help="Translations a source: an n-best list, or samples.")] = 1,
+    num: Annotated[
+        int, typer.Option(min=1, max=1000, help="Translations a source: an n-best list, or samples.")
+    ] = 1,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     json: options.Json = False,

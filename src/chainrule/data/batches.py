@@ -13,12 +13,17 @@ from chainrule.lm import Batch, Ids
 TOKENS_PER_BATCH = 1 << 15
 
 
-def line_batches(text: Encoded, bos: int, tokens: int = TOKENS_PER_BATCH) -> Iterator[tuple[Batch, Ids]]:
-    """Lines of like length together, one a row, and the (B, T) positions of their targets in `text.ids`."""
-    ends = np.flatnonzero(text.ids == text.eos)  # (L,) where each line's </s> stands
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts + 1
+def line_batches(
+    text: Encoded, bos: int, tokens: int = TOKENS_PER_BATCH, longest: int | None = None
+) -> Iterator[tuple[Batch, Ids]]:
+    """Lines of like length together, one a row, and the (B, T) positions of their targets in `text.ids`.
+
+    Lines of more than `longest` tokens are left out: `long_lines` has them.
+    """
+    starts, lengths = _lines(text)
     order = np.argsort(lengths, kind="stable")
+    if longest is not None:
+        order = order[: int(np.count_nonzero(lengths <= longest))]
     first = 0
     while first < len(order):
         # Lengths ascend, so the last row of the batch is its widest: grow until rows x widest is enough.
@@ -28,6 +33,20 @@ def line_batches(text: Encoded, bos: int, tokens: int = TOKENS_PER_BATCH) -> Ite
         rows = order[first:last]
         yield _padded(text, bos, starts[rows], lengths[rows])
         first = last
+
+
+def long_lines(text: Encoded, longest: int) -> Iterator[slice]:
+    """Where in `text.ids` the lines of more than `longest` tokens stand, in the order of the text."""
+    starts, lengths = _lines(text)
+    for line in np.flatnonzero(lengths > longest).tolist():
+        yield slice(int(starts[line]), int(starts[line] + lengths[line]))
+
+
+def _lines(text: Encoded) -> tuple[Ids, Ids]:
+    """(L,) where each line begins in `text.ids`, and (L,) its tokens, `</s>` counted."""
+    ends = np.flatnonzero(text.ids == text.eos)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return starts, ends - starts + 1
 
 
 def _padded(text: Encoded, bos: int, starts: Ids, lengths: Ids) -> tuple[Batch, Ids]:

@@ -31,7 +31,8 @@ class Range:
         kind = "a whole number" if self.is_whole else "a number"
         if self.high == math.inf:
             return f"{kind} {'of at least' if self.has_low else 'above'} {self.low:g}"
-        return f"{kind} in {'[' if self.has_low else '('}{self.low:g}, {self.high:g}]"
+        high = f"{self.high:,}" if self.is_whole else f"{self.high:g}"
+        return f"{kind} in {'[' if self.has_low else '('}{self.low:g}, {high}]"
 
 
 RANGES: Final = {
@@ -43,9 +44,9 @@ RANGES: Final = {
     "no_repeat_ngram": Range(1, is_whole=True),
     "beam_size": Range(1, 10_000, is_whole=True),
     "length_penalty": Range(0, 10),
-    "max_tokens": Range(0, is_whole=True),
+    "max_tokens": Range(0, 1_000_000, is_whole=True),
     "seed": Range(0, is_whole=True),
-    "num": Range(1, is_whole=True),
+    "num": Range(1, 100_000, is_whole=True),
     "top": Range(1, is_whole=True),
 }
 

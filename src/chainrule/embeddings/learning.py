@@ -6,7 +6,6 @@ counting and choice (counting.py, vocabulary.py).
 
 import hashlib
 import math
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -26,6 +25,7 @@ from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import InputError, UsageError
 from chainrule.manifest import JSON
 from chainrule.progress import Progress, silent
+from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.text.utf8 import warn_of_replaced
@@ -84,8 +84,8 @@ def _train(
     corpus = Corpus.of(text)
     digest = hashlib.sha256()
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as scratch:
-        counted, kept = _count(corpus, digest, Path(scratch, "numbers"), config, progress)
+    with scratch_folder() as scratch:
+        counted, kept = _count(corpus, digest, scratch / "numbers", config, progress)
         name = command or "chainrule.embeddings.learning.train(…)"
         about = storage.origin(corpus.name, digest.hexdigest(), name, seed)
         if check is not None:

@@ -1,13 +1,56 @@
 """Log-probability of every token of a text, by any model; what evaluation, mixing and scoring are made of."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from chainrule.data.batches import TOKENS_PER_BATCH, line_batches, stream_batches
+from chainrule.data.batches import TOKENS_PER_BATCH, line_batches, long_lines, stream_batches
 from chainrule.data.encoded import Encoded
-from chainrule.lm import AnyModel, Batch, Floats
+from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.progress import Progress, silent
+
+
+class TokenScorer:
+    """Reads a text piece by piece and carries the model's state on: memory does not grow with the text."""
+
+    def __init__(self, lm: AnyModel, tokens_at_once: int = TOKENS_PER_BATCH) -> None:
+        self._lm = lm
+        self._tokens_at_once = tokens_at_once
+        self._start_anew()
+
+    def log_probs(self, ids: Ids) -> Floats:
+        """Log p(w_t | all read before) in nats, (N,), of the ids that come next; `</s>` ends a line."""
+        log_probs = np.empty(len(ids))
+        first = 0
+        for last in self._ends(ids):
+            log_probs[first:last] = self._read(ids[first:last])
+            if self._lm.context == "line" and ids[last - 1] == self._lm.vocabulary.eos:
+                self._start_anew()
+            first = last
+        return log_probs
+
+    def _start_anew(self) -> None:
+        self._state: Any = self._lm.start(1)
+        self._previous = self._lm.vocabulary.bos
+
+    def _ends(self, ids: Ids) -> Iterator[int]:
+        """Where pieces end: at the ends of lines, where these start anew, and after `tokens_at_once` tokens."""
+        is_line = self._lm.context == "line"
+        breaks = np.flatnonzero(ids == self._lm.vocabulary.eos) + 1 if is_line else np.zeros(0, dtype=int)
+        first = 0
+        for last in [*breaks.tolist(), len(ids)]:
+            yield from range(first + self._tokens_at_once, last, self._tokens_at_once)
+            if last > first:
+                yield last
+            first = last
+
+    def _read(self, ids: Ids) -> Floats:
+        row = np.concatenate([np.array([self._previous], dtype=ids.dtype), ids])[None, :]  # (1, N + 1)
+        batch = Batch(row[:, :-1], row[:, 1:], np.ones((1, len(ids)), dtype=bool))
+        scores, self._state = self._lm.score(batch, self._state)
+        self._previous = int(ids[-1])
+        return np.asarray(scores[0])
 
 
 def token_log_probs(
@@ -15,23 +58,31 @@ def token_log_probs(
 ) -> Floats:
     """Log p(w_t | w_<t) in nats, (N,), by the model's own context rule; the same whatever the batch size."""
     log_probs = np.empty(len(text.ids))
-    bos = lm.vocabulary.bos
     done = 0
-    batches = line_batches if lm.context == "line" else stream_batches
-    state = lm.start(1)
-    for batch, positions in batches(text, bos, tokens_per_batch):
-        if lm.context == "line":
-            state = lm.start(len(batch.inputs))
-        for cut in _columns(batch, tokens_per_batch):
-            piece = Batch(batch.inputs[:, cut], batch.targets[:, cut], batch.mask[:, cut])
-            scores, state = lm.score(piece, state)
-            log_probs[positions[:, cut][piece.mask]] = scores[piece.mask]
-        done += int(batch.mask.sum())
+    for scored in (_read_lines if lm.context == "line" else _read_stream)(lm, text, tokens_per_batch, log_probs):
+        done += scored
         progress("scoring", done, len(text.ids))
     return log_probs
 
 
-def _columns(batch: Batch, width: int) -> Iterator[slice]:
-    """The columns of a batch, piece by piece where a line is longer than what is read at once."""
-    for first in range(0, batch.inputs.shape[1], width):
-        yield slice(first, first + width)
+def _read_stream(lm: AnyModel, text: Encoded, tokens: int, log_probs: Floats) -> Iterator[int]:
+    """Fill in the log-probabilities of a text that is one stream; how many at a time."""
+    state = lm.start(1)
+    for batch, positions in stream_batches(text, lm.vocabulary.bos, tokens):
+        scores, state = lm.score(batch, state)
+        log_probs[positions[0]] = scores[0]
+        yield positions.shape[1]
+
+
+def _read_lines(lm: AnyModel, text: Encoded, tokens: int, log_probs: Floats) -> Iterator[int]:
+    """Fill in the log-probabilities of lines, each from `<s>`, side by side; long ones by themselves, in pieces."""
+    for batch, positions in line_batches(text, lm.vocabulary.bos, tokens, longest=tokens):
+        scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
+        log_probs[positions[batch.mask]] = scores[batch.mask]
+        yield int(batch.mask.sum())
+    for line in long_lines(text, tokens):
+        scorer = TokenScorer(lm, tokens)
+        for first in range(line.start, line.stop, tokens):
+            piece = slice(first, min(first + tokens, line.stop))
+            log_probs[piece] = scorer.log_probs(text.ids[piece])
+            yield piece.stop - piece.start

@@ -163,7 +163,7 @@ def _entries(content: bytes, name: str) -> list[dict[str, Any]]:
             continue
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # nothing ends it: the run was killed as it wrote
                 break
             raise InputError(f"{name}, line {number} is not JSON ({error}); remove that line") from error

@@ -3,11 +3,8 @@
 The model is the same, byte for byte, as one trained in memory.
 """
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +14,7 @@ from chainrule.ngram import engine as engines
 from chainrule.ngram.config import Config
 from chainrule.ngram.engine import Engine
 from chainrule.processors import threads
+from chainrule.scratch import ScratchFolder
 
 BYTES_PER_TOKEN: Final = 24
 """For the text and for each order: its table while it is counted, and its part of the finished model."""
@@ -42,16 +40,16 @@ def refusal(data: TrainingData, config: Config) -> str:
 def train(data: TrainingData, config: Config, names: Sequence[str] | None) -> Engine:
     """Modified Kneser–Ney through temporary files; the model's own file is one of them as long as it is used."""
     assert data.memory is not None
-    place = tempfile.mkdtemp(prefix="chainrule-")
+    scratch = ScratchFolder()
     try:
-        out = Path(place) / "model.ngram"
+        out = scratch.path / "model.ngram"
         ids = data.train.ids
         _, fell_back = engines.core().ngram_train_within(
             ids=str(ids.filename) if isinstance(ids, np.memmap) else np.ascontiguousarray(ids, dtype=np.int32),
             order=config.order,
             cut_offs=list(config.cut_offs()) if any(config.cut_offs()) else [],
             memory=data.memory,
-            folder=place,
+            folder=str(scratch.path),
             out=str(out),
             names=names,
             layout=config.layout,
@@ -62,8 +60,8 @@ def train(data: TrainingData, config: Config, names: Sequence[str] | None) -> En
         )
         engine = engines.open_file(out)
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        scratch.remove()
         raise
     engines.warn_of_discounts(fell_back)
-    weakref.finalize(engine, shutil.rmtree, place, ignore_errors=True)
+    weakref.finalize(engine, scratch.remove)
     return engine

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from chainrule.tasks.translation_report import TranslationReport
 
 Config = PairConfig
-BY_SOURCE = 1 << 30  # as max_tokens: 2 · S + 20 for a source of S tokens, `</s>` counted
+BY_SOURCE = 1_000_000  # as max_tokens: 2 · S + 20 for a source of S tokens, `</s>` counted
 BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=BY_SOURCE)
 
 

@@ -4,15 +4,44 @@ Lives here: gzip, xz and zstd, told apart by their first bytes. Not here: what t
 """
 
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
+from chainrule import memory
 from chainrule.errors import InputError, MissingExtra
-from chainrule.text.files import TextFile
+from chainrule.text.files import InputStream, TextFile
 
 BLOCK: Final = 1 << 16
+LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
+"""The environment variable that `--max-decompressed` sets: most bytes that one compressed file may hold."""
+USUAL_RATIO: Final = 250
+"""Times its own size that a file may hold without that: text reaches 3 to 50, a decompression bomb 1,000."""
+ALWAYS_ALLOWED: Final = 64 << 20
+"""Bytes that a file may hold whatever the ratio."""
+
+
+class DecompressionLimit:
+    """Refuses a file that holds much more than text does for its size: a decompression bomb."""
+
+    def __init__(self, name: str) -> None:
+        setting = os.environ.get(LIMIT_VARIABLE)
+        self._name = name
+        self._bytes = None if setting is None else memory.bytes_of(setting, "--max-decompressed")
+
+    def check(self, compressed: int, decompressed: int) -> None:
+        """Raise `InputError` if so many bytes are more than may come of so many compressed ones."""
+        option = "--max-decompressed"
+        if self._bytes is not None:
+            if decompressed > self._bytes:
+                raise InputError(f"{self._name} holds more than {self._bytes:,} bytes, the limit set with {option}")
+        elif decompressed > max(ALWAYS_ALLOWED, USUAL_RATIO * compressed):
+            raise InputError(
+                f"{self._name} holds more than {USUAL_RATIO} times its compressed size ({decompressed:,} bytes of "
+                f"{compressed:,} so far): this may be a decompression bomb; if it is not, allow it with {option} 2G"
+            )
 
 
 class _Stream(Protocol):
@@ -62,18 +91,41 @@ SUFFIXES: Final = tuple(packing.suffix for packing in _PACKINGS)
 
 
 def read_blocks(file: TextFile) -> Iterator[bytes]:
-    """The unpacked bytes of the file in blocks of `BLOCK`, the last one shorter, none of them empty."""
+    """The unpacked bytes of the file in blocks of `BLOCK`, the last one shorter, none of them empty.
+
+    Those of a stream come as they are written: a block is what could be read without waiting for more.
+    """
     try:
+        if file.stream is not None:
+            head = _peek(file.stream)
+            yield from _read(file.stream, _recognise(head, file.name), file.name)
+            return
         with file.path.open("rb") as raw:
             head = raw.read(8)
             raw.seek(0)
-            packing = _recognise(head, file.name)
-            if packing:
-                yield from _regroup(_unpack(raw, packing, file.name))
-            else:
-                yield from iter(lambda: raw.read(BLOCK), b"")
+            yield from _read(raw, _recognise(head, file.name), file.name)
     except OSError as error:
         raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
+
+
+def _read(raw: BinaryIO | InputStream, packing: "_Packing | None", name: str) -> Iterator[bytes]:
+    if packing is None:
+        yield from iter(lambda: raw.read(BLOCK), b"")
+    elif isinstance(raw, InputStream):
+        yield from filter(None, _unpack(raw, packing, name))
+    else:
+        yield from _regroup(_unpack(raw, packing, name))
+
+
+def _peek(stream: InputStream) -> bytes:
+    """As many of the first bytes as it takes to tell compressed data from text."""
+    head = b""
+    while any(packing.magic != head and packing.magic.startswith(head) for packing in _PACKINGS):
+        if not (data := stream.read(BLOCK)):
+            break
+        head += data
+    stream.unread(head)
+    return head
 
 
 def _recognise(head: bytes, name: str) -> _Packing | None:
@@ -83,15 +135,21 @@ def _recognise(head: bytes, name: str) -> _Packing | None:
     return next(by_magic, None) or next(by_suffix, None)
 
 
-def _unpack(raw: BinaryIO, packing: _Packing, name: str) -> Iterator[bytes]:
+def _unpack(raw: BinaryIO | InputStream, packing: _Packing, name: str) -> Iterator[bytes]:
     start, damage = packing.opener()
     stream = start()
+    limit = DecompressionLimit(name)
+    compressed = decompressed = 0
     try:
         while data := raw.read(packing.bite):
+            compressed += len(data)
             # Streams may be followed by others, and padded with zeros before these.
             while data := data.lstrip(b"\0") if stream.eof else data:
                 stream = start() if stream.eof else stream
-                yield stream.decompress(data)
+                block = stream.decompress(data)
+                decompressed += len(block)
+                limit.check(compressed, decompressed)
+                yield block
                 data = stream.unused_data
     except damage as error:
         raise InputError(f"{name} is damaged {packing.name} data ({error}); fetch or pack it again") from error

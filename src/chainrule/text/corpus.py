@@ -42,15 +42,18 @@ class Corpus:
         column: str = "text",
         errors: Errors = "strict",
         drop_blank_lines: bool = False,
+        reads_once: bool = False,
     ) -> Self:
         """The text of files, folders, globs and standard input (`-`), which is read here and now.
+
+        With `reads_once` standard input is read as it comes instead, and the corpus can be read only once.
 
         Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
         xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
         """
         if isinstance(sources, Corpus):
             return cls(sources.files, sources.texts, sources.column, sources.errors, sources.drop_blank_lines)
-        files = find_files(sources)
+        files = find_files(sources, reads_once=reads_once)
         return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
 
     @classmethod
@@ -90,6 +93,10 @@ class Corpus:
         for text, ends_line in self.fragments():
             sha256.update(text.encode() + b"\n" * ends_line)
         return sha256.hexdigest()
+
+    def is_ready(self) -> bool:
+        """Whether reading on would not wait for standard input."""
+        return all(file.stream is None or file.stream.is_ready() for file in self.files)
 
     def size_hint(self) -> int | None:
         """Bytes of the files as stored; None for text in memory."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from chainrule.errors import InputError, MissingExtra
-from chainrule.text.compression import SUFFIXES, read_blocks
+from chainrule.text.compression import SUFFIXES, DecompressionLimit, read_blocks
 from chainrule.text.files import TextFile
 from chainrule.text.lines import cut_lines, join_lines
 from chainrule.text.utf8 import Decoder
@@ -67,10 +67,13 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
             _check_column(table.schema_arrow, column, file.name)
             batches = table.iter_batches(ROWS, columns=[column])
             values = (value for batch in batches for value in _as_bytes(batch.column(0)))
+            limit, size = DecompressionLimit(file.name), 0
             for number, value in enumerate(values, start=1):
                 where = f"{file.name}, row {number}"
                 if value is None:
                     raise InputError(f"{where}: {column!r} is null, not a text; mend or drop the row")
+                size += len(value)
+                limit.check(file.size, size)
                 yield [decoder.decode_document(value, where) or "\n"]
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file.name} cannot be read as Parquet ({error}); fetch or write it again") from error

@@ -4,18 +4,21 @@ Lives here: paths, folders, globs, standard input, and the refusal of what is no
 Not here: opening what was found (compression.py).
 """
 
+import errno
 import glob
 import os
+import select
 import shutil
 import stat
 import sys
-import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from chainrule.errors import ChainruleError, InputError, NotFoundError, UsageError
+from chainrule.scratch import ScratchFolder
 
 Sources = str | Path | Sequence[str | Path]
 
@@ -27,12 +30,42 @@ class TextFile:
     path: Path
     name: str  # what messages call it
     size: int  # bytes, as stored
+    stream: "InputStream | None" = None  # standard input that is not copied: it can be read once
 
 
-def find_files(sources: Sources) -> tuple[TextFile, ...]:
+class InputStream:
+    """Standard input as it comes: a read waits for the first byte and takes what is there."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._unread = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, at least one of them; b"" at the end."""
+        if self._unread:
+            data, self._unread = self._unread[:size], self._unread[size:]
+            return data
+        return self._raw.read1(size) if hasattr(self._raw, "read1") else self._raw.read(size)
+
+    def unread(self, data: bytes) -> None:
+        """Give back what was read too early."""
+        self._unread = data + self._unread
+
+    def is_ready(self) -> bool:
+        """Whether a read would not wait: there are bytes, or the end has come."""
+        if self._unread:
+            return True
+        try:
+            return bool(select.select([self._raw.fileno()], [], [], 0)[0])
+        except (OSError, ValueError):  # not a stream of the system: it is all there
+            return True
+
+
+def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile, ...]:
     """The files behind these sources, in the order given; those of one folder or glob sorted by path.
 
-    Hidden files and links to folders inside a folder are passed over; `-` is standard input.
+    Hidden files and links to folders inside a folder are passed over; `-` is standard input, which is copied to a
+    temporary file so that it can be read again, or with `reads_once` read as it comes.
     """
     if not isinstance(sources, str | Path | Sequence):
         raise UsageError(f"{sources!r} is no text; name a file, a folder, a glob, or - for standard input")
@@ -41,7 +74,10 @@ def find_files(sources: Sources) -> tuple[TextFile, ...]:
         raise UsageError("no text was given; name a file, a folder, a glob, or - for standard input")
     found: list[TextFile] = []
     for source in map(str, given):
-        found += [_spool()] if source == "-" else map(_check, _expand(source))
+        if source == "-":
+            found.append(_open_stdin() if reads_once else _spool())
+        else:
+            found += map(_check, _expand(source))
     return tuple(found)
 
 
@@ -86,22 +122,38 @@ def _check(path: str) -> TextFile:
     return TextFile(Path(path), path, status.st_size)
 
 
-def _spool() -> TextFile:
-    """Copy standard input, so that it can be read again; the copy goes with the last corpus that reads it."""
+def _stdin() -> BinaryIO:
     if sys.stdin is None:
         raise InputError("standard input is closed; pipe a text in, or name a file")
-    handle, path = tempfile.mkstemp(prefix="chainrule-")
+    return sys.stdin.buffer
+
+
+def _open_stdin() -> TextFile:
+    return TextFile(Path("-"), "standard input", 0, InputStream(_stdin()))
+
+
+def _spool() -> TextFile:
+    """Copy standard input, so that it can be read again; the copy goes with the last corpus that reads it."""
+    raw = _stdin()
+    folder = ScratchFolder()
+    path = folder.path / "standard-input"
     try:
-        with os.fdopen(handle, "wb") as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
+        with path.open("wb") as copy:
+            shutil.copyfileobj(raw, copy)
     except BaseException as error:
-        os.unlink(path)
+        size = path.stat().st_size if path.exists() else 0
+        folder.remove()
         if isinstance(error, OSError):
-            raise ChainruleError(
-                f"standard input cannot be copied to {path}: {error.strerror}; make room there, or name another "
-                "folder with TMPDIR"
-            ) from error
+            raise _cannot_copy(error, folder.path.parent, size) from error
         raise
-    file = TextFile(Path(path), "standard input", os.path.getsize(path))
-    weakref.finalize(file, os.unlink, path)
+    file = TextFile(path, "standard input", path.stat().st_size)
+    weakref.finalize(file, folder.remove)
     return file
+
+
+def _cannot_copy(error: OSError, place: Path, size: int) -> ChainruleError:
+    """The error of a copy that failed after so many bytes."""
+    what = f"standard input cannot be copied to {place}: {error.strerror} after {size / 1e6:,.1f} MB"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
+    return InputError(what)

@@ -33,7 +33,13 @@ def find_plain(corpus: Corpus) -> PlainFiles | None:
         for file in corpus.files
         for name in (file.name, file.path.name)
     )
-    if is_special or corpus.texts or corpus.drop_blank_lines or not corpus.files:
+    if (
+        is_special
+        or any(file.stream for file in corpus.files)
+        or corpus.texts
+        or corpus.drop_blank_lines
+        or not corpus.files
+    ):
         return None
     core = native.load()
     if core is None:

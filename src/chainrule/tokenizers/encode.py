@@ -40,13 +40,11 @@ def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, 
     expected = corpus.size_hint()
     fragments = corpus.fragments()
     ids = _Ids(ids_file)
-    for batch in _batches(fragments):
-        rows: list[list[int]] = []
-        for fragment, (row, unknown) in zip(batch, _encode(batch, tokenizer), strict=True):
-            spellings.extend([pool.setdefault(spelling, spelling) for spelling in unknown])
-            rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
+    for batch in encode_fragments(fragments, tokenizer):
+        spellings.extend([pool.setdefault(spelling, spelling) for spelling in batch.spellings])
+        for fragment in batch.fragments:
             tally.add(tokenizer, fragment)
-        ids.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
+        ids.append(batch.ids)
         progress("encoding", tally.bytes, expected if expected and tally.bytes <= expected else None)
     return Encoded(
         ids=ids.joined(),
@@ -58,6 +56,26 @@ def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, 
         spellings=spellings,
         replaced=fragments.replaced,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Some pieces of lines as ids."""
+
+    fragments: list[Fragment]
+    ids: Ids  # (N,) int32, `</s>` where a line ends
+    spellings: list[str]  # of the ids that are `<unk>`
+
+
+def encode_fragments(fragments: Iterable[Fragment], tokenizer: Tokenizer) -> Iterator[EncodedBatch]:
+    """Encode pieces of lines, about `CHARACTERS_PER_BATCH` characters at a time."""
+    for batch in _batches(fragments):
+        rows: list[list[int]] = []
+        spellings: list[str] = []
+        for fragment, (row, unknown) in zip(batch, _encode(batch, tokenizer), strict=True):
+            spellings.extend(unknown)
+            rows.append([*row, tokenizer.eos] if fragment.ends_line else row)
+        yield EncodedBatch(batch, np.fromiter(chain.from_iterable(rows), dtype=np.int32), spellings)
 
 
 class _Ids:

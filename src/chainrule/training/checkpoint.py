@@ -144,7 +144,7 @@ def _tensors(sealed: folder.Sealed, name: str) -> dict[str, Tensor]:
 def _fields(sealed: folder.Sealed, name: str) -> dict[str, Any]:
     try:
         fields: dict[str, Any] = json.loads(sealed.bytes(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{sealed.path / name} is not JSON ({error}); {REMEDY}") from error
     return fields
 
