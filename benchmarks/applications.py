@@ -31,10 +31,9 @@ from chainrule import kenlm, processors
 from chainrule.applications.complete import Completer
 from chainrule.applications.filter import Judge, measure, nearest
 from chainrule.applications.identify import Identifier
-from chainrule.applications.lines import read_batches
 from chainrule.lm import Ids
 from chainrule.model import Model
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, read_batches
 
 NOVELS: Final = DATA / "novels_en"
 LINES_OF_AUTHOR: Final = 300

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from chainrule import scratch
 from chainrule.scratch import ScratchFolder, remove_orphans, scratch_folder
 
 HOLD = """
@@ -96,7 +96,8 @@ def test_links_and_files_are_left_alone(place: Path, tmp_path_factory: pytest.Te
 def test_a_folder_that_is_taken_for_an_orphan_before_it_is_locked_is_made_anew(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made = scratch.tempfile.mkdtemp, []
+    make = tempfile.mkdtemp
+    made: list[str] = []
 
     def made_and_removed(prefix: str) -> str:
         made.append(make(prefix=prefix))

@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule.applications import lines as module
-from chainrule.applications.lines import LineScores, Scorer, batches_for, read_batches
+from chainrule.applications.lines import LineScores, Scorer, batches_for
 from chainrule.errors import InputError, UsageError
 from chainrule.model import Model
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, read_batches
 from cli.command import english
 
 pytestmark = pytest.mark.native

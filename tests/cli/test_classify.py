@@ -12,6 +12,7 @@ from chainrule.config import make
 from chainrule.neural.classifier import ClassifyConfig
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, done, refused, write
+from cli.pipes import dialogue
 
 TABLE = "pos\tgood good\nneg\tbad\npos\tGood bad\n"
 NAIVE = ("--smoothing", "laplace")
@@ -266,3 +267,21 @@ def test_columns_of_a_table_by_name(tmp_path: Path) -> None:
     bare = write(tmp_path / "bare.tsv", TABLE)
     message = refused(2, "classify", "evaluate", tmp_path / "m", bare, *columns)
     assert "bare.tsv: its first line does not name the columns" in message
+
+
+def test_a_text_is_labelled_before_the_next_is_written(naive: Path) -> None:
+    lines = ["good", "", "bad bad bad"]
+    wanted = done("classify", "predict", naive, stdin="".join(f"{line}\n" for line in lines)).out.splitlines()
+    with dialogue("classify", "predict", naive) as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert answers == wanted
+
+
+def test_json_lines_and_tables_are_told_by_what_comes_first(naive: Path) -> None:
+    with dialogue("classify", "predict", naive, "--json") as conversation:
+        answers = [json.loads(conversation.ask(b'{"text": "%s"}' % text)[0]) for text in (b"good", b"bad")]
+    assert [answer["text"] for answer in answers] == ["good", "bad"]
+    label = answers[0]["label"].encode()
+    with dialogue("classify", "predict", naive, "--json") as conversation:
+        answers = [json.loads(conversation.ask(label + b"\tgood")[0]) for _ in range(2)]
+    assert [answer["text"] for answer in answers] == ["good", "good"]

@@ -13,6 +13,7 @@ from chainrule.tasks.running import Running
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, digests, done, refused
 from cli.command import write as write_text
+from cli.pipes import dialogue
 from tasks.tagging import grammar, names, write
 from training.test_resuming import signalled
 
@@ -298,3 +299,18 @@ def test_the_recipes_can_be_followed(name: str) -> None:
     assert {setting: getattr(config, setting) for setting in recipe.choices.model} == recipe.choices.model
     make(TokenizerConfig, recipe.choices.tokenizer, "tokenizer")
     assert f"--recipe {name} " in recipe.command
+
+
+def test_a_sentence_is_tagged_before_the_next_is_written(words: Path) -> None:
+    lines = ["the dog sees a cat", "a cat", "", "the dog"]
+    text = "".join(f"{line}\n" for line in lines)
+    with dialogue("tag", "predict", words) as conversation:
+        sizes = [len(line.split()) + bool(i) for i, line in enumerate(lines)]  # a blank line parts sentences
+        answers = [conversation.ask(line.encode(), size) for line, size in zip(lines, sizes, strict=True)]
+    assert (
+        b"\n".join(line for answer in answers for line in answer).decode() + "\n"
+        == done("tag", "predict", words, stdin=text).out
+    )
+    with dialogue("tag", "predict", words, "--json") as conversation:
+        tagged = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert tagged == done("tag", "predict", words, "--json", stdin=text).out.splitlines()

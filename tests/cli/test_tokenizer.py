@@ -120,3 +120,20 @@ def test_long_lines_are_encoded_in_pieces(
     monkeypatch.setattr("chainrule.text.lines.FRAGMENT", 7)
     monkeypatch.setattr("chainrule.tokenizers.encode.CHARACTERS_PER_BATCH", 1)
     assert done("tokenizer", "encode", tmp_path / "tok", *options, stdin=lines).out == wanted
+
+
+@pytest.mark.parametrize("command", [("tokenizer", "train"), ("train", "ngram"), ("vectors", "train")])
+@pytest.mark.parametrize("kind", ["word", "wordpiece", "char"])
+def test_one_huge_word_is_refused_where_words_are_learnt(
+    command: tuple[str, str], kind: str, tmp_path: Path
+) -> None:
+    text = write(tmp_path / "t.txt", "a b\n" * 9 + "x" * 200_000 + "\n")
+    if command[0] == "vectors":
+        options: tuple[object, ...] = ("--min-count", 1)
+    else:
+        options = ("--tokenizer", kind, *(("--vocab-size", 600) if kind == "wordpiece" else ()))
+    if kind == "char" and command[0] != "vectors":
+        assert done(*command, text, *options, "--out", tmp_path / "m")
+        return
+    said = refused(3, *command, text, *options, "--out", tmp_path / "m")
+    assert f"error: {text}, line 10 has a word of more than 65,536 characters; put blanks in" in said

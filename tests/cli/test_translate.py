@@ -10,6 +10,7 @@ import pytest
 from chainrule.cli import translate as command
 from chainrule.tasks.translate import BEAM, Translator
 from cli.command import Outcome, call, done, refused
+from cli.pipes import dialogue
 from tasks.toy_pairs import reversed_strings
 
 SMALL = ("--hidden", 16, "--epochs", 6, "--learning-rate", 1e-2, "--batch-size", 16, "--tokenizer", "char")
@@ -283,3 +284,19 @@ def test_a_damaged_checkpoint_is_to_be_removed(folder: Path, tmp_path: Path) -> 
     message = call("translate", "train", "gru", *given).err
     assert f"remove {place} to start anew" in message
     assert "copy the model" not in message
+
+
+@pytest.mark.parametrize("options", [(), ("--strategy", "sample", "--seed", "3")])
+def test_a_source_is_translated_before_the_next_is_written(folder: Path, options: tuple[str, ...]) -> None:
+    lines = (folder / "train.src").read_text().splitlines()[:3]
+    text = "".join(f"{line}\n" for line in lines)
+    with dialogue("translate", "predict", folder / "model", *options) as conversation:
+        answers = [conversation.ask(line.encode())[0].decode() for line in lines]
+    assert answers == done("translate", "predict", folder / "model", *options, stdin=text).out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "option", [("--max-tokens", 10**12), ("--beam-size", 10**12), ("--num", 10**12), ("--max-tokens", 0)]
+)
+def test_options_that_drive_loops_are_bounded(folder: Path, option: tuple[str, int]) -> None:
+    assert option[0] in refused(2, "translate", "predict", folder / "model", *option, stdin="a\n")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from chainrule.errors import InputError, UsageError
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, WordLengthCheck
 
 
 def as_json_lines(text: str) -> bytes:
@@ -215,3 +215,23 @@ def test_a_corpus_of_an_unfinished_pass_leaves_nothing_open(tmp_path: Path) -> N
     file = tmp_path / "text"
     file.write_text("a\nb\n")
     assert next(iter(Corpus.of(file))) == "a"  # an open file would warn, and warnings are errors
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_a_word_that_is_too_long_is_refused_with_its_file_and_line(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainrule.text.corpus.LONGEST_WORD", 5)
+    monkeypatch.setattr("chainrule.text.compression.BLOCK", step)
+    (tmp_path / "a.txt").write_text("12345 12345\t12345\n12345")
+    (tmp_path / "b.txt").write_text("12345\n1 123456 1\n")
+
+    def read(*names: str) -> None:
+        blocks = Corpus.of([tmp_path / name for name in names]).blocks()
+        words = WordLengthCheck(blocks, "cut it")
+        for block in blocks:
+            words.check(block)
+
+    with pytest.raises(InputError, match=r"b\.txt, line 2 has a word of more than 5 characters; cut it$"):
+        read("a.txt", "b.txt")
+    read("a.txt")

@@ -15,12 +15,12 @@ from typing import Final, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
-from chainrule.applications.lines import LineScores, Scorer, batches_for, count_words, read_batches
+from chainrule.applications.lines import LineScores, Scorer, batches_for, count_words
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.model import Model
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, read_batches
 
 By = Literal["perplexity", "bits-per-byte", "difference"]
 WAYS: Final[tuple[By, ...]] = get_args(By)

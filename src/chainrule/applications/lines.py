@@ -17,13 +17,11 @@ from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 from chainrule.ngram.engine import refusing_damage
 from chainrule.processors import threads
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
-from chainrule.text.utf8 import warn_of_replaced
 from chainrule.tokenizers.encode import encode, encode_fragments
 from chainrule.tokenizers.tokenizer import split_words
 
-CHARACTERS_AT_ONCE: Final = 1 << 21
 LONG: Final = FRAGMENT
 """Characters of a line that the engine is not given: it would not cut a word that the tokenizer cuts."""
 
@@ -40,32 +38,6 @@ class LineScores:
     def log_probs_with_spelling(self) -> Floats:
         """(N,) log-probability of the text itself: what lines are ranked by."""
         return self.log_probs + self.spellings
-
-
-def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:
-    """The lines of a text in lists of about so many characters, or of one line that is longer.
-
-    A list is shorter where reading on would wait for standard input: what has been written is answered first.
-    """
-    enough = CHARACTERS_AT_ONCE if characters is None else characters
-    held: list[str] = []
-    size, has_break = 0, False
-    blocks = corpus.blocks()
-    for block in blocks:
-        held.append(block)
-        size += len(block)
-        has_break = has_break or "\n" in block
-        if has_break and (size >= enough or not corpus.is_ready()):
-            text = "".join(held)
-            held.clear()
-            lines = text.split("\n")
-            del text
-            rest = lines.pop()
-            yield lines
-            held, size, has_break = [rest], len(rest), False
-    if text := "".join(held):
-        yield text.removesuffix("\n").split("\n")
-    warn_of_replaced(corpus.name, blocks.replaced)
 
 
 def batches_for(models: Sequence[Model], corpus: Corpus) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import learning, options
-from chainrule.cli.console import dumps, emit, progress, say
+from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.classify import Classifier
@@ -141,24 +141,27 @@ def predict(
     from chainrule import tasks
     from chainrule.errors import UsageError
     from chainrule.tasks.classify_page import Explained, page
-    from chainrule.text.labelled import read_texts
+    from chainrule.text.labelled import read_text_batches
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         what = "is a folder" if html.is_dir() else "would stand in a folder that does not exist"
         raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
     loaded: Classifier = tasks.get("classify").load(model, options.device(device))
-    texts, way = read_texts(file, column=column, labels=loaded.labels), loaded.posterior.way
-    with progress() as bar:
-        p = loaded.probabilities(texts, bar)
+    way = loaded.posterior.way
     pages: list[Explained] = []
-    for text, row in zip(texts, p, strict=True):
-        pieces = loaded.pieces(text) if explain or html is not None else []
-        found = Explained(text, loaded.labels[row.argmax()], float(row.max()), pieces, way)
-        pages.append(found)
-        if json:
-            _emit(found, dict(zip(loaded.labels, row.tolist(), strict=True)), explain)
-        else:
-            _show(found, explain)
+    for texts in read_text_batches(file, column=column, labels=loaded.labels):
+        with progress() as bar:
+            p = loaded.probabilities(texts, bar)
+        for text, row in zip(texts, p, strict=True):
+            pieces = loaded.pieces(text) if explain or html is not None else []
+            found = Explained(text, loaded.labels[row.argmax()], float(row.max()), pieces, way)
+            if html is not None:
+                pages.append(found)
+            if json:
+                _emit(found, dict(zip(loaded.labels, row.tolist(), strict=True)), explain)
+            else:
+                _show(found, explain)
+        flush()
     if explain and not json:
         say(_legend(way, html is not None or sys.stdout.isatty()))
     if html is not None:

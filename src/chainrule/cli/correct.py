@@ -50,8 +50,7 @@ def correct(
     from chainrule import api
     from chainrule.applications.candidates import Settings
     from chainrule.applications.correct import Corrector
-    from chainrule.applications.lines import read_batches
-    from chainrule.text.corpus import Corpus
+    from chainrule.text.corpus import Corpus, read_batches
 
     distance = {} if real_words else {"real_word_distance": 0}
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)

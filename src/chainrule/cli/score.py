@@ -36,9 +36,9 @@ def score(
     Example: echo "i love mice" | chainrule score runs/ngram5 --unit bits
     """
     from chainrule import api
-    from chainrule.applications.lines import LONG, read_batches
+    from chainrule.applications.lines import LONG
     from chainrule.evaluation.scores import TokenScorer
-    from chainrule.text.corpus import Corpus
+    from chainrule.text.corpus import Corpus, read_batches
 
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import learning, options
-from chainrule.cli.console import dumps, emit, progress, say
+from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chainrule.evaluation.tags import Confusion
     from chainrule.tasks.tag import TagReport
+    from chainrule.text.sheets import Sheet
 
 app = typer.Typer(help="Tag words: parts of speech, names, chunks.", no_args_is_help=True)
 
@@ -141,27 +142,39 @@ def predict(
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
     from chainrule import tasks
-    from chainrule.text.sheets import read_sheets
+    from chainrule.text.sheets import read_sheet_batches
 
     loaded = tasks.get("tag").load(model, options.device(device))
     if column is None:
-        sheets = read_sheets(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
+        batches = read_sheet_batches(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
     else:
-        sheets = read_sheets(file, plain=plain, column=column)
-    sentences = [words for sheet in sheets for words in sheet.sentences]
-    with progress() as bar:
-        found = loaded.tag_all(sentences, bar)
-        sure = loaded.confidences(sentences, bar) if probabilities else None
-    if json:
-        for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
-            document = {"words": list(words), "tags": tags} | ({} if sure is None else {"probabilities": sure[i]})
-            print(dumps(document, None))
-        return
-    done, is_open = 0, False
+        batches = read_sheet_batches(file, plain=plain, column=column)
+    is_first = True
+    for sheets in batches:
+        sentences = [words for sheet in sheets for words in sheet.sentences]
+        with progress() as bar:
+            found = loaded.tag_all(sentences, bar)
+            sure = loaded.confidences(sentences, bar) if probabilities else None
+        if json:
+            for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
+                shares = {} if sure is None else {"probabilities": sure[i]}
+                print(dumps({"words": list(words), "tags": tags} | shares, None))
+        else:
+            _print_tagged(sheets, found, sure, is_first)
+        flush()
+        is_first = False
+
+
+def _print_tagged(
+    sheets: "list[Sheet]", tags: list[list[str]], probabilities: list[list[float]] | None, is_first: bool
+) -> None:
+    """The lines of some files; a blank line parts them from those before."""
+    done, is_open = 0, not is_first
     for sheet in sheets:
         part = slice(done, done + len(sheet.rows))
-        lines = sheet.with_tags(found[part], None if sure is None else sure[part])
-        print("\n".join([""] * is_open + lines))  # a file ends a sentence
+        lines = sheet.with_tags(tags[part], None if probabilities is None else probabilities[part])
+        if lines or is_open:
+            print("\n".join([""] * is_open + lines))  # a file ends a sentence
         done, is_open = part.stop, bool(lines and lines[-1].strip())
 
 

@@ -113,8 +113,7 @@ def encode(
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
     from chainrule import artifact
-    from chainrule.applications.lines import read_batches
-    from chainrule.text.corpus import Corpus
+    from chainrule.text.corpus import Corpus, read_batches
     from chainrule.text.lines import FRAGMENT
 
     tokenizer = artifact.load_tokenizer(folder)
@@ -162,9 +161,8 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
     Example: echo "17 4 23" | chainrule tokenizer decode runs/bpe
     """
     from chainrule import artifact
-    from chainrule.applications.lines import read_batches
     from chainrule.errors import InputError
-    from chainrule.text.corpus import Corpus
+    from chainrule.text.corpus import Corpus, read_batches
 
     tokenizer = artifact.load_tokenizer(folder)
     batches = read_batches(Corpus.of(file, reads_once=True))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import learning, options
-from chainrule.cli.console import dumps, emit, progress, say
+from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from chainrule.decoding.settings import Decoding
+    from chainrule.tasks.translation import Translation
     from chainrule.tasks.translation_report import TranslationReport
 
 app = typer.Typer(help="Turn one text into another.", no_args_is_help=True)
@@ -133,20 +134,29 @@ def predict(
     Example: echo "ein mann geht" | chainrule translate predict runs/de-en
     """
     from chainrule import tasks
-    from chainrule.text.pairs import read_sources
+    from chainrule.text.pairs import read_source_batches
 
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
     loaded = tasks.get("translate").load(model, options.device(device))
-    with progress() as bar:
-        found = loaded.translate_all(read_sources(file), decoding, num=num, progress=bar)
-    for made in found:
-        if json:
-            print(dumps({"source": made[0].source, "translations": [_as_json(t) for t in made]}, None))
-        elif num == 1:
-            print(_in_one_line(made[0].text))
-        else:
-            for rank, translation in enumerate(made, start=1):
-                print(f"{rank}\t{translation.score:.4f}\t{_in_one_line(translation.text)}")
+    done = 0
+    for sources in read_source_batches(file):
+        with progress() as bar:
+            found = loaded.translate_all(sources, decoding, num=num, progress=bar, first=done)
+        done += len(sources)
+        for made in found:
+            _print_translations(made, num, json)
+        flush()
+
+
+def _print_translations(made: "list[Translation]", num: int, json: bool) -> None:
+    """The translations of one source."""
+    if json:
+        print(dumps({"source": made[0].source, "translations": [_as_json(t) for t in made]}, None))
+    elif num == 1:
+        print(_in_one_line(made[0].text))
+    else:
+        for rank, translation in enumerate(made, start=1):
+            print(f"{rank}\t{translation.score:.4f}\t{_in_one_line(translation.text)}")
 
 
 @app.command()

@@ -7,7 +7,7 @@ counting and choice (counting.py, vocabulary.py).
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from chainrule.errors import InputError, UsageError
 from chainrule.manifest import JSON
 from chainrule.progress import Progress, silent
 from chainrule.scratch import scratch_folder
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
 from chainrule.text.files import Sources
 from chainrule.text.utf8 import warn_of_replaced
 
@@ -133,7 +133,8 @@ def _count(
 ) -> tuple[Counted, Chosen]:
     """The text as numbers, and the words to keep."""
     blocks = corpus.blocks()
-    counted = counting.count_blocks(blocks, file, config.lowercase, progress, digest)
+    checked = _check_words(blocks)
+    counted = counting.count_blocks(checked, file, config.lowercase, progress, digest)
     warn_of_replaced(corpus.name, blocks.replaced)
     if not counted.total:
         raise InputError(f"{corpus.name} holds no words; give a text with words")
@@ -146,6 +147,14 @@ def _count(
             f"take more text or a lower min_count (the most frequent comes {often})"
         )
     return counted.without_words(), kept
+
+
+def _check_words(blocks: Blocks) -> Iterator[str]:
+    """The same blocks; a word that is too long to be one is refused."""
+    words = WordLengthCheck(blocks, "put blanks in: vectors are of words")
+    for block in blocks:
+        words.check(block)
+        yield block
 
 
 def _plain(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -86,26 +86,28 @@ class Translator:
         *,
         num: int = 1,
         progress: Progress = silent,
+        first: int = 0,
         **chosen: Any,
     ) -> list[list[Translation]]:
         """The `num` best, or so many samples, of each source; an empty source becomes an empty translation.
 
         `chosen` are settings of decoding over `BEAM`; a whole Decoding is taken as it is, with its own defaults.
         A translation has at most `max_tokens` tokens, by default 2 · S + 20 for a source of S; `<unk>` is
-        never one of them. Samples follow from the seed and the source's place in the list.
+        never one of them. Samples follow from the seed and the source's place in the list, of which these
+        sources are the part from `first` on.
         """
         decoding = translation.decoding_of(decoding, chosen, num)
         translation.check_texts(sources, "sources")
-        ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
+        ids = [self._read(text, first + i) for i, text in enumerate(sources, start=1)]
         p = decoding.length_penalty
         found: list[list[Translation]] = [[Translation(text, "", [], [], [], p, True)] for text in sources]
         order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(ids[i]))
         without_unk = dataclasses.replace(self.target.vocabulary, closed=True)
-        for first in range(0, len(order), SIDE_BY_SIDE):
-            rows = order[first : first + SIDE_BY_SIDE]
-            progress("translating", first, len(order))
+        for begin in range(0, len(order), SIDE_BY_SIDE):
+            rows = order[begin : begin + SIDE_BY_SIDE]
+            progress("translating", begin, len(order))
             models = conditional.given(self.network, without_unk, [ids[i] for i in rows])
-            settings_ = [self._for_source(decoding, i, len(ids[i])) for i in rows]
+            settings_ = [self._for_source(decoding, first + i, len(ids[i])) for i in rows]
             ways = self._samples if decoding.strategy == "sample" else self._searches
             for i, made in zip(rows, ways(models, [sources[i] for i in rows], settings_, num), strict=True):
                 found[i] = made

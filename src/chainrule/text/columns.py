@@ -114,9 +114,9 @@ def _warn_of_header(file: File, first: Row, sentences: list[Tagged]) -> None:
             warnings.warn(f"{file.at(first)} looks like a header; remove it", ChainruleWarning, stacklevel=3)
 
 
-def open_files(source: str | Path, errors: Errors) -> Iterator[File]:
+def open_files(source: str | Path | Corpus, errors: Errors) -> Iterator[File]:
     """Each file behind `source`, and how it is written, by suffix or look."""
-    corpus = Corpus.of(source, errors=errors)
+    corpus = source if isinstance(source, Corpus) else Corpus.of(source, errors=errors)
     for found in corpus.files:
         file = File(replace(corpus, files=(found,)))
         stem = stem_of(file.corpus)
@@ -126,7 +126,7 @@ def open_files(source: str | Path, errors: Errors) -> Iterator[File]:
         is_json = stem.endswith(JSON_SUFFIXES) or (
             first.lstrip(BLANKS).startswith("{") and parse_object(first) is not None
         )
-        is_conllu = not is_json and (stem.endswith(".conllu") or _looks_like_conllu(first))
+        is_conllu = not is_json and (stem.endswith(".conllu") or looks_like_conllu(first))
         yield replace(file, is_conllu=is_conllu, is_json=is_json)
 
 
@@ -138,7 +138,7 @@ def stem_of(corpus: Corpus) -> str:
     return name
 
 
-def _looks_like_conllu(first: str) -> bool:
+def looks_like_conllu(first: str) -> bool:
     """Whether the first line that is no comment has ten columns, parted by tabs, and a number in the first."""
     cells = first.split("\t")
     number = cells[0]

@@ -7,13 +7,19 @@ decoding (utf8.py), records (documents.py), line breaks (lines.py).
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, get_args
+from typing import Final, Self, get_args
 
-from chainrule.errors import UsageError
+from chainrule.errors import InputError, UsageError
 from chainrule.text.documents import Document, read_documents
 from chainrule.text.files import Sources, TextFile, find_files
-from chainrule.text.lines import Fragment, cut_lines, drop_blanks, end_lines, join_lines
+from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
 from chainrule.text.utf8 import Decoder, Errors, warn_of_replaced
+
+CHARACTERS_AT_ONCE: Final = 1 << 21
+"""Characters of the lines that `read_batches` gives at a time, about."""
+
+LONGEST_WORD: Final = FRAGMENT
+"""Characters of a word that a vocabulary may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class _Pass:
     def __init__(self, corpus: Corpus) -> None:
         self._decoder = Decoder(corpus.errors)
         self._corpus = corpus
+        self.file_name = corpus.name  # of the file that is being read
 
     @property
     def replaced(self) -> int:
@@ -119,6 +126,7 @@ class _Pass:
         for number, text in enumerate(self._corpus.texts, start=1):
             yield [self._decoder.check(text or "\n", f"given line {number}")]
         for file in self._corpus.files:
+            self.file_name = file.name
             yield from read_documents(file, self._corpus.column, self._decoder)
 
     def _cut(self) -> Iterator[Fragment]:
@@ -150,3 +158,63 @@ class Blocks(_Pass, Iterator[str]):
 
     def __next__(self) -> str:
         return next(self._blocks)
+
+
+class WordLengthCheck:
+    """Refuses words of more than `LONGEST_WORD` characters while a text is read in pieces.
+
+    Such a word is no word: a table of words would hold pieces of tens of thousands of characters. It is for texts
+    that are learnt word by word; where lines are scored, a word is cut after `FRAGMENT` characters.
+    """
+
+    def __init__(self, reading: "Fragments | Blocks", remedy: str) -> None:
+        self._reading = reading
+        self._remedy = remedy
+        self._file_name = reading.file_name
+        self._line = 1
+        self._length = 0  # of the word that the last piece ended with
+
+    def check(self, text: str) -> None:
+        """Take the next piece, LF after each line."""
+        if self._reading.file_name != self._file_name:
+            self._file_name, self._line, self._length = self._reading.file_name, 1, 0
+        if len(text) > LONGEST_WORD:  # so that a word that is too long has no end in its piece
+            for first in range(0, len(text), LONGEST_WORD):
+                self.check(text[first : first + LONGEST_WORD])
+            return
+        ends = [place for place in map(text.find, " \t\n") if place >= 0]
+        self._length += min(ends, default=len(text))
+        if self._length > LONGEST_WORD:
+            raise InputError(
+                f"{self._file_name}, line {self._line} has a word of more than {LONGEST_WORD:,} characters; "
+                f"{self._remedy}"
+            )
+        if ends:
+            self._length = len(text) - 1 - max(map(text.rfind, " \t\n"))
+            self._line += text.count("\n")
+
+
+def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:
+    """The lines of a text in lists of about so many characters, or of one line that is longer.
+
+    A list is shorter where reading on would wait for standard input: what has been written is answered first.
+    """
+    enough = CHARACTERS_AT_ONCE if characters is None else characters
+    held: list[str] = []
+    size, has_break = 0, False
+    blocks = corpus.blocks()
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        has_break = has_break or "\n" in block
+        if has_break and (size >= enough or not corpus.is_ready()):
+            text = "".join(held)
+            held.clear()
+            lines = text.split("\n")
+            del text
+            rest = lines.pop()
+            yield lines
+            held, size, has_break = [rest], len(rest), False
+    if text := "".join(held):
+        yield text.removesuffix("\n").split("\n")
+    warn_of_replaced(corpus.name, blocks.replaced)

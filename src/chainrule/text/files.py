@@ -51,6 +51,16 @@ class InputStream:
         """Give back what was read too early."""
         self._unread = data + self._unread
 
+    def peek_line(self) -> bytes:
+        """The first bytes, up to the end of the first line that is not blank; nothing of it counts as read."""
+        head = b""
+        while not head.strip() or b"\n" not in head.lstrip():
+            if not (data := self.read(1 << 16)):
+                break
+            head += data
+        self.unread(head)
+        return head
+
     def is_ready(self) -> bool:
         """Whether a read would not wait: there are bytes, or the end has come."""
         if self._unread:
@@ -75,7 +85,7 @@ def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile,
     found: list[TextFile] = []
     for source in map(str, given):
         if source == "-":
-            found.append(_open_stdin() if reads_once else _spool())
+            found.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
         else:
             found += map(_check, _expand(source))
     return tuple(found)
@@ -132,14 +142,13 @@ def _open_stdin() -> TextFile:
     return TextFile(Path("-"), "standard input", 0, InputStream(_stdin()))
 
 
-def _spool() -> TextFile:
+def spool(stream: InputStream) -> TextFile:
     """Copy standard input, so that it can be read again; the copy goes with the last corpus that reads it."""
-    raw = _stdin()
     folder = ScratchFolder()
     path = folder.path / "standard-input"
     try:
         with path.open("wb") as copy:
-            shutil.copyfileobj(raw, copy)
+            shutil.copyfileobj(stream, copy)
     except BaseException as error:
         size = path.stat().st_size if path.exists() else 0
         folder.remove()

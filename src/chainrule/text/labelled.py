@@ -19,10 +19,11 @@ import numpy as np
 
 from chainrule.errors import InputError, UsageError
 from chainrule.text.compression import SUFFIXES, read_blocks
+from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.files import TextFile, find_files
 from chainrule.text.lines import cut_lines, join_lines
 from chainrule.text.tables import FORMS, LABEL, TEXT, drop_labels, part_lines, read_column, warn
-from chainrule.text.utf8 import CONVERT, Decoder
+from chainrule.text.utf8 import CONVERT, OPTION, Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,35 @@ def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] 
     return drop_labels(lines, labels, source.name) or lines
 
 
+def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collection[str] = ()) -> Iterator[list[str]]:
+    """The same in lists: all texts of a file at once, those of standard input as they come.
+
+    What standard input is (JSON Lines, a table with labels) is told by the lines that come first.
+    """
+    if str(file) != "-" or column != TEXT:
+        yield read_texts(file, column=column, labels=labels)
+        return
+    corpus = Corpus.of(file, reads_once=True)
+    is_json = is_table = None
+    done = 0
+    try:
+        for lines in read_batches(corpus):
+            if is_json is None and (first := next((line for line in lines if line.strip()), "")):
+                is_json = _is_object(first)
+                if is_json:
+                    warn(f"{corpus.name} is read as JSON Lines, and {column!r} as the column of its texts")
+            if is_json:
+                records = _parse_lines(lines, corpus.name, done)
+                yield [_find_text(record, column, where) for record, where in records]
+            else:
+                texts = drop_labels(lines, labels, corpus.name) if is_table is not False else []
+                is_table = bool(texts) if is_table is None and is_json is not None else is_table
+                yield texts or lines
+            done += len(lines)
+    except InputError as error:  # without the option that other commands have
+        raise InputError(str(error).removesuffix(OPTION)) from error
+
+
 def split(labelled: Labelled, sizes: float | Sequence[float], seed: int = 0) -> tuple[Labelled, ...]:
     """Deal the examples at random, every label in about the same proportion in all parts.
 
@@ -124,9 +154,13 @@ def _is_json_lines(file: TextFile) -> bool:
     """Whether it is called so, or its first line that is not blank is a JSON object."""
     if _is_named_json(file):
         return True
-    first = next((line for line in _read_lines(file) if line.strip()), "")
+    return _is_object(next((line for line in _read_lines(file) if line.strip()), ""))
+
+
+def _is_object(line: str) -> bool:
+    """Whether a line is a JSON object."""
     try:
-        return first.lstrip().startswith("{") and isinstance(json.loads(first), dict)
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -152,10 +186,15 @@ def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, 
 
 def _parse(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
     """The records of JSON Lines and where each stands; blank lines are passed over."""
-    for number, line in enumerate(_read_lines(file), start=1):
+    return _parse_lines(_read_lines(file), file.name)
+
+
+def _parse_lines(lines: Iterable[str], name: str, done: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
+    """The same of lines before which the file called `name` has `done` others."""
+    for number, line in enumerate(lines, start=done + 1):
         if not line.strip():
             continue
-        where = f"{file.name}, line {number}"
+        where = f"{name}, line {number}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:

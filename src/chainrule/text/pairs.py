@@ -6,13 +6,13 @@ Lives here: putting the two sides together, and what is no pair. Not here: readi
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.utf8 import OPTION
 
 COLUMN_NAMES: Final = re.compile(  # what the two columns of a table are usually called
@@ -78,6 +78,17 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
 def read_sources(file: str | Path) -> list[str]:
     """The lines of a text that is to be read and has no targets; an empty line stays an empty line."""
     return _lines(_open(file))
+
+
+def read_source_batches(file: str | Path) -> Iterator[list[str]]:
+    """The same in lists: all lines of a file at once, those of standard input as they come."""
+    if str(file) != "-":
+        yield read_sources(file)
+        return
+    try:
+        yield from read_batches(Corpus.of(file, reads_once=True))
+    except InputError as error:  # without the option that other commands have
+        raise InputError(str(error).removesuffix(OPTION)) from error
 
 
 def read_beside(file: str | Path, pairs: Pairs) -> list[str]:

@@ -5,7 +5,7 @@ Lives here: which lines hold words, and where their tags go. Not here: what colu
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from chainrule.text.columns import (
     Row,
     cut_columns,
     find_tag,
+    looks_like_conllu,
     number_of,
     open_files,
     parse_object,
@@ -27,8 +28,10 @@ from chainrule.text.columns import (
     refuse_empty,
     stem_of,
 )
-from chainrule.text.lines import BLANKS
-from chainrule.text.utf8 import Errors
+from chainrule.text.corpus import Corpus, read_batches
+from chainrule.text.files import spool
+from chainrule.text.lines import BLANKS, cut_lines, join_lines
+from chainrule.text.utf8 import OPTION, Errors
 
 MISC: Final = 9
 """The last column of CoNLL-U, from 0: whatever else is said of a word, as Name=value."""
@@ -80,7 +83,7 @@ def read_words(
 
 
 def read_sheets(
-    source: str | Path,
+    source: str | Path | Corpus,
     *,
     plain: bool | None = None,
     column: str | int | None = None,
@@ -102,7 +105,7 @@ def read_sheets(
             lines, rows = _write_rows(_read_json(file))
         elif plain if plain is not None else _is_plain(source, file):
             if plain is None:
-                _warn_of_columns(file)
+                _warn_of_columns(file.lines(), file.corpus.name)
             file = File(file.corpus)
             lines, rows = _write_rows(_read_plain(file))
         else:
@@ -113,28 +116,77 @@ def read_sheets(
     return sheets
 
 
-def _is_plain(source: str | Path, file: File) -> bool:
+def read_sheet_batches(
+    source: str | Path,
+    *,
+    plain: bool | None = None,
+    column: str | int | None = None,
+    is_known: Callable[[set[str]], bool] | None = None,
+) -> Iterator[list[Sheet]]:
+    """The same in lists: all files at once, and lines of words on standard input as they come."""
+    if str(source) != "-":
+        yield read_sheets(source, plain=plain, column=column, is_known=is_known)
+        return
+    corpus = Corpus.of(source, reads_once=True)
+    if plain is False or not _begins_with_words(corpus, plain):
+        copied = replace(corpus, files=tuple(spool(file.stream) for file in corpus.files if file.stream))
+        yield read_sheets(copied, plain=plain, column=column, is_known=is_known)
+        return
+    file, has_words, is_told = File(corpus), False, plain is not None
+    try:
+        for lines in read_batches(corpus):
+            if not is_told:
+                _warn_of_columns(lines, corpus.name)
+                is_told = True
+            sentences = _cut_words(lines)
+            has_words = has_words or any(sentences)
+            written, rows = _write_rows(sentences)
+            first = next((row for sentence in rows for row in sentence), Row(1, [""]))
+            yield [Sheet(written, rows, file.word, _find_place(file, first, column), is_conllu=False)]
+    except InputError as error:  # without the option that other commands have
+        raise InputError(str(error).removesuffix(OPTION)) from error
+    if not has_words:
+        refuse_empty(file)
+
+
+def _begins_with_words(corpus: Corpus, plain: bool | None) -> bool:
+    """Whether standard input begins with a line of words, as far as its first lines tell."""
+    (file,) = corpus.files
+    assert file.stream is not None
+    head = file.stream.peek_line().decode("utf-8", "replace")
+    lines = [line for line in join_lines(cut_lines([head])) if line.strip(BLANKS)]
+    if not lines or lines[0].startswith("#"):
+        return False
+    return parse_object(lines[0]) is None and (plain is not None or not looks_like_conllu(lines[0]))
+
+
+def _is_plain(source: str | Path | Corpus, file: File) -> bool:
     """Whether lines of words are expected here."""
-    return not file.is_conllu and (str(source) == "-" or stem_of(file.corpus).endswith(".txt"))
+    is_stdin = isinstance(source, Corpus) or str(source) == "-"
+    return not file.is_conllu and (is_stdin or stem_of(file.corpus).endswith(".txt"))
 
 
-def _warn_of_columns(file: File) -> None:
+def _warn_of_columns(text: Iterable[str], name: str) -> None:
     """Tell of lines that seem to be columns: of one length, in blocks, blank lines between or tabs in all."""
-    lines = [line.strip(BLANKS) for line in file.lines() if not line.startswith(DOCUMENT)]
+    lines = [line.strip(BLANKS) for line in text if not line.startswith(DOCUMENT)]
     words = [line for line in lines if line]
     widths = {len(cut_columns(line)) for line in words}
     is_in_blocks = "" in lines[: len(lines) - 1] or all("\t" in line for line in words)
     has_block = any(first and second for first, second in pairwise(lines))
     if len(widths) == 1 and widths != {1} and has_block and is_in_blocks:
-        message = f"{file.corpus.name} looks like columns and is read as lines of words"
+        message = f"{name} looks like columns and is read as lines of words"
         warnings.warn(f"{message}; --columns reads it so, --plain silences this", ChainruleWarning, stacklevel=3)
 
 
 def _read_plain(file: File) -> list[list[str]]:
-    # A blank is a space or a tab and nothing else: a no-break space may stand inside a word.
-    lines = (line.strip(BLANKS) for line in file.lines())
-    sentences = [re.split(f"[{BLANKS}]+", line) if line else [] for line in lines]
+    sentences = _cut_words(file.lines())
     return sentences if any(sentences) else refuse_empty(file)
+
+
+def _cut_words(lines: Iterable[str]) -> list[list[str]]:
+    # A blank is a space or a tab and nothing else: a no-break space may stand inside a word.
+    stripped = (line.strip(BLANKS) for line in lines)
+    return [re.split(f"[{BLANKS}]+", line) if line else [] for line in stripped]
 
 
 def _read_json(file: File) -> list[list[str]]:

@@ -13,7 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, WordLengthCheck
 from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
 from chainrule.tokenizers.plain import count_words
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, split_words
@@ -154,5 +154,10 @@ def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfi
 
 def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:
     normalizer = normalizers.Lowercase() if config.lowercase else None
-    for fragment in corpus.fragments():
+    fragments = corpus.fragments()
+    remedy = "put blanks in, or learn from it with --tokenizer char, byte or bpe"
+    words = WordLengthCheck(fragments, remedy) if config.kind in ("word", "wordpiece") else None
+    for fragment in fragments:
+        if words:
+            words.check(fragment.text + "\n" * fragment.ends_line)
         yield fragment.text if normalizer is None else normalizer.normalize_str(fragment.text)
