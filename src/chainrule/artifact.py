@@ -77,7 +77,7 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         tokenizer=tokenizer,
         family=config["family"],
         config=own,
-        speller=Speller.from_bytes(sealed.bytes(SPELLER), SPELLER) if SPELLER in sealed.files else None,
+        speller=Speller.from_bytes(sealed.bytes(SPELLER), str(sealed.path / SPELLER)) if SPELLER in sealed.files else None,
         origin=origin_of(sealed),
         metrics=read_json(sealed, METRICS),
         name=name,

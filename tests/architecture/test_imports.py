@@ -17,7 +17,7 @@ RANKS = [
     {"data"},
     {"tokenizers"},
     {"replacement"},
-    {"manifest", "vector_file"},
+    {"manifest", "tensors", "vector_file"},
     {"folder"},
     {"ngram", "embeddings", "decoding", "evaluation", "inspection", "training", "gradients"},
     {"neural"},

@@ -12,23 +12,24 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_tensors
 
 from chainrule import config as settings
-from chainrule import folder
+from chainrule import folder, tensors
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, ModelFileError
 from chainrule.folder import Sealed, as_json, read_json
 from chainrule.manifest import JSON
+from chainrule.tensors import TensorSpec
 from chainrule.versions import versions
 
 CONFIG, METRICS, CARD = "config.json", "metrics.json", "README.md"  # as the folders of all models have them
 WORDS: Final = "words.txt"  # one a line, in the order of the rows
 NUMBERS: Final = "model.safetensors"
 TYPES: Final = {"float32": "F32", "uint64": "U64"}  # what safetensors calls them
+LARGEST_VALUE: Final = 1e30
+"""Magnitude of a vector's value, at most: lengths and sums of vectors must stay finite in float32."""
 ROWS: Final = 1 << 10
 """Written at a time."""
 
@@ -108,46 +109,55 @@ def load(path: str | Path) -> WordVectors:
         )
     try:
         return _load(sealed, config)
-    except (ConfigError, ValueError, LookupError, TypeError, AttributeError, SafetensorError, InputError) as error:
+    except (ConfigError, ValueError, LookupError, TypeError, AttributeError, InputError) as error:
         reason = str(error) if isinstance(error, ConfigError | InputError) else repr(error)
         raise ModelFileError(f"{path} does not hold vectors of this chainrule: {reason}") from error
 
 
 def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
-    arrays = dict(read_tensors(sealed.bytes(NUMBERS)))
+    arrays = tensors.unpack(sealed.bytes(NUMBERS), sealed.path / NUMBERS)
     words = tuple(sealed.bytes(WORDS).decode().split("\n")[:-1])
+    if not words or len(set(words)) < len(words) or not all(words):
+        raise ConfigError(f"{WORDS} does not hold words, each once, one a line")
+    subwords = _subwords(config["subwords"])
+    if type(config["lowercase"]) is not bool:
+        raise ConfigError(f"lowercase is {config['lowercase']!r}; it must be true or false")
+    _check(words, arrays, subwords, sealed.path / NUMBERS)
     matrix, counts, buckets = arrays["matrix"], arrays.get("counts"), arrays.get("buckets")
-    subwords = None if config["subwords"] is None else Subwords(*map(int, config["subwords"]))
-    _check(words, matrix, counts, buckets)
-    if (subwords is None) != (buckets is None) or (
-        subwords is not None and buckets is not None and len(buckets) != subwords.buckets
-    ):
-        raise ConfigError("config and numbers disagree on the character n-grams")
     return WordVectors(
         words=words,
         matrix=matrix,
         counts=counts,
         subwords=subwords,
         buckets=buckets,
-        lowercase=bool(config["lowercase"]),
+        lowercase=config["lowercase"],
         metrics=read_json(sealed, METRICS),
         config=None if config["model"] is None else settings.make(VectorConfig, config["model"], "vectors"),
         about=dict(sealed.facts),
     )
 
 
+def _subwords(values: Any) -> Subwords | None:
+    """The character n-grams of a config."""
+    if values is None:
+        return None
+    if not isinstance(values, list) or len(values) != 3 or {type(value) for value in values} != {int}:
+        raise ConfigError(f"subwords is {values!r:.60}; it must be null or three whole numbers")
+    return Subwords(*values)
+
+
 def _check(
-    words: tuple[str, ...], matrix: NDArray[Any], counts: NDArray[Any] | None, buckets: NDArray[Any] | None
+    words: tuple[str, ...], arrays: Mapping[str, NDArray[Any]], subwords: Subwords | None, source: Path
 ) -> None:
-    """Refuse arrays that cannot belong together."""
-    is_whole = matrix.ndim == 2 and len(matrix) == len(words) == len(set(words)) and matrix.dtype == np.float32
-    if counts is not None:
-        is_whole = is_whole and counts.shape == (len(words),) and counts.dtype == np.uint64
-    if buckets is not None:
-        is_whole = is_whole and buckets.ndim == 2 and buckets.dtype == np.float32
-        is_whole = is_whole and buckets.shape[1] == matrix.shape[1] and bool(np.isfinite(buckets).all())
-    if not is_whole or not np.isfinite(matrix).all():
-        raise ConfigError(f"the numbers of {NUMBERS} do not fit the words of {WORDS}")
+    """Refuse arrays that are not vectors of these words, and values whose squares overflow."""
+    matrix = arrays.get("matrix", np.zeros((0, 0)))
+    D = matrix.shape[1] if matrix.ndim == 2 else None
+    specs = {"matrix": TensorSpec("float32", (len(words), D))}
+    if subwords is not None:
+        specs["buckets"] = TensorSpec("float32", (subwords.buckets, D))
+    tensors.check_specs(arrays, specs, source, {"counts": TensorSpec("uint64", (len(words),))})
+    for name, values in arrays.items():
+        tensors.check_finite(values, f"{source}: {name}", LARGEST_VALUE)
 
 
 def _card(vectors: WordVectors, about: Mapping[str, Any]) -> str:

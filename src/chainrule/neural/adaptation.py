@@ -12,6 +12,7 @@ from chainrule.errors import UsageError
 from chainrule.lm import Floats
 from chainrule.neural import cache, dynamic, sliding, temperature
 from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 
 Kind = Literal["temperature", "cache", "dynamic", "stride"]
@@ -63,6 +64,6 @@ def _dynamic(model: NeuralModel, text: Encoded, valid: Encoded, statistics: Enco
     learner = dynamic.Learner(model)
     learner.measure(statistics, progress)
     rate, decay = dynamic.tune(learner, valid, progress)
-    log_p = learner.run(text.ids, rate, decay, progress)
+    log_p = check_outputs(learner.run(text.ids, rate, decay, progress), model.network)
     chosen = {"rate": rate, "decay": decay, "segment": learner.segment, "epsilon": learner.epsilon}
     return Adapted(log_p, chosen)

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.errors import ChainruleError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import segments
 from chainrule.neural.device import exact
 from chainrule.neural.network import Network, Tensors
 from chainrule.neural.segments import Segments
+from chainrule.neural.weights import check_outputs
 from chainrule.training.threads import suited
 
 LARGEST_PIECE = 1 << 25  # numbers: of the (n, V) log-probabilities that stand in memory at once
@@ -175,12 +175,13 @@ class NeuralModel:
             self.network.output.log_probs(flat[i : i + rows]).gather(1, wanted[i : i + rows])
             for i in range(0, len(flat), rows)
         ]
-        return checked(torch.cat(found).view(targets.shape).double().cpu().numpy())
+        return check_outputs(torch.cat(found).view(targets.shape).double().cpu().numpy(), self.network)
 
     def _all_log_probs(self, hidden: Tensor) -> Floats:
         """(n, D) -> (n, V), normalised in double precision."""
         log_p = self.network.output.log_probs(hidden).double()
-        return checked((log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)).cpu().numpy())
+        log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
+        return check_outputs(log_p.cpu().numpy(), self.network)
 
     def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
         """The rows' states in their order; of rows that read nothing, the one they had."""
@@ -194,16 +195,6 @@ class NeuralModel:
 
     def _tensor(self, array: Ids) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
-
-
-def checked(log_p: Floats) -> Floats:
-    """The same numbers; never one that is none."""
-    if np.isnan(log_p).any():
-        raise ChainruleError(
-            "the network's states grew beyond all numbers on this text, so it has no probability to give; "
-            "train it anew with a lower learning_rate or another attention_use"
-        )
-    return log_p
 
 
 def _rows(tensors: Tensors, rows: Ids) -> Tensors:

@@ -52,6 +52,7 @@ class AdaptiveSoftmax(Output):
 
     def __init__(self, width: int, vocabulary: Vocabulary, counts: Tensor, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
+        self.predictable = vocabulary.predictable
         impossible = torch.from_numpy(~vocabulary.predictable)
         C = vocabulary.size - int(impossible.sum())
         check_cutoffs(cutoffs, C)
@@ -73,3 +74,11 @@ class AdaptiveSoftmax(Output):
         with torch.autocast(hidden.device.type, enabled=False):
             by_class = self.layer.log_prob(hidden.to(self.layer.head.weight.dtype))  # (N, C)
         return functional.pad(by_class, (0, 1), value=-torch.inf)[:, self.classes]  # (N, V)
+
+    def has_valid_buffers(self) -> bool:
+        """Whether every possible word has a class of its own, and the impossible ones have the class C."""
+        C = self.layer.n_classes
+        expected = torch.arange(len(self.classes)).clamp(max=C)
+        is_possible = torch.from_numpy(self.predictable)
+        classes = self.classes.cpu()
+        return bool(torch.equal(classes.sort().values, expected) and ((classes < C) == is_possible).all())

@@ -18,6 +18,7 @@ from chainrule.lm import Floats
 from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel
 from chainrule.neural.device import exact
 from chainrule.neural.hidden import all_hidden
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 
 SIZE = 2000  # N
@@ -92,7 +93,7 @@ def cached_log_probs(
     """Log p of each token (N,), the cache filled by those before it."""
     made = read(model, text)
     scores: Floats = mixed(made.log_p, cache_log_probs(made, [theta], size, progress)[0], weight).cpu().numpy()
-    return scores
+    return check_outputs(scores, model.network)
 
 
 def tune(model: NeuralModel, valid: Encoded, size: int = SIZE, progress: Progress = silent) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder import EncoderConfig, Family, Read, Reader
 from chainrule.neural.initialization import fill
 from chainrule.neural.network import Tensors
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training import threads
 from chainrule.training.examples import padded
@@ -185,7 +186,7 @@ def log_probs(network: TextClassifier, texts: Sequence[Ids], progress: Progress 
         ids, mask = padded([texts[i] for i in rows.tolist()], network.vocabulary.eos, device_of(network))
         with exact(), threads.suited(network.work(*ids.shape)):
             found[rows] = network(ids, mask).double().log_softmax(dim=-1).cpu().numpy()
-    return found
+    return check_outputs(found, network)
 
 
 def error(log_p: Floats, labels: Ids, weights: Floats) -> float:

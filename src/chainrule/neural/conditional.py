@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel, NeuralState, checked
+from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel, NeuralState
 from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder_decoder import EncoderDecoder
 from chainrule.neural.network import Tensors
 from chainrule.neural.pairs import Collate, PairBatch, PairConfig, PairNetwork
 from chainrule.neural.seq2seq import Seq2Seq
+from chainrule.neural.weights import check_outputs
 from chainrule.training.examples import padded
 from chainrule.training.threads import suited
 
@@ -63,7 +64,7 @@ def nats(network: PairNetwork, batch: PairBatch) -> Floats:
             network.output.log_probs(hidden.index_select(0, places)).gather(1, wanted[places, None])
             for places in batch.places.split(rows)
         ]
-        log_p = checked(torch.cat(found)[:, 0].double().cpu().numpy())
+        log_p = check_outputs(torch.cat(found)[:, 0].double().cpu().numpy(), network)
     total = np.zeros(B)
     np.add.at(total, batch.places.cpu().numpy() // T, -log_p)
     return total
@@ -89,4 +90,4 @@ def alignment(network: PairNetwork, source: Ids, target: Ids, vocabulary: Vocabu
         state = network.encode(*padded([source], vocabulary.eos, device))
         ids = torch.tensor([[vocabulary.bos, *target.tolist()]], device=device)[:, : len(target)]
         values: Floats = network.align(ids, state)[0].double().cpu().numpy()
-    return values
+    return check_outputs(values, network, may_be_impossible=False)

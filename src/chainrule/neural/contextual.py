@@ -22,6 +22,7 @@ from chainrule.lm import Floats, Ids
 from chainrule.neural import listening
 from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder import framed
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 from chainrule.training.threads import suited
@@ -197,7 +198,8 @@ def _read(rows: list[Ids], source: _Source, wanted: list[int], progress: Progres
                 of_row = found[span.row]
                 if len(of_row) == place:
                     of_row.append(np.empty((len(rows[span.row]), x.shape[1]), dtype=np.float32))
-                of_row[place][span.first : span.kept] = x[: span.kept - span.first]
+                kept = check_outputs(x[: span.kept - span.first], source.network, may_be_impossible=False)
+                of_row[place][span.first : span.kept] = kept
     return found
 
 

@@ -22,7 +22,7 @@ from chainrule.errors import ConfigError
 from chainrule.inspection.flow import GradientFlow, What
 from chainrule.lm import Floats, Ids
 from chainrule.neural import flow_kernel
-from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel, checked
+from chainrule.neural.adapter import LARGEST_PIECE, NeuralModel
 from chainrule.neural.attention import PIECE
 from chainrule.neural.device import exact
 from chainrule.neural.feedforward import Feedforward
@@ -32,6 +32,7 @@ from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.watching import given_to, watched
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training.threads import suited
 
@@ -157,7 +158,7 @@ def _read(lm: NeuralModel, text: Text, rows: Rows, states: list[Tensors], way: W
         """Σ L_T over the rows: each depends on its own row alone."""
         chosen = hidden[torch.arange(len(ends), device=ends.device), ends]  # (B, D)
         log_p = lm.network.output.log_probs(chosen).gather(1, targets[:, None])
-        checked(log_p.detach().double().cpu().numpy())
+        check_outputs(log_p.detach().double().cpu().numpy(), lm.network)
         return -log_p.sum()
 
     with exact(), torch.enable_grad(), suited(lm.network.work(*ids.shape)):

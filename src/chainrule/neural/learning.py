@@ -37,7 +37,7 @@ def learn(
     """The network as it is kept, and the log; `config` is a `Training` and whatever else `build` knows of."""
     device = choose(job.device)
     check_precision(config.precision, device)
-    weights.shapes(build)  # too large a net is refused before memory is taken
+    weights.specs(build)  # too large a net is refused before memory is taken
     seconds = [s for s in (config.max_seconds, job.max_seconds) if s is not None]
     config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -27,6 +27,10 @@ class Output(nn.Module):
         """(N, D) -> (N, V) exact log p, `-inf` for what is impossible."""
         raise NotImplementedError
 
+    def has_valid_buffers(self) -> bool:
+        """Whether tensors that were loaded and are not weights, such as word classes, have possible values."""
+        return True
+
 
 class Softmax(Output):
     """p = softmax(W h + b) over all words; W may be the embedding itself (Press & Wolf 2017)."""

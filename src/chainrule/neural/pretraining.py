@@ -18,6 +18,7 @@ from chainrule.neural.block import chosen, drop
 from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder import EncoderConfig, Reader, shape
 from chainrule.neural.output import make_output
+from chainrule.neural.weights import check_outputs
 from chainrule.training import threads
 
 BECOME_SIGN, BECOME_OTHER = 0.8, 0.1  # of the chosen words; the rest stay as they are (Devlin et al. 2019)
@@ -249,11 +250,12 @@ def mean_nats(figures: dict[str, Figures]) -> float:
 def _scores(network: Encoder, batch: TextBatch) -> tuple[Floats, Floats]:
     """(N,) −log p(target), (N,) 1 where the target is the most probable."""
     rows = max(1, LOG_PROBS_AT_ONCE // network.vocabulary.size)
-    nats, right = [], []
+    log_probs, right = [], []
     with exact(), threads.suited(network.work(*batch.inputs.shape)):
         for hidden, targets in zip(network(batch).split(rows), batch.targets.split(rows), strict=True):
             with threads.all_of_them(hidden.numel() * network.vocabulary.size):
                 log_p = network.output.log_probs(hidden)
-            nats.append(-log_p.gather(1, targets[:, None])[:, 0])
+            log_probs.append(log_p.gather(1, targets[:, None])[:, 0])
             right.append(log_p.argmax(dim=-1) == targets)
-    return torch.cat(nats).double().cpu().numpy(), torch.cat(right).double().cpu().numpy()
+    values = check_outputs(torch.cat(log_probs).double().cpu().numpy(), network)
+    return -values, torch.cat(right).double().cpu().numpy()

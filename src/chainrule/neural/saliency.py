@@ -12,6 +12,7 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.neural.classifier import TextClassifier
 from chainrule.neural.device import device_of, exact
+from chainrule.neural.weights import check_outputs
 
 STEPS = 32  # points between no vectors at all and those of the text
 
@@ -36,7 +37,7 @@ def gradient(network: TextClassifier, text: Ids, label: int, other: int, steps: 
         )
         (slope,) = torch.autograd.grad((logits[:, label] - logits[:, other]).sum(), rows)
     mean = slope.view(steps, len(ids), -1).mean(dim=0)  # (T, E)
-    return _numbers((E[ids] * mean).sum(dim=-1)[1:])
+    return check_outputs(_numbers((E[ids] * mean).sum(dim=-1)[1:]), network, may_be_impossible=False)
 
 
 def attention(network: TextClassifier, text: Ids) -> Floats:
@@ -49,7 +50,7 @@ def attention(network: TextClassifier, text: Ids) -> Floats:
     mask = torch.ones_like(ids, dtype=torch.bool)
     with exact():
         read, pooled = network.read(ids, mask)
-        return _numbers(network.attention(read.hidden, pooled)[0])
+        return check_outputs(_numbers(network.attention(read.hidden, pooled)[0]), network, may_be_impossible=False)
 
 
 def _numbers(x: Tensor) -> Floats:

@@ -42,6 +42,11 @@ class Sampled(Softmax):
         self.samples = samples
         self.register_buffer("edges", noise_edges(counts, self.impossible))
 
+    def has_valid_buffers(self) -> bool:
+        """Whether the edges ascend from 0 to TOTAL."""
+        edges = self.edges
+        return bool(edges[0] == 0 and edges[-1] == TOTAL and (edges[1:] >= edges[:-1]).all())
+
     def draw(self) -> Tensor:
         """(S,) noise words, with replacement, by torch's global generator."""
         points = torch.randint(TOTAL, (self.samples,), device=self.edges.device)

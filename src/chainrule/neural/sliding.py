@@ -12,6 +12,7 @@ from chainrule.lm import Floats
 from chainrule.neural.adapter import NeuralModel
 from chainrule.neural.device import exact
 from chainrule.neural.hidden import hidden_pieces
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 
 
@@ -31,4 +32,4 @@ def sliding_log_probs(model: NeuralModel, text: Encoded, stride: int, progress: 
         found[positions.cpu().numpy()] = log_p.double().cpu().numpy()
         done += len(positions)
         progress("sliding the window", done, text.tokens)
-    return found
+    return check_outputs(found, model.network)

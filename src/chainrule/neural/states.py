@@ -21,6 +21,7 @@ from chainrule.neural.device import exact
 from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.watching import Watched, watched
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training.threads import suited
 
@@ -50,6 +51,9 @@ def read_states(
             _put(layer.gate_names, watch, into, place, row, step)
         done += len(place)
         progress("gates and states", done, N)
+    for into in arrays:
+        for values in into.values():
+            check_outputs(values, network, may_be_impossible=False)
     return [
         LayerStates(
             layer=k + 1,

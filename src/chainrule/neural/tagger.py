@@ -29,6 +29,7 @@ from chainrule.neural.device import exact
 from chainrule.neural.encoder import EncoderConfig, Reader, framed
 from chainrule.neural.network import Tensors
 from chainrule.neural.settings import LARGEST
+from chainrule.neural.weights import check_outputs
 from chainrule.training import threads
 from chainrule.training.examples import padded
 
@@ -169,21 +170,23 @@ def confidences(network: TagNetwork, batch: TagBatch) -> list[Floats]:
     with _asked(network, batch) as scores:
         path, _ = network.chain.decode(scores, batch.mask)
         p = network.chain.marginals(scores, batch.mask).gather(2, path[:, :, None]).squeeze(2)
-    return _rows(p.double(), batch.mask)
+    return [check_outputs(row, network) for row in _rows(p.double(), batch.mask)]
 
 
 def marginals(network: TagNetwork, batch: TagBatch) -> list[Floats]:
     """(n, K) of each sentence: p(y_t = k | words)."""
     with _asked(network, batch) as scores:
         p = network.chain.marginals(scores, batch.mask)
-    return _rows(p.double(), batch.mask)
+    return [check_outputs(row, network) for row in _rows(p.double(), batch.mask)]
 
 
 @contextmanager
 def _asked(network: TagNetwork, batch: TagBatch) -> Iterator[Tensor]:
     """(B, T, K) scores, and no more threads than they are worth while they are looked at."""
     with exact(), threads.suited(network.work(*batch.inputs.shape)):
-        yield network(batch.inputs, batch.mask, batch.spellings, batch.places)
+        scores = network(batch.inputs, batch.mask, batch.spellings, batch.places)
+        check_outputs(scores[batch.mask].double().cpu().numpy(), network, may_be_impossible=False)
+        yield scores
 
 
 def _rows(values: Tensor, mask: Tensor) -> list[np.ndarray]:

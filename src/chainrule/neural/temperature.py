@@ -15,6 +15,7 @@ from chainrule.lm import Floats
 from chainrule.neural.adapter import NeuralModel
 from chainrule.neural.device import exact
 from chainrule.neural.hidden import hidden_pieces
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 
 LOWEST, HIGHEST = 80, 130  # hundredths
@@ -36,7 +37,7 @@ def log_probs_at(
         found[:, positions.cpu().numpy()] = scores.double().cpu().numpy()
         done += len(positions)
         progress("scoring by temperature", done, text.tokens)
-    return found
+    return check_outputs(found, model.network)
 
 
 def heated(log_p: Tensor, wanted: Tensor, T: float) -> Tensor:

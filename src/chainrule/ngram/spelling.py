@@ -11,22 +11,23 @@ has a probability of its own and the character model shares the rest among all o
                      ε · q(s) / (1 − Σ_{v ∈ V ∪ {placeholder}} q(v))   for any other spelling outside V
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chainrule import native
+from chainrule import native, tensors
 from chainrule.errors import ModelFileError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.manifest import REMEDY
 from chainrule.ngram import storage
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.table_model import TableModel
 from chainrule.ngram.tables import BackoffTables, take
+from chainrule.tensors import TensorSpec
 from chainrule.text.lines import BLANKS
 
 ORDER: Final = 6
@@ -101,7 +102,8 @@ class Speller:
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> "Speller":
         """Read the speller's file; one written before there were placeholders has none."""
-        arrays = storage.unpack(content, name)
+        arrays = tensors.unpack(content, name)
+        check_speller_arrays(arrays, name)
         alphabet = "".join(chr(c) for c in arrays["alphabet"])
         is_single = bool(arrays["is_single"][0])
         vocabulary = _vocabulary(alphabet)
@@ -109,8 +111,6 @@ class Speller:
         tables = storage.from_arrays(arrays, order, vocabulary.size)
         placeholder = "".join(chr(c) for c in arrays.get("placeholder", ()))
         log_placeholder = float(arrays["log_placeholder"][0]) if placeholder else 0.0
-        if not -np.inf < log_placeholder <= 0:
-            raise ModelFileError(f"{name}: log_placeholder is {log_placeholder}, not a log-probability; {REMEDY}")
         lm = TableModel(tables, vocabulary)
         return cls(alphabet, lm, is_single, float(arrays["log_outside"][0]), placeholder, log_placeholder)
 
@@ -196,3 +196,94 @@ def _ids(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
 def _others(alphabet: str, is_single: bool) -> int:
     """How many characters are not in the alphabet and might stand in a spelling: no word holds a blank."""
     return SCALARS - len(set(alphabet) | set(BREAKS) | set("" if is_single else BLANKS))
+
+
+HIGHEST_ORDER: Final = 16
+ROUNDING: Final = 1e-3
+"""Of sums of float32 probabilities."""
+
+
+def check_speller_arrays(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
+    """Raise ModelFileError unless the arrays of a speller's file are the tables of a character n-gram.
+
+    Compared are names, dtypes and shapes; the alphabet (sorted, distinct Unicode scalars); keys (sorted, in range);
+    log-probabilities (0 or less, -inf for `<s>` alone); back-off weights (1 or less); and sums: the unigrams sum to
+    1, the characters seen after a longer context to 1 or less.
+    """
+    order = sum(array.endswith(".log_prob") for array in arrays)
+    if not 1 <= order <= HIGHEST_ORDER:
+        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {HIGHEST_ORDER}")
+    tensors.check_specs(arrays, _specs(arrays, order), name, _OPTIONAL_SPECS)
+    alphabet = arrays["alphabet"].astype(np.int64)
+    if not _is_unicode(alphabet) or not (np.diff(alphabet) > 0).all():
+        raise ModelFileError(f"{name}: the alphabet is not sorted Unicode characters, each once; train it again")
+    bos = len(alphabet) + 1
+    unigrams = arrays["1.log_prob"]
+    if not np.isneginf(unigrams[bos]):
+        raise ModelFileError(f"{name}: <s> has a probability, and it is never predicted; train it again")
+    possible = {**arrays, "1.log_prob": np.delete(unigrams, bos)}
+    for array, values in possible.items():
+        tensors.check_finite(values, f"{name}: {array}")
+        is_log = array == "log_missing" or array.endswith((".log_prob", ".log_backoff"))
+        if is_log and values.size and values.max() > ROUNDING:
+            raise ModelFileError(f"{name}: {array} holds the logarithm of more than 1; train it again")
+    if arrays["is_single"][0] > 1:
+        raise ModelFileError(f"{name}: is_single is {arrays['is_single'][0]} and should be 0 or 1; train it again")
+    _check_constants(arrays, name)
+    _check_sums(possible, order, len(alphabet) + 3, name)
+
+
+_SCALAR: Final = TensorSpec("float64", (1,))
+_OPTIONAL_SPECS: Final = {"placeholder": TensorSpec("uint32", (None,)), "log_placeholder": _SCALAR}
+"""Arrays of a speller whose training text writes unknown words as a placeholder."""
+
+
+def _is_unicode(codes: Ids) -> bool:
+    """Whether all of these are Unicode scalar values."""
+    return bool(((codes >= 0) & (codes < 0x110000) & ((codes < 0xD800) | (codes > 0xDFFF))).all())
+
+
+def _check_constants(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
+    """Refuse a placeholder without a probability, and spellings outside the vocabulary of more than 1 in all."""
+    log_outside = float(arrays["log_outside"][0])
+    if ("placeholder" in arrays) != ("log_placeholder" in arrays):
+        raise ModelFileError(f"{name} holds one of placeholder and log_placeholder alone; train it again")
+    if "placeholder" in arrays:
+        codes, log_placeholder = arrays["placeholder"].astype(np.int64), float(arrays["log_placeholder"][0])
+        if not codes.size or not _is_unicode(codes) or not log_placeholder < 0:
+            raise ModelFileError(f"{name}: the placeholder or its probability is not valid; train it again")
+        log_outside += float(np.log(-np.expm1(log_placeholder)))  # + log ε
+    if log_outside > ROUNDING:
+        raise ModelFileError(f"{name}: log_outside holds the logarithm of more than 1; train it again")
+
+
+def _specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, TensorSpec]:
+    """What the arrays of a speller of this order must be; as many n-grams as there are keys."""
+    alphabet = arrays.get("alphabet", np.zeros(0))
+    keys = [arrays.get(f"{n}.key", np.zeros(0)) for n in range(2, order + 1)]
+    sizes = [alphabet.size + 3, *(key.size for key in keys)]
+    return {
+        "alphabet": TensorSpec("uint32", (None,)),
+        "is_single": TensorSpec("uint8", (1,)),
+        "log_outside": _SCALAR,
+        "log_missing": _SCALAR,
+        **{f"{n}.log_prob": TensorSpec("float32", (size,)) for n, size in enumerate(sizes, start=1)},
+        **{f"{n}.log_backoff": TensorSpec("float32", (size,)) for n, size in enumerate(sizes[:-1], start=1)},
+        **{f"{n}.key": TensorSpec("int64", (size,)) for n, size in enumerate(sizes[1:], start=2)},
+    }
+
+
+def _check_sums(arrays: Mapping[str, NDArray[Any]], order: int, size: int, name: str) -> None:
+    """Refuse keys out of order or range, and contexts whose seen characters have a probability above 1 in all."""
+    total = float(np.exp(arrays["1.log_prob"], dtype=np.float64).sum())
+    if abs(total - 1) > ROUNDING:
+        raise ModelFileError(f"{name}: the probabilities of single characters sum to {total:.4g}; train it again")
+    contexts = size
+    for n in range(2, order + 1):
+        key = arrays[f"{n}.key"]
+        if len(key) and not (0 <= key[0] and key[-1] // size < contexts and (np.diff(key) > 0).all()):
+            raise ModelFileError(f"{name}: {n}.key is not sorted or names a context that is not there")
+        sums = np.bincount(key // size, np.exp(arrays[f"{n}.log_prob"], dtype=np.float64), minlength=1)
+        if sums.max() > 1 + ROUNDING:
+            raise ModelFileError(f"{name}: the probabilities after a context of {n - 1} characters sum to more than 1")
+        contexts = len(key)

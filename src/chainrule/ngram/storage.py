@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 from chainrule.errors import ModelFileError
@@ -59,11 +57,3 @@ def _check(n: int, key: Ids, log_prob: Floats, log_backoff: Floats, limit: int) 
 def pack(arrays: Arrays) -> bytes:
     """Arrays as one file's content."""
     return write_tensors({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-
-def unpack(content: bytes, name: str) -> Arrays:
-    """Arrays of one file's content."""
-    try:
-        return dict(read_tensors(content))
-    except (SafetensorError, ValueError) as error:
-        raise ModelFileError(f"{name} is not a tensor file: {error}") from error
