@@ -64,7 +64,7 @@ def load(path: str | Path, device: str = "auto", *, verify: bool = False) -> Mod
 def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Model:
     family = families.get(str(config["family"]))
     tokenizer = _read_tokenizer(sealed, config)
-    own = settings.make(family.Config, config["model"], "model")
+    own = settings.make(family.Config, config["model"], "model", is_saved=True)
     if config["context"] not in get_args(Context):
         raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
     lm = family.load(sealed, own, tokenizer.vocabulary, config["context"], device)
@@ -77,7 +77,9 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         tokenizer=tokenizer,
         family=config["family"],
         config=own,
-        speller=Speller.from_bytes(sealed.bytes(SPELLER), str(sealed.path / SPELLER)) if SPELLER in sealed.files else None,
+        speller=Speller.from_bytes(sealed.bytes(SPELLER), str(sealed.path / SPELLER))
+        if SPELLER in sealed.files
+        else None,
         origin=origin_of(sealed),
         metrics=read_json(sealed, METRICS),
         name=name,
@@ -131,8 +133,8 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
     settings_of = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
-    own = settings.make(TokenizerConfig, settings_of, "tokenizer")
-    return Tokenizer.from_json(sealed.bytes(TOKENIZER).decode(), own)
+    own = settings.make(TokenizerConfig, settings_of, "tokenizer", is_saved=True)
+    return Tokenizer.from_json(sealed.bytes(TOKENIZER), own, str(sealed.path / TOKENIZER))
 
 
 def write(path: Path, files: Mapping[str, Content], kind: str, origin: Origin, *, force: bool = False) -> None:

@@ -7,6 +7,7 @@ Not here: the configs of families and tokenizers, which stand with what they set
 import contextlib
 import dataclasses
 import difflib
+import math
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from chainrule.errors import ConfigError, NotFoundError
 
 C = TypeVar("C")
 TABLES = ("model", "training", "tokenizer", "run")
+LARGEST_INTEGER = 1 << 63
 ABOUT = "recipe"  # a table that describes a file and sets nothing
 
 
@@ -49,7 +51,9 @@ class Choices:
         )
 
 
-def make(kind: type[C], settings: Mapping[str, object], section: str, family: str = "") -> C:
+def make(
+    kind: type[C], settings: Mapping[str, object], section: str, family: str = "", *, is_saved: bool = False
+) -> C:
     """A config of this kind from plain values; text is read as the field's type.
 
     Args:
@@ -57,6 +61,7 @@ def make(kind: type[C], settings: Mapping[str, object], section: str, family: st
         settings: Values by name.
         section: The table they stand for, as messages name it.
         family: Whose settings they are, for the message of one it does not have.
+        is_saved: They come from a model folder: values must have the types that `to_json` gives, and be finite.
 
     Raises:
         ConfigError: a name or a value that the config does not have.
@@ -65,12 +70,16 @@ def make(kind: type[C], settings: Mapping[str, object], section: str, family: st
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     values: dict[str, object] = {}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"[{section}] is {settings!r:.40}; it must be a table of settings")
     for name, value in settings.items():
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
             owner = f" for family '{family}'" if family else ""
             raise ConfigError(f"[{section}] has no setting '{name}'{owner}; {hint}")
+        if is_saved:
+            _check_saved(value, f"{section}.{name}", hints[name])
         values[name] = _read(value, hints[name], f"{section}.{name}")
     return kind(**values)
 
@@ -136,6 +145,23 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
     return settings
 
 
+def _check_saved(value: object, name: str, kind: Any) -> None:
+    """Refuse text where a number, a switch or a list belongs, and numbers that are not finite."""
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    is_text = any(option is str or get_origin(option) is Literal for option in options)
+    if isinstance(value, str) and not is_text:
+        raise ConfigError(f"{name} is the text {value[:40]!r}; it must be {_noun(options[0])}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} is {value}; it must be finite")
+    if isinstance(value, list):
+        for part in value:
+            _check_saved(part, name, next(iter(get_args(options[0])), Any))
+
+
+def _noun(kind: Any) -> str:
+    return _NOUNS.get(kind, "a list" if get_origin(kind) is tuple else getattr(kind, "__name__", "another value"))
+
+
 def _read(value: object, kind: Any, name: str) -> object:
     """`value` as the annotated type `kind`, text converted."""
     origin, arguments = get_origin(kind), get_args(kind)
@@ -166,10 +192,12 @@ def _scalar(value: object, kind: Any, name: str) -> object:
     elif kind in (int, float) and isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = kind(value)
-    elif kind is float and type(value) is int:
+    elif kind is float and type(value) is int and abs(value) <= LARGEST_INTEGER:
         value = float(value)
+    if kind is int and type(value) is int and abs(value) > LARGEST_INTEGER:
+        raise ConfigError(f"{name} is a number of {value.bit_length()} bits; choose a smaller one")
     if type(value) is not kind:
-        raise ConfigError(f"{name} is {value!r}; it must be {_NOUNS.get(kind, kind.__name__)}")
+        raise ConfigError(f"{name} is {value!r:.60}; it must be {_NOUNS.get(kind, kind.__name__)}")
     return value
 
 

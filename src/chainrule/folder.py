@@ -400,7 +400,7 @@ def as_json(value: Any) -> bytes:
 def read_json(sealed: Sealed, name: str) -> dict[str, Any]:
     """The JSON object of a sealed file."""
     try:
-        value = json.loads(sealed.bytes(name))
+        value = manifest.parse_json(sealed.bytes(name))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
     if not isinstance(value, dict):

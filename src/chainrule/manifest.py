@@ -6,6 +6,7 @@ Not here: the folder as a whole, its making and its reading (folder.py).
 
 import hashlib
 import json
+import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -159,8 +160,22 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(content)).hexdigest()
 
 
+def parse_json(raw: bytes) -> Any:
+    """Parse strict JSON: ValueError for NaN, for a number beyond the range of float64, and for a key that repeats."""
+    return json.loads(
+        raw.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+    )
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+    return number
+
+
 def _decode(raw: bytes) -> dict[str, Any]:
-    content = json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    content = parse_json(raw)
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     return content

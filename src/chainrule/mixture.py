@@ -163,7 +163,7 @@ def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context
     components = []
     for i, saved in enumerate(config.components):
         family = families.get(saved["family"])
-        own = settings.make(family.Config, saved["model"], "model")
+        own = settings.make(family.Config, saved["model"], "model", is_saved=True)
         lm = family.load(files.subfolder(f"components/{i}"), own, vocabulary, saved["context"], device)
         components.append(Component(saved["family"], own, lm))
     return Mixture(tuple(components), config.weights, vocabulary)

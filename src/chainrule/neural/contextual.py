@@ -160,10 +160,7 @@ def _words(sentence: Sentence, place: int) -> tuple[str, ...]:
 def _cut(words: Sequence[str], tokenizer: Tokenizer) -> _Pieces:
     """The tokens of the words with one blank between each two."""
     text = " ".join(words)
-    try:
-        encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-    except TypeError as error:  # a lone surrogate
-        raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
+    encoding = tokenizer.encoding(text)
     owner = np.repeat(np.arange(2 * len(words)), [part for word in words for part in (len(word), 1)])
     owner = np.where(owner % 2, -1, owner // 2)  # (characters + 1,)  which word; −1: the blank after one
     pairs = [

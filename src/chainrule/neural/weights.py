@@ -72,8 +72,8 @@ def specs(build: Callable[[], nn.Module]) -> dict[str, TensorSpec]:
 def check_outputs(values: Floats, network: nn.Module, *, may_be_impossible: bool = True) -> Floats:
     """Return what a network computed unchanged; raise where it is no answer, naming the network's folder.
 
-    Weights can be finite and still overflow in use. NaN and +inf are never an answer; -inf is the log-probability of
-    what is impossible, if `may_be_impossible`.
+    Weights can be finite and still overflow in use. NaN and +inf are never an answer; -inf is the log-probability
+    of what is impossible, if `may_be_impossible`.
     """
     is_valid = not np.isnan(values).any() and not np.isposinf(values).any()
     if is_valid and (may_be_impossible or not np.isneginf(values).any()):

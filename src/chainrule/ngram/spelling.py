@@ -281,9 +281,11 @@ def _check_sums(arrays: Mapping[str, NDArray[Any]], order: int, size: int, name:
     contexts = size
     for n in range(2, order + 1):
         key = arrays[f"{n}.key"]
-        if len(key) and not (0 <= key[0] and key[-1] // size < contexts and (np.diff(key) > 0).all()):
+        if len(key) and not (key[0] >= 0 and key[-1] // size < contexts and (key[1:] > key[:-1]).all()):
             raise ModelFileError(f"{name}: {n}.key is not sorted or names a context that is not there")
         sums = np.bincount(key // size, np.exp(arrays[f"{n}.log_prob"], dtype=np.float64), minlength=1)
         if sums.max() > 1 + ROUNDING:
-            raise ModelFileError(f"{name}: the probabilities after a context of {n - 1} characters sum to more than 1")
+            raise ModelFileError(
+                f"{name}: the probabilities after a context of {n - 1} characters sum to more than 1"
+            )
         contexts = len(key)

@@ -73,7 +73,7 @@ def lay_out(text: str, tokenizer: Tokenizer) -> Given:
     position = end = 0  # where the next piece of a line begins; where the last token ended
     for fragment, ends_line in Corpus.from_lines([text]).fragments():
         position = text.index(fragment, position)
-        encoding = tokenizer.backend.encode(fragment, add_special_tokens=False)
+        encoding = tokenizer.encoding(fragment)
         for id_, (first, last) in zip(encoding.ids, encoding.offsets, strict=True):
             ids.append(id_)
             begins.append(min(end, position + first))  # a blank belongs to the word behind it

@@ -68,7 +68,7 @@ def _sample(model: Model, encoded: Encoded) -> Sample:
 def _pieces(tokenizer: Tokenizer, line: str) -> Iterator[str]:
     """The text of each token with the blanks before it; "" for all but the first byte of a character."""
     last = 0
-    for _, end in tokenizer.backend.encode(line, add_special_tokens=False).offsets:
+    for _, end in tokenizer.encoding(line).offsets:
         yield line[last : max(last, end)]
         last = max(last, end)
     yield line[last:] + "\n"  # of `</s>`

@@ -129,7 +129,7 @@ def train(
 def locate(text: str, tokenizer: Tokenizer) -> list[Span]:
     """Which characters of the text each of its tokens stands for; a line break was read as one blank."""
     read = [place for place in range(len(text) + 1) if text[place - 1 : place + 1] != "\r\n"]
-    found = tokenizer.backend.encode(BREAKS.sub(" ", text), add_special_tokens=False).offsets
+    found = tokenizer.encoding(BREAKS.sub(" ", text)).offsets
     return [(read[start], read[end]) for start, end in found]
 
 

@@ -94,7 +94,7 @@ def locate(text: str, tokenizer: Tokenizer) -> tuple[Ids, list[Span]]:
     spans: list[Span] = []
     at = 0
     for fragment in cut_lines([text or "\n"]):
-        found = tokenizer.backend.encode(fragment.text, add_special_tokens=False)
+        found = tokenizer.encoding(fragment.text)
         ids += found.ids
         spans += [(at + start, at + end) for start, end in found.offsets]
         at += len(fragment.text)

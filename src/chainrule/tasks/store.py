@@ -64,7 +64,7 @@ def load(
         what = artifact.use_of(str(config["task"]), path) if "task" in config else "it is no model of a task"
         raise ModelFileError(f"{path} was not made by chainrule {task}: {what}")
     with artifact.refusing(sealed):
-        made = settings.make(kind, config["model"], "model")
+        made = settings.make(kind, config["model"], "model", is_saved=True)
         return sealed, Parts(
             task=task,
             config=made,
@@ -80,8 +80,8 @@ def _file(role: str) -> str:
 
 
 def _tokenizer(sealed: Sealed, role: str, own: dict[str, Any]) -> Tokenizer:
-    config = settings.make(TokenizerConfig, own, "tokenizer")
-    return Tokenizer.from_json(sealed.bytes(_file(role)).decode(), config)
+    config = settings.make(TokenizerConfig, own, "tokenizer", is_saved=True)
+    return Tokenizer.from_json(sealed.bytes(_file(role)), config, str(sealed.path / _file(role)))
 
 
 def _card(parts: Parts) -> str:

@@ -144,8 +144,7 @@ def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[
         yield from (_look_up(tokenizer, fragment.text) for fragment in batch)
         return
     texts = [fragment.text for fragment in batch]
-    encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
-    for text, encoding in zip(texts, encodings, strict=True):
+    for text, encoding in zip(texts, tokenizer.encodings(texts), strict=True):
         yield encoding.ids, _unknown(tokenizer, text, encoding)
 
 

@@ -4,7 +4,8 @@ Control symbols are added tokens outside the model's vocabulary, so that `<s>` i
 text. Not here: how a vocabulary is made (train.py), how a corpus is read (encode.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -14,6 +15,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
+from chainrule.tokenizers import components
 from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
 
 
@@ -24,6 +26,23 @@ def split_words(text: str) -> list[str]:
     ['a\xa0b', 'c']
     """
     return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """Turn a panic of the `tokenizers` library into a ModelFileError.
+
+    A panic of Rust arrives as `pyo3_runtime.PanicException`, which is no Exception and cannot be imported: it would
+    end a server's worker thread.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelFileError(
+            f"the tokenizers library failed: {str(error)[:200]}; train the tokenizer again"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -42,18 +61,23 @@ class Tokenizer:
         return cls(backend, config)
 
     @classmethod
-    def from_json(cls, text: str, config: TokenizerConfig) -> "Tokenizer":
-        """Read `tokenizer.json`."""
+    def from_json(
+        cls, content: str | bytes, config: TokenizerConfig, source: str = "tokenizer.json"
+    ) -> "Tokenizer":
+        """Read `tokenizer.json`; a file with other components than those of components.py is refused."""
         try:
-            backend = tokenizers.Tokenizer.from_str(text)
+            text = content if isinstance(content, str) else content.decode()
+        except UnicodeDecodeError as error:
+            raise ModelFileError(f"{source} is not UTF-8: {error}") from error
+        components.check_kind(components.check(text, source), config, byte_alphabet(), source)
+        try:
+            with no_panic():
+                backend = tokenizers.Tokenizer.from_str(text)
+        except ModelFileError:
+            raise
         except Exception as error:  # the library raises a bare Exception
-            raise ModelFileError(f"tokenizer.json is not a tokenizer: {error}") from error
+            raise ModelFileError(f"{source} is not a tokenizer: {error}") from error
         backend.encode_special_tokens = True  # the file does not keep it
-        if backend.token_to_id(BOS) is None or backend.token_to_id(EOS) is None:
-            raise ModelFileError(f"tokenizer.json has no {BOS} or no {EOS}")
-        ids = backend.get_vocab(with_added_tokens=True).values()
-        if max(ids) >= len(ids):
-            raise ModelFileError(f"tokenizer.json names id {max(ids)} but only {len(ids)} symbols")
         return cls(backend, config)
 
     def to_json(self) -> str:
@@ -97,7 +121,10 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """The text lower-cased, where the tokenizer does so."""
-        return text if self._normalizer is None else self._normalizer.normalize_str(text)
+        if self._normalizer is None:
+            return text
+        with no_panic():
+            return self._normalizer.normalize_str(text)
 
     @cached_property
     def _normalizer(self) -> normalizers.Normalizer | None:
@@ -106,16 +133,26 @@ class Tokenizer:
 
     def encode(self, text: str) -> Ids:
         """Ids of a piece of one line, control symbols neither added nor recognised."""
+        return np.array(self.encoding(text).ids, dtype=np.int32)
+
+    def encoding(self, text: str) -> tokenizers.Encoding:
+        """Ids of a piece of one line with the characters that each stands for."""
         try:
-            ids = self.backend.encode(text, add_special_tokens=False).ids
+            with no_panic():
+                return self.backend.encode(text, add_special_tokens=False)
         except TypeError as error:  # a lone surrogate: bytes on the command line that are not UTF-8
             raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
-        return np.array(ids, dtype=np.int32)
+
+    def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        """The same of several texts, on all cores."""
+        with no_panic():
+            return self.backend.encode_batch(list(texts), add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, control symbols left out."""
         keep = [int(i) for i in ids if i not in (self.bos, self.eos)]
-        return self.backend.decode(keep, skip_special_tokens=False)
+        with no_panic():
+            return self.backend.decode(keep, skip_special_tokens=False)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         r"""What each id stands for, readable: bytes that are no character by themselves as \xNN."""

@@ -16,7 +16,7 @@ from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
 from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
 from chainrule.tokenizers.plain import count_words
-from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, split_words
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, no_panic, split_words
 from chainrule.tokenizers.word_list import given_words
 
 LONGEST_PIECED_WORD = 200
@@ -149,7 +149,8 @@ def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfi
         # and breaks ties between merges by these numbers. Named here, they are numbered in this order.
         settings["special_tokens"] = ["##" + byte for byte in sorted(byte_alphabet())]
     made = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
-    backend.train_from_iterator(_pieces(corpus, config), made)
+    with no_panic():
+        backend.train_from_iterator(_pieces(corpus, config), made)
 
 
 def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:

@@ -1,0 +1,428 @@
+r"""The components of a `tokenizer.json` that chainrule loads, checked before the file reaches the library.
+
+The `tokenizers` library runs whatever a file asks for: truncation, padding, normalizers that expand text without
+bound, any regular expression. Only what stands in the tables below is loaded: the components that chainrule writes
+and those in the files of GPT-2, GPT-NeoX and BERT. docs/tokenizers.md lists them.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+from chainrule.errors import ModelFileError
+from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
+
+BLANKS: Final = "[ \t]+"
+ANY_CHARACTER: Final = r"[\s\S]"
+SPLIT_PATTERNS: Final = (BLANKS, ANY_CHARACTER)
+LONGEST_WORDPIECE_WORD: Final = 200
+LONGEST_SEQUENCE: Final = 8
+HIGHEST_SCORE: Final = 1e6
+"""Magnitude of a Unigram score, at most: a natural logarithm of a probability."""
+
+Check = Callable[[Any], bool]
+
+
+class _Refused(ValueError):
+    """What is wrong with a file, without its name."""
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    try:
+        yield
+    except _Refused as error:
+        raise ModelFileError(f"{source} {error}") from error
+
+
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def _is_false(value: Any) -> bool:
+    return value is False
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value == ""
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
+def _is_any(value: Any) -> bool:
+    return True
+
+
+_BYTE_LEVEL: Final[Mapping[str, Check]] = {
+    "add_prefix_space": _is_bool,
+    "trim_offsets": _is_bool,
+    "use_regex": _is_bool,
+}
+COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
+    "normalizer": {
+        "Lowercase": {},
+        "NFC": {},
+        "BertNormalizer": {
+            "clean_text": _is_bool,
+            "handle_chinese_chars": _is_bool,
+            "strip_accents": lambda value: value is None or type(value) is bool,
+            "lowercase": _is_bool,
+        },
+    },
+    "pre_tokenizer": {
+        "Split": {
+            "pattern": lambda value: value in [{"Regex": pattern} for pattern in SPLIT_PATTERNS],
+            "behavior": lambda value: value in ("Removed", "Isolated"),
+            "invert": _is_false,
+        },
+        "ByteLevel": _BYTE_LEVEL,
+        "BertPreTokenizer": {},
+    },
+    "post_processor": {
+        "ByteLevel": _BYTE_LEVEL,
+        "BertProcessing": {"sep": lambda value: _is_symbol(value), "cls": lambda value: _is_symbol(value)},
+        "TemplateProcessing": {
+            "single": lambda value: _is_template(value),
+            "pair": lambda value: _is_template(value),
+            "special_tokens": lambda value: _is_symbol_table(value),
+        },
+    },
+    "decoder": {
+        "ByteLevel": _BYTE_LEVEL,
+        "WordPiece": {"prefix": lambda value: value == "##", "cleanup": _is_bool},
+        "Fuse": {},
+        "Replace": {"pattern": lambda value: value == {"String": " "}, "content": lambda value: value == "Ġ"},
+    },
+    "model": {
+        "WordLevel": {"vocab": _is_any, "unk_token": _is_text},
+        "BPE": {
+            "vocab": _is_any,
+            "merges": _is_any,
+            "dropout": _is_none,
+            "unk_token": _is_text_or_none,
+            "continuing_subword_prefix": _is_empty,
+            "end_of_word_suffix": _is_empty,
+            "fuse_unk": _is_false,
+            "byte_fallback": _is_false,
+            "ignore_merges": _is_false,
+        },
+        "WordPiece": {
+            "vocab": _is_any,
+            "unk_token": _is_text,
+            "continuing_subword_prefix": lambda value: value == "##",
+            "max_input_chars_per_word": lambda value: _is_int(value) and 1 <= value <= LONGEST_WORDPIECE_WORD,
+        },
+        "Unigram": {
+            "vocab": _is_any,
+            "unk_id": lambda value: value is None or _is_int(value),
+            "byte_fallback": _is_false,
+        },
+    },
+}
+"""By stage and type of component: the fields it may have, each with the check of its value."""
+
+SEQUENCES: Final = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
+"""Stages whose components may stand in a Sequence, and the name of the list there."""
+
+_ADDED_TOKEN: Final[Mapping[str, Check]] = {
+    "id": _is_int,
+    "content": lambda value: type(value) is str and value != "",
+    "single_word": _is_false,
+    "lstrip": _is_false,
+    "rstrip": _is_false,
+    "normalized": _is_bool,
+    "special": _is_bool,
+}
+
+_SPLIT_BLANKS: Final = {"type": "Split", "pattern": {"Regex": BLANKS}, "behavior": "Removed", "invert": False}
+_SPLIT_ALL: Final = {"type": "Split", "pattern": {"Regex": ANY_CHARACTER}, "behavior": "Isolated", "invert": False}
+_BYTES: Final = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+_WORDS_OF_BYTES: Final = {**_BYTES, "use_regex": True}
+_DECODE_BYTES: Final = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+_DECODE_PIECES: Final = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "WordPiece", "prefix": "##", "cleanup": False},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "Ġ"},
+        {"type": "Fuse"},
+        _DECODE_BYTES,
+    ],
+}
+KINDS: Final[Mapping[str, tuple[str, Any, Any]]] = {
+    "word": ("WordLevel", _SPLIT_BLANKS, None),
+    "char": ("WordLevel", _SPLIT_ALL, {"type": "Fuse"}),
+    "byte": ("BPE", _BYTES, _DECODE_BYTES),
+    "bpe": ("BPE", _WORDS_OF_BYTES, _DECODE_BYTES),
+    "unigram": ("Unigram", _WORDS_OF_BYTES, _DECODE_BYTES),
+    "wordpiece": ("WordPiece", {"type": "Sequence", "pretokenizers": [_SPLIT_BLANKS, _BYTES]}, _DECODE_PIECES),
+}
+"""Model, pre-tokenizer and decoder of each kind that chainrule trains."""
+
+
+def check(text: str, source: str = "tokenizer.json") -> dict[str, Any]:
+    """The content of a `tokenizer.json`, of components on the list alone; ModelFileError for any other.
+
+    Ids must run from 0 without holes or duplicates, merges must join symbols of the vocabulary to a symbol of it,
+    and added tokens must continue the ids of the model or repeat them.
+    """
+    with _naming(source):
+        content = _parse(text)
+        _check_stages(content)
+        _check_added(content.get("added_tokens"), _symbols(content["model"]))
+    return content
+
+
+def _check_stages(content: Mapping[str, Any]) -> None:
+    for name, value in content.items():
+        if name in ("truncation", "padding") and value is not None:
+            raise _Refused(f"asks for {name}, which changes tokens; chainrule loads none")
+        if name not in ("version", "added_tokens", *COMPONENTS) and value is not None:
+            raise _Refused(f"has a field {name!r:.40} that chainrule does not know")
+    if content.get("version") != "1.0":
+        raise _Refused(f"has version {content.get('version')!r:.40}; chainrule reads 1.0")
+    for stage in COMPONENTS:
+        _check_component(stage, content.get(stage))
+
+
+def check_kind(
+    content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int], source: str = "tokenizer.json"
+) -> None:
+    """Raise ModelFileError unless the components are those that chainrule writes for the config's kind.
+
+    `alphabet` are the characters that stand for the 256 bytes.
+    """
+    with _naming(source):
+        _check_kind(content, config, alphabet)
+
+
+def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
+    model_type, pre_tokenizer, decoder = KINDS[config.kind]
+    normalizer = {"type": "Lowercase"} if config.lowercase else None
+    model = content["model"]
+    expected = {
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+    }
+    for stage, component in expected.items():
+        if _with_defaults(content.get(stage)) != component:
+            raise _Refused(f"has another {stage} than a {config.kind} tokenizer of its config")
+    if _model_type(model) != model_type:
+        raise _Refused(f"has a {_model_type(model)} model, and its config says {config.kind}")
+    added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
+    symbols = _symbols(model)
+    if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
+        raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
+    unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
+    if unk != (None if config.is_lossless else config.unk):
+        raise _Refused(f"has {unk!r:.40} for unknown words, and its config says {config.unk!r}")
+    if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
+        raise _Refused("has symbols of several characters, and its config says char")
+    if config.kind not in ("word", "char"):
+        _check_bytes(symbols, config, alphabet)
+    if config.kind == "byte" and model.get("merges"):
+        raise _Refused("has merges, and its config says byte")
+
+
+def _check_bytes(symbols: Mapping[str, int], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
+    """Every byte must be a symbol, and every symbol must be made of bytes."""
+    prefixes = ("", "##") if config.kind == "wordpiece" else ("",)
+    if missing := [prefix + byte for prefix in prefixes for byte in alphabet if prefix + byte not in symbols]:
+        raise _Refused(f"has no symbol {missing[0]!r}: some text would be lost")
+    for symbol in symbols:
+        if symbol != config.unk and not (symbol and all(character in alphabet for character in symbol)):
+            raise _Refused(f"has a symbol {symbol!r:.40} that is not written in bytes")
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _Refused(f"is not a tokenizer: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise _Refused("is not a tokenizer: it has no model")
+    return content
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a key or a symbol stands twice")
+    return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _model_type(model: Mapping[str, Any]) -> Any:
+    """The type of a model; files of GPT-2 leave it out, and have merges."""
+    return model.get("type", "BPE" if "merges" in model else None)
+
+
+def _check_component(stage: str, component: Any, *, may_be_sequence: bool = True) -> None:
+    if component is None and stage != "model":
+        return
+    allowed = COMPONENTS[stage]
+    kind = component.get("type") if isinstance(component, dict) else component
+    if stage == "model":
+        kind = _model_type(component)
+    if kind == "Sequence" and stage in SEQUENCES and may_be_sequence:
+        parts = component.get(SEQUENCES[stage])
+        if not isinstance(parts, list) or len(parts) > LONGEST_SEQUENCE or None in parts or len(component) != 2:
+            raise _Refused(f"has a {stage} Sequence that is not a short list of components")
+        for part in parts:
+            _check_component(stage, part, may_be_sequence=False)
+        return
+    if not isinstance(kind, str) or kind not in allowed:
+        raise _Refused(f"has {stage} {kind!r:.40}, which chainrule does not load; allowed: {', '.join(allowed)}")
+    for name, value in component.items():
+        if name == "type" or (name not in allowed[kind] and value is None):
+            continue
+        if name not in allowed[kind] or not allowed[kind][name](value):
+            raise _Refused(
+                f"has {stage} {kind} with {name[:40]} {json.dumps(value)[:60]}, "
+                "which chainrule does not load; see docs/tokenizers.md"
+            )
+
+
+def _symbols(model: Mapping[str, Any]) -> dict[str, int]:
+    """The symbols of a model and their ids, 0 to n − 1."""
+    vocabulary = model.get("vocab")
+    if _model_type(model) == "Unigram":
+        symbols = _unigram_symbols(vocabulary)
+        if model.get("unk_id") is not None and model["unk_id"] >= len(symbols):
+            raise _Refused(f"has unk_id {model['unk_id']} and {len(symbols)} symbols")
+        return symbols
+    if not isinstance(vocabulary, dict) or not vocabulary or not all(map(_is_int, vocabulary.values())):
+        raise _Refused("has a vocabulary that is not a table of symbols and whole numbers")
+    ids = set(vocabulary.values())
+    if len(ids) < len(vocabulary):
+        raise _Refused("gives one id to two symbols")
+    if max(ids) >= len(ids):
+        raise _Refused(f"names id {max(ids)} but only {len(ids)} symbols")
+    if model.get("unk_token") is not None and model["unk_token"] not in vocabulary:
+        raise _Refused(f"has no '{model['unk_token'][:40]}', its symbol for unknown words")
+    if _model_type(model) == "BPE":
+        _check_merges(model.get("merges"), vocabulary)
+    return vocabulary
+
+
+def _unigram_symbols(vocabulary: Any) -> dict[str, int]:
+    symbols: dict[str, int] = {}
+    for entry in vocabulary if isinstance(vocabulary, list) else ():
+        match entry:
+            case [str(symbol), float() | int() as score] if symbol and type(score) is not bool:
+                is_score = math.isfinite(score) and abs(score) <= HIGHEST_SCORE
+            case _:
+                is_score = False
+        if not is_score or symbol in symbols:
+            raise _Refused(f"has {json.dumps(entry)[:60]} where a symbol and its score belong")
+        symbols[symbol] = len(symbols)
+    if not symbols:
+        raise _Refused("has a Unigram model without symbols")
+    return symbols
+
+
+def _check_merges(merges: Any, vocabulary: Mapping[str, int]) -> None:
+    """Merges are pairs, as lists or, in older files, as text with a blank between the two."""
+    if not isinstance(merges, list):
+        raise _Refused("has merges that are not a list")
+    pairs = set()
+    for merge in merges:
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        is_pair = isinstance(pair, list) and len(pair) == 2 and all(map(_is_text, pair))
+        if not is_pair or any(symbol not in vocabulary for symbol in (*pair, "".join(pair))):
+            raise _Refused(f"merges {json.dumps(merge)[:60]}, which are not symbols of its vocabulary")
+        pairs.add(tuple(pair))
+    if len(pairs) < len(merges):
+        raise _Refused("has the same merge twice")
+
+
+def _check_added(added: Any, symbols: Mapping[str, int]) -> None:
+    """Added tokens have the id of their symbol in the model, or the ids after the model's, each once."""
+    if not isinstance(added, list):
+        raise _Refused("has no list of added tokens")
+    new: set[int] = set()
+    contents: set[str] = set()
+    for token in added:
+        if not isinstance(token, dict) or token.keys() != _ADDED_TOKEN.keys():
+            raise _Refused(f"has an added token {json.dumps(token)[:60]}, not of the usual form")
+        for name, value in token.items():
+            if not _ADDED_TOKEN[name](value):
+                raise _Refused(
+                    f"has an added token with {name} {json.dumps(value)[:60]}, "
+                    "which chainrule does not load; see docs/tokenizers.md"
+                )
+        if symbols.get(token["content"], token["id"]) != token["id"] or token["content"] in contents:
+            raise _Refused(f"gives the added token {token['content']!r:.40} two ids or two entries")
+        contents.add(token["content"])
+        if token["content"] not in symbols:
+            new.add(token["id"])
+    count = sum(content not in symbols for content in contents)
+    if new != set(range(len(symbols), len(symbols) + count)):
+        raise _Refused("has added tokens whose ids do not follow those of the model")
+
+
+def _with_defaults(component: Any) -> Any:
+    """A component with the fields that older files leave out."""
+    if isinstance(component, dict) and component.get("type") == "ByteLevel":
+        return {"use_regex": True, **component}
+    if isinstance(component, dict) and component.get("type") == "Sequence":
+        return {key: [*map(_with_defaults, v)] if isinstance(v, list) else v for key, v in component.items()}
+    return component
+
+
+def _is_symbol(value: Any) -> bool:
+    """Whether the value is a symbol and its id, as in `["[SEP]", 102]`."""
+    return isinstance(value, list) and len(value) == 2 and _is_text(value[0]) and _is_int(value[1])
+
+
+def _is_template(value: Any) -> bool:
+    """Whether the value is a template of a post-processor: special tokens and the sequences A and B."""
+    if not isinstance(value, list) or len(value) > LONGEST_SEQUENCE:
+        return False
+    for piece in value:
+        match piece:
+            case {"SpecialToken": {"id": str(), "type_id": type_id}} if len(piece) == 1:
+                is_piece = _is_int(type_id)
+            case {"Sequence": {"id": "A" | "B", "type_id": type_id}} if len(piece) == 1:
+                is_piece = _is_int(type_id)
+            case _:
+                is_piece = False
+        if not is_piece:
+            return False
+    return True
+
+
+def _is_symbol_table(value: Any) -> bool:
+    """Whether the value gives each special token of a template one id and one symbol."""
+    if not isinstance(value, dict) or len(value) > LONGEST_SEQUENCE:
+        return False
+    return all(
+        isinstance(entry, dict)
+        and entry.keys() == {"id", "ids", "tokens"}
+        and entry["id"] == name
+        and isinstance(entry["ids"], list)
+        and len(entry["ids"]) == 1
+        and _is_int(entry["ids"][0])
+        and entry["tokens"] == [name]
+        for name, entry in value.items()
+    )
