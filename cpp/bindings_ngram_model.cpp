@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "logarithm.hpp"
 #include "ngram_counting.hpp"
 #include "ngram_kneser_ney.hpp"
 #include "ngram_text.hpp"
@@ -65,7 +66,7 @@ TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> l
         if (context >= contexts) refuse();
         level.word[i] = static_cast<std::uint32_t>(static_cast<std::uint64_t>(keys[i]) - context * V);
         while (opened <= context) level.first[opened++] = static_cast<std::uint32_t>(i);
-        if (std::isnan(log_probs[i]) || std::isnan(log_backoffs[i])) refuse();
+        if (!is_log_value(log_probs[i]) || !is_log_value(log_backoffs[i])) refuse();
         level.log_prob[i] = std::min(log_probs[i], 0.0f);  // a probability that is 1 but for rounding
         level.log_backoff[i] = log_backoffs[i];
     }

@@ -1,4 +1,4 @@
-// The natural logarithm of positive normal doubles, and of 0.
+// The natural logarithm of positive normal doubles, and of 0; the check of logarithms that were read.
 //
 // Faster than the system's, since the compiler works on several numbers at once; and made of IEEE additions,
 // multiplications and divisions alone, so that a model has the same bytes on every machine (compile with
@@ -8,9 +8,13 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 namespace chainrule {
+
+// Whether a value of a model file can be a logarithm of a probability or weight: not NaN and not +infinity.
+inline bool is_log_value(float value) { return value < std::numeric_limits<float>::infinity(); }
 
 inline double logarithm(double x) {
     constexpr std::uint64_t one = 0x3FF0000000000000, root_of_half = 0x3FE6A09E667F3BCD;

@@ -1,10 +1,10 @@
 #include "ngram_fast.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "failure.hpp"
+#include "logarithm.hpp"
 #include "ngram_names.hpp"
 
 namespace chainrule {
@@ -42,7 +42,7 @@ class ContentCheck {
     void check_rows(const FastTopRow* rows, std::size_t count) const {
         bool is_good = true;
         for (std::size_t i = 0; i < count; ++i)
-            is_good &= (rows[i].word < facts_.model.vocabulary) & !std::isnan(rows[i].log_prob);
+            is_good &= (rows[i].word < facts_.model.vocabulary) & is_log_value(rows[i].log_prob);
         if (!is_good) file_->fail("it has a row that cannot be");
     }
     void check_rows(const FastRow* rows, std::size_t count, std::uint64_t next_size) const {
@@ -50,8 +50,8 @@ class ContentCheck {
         std::uint32_t last = 0;
         for (std::size_t i = 0; i < count; ++i) {
             is_good &= (rows[i].word < facts_.model.vocabulary) & (rows[i].first <= next_size) &
-                       (rows[i].first >= last) & !std::isnan(rows[i].log_prob) &
-                       !std::isnan(rows[i].log_backoff);
+                       (rows[i].first >= last) & is_log_value(rows[i].log_prob) &
+                       is_log_value(rows[i].log_backoff);
             last = rows[i].first;
         }
         if (!is_good) file_->fail("it has a row that cannot be");

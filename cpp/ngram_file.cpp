@@ -31,7 +31,7 @@ bool is_plausible(const FixedHeader& head) {
                            (head.unknown == 0xFFFFFFFF || is_word(head.unknown, head.vocabulary));
     const bool has_layout = head.layout == 1 || head.layout == 2;
     return has_words && has_layout && (head.bits == 0 || head.bits == 8) && head.order > 0 &&
-           head.order <= kMostOrders && head.flags < 16 && head.zero == 0 && !std::isnan(head.log_missing);
+           head.order <= kMostOrders && head.flags < 16 && head.zero == 0 && std::isfinite(head.log_missing);
 }
 
 }  // namespace

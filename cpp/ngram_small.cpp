@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "logarithm.hpp"
 #include "ngram_names.hpp"
 
 namespace chainrule {
@@ -31,7 +32,7 @@ class ContentCheck {
                 is_good &= read_at<std::uint32_t>(bytes + at) < file_->facts().model.vocabulary;
         } else if (section == small_section(SmallPart::records, 1)) {
             for (std::uint64_t at = from; at + 4 <= to; at += 4)  // the third number of a row is no float
-                is_good &= at % sizeof(SmallUnigram) == 8 || !std::isnan(read_at<float>(bytes + at));
+                is_good &= at % sizeof(SmallUnigram) == 8 || is_log_value(read_at<float>(bytes + at));
         }
         if (!is_good) file_->fail("it has a word that cannot be");
     }
@@ -101,7 +102,7 @@ SmallLayout::Column SmallLayout::open_column(std::size_t n, SmallPart table, std
         file_->touch(values.data(), values.size());
         column.table = values.data();
         for (std::size_t i = 0; i < values.size(); i += sizeof(float))
-            if (std::isnan(read_at<float>(values.data() + i))) file_->fail("a value is not a number");
+            if (!is_log_value(read_at<float>(values.data() + i))) file_->fail("a value is not a number");
         return column;
     }
     const bool is_plain = coding == static_cast<std::uint32_t>(Coding::plain) && bits == kPlainBits;

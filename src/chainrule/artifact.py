@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule import config as settings
-from chainrule import families, folder
+from chainrule import families, folder, manifest
 from chainrule.card import model_card
 from chainrule.errors import ConfigError, ModelFileError, VocabularyError
 from chainrule.folder import Content, Sealed, Written, as_json, read_json
@@ -164,18 +165,43 @@ def facts(kind: str, origin: Origin) -> dict[str, Any]:
 
 def origin_of(sealed: Sealed) -> Origin:
     """Where the model of a folder comes from."""
-    said: dict[str, Any] = dict(sealed.facts)
-    text = said["training_text"]
-    found = None
+    facts: dict[str, Any] = dict(sealed.facts)
+    _check_facts(facts, sealed.path / manifest.NAME)
+    text = facts["training_text"]
+    sketch = None
     if SKETCH in sealed.files:
-        found = Fingerprint(text["sha256"], np.frombuffer(sealed.bytes(SKETCH), dtype="<u8"))
+        sketch = _sketch(sealed)
     elif text["sha256"] is not None:
-        found = Fingerprint(text["sha256"], np.empty(0, np.uint64))
+        sketch = np.empty(0, np.uint64)
     return Origin(
         text=text["names"],
-        fingerprint=found,
-        command=said["command"],
-        seed=said["seed"],
-        created=said["created"],
-        versions=said["versions"],
+        fingerprint=None if sketch is None else Fingerprint(text["sha256"], sketch),
+        command=facts["command"],
+        seed=facts["seed"],
+        created=facts["created"],
+        versions=facts["versions"],
     )
+
+
+def _check_facts(facts: Mapping[str, Any], source: Path) -> None:
+    """Refuse a manifest that does not say where the model comes from, in the types that `facts` writes."""
+    match facts:
+        case {
+            "training_text": {"names": str(), "sha256": str() | None},
+            "command": str(),
+            "seed": int() | None,
+            "created": str(),
+            "versions": dict(versions),
+        } if all(isinstance(version, str) for version in versions.values()):
+            return
+    raise ModelFileError(f"{source} does not say where the model comes from; {manifest.REMEDY}")
+
+
+def _sketch(sealed: Sealed) -> NDArray[np.uint64]:
+    """The hashes of training lines, sorted."""
+    content = sealed.bytes(SKETCH)
+    if len(content) % 8:
+        raise ModelFileError(
+            f"{sealed.path / SKETCH} has {len(content)} bytes, not a multiple of 8; {manifest.REMEDY}"
+        )
+    return np.frombuffer(content, dtype="<u8")

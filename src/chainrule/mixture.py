@@ -17,6 +17,9 @@ from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floa
 from chainrule.progress import Progress, silent
 
 
+DEEPEST = 8  # mixtures within mixtures
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """One of the models mixed, with what is needed to save it."""
@@ -37,6 +40,21 @@ class Config:
         is_distribution = all(w >= 0 for w in self.weights) and abs(sum(self.weights) - 1) < 1e-6
         if len(self.weights) != len(self.components) or not self.weights or not is_distribution:
             raise ConfigError(f"a mixture needs one weight a component, summing to 1, not {self.weights}")
+        for component in self.components:
+            _check_component(component)
+
+
+def _check_component(component: Any, depth: int = 1) -> None:
+    """Refuse what is not a component's family, context and config, and mixtures nested too deep."""
+    if depth > DEEPEST:
+        raise ConfigError(f"mixtures of mixtures are nested deeper than {DEEPEST}")
+    match component:
+        case {"family": str(family), "context": "line" | "stream", "model": dict(model)} if len(component) == 3:
+            inner = model.get("components") if family == "mixture" else ()
+            for part in inner if isinstance(inner, list | tuple) else ():
+                _check_component(part, depth + 1)
+        case _:
+            raise ConfigError("a component of a mixture is its family, its context, line or stream, and its config")
 
 
 @dataclass(frozen=True, slots=True)

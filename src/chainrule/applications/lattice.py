@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from chainrule.lm import AnyModel, Floats, Ids
+from chainrule.ngram.engine import check_scores
 from chainrule.ngram.table_model import NgramState
 from chainrule.processors import threads
 
@@ -89,7 +90,7 @@ class _Ngrams:
         tokens = self.tokens[rows]
         workers = 1 if len(rows) < FEW else threads()
         log_p: Floats = self.engine.score(tokens, np.ascontiguousarray(ids[:, None], dtype=np.int32), workers)
-        return np.maximum(log_p[:, 0], IMPOSSIBLE)
+        return np.maximum(check_scores(log_p[:, 0], self.engine), IMPOSSIBLE)
 
 
 def read(lm: AnyModel, state: Any, ids: Ids) -> Read:

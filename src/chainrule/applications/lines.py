@@ -15,7 +15,7 @@ from chainrule.errors import UsageError
 from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
-from chainrule.ngram.engine import refusing_damage
+from chainrule.ngram.engine import check_scores, refusing_damage
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
@@ -88,8 +88,10 @@ class Scorer:
         """By the engine, which cuts at blanks itself."""
         speller = self.model.speller
         if speller is not None:
-            return LineScores(*self._engine.score_spelled(lines, speller.compiled(), threads=threads()))
+            log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), threads=threads())
+            return LineScores(check_scores(log_probs, self._engine), *others)
         log_probs, tokens, unknown = self._engine.score_sentences(lines, threads=threads())
+        check_scores(log_probs, self._engine)
         return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf, 0.0))
 
     def _score_parted(self, texts: Sequence[str]) -> LineScores:

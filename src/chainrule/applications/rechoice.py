@@ -15,6 +15,7 @@ from chainrule.applications.grid import Part
 from chainrule.applications.lattice import FEW, IMPOSSIBLE
 from chainrule.applications.words import Word
 from chainrule.lm import AnyModel, Batch, Floats
+from chainrule.ngram.engine import check_scores
 from chainrule.processors import threads
 
 SWEEPS: Final = 8  # looks at a line; each but the last may change one of its words
@@ -110,6 +111,7 @@ def _near(lm: AnyModel, engine: Any, lines: Sequence[Line]) -> Floats:
     contexts = read[asked_at[:, None] + np.arange(-n, 0)]
     workers = 1 if len(asked_at) < FEW else threads()
     log_p = engine.score(contexts, np.ascontiguousarray(read[asked_at][:, None]), workers)[:, 0]
+    check_scores(log_p, engine)
     found = np.zeros(rows)
     np.add.at(found, owners, np.maximum(log_p, IMPOSSIBLE))
     return found

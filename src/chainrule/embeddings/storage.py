@@ -132,7 +132,9 @@ def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
         buckets=buckets,
         lowercase=config["lowercase"],
         metrics=read_json(sealed, METRICS),
-        config=None if config["model"] is None else settings.make(VectorConfig, config["model"], "vectors", is_saved=True),
+        config=None
+        if config["model"] is None
+        else settings.make(VectorConfig, config["model"], "vectors", is_saved=True),
         about=dict(sealed.facts),
     )
 

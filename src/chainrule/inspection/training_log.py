@@ -200,4 +200,7 @@ def _column(lines: Sequence[Mapping[str, Any]], key: str) -> Floats:
 def _number(value: Any) -> float:
     """NaN for null, for what is not there and for what is no number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else float("nan")
+    try:
+        return float(value) if is_number else float("nan")
+    except OverflowError:  # a whole number beyond the range of float64
+        return float("nan")

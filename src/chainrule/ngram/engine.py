@@ -14,12 +14,14 @@ import numpy as np
 
 from chainrule import memory, native
 from chainrule.errors import ChainruleError, ChainruleWarning, MissingExtra, ModelFileError
-from chainrule.lm import Context, Ids, Vocabulary
+from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.processors import threads
 
+LARGEST_LOG = 700.0
+"""exp of more overflows in float64."""
 Engine = Any
 """A `chainrule._core.NgramModel`: immutable, in memory."""
 
@@ -154,6 +156,17 @@ def largest_deviation(engine: Engine) -> float:
     contexts = min(max(SUMMED // (engine.vocabulary_size * engine.order), 8), 500)
     with refusing_damage():
         return float(engine.largest_deviation(contexts))
+
+
+def check_scores(log_p: Floats, engine: Engine) -> Floats:
+    """Return `log_p` unchanged; raise ModelFileError where it holds NaN or a probability beyond the range of float64.
+
+    Back-off weights of a sealed file can be finite and still make no probability.
+    """
+    if log_p.size and not log_p.max() < LARGEST_LOG:  # NaN is not smaller
+        name = engine.path or "the n-gram model"
+        raise ModelFileError(f"{name} has weights that make no probability; train or convert the model again")
+    return log_p
 
 
 def mark(engine: Engine) -> str:

@@ -89,7 +89,7 @@ class NgramModel:
         after = NgramState(self.read(state, ids[:, None])[:, 1:])
         with engines.refusing_damage():
             log_p: Floats = self.engine.step(np.ascontiguousarray(after.ids))
-        return log_p, after
+        return engines.check_scores(log_p, self.engine), after
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
@@ -98,7 +98,7 @@ class NgramModel:
         workers = 1 if targets.size < FEW else threads()
         with engines.refusing_damage():
             log_p: Floats = self.engine.score(tokens, targets, workers)
-        return log_p, self._after(tokens, batch)
+        return engines.check_scores(log_p, self.engine), self._after(tokens, batch)
 
     def distributions(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """(B, T) -> (B, T, V): every context of the text is one hypothesis."""
@@ -107,6 +107,7 @@ class NgramModel:
         contexts = tokens[:, np.arange(1, T + 1)[:, None] + np.arange(n - 1)]  # (B, T, n−1)
         with engines.refusing_damage():
             log_p: Floats = self.engine.step(np.ascontiguousarray(contexts.reshape(len(tokens) * T, n - 1)))
+        log_p = engines.check_scores(log_p, self.engine)
         return log_p.reshape(*batch.inputs.shape, self.vocabulary.size), self._after(tokens, batch)
 
     def advance(self, batch: Batch, state: NgramState) -> NgramState:

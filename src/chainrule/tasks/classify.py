@@ -25,6 +25,8 @@ from chainrule.tasks import classify_ngram, store
 from chainrule.tasks.classify_ngram import BayesConfig, Generative
 from chainrule.tasks.classify_page import Piece, Span, cut
 from chainrule.tasks.classify_report import (
+    COOLEST,
+    HOTTEST,
     Report,
     count,
     fit_temperature,
@@ -38,6 +40,7 @@ from chainrule.text.labelled import Labelled, as_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
 
+MOST_LABELS: Final = 1 << 20
 FAMILIES: Final = ("ngram", "rnn", "lstm", "gru", "transformer")
 
 
@@ -268,11 +271,11 @@ def config_of(family: str) -> type[Any]:
 def _facts(more: Any) -> tuple[dict[str, int], float]:
     """Labels with their counts, and the temperature, of a folder; a ConfigError where they can be none."""
     counts, temperature = more["labels"], more["temperature"]
-    is_count = isinstance(counts, dict) and all(type(n) is int and n > 0 for n in counts.values())
-    if not is_count or len(counts) < 2 or list(counts) != sorted(counts):
+    is_count = isinstance(counts, dict) and all(type(n) is int and 0 < n < 1 << 53 for n in counts.values())
+    if not is_count or not 2 <= len(counts) <= MOST_LABELS or "" in counts or list(counts) != sorted(counts):
         raise ConfigError("labels must be two or more, sorted, each with the number of its texts")
-    if type(temperature) is not float or not 0 < temperature < float("inf"):
-        raise ConfigError(f"temperature is {temperature!r}; it must be a number above 0")
+    if type(temperature) is not float or not COOLEST <= temperature <= HOTTEST:
+        raise ConfigError(f"temperature is {temperature!r:.40}; it must be a number from {COOLEST} to {HOTTEST}")
     return counts, temperature
 
 

@@ -21,6 +21,7 @@ from chainrule.text.columns import Tagged
 
 _BILOU: Final = re.compile(r"[BILU]-.+|O", re.DOTALL)
 _SPAN: Final = re.compile(r"[A-Z]-.+", re.DOTALL)  # whatever the letter may mean
+MOST_TAGS: Final = 1 << 13  # the tables of transitions have its square
 _TO_BIOES: Final = {"L": "E", "U": "S"}
 
 
@@ -45,11 +46,15 @@ class TagSet:
         ways: dict[str, Scheme | None] = {"auto": "bioes", "keep": scheme, "bioes": "bioes", "iob2": "iob2"}
         bare = cls((), scheme, None if scheme is None else ways[wanted])
         counts = Counter(tag for sentence in sentences for tag in bare.as_learnt(sentence.tags))
+        if len(counts) > MOST_TAGS:
+            raise InputError(f"{name} has {len(counts):,} different tags; chainrule learns up to {MOST_TAGS:,}")
         return cls(tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))), scheme, bare.learnt)
 
     @classmethod
     def from_json(cls, given: Any) -> Self:
         """Back from `to_json`; whatever could not have come from there is a ValueError or the like."""
+        if not isinstance(given["names"], list) or len(given["names"]) > MOST_TAGS:
+            raise ValueError(f"tags are a list of at most {MOST_TAGS} names")
         made = cls(tuple(given["names"]), given["scheme"], given["learnt"])
         if not made.names or len(set(made.names)) < len(made.names) or {type(n) for n in made.names} != {str}:
             raise ValueError("tags are names, each once")

@@ -1,13 +1,18 @@
 """A run as a checkpoint and back: weights, optimiser, random numbers, carried state, position."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule import tensors
+from chainrule.errors import ModelFileError
+from chainrule.tensors import TensorSpec, spec_of
 from chainrule.training import optimizers
-from chainrule.training.checkpoint import Checkpoint
+from chainrule.training.checkpoint import NAME, REMEDY, Checkpoint
 
 if TYPE_CHECKING:
     from chainrule.training.loop import Trainer
@@ -38,7 +43,8 @@ def gather(trainer: "Trainer") -> Checkpoint:
 
 
 def scatter(trainer: "Trainer", found: Checkpoint) -> None:
-    """Put a run where its checkpoint left it."""
+    """Put a run where its checkpoint left it; ModelFileError where the checkpoint cannot be this run's."""
+    _check(trainer, found)
     device = trainer.run.device
     named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
     with torch.no_grad():
@@ -61,6 +67,61 @@ def scatter(trainer: "Trainer", found: Checkpoint) -> None:
     torch.set_rng_state(found.state["rng.cpu"])
     if device.type == "cuda" and "rng.cuda" in found.state:
         torch.cuda.set_rng_state(found.state["rng.cuda"], device)
+
+
+def _check(trainer: "Trainer", found: Checkpoint) -> None:
+    """Compare every tensor and every scalar of a checkpoint with the run that is to go on from it.
+
+    Earlier versions wrote fewer scalars and no "blame"; which carried states there are is decided by the source.
+    """
+    place = trainer.run.place
+    source = NAME if place is None else str(place / NAME)
+    named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
+    flat = spec_of(trainer.step.flat.weights)
+    state = {"rng.cpu": spec_of(torch.get_rng_state()), "seen": spec_of(trainer.step.seen)}
+    optional = {
+        "rng.cuda": TensorSpec("uint8", (None,)),
+        "blame": spec_of(trainer.step.blame.sums),
+        "best": flat,
+        "average": flat,
+        **{name: spec_of(tensor) for name, tensor in found.state.items() if name.startswith("carried.")},
+    }
+    optimizer = {name: spec_of(tensor) for name, tensor in optimizers.state_tensors(trainer.step.optimizer).items()}
+    tensors.check(found.weights, {name: spec_of(tensor) for name, tensor in named.items()}, source)
+    tensors.check_specs(found.state, state, source, optional)
+    for name, tensor in found.state.items():
+        if name in ("best", "average") or name.startswith("carried."):
+            tensors.check_finite(np.asarray(tensor), f"{source}: {name}")
+    if optimizer.keys() == found.optimizer.keys():  # else the optimizer says which are its own
+        tensors.check(found.optimizer, optimizer, source)
+    _check_position(found.position, type(trainer.position)(), source)
+    _check_position(found.position["plateau"], trainer.plateau.to_json(), source)
+
+
+def _check_position(fields: Any, usual: Any, source: str) -> None:
+    """Refuse scalars with another name or type than `usual` has, and numbers that are not finite."""
+    expected = dict(usual) if isinstance(usual, dict) else dataclasses.asdict(usual)
+    if (
+        not isinstance(fields, dict)
+        or not fields.keys() <= expected.keys()
+        or "plateau" in expected.keys() - fields.keys()
+    ):
+        raise ModelFileError(f"{source} does not say how far its run had come; {REMEDY}")
+    for name, value in fields.items():
+        parts = value if isinstance(value, list) else [value]
+        if name == "words":
+            is_usual = isinstance(value, list) and all(isinstance(part, str) for part in parts)
+        elif name == "plateau":
+            is_usual = isinstance(value, dict)
+        else:
+            is_number = all(
+                type(part) in (int, float) and math.isfinite(part) and abs(part) < 1 << 53 for part in parts
+            )
+            is_whole = type(expected[name]) is not int or type(value) is int
+            is_usual = (is_number and is_whole) or (value is None and not isinstance(expected[name], int))
+            is_usual = is_usual and isinstance(value, list) == isinstance(expected[name], list)
+        if not is_usual:
+            raise ModelFileError(f"{source} says {name} is {value!r:.40}, which cannot be; {REMEDY}")
 
 
 def _carried(found: Checkpoint) -> int:
