@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chainrule import config as settings
 from chainrule import families, folder, manifest
 from chainrule.card import model_card
-from chainrule.errors import ConfigError, ModelFileError, VocabularyError
+from chainrule.errors import ConfigError, ModelFileError, VocabularyError, printable
 from chainrule.folder import Content, Sealed, Written, as_json, read_json
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
@@ -24,6 +24,7 @@ from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 CONFIG, TOKENIZER, METRICS, CARD = "config.json", "tokenizer.json", "metrics.json", "README.md"
+LONGEST_REASON = 400
 SPELLER, SKETCH = "speller.safetensors", "training_lines.sketch"
 
 
@@ -125,6 +126,7 @@ def refusing(sealed: Sealed) -> Iterator[None]:
         RecursionError,
     ) as error:
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
+        reason = printable(reason)[:LONGEST_REASON]  # it may quote the file
         raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {reason}") from error
 
 

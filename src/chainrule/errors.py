@@ -50,3 +50,12 @@ class MissingExtra(ChainruleError):
 
 class ChainruleWarning(UserWarning):
     """Something a person should know about a result that is nevertheless right."""
+
+
+def printable(text: str) -> str:
+    r"""The text in one line, control characters written as escapes: what a file holds must not steer the terminal.
+
+    >>> print(printable("a\x1b[2J\nb"))
+    a\x1b[2J\nb
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

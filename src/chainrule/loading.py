@@ -12,6 +12,7 @@ def load(path: str | Path, *, device: str = "auto", verify: bool = False) -> Any
     An n-gram's tables are verified as they are read; with `verify`, all of them now.
     """
     config = folder.read_json(folder.read(Path(path), verify=verify), artifact.CONFIG)
-    if config.get("task") in tasks.TASKS:
-        return tasks.get(config["task"]).load(path, device)
+    task = config.get("task")
+    if isinstance(task, str) and task in tasks.TASKS:
+        return tasks.get(task).load(path, device)
     return artifact.load(path, device)

@@ -161,7 +161,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def parse_json(raw: bytes) -> Any:
-    """Parse strict JSON: ValueError for NaN, for a number beyond the range of float64, and for a key that repeats."""
+    """Parse strict JSON: ValueError for NaN, a number that overflows float64, and a key that stands twice."""
     return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
 
 

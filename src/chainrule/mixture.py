@@ -16,7 +16,6 @@ from chainrule.folder import Content, Sealed
 from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floats, Ids, Joining, State, Vocabulary
 from chainrule.progress import Progress, silent
 
-
 DEEPEST = 8  # mixtures within mixtures
 
 

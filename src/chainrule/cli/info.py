@@ -7,6 +7,7 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit
+from chainrule.errors import printable
 
 Verify = Annotated[bool, typer.Option("--verify", help="Verify every byte first, by its sha256.")]
 NARROWEST = 26  # characters for the names
@@ -62,12 +63,7 @@ def _print(document: dict[str, Any]) -> None:
             rows.append((name, f"{value:,}" if type(value) is int else str(value)))
     width = max(NARROWEST, *(len(name) + 2 for name, _ in rows))
     for name, shown in rows:
-        print(_printable(f"{name:<{width}}{shown}".rstrip()))
-
-
-def _printable(text: str) -> str:
-    """The text with control characters written as escapes: a model's files must not steer the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        print(printable(f"{name:<{width}}{shown}".rstrip()))
 
 
 def _kind(loaded: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from chainrule import folder, tensors
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
-from chainrule.errors import ConfigError, InputError, ModelFileError
+from chainrule.errors import ConfigError, InputError, ModelFileError, printable
 from chainrule.folder import Sealed, as_json, read_json
 from chainrule.manifest import JSON
 from chainrule.tensors import TensorSpec
@@ -111,6 +111,7 @@ def load(path: str | Path) -> WordVectors:
         return _load(sealed, config)
     except (ConfigError, ValueError, LookupError, TypeError, AttributeError, InputError) as error:
         reason = str(error) if isinstance(error, ConfigError | InputError) else repr(error)
+        reason = printable(reason)[:400]  # it may quote the file
         raise ModelFileError(f"{path} does not hold vectors of this chainrule: {reason}") from error
 
 

@@ -198,9 +198,10 @@ def _column(lines: Sequence[Mapping[str, Any]], key: str) -> Floats:
 
 
 def _number(value: Any) -> float:
-    """NaN for null, for what is not there and for what is no number."""
+    """NaN for null, for what is not there and for what is no finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
-        return float(value) if is_number else float("nan")
+        number = float(value) if is_number else float("nan")
     except OverflowError:  # a whole number beyond the range of float64
         return float("nan")
+    return number if np.isfinite(number) else float("nan")

@@ -159,7 +159,7 @@ def largest_deviation(engine: Engine) -> float:
 
 
 def check_scores(log_p: Floats, engine: Engine) -> Floats:
-    """Return `log_p` unchanged; raise ModelFileError where it holds NaN or a probability beyond the range of float64.
+    """Return `log_p` unchanged; raise ModelFileError where it holds NaN or exp overflows.
 
     Back-off weights of a sealed file can be finite and still make no probability.
     """

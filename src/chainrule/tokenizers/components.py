@@ -291,7 +291,7 @@ def _check_component(stage: str, component: Any, *, may_be_sequence: bool = True
         for part in parts:
             _check_component(stage, part, may_be_sequence=False)
         return
-    if not isinstance(kind, str) or kind not in allowed:
+    if not isinstance(component, dict) or not isinstance(kind, str) or kind not in allowed:
         raise _Refused(f"has {stage} {kind!r:.40}, which chainrule does not load; allowed: {', '.join(allowed)}")
     for name, value in component.items():
         if name == "type" or (name not in allowed[kind] and value is None):

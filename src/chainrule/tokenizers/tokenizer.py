@@ -87,7 +87,8 @@ class Tokenizer:
     @cached_property
     def vocab_size(self) -> int:
         """V, control symbols counted."""
-        return self.backend.get_vocab_size(with_added_tokens=True)
+        with no_panic():
+            return self.backend.get_vocab_size(with_added_tokens=True)
 
     @cached_property
     def bos(self) -> int:
@@ -112,7 +113,8 @@ class Tokenizer:
     @cached_property
     def known(self) -> dict[str, int]:
         """The ids of the model's vocabulary by name, control symbols not among them."""
-        return self.backend.get_vocab(with_added_tokens=False)
+        with no_panic():
+            return self.backend.get_vocab(with_added_tokens=False)
 
     def see(self, text: str) -> str:
         """The text as the tokenizer sees it: lower-cased, blanks collapsed, where it does so."""
@@ -160,7 +162,8 @@ class Tokenizer:
 
     def names(self) -> list[str]:
         """What the backend calls each id; "" where it has none."""
-        return [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+        with no_panic():
+            return [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
 
     @cached_property
     def _readable(self) -> list[str]:
@@ -170,7 +173,8 @@ class Tokenizer:
         return [name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)]
 
     def _id(self, name: str) -> int:
-        number = self.backend.token_to_id(name)
+        with no_panic():
+            number = self.backend.token_to_id(name)
         if number is None:
             raise ModelFileError(f"tokenizer.json has no '{name}'")
         return number

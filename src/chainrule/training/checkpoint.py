@@ -136,16 +136,18 @@ def _own(tensor: Tensor) -> Tensor:
 def _tensors(sealed: folder.Sealed, name: str) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = read_tensors(sealed.bytes(name))
-    except SafetensorError as error:
+    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
         raise ModelFileError(f"{sealed.path / name} is not a safetensors file ({error}); {REMEDY}") from error
     return tensors
 
 
 def _fields(sealed: folder.Sealed, name: str) -> dict[str, Any]:
     try:
-        fields: dict[str, Any] = json.loads(sealed.bytes(name))
+        fields = manifest.parse_json(sealed.bytes(name))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{sealed.path / name} is not JSON ({error}); {REMEDY}") from error
+    if not isinstance(fields, dict):
+        raise ModelFileError(f"{sealed.path / name} is not a JSON object; {REMEDY}")
     return fields
 
 

@@ -92,6 +92,7 @@ def _check(trainer: "Trainer", found: Checkpoint) -> None:
     for name, tensor in found.state.items():
         if name in ("best", "average") or name.startswith("carried."):
             tensors.check_finite(np.asarray(tensor), f"{source}: {name}")
+    _check_carried(trainer, found, source)
     if optimizer.keys() == found.optimizer.keys():  # else the optimizer says which are its own
         tensors.check(found.optimizer, optimizer, source)
     _check_position(found.position, type(trainer.position)(), source)
@@ -114,14 +115,33 @@ def _check_position(fields: Any, usual: Any, source: str) -> None:
         elif name == "plateau":
             is_usual = isinstance(value, dict)
         else:
-            is_number = all(
-                type(part) in (int, float) and math.isfinite(part) and abs(part) < 1 << 53 for part in parts
-            )
-            is_whole = type(expected[name]) is not int or type(value) is int
-            is_usual = (is_number and is_whole) or (value is None and not isinstance(expected[name], int))
+            is_number = all(map(_is_number, parts)) and (type(expected[name]) is not int or type(value) is int)
+            is_usual = is_number or (value is None and expected[name] is None)
             is_usual = is_usual and isinstance(value, list) == isinstance(expected[name], list)
         if not is_usual:
             raise ModelFileError(f"{source} says {name} is {value!r:.40}, which cannot be; {REMEDY}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether the value is a finite float, or a whole number from -1 on."""
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and -1 <= value < 1 << 53)
+
+
+def _check_carried(trainer: "Trainer", found: Checkpoint, source: str) -> None:
+    """Refuse states carried from batch to batch that are not the network's; dimension 1 may be time."""
+    carried = [found.state.get(f"carried.{i}") for i in range(_carried(found))]
+    if not carried:
+        return
+    first = carried[0]
+    rows = len(first) if first is not None and first.ndim else 0
+    usual = trainer.network.start(rows) if rows else ()
+
+    def outline(tensor: Tensor) -> tuple[Any, ...]:
+        return tensor.dtype, tensor.ndim, tensor.shape[:1], tensor.shape[2:]
+
+    is_usual = [outline(tensor) for tensor in carried if tensor is not None] == [outline(t) for t in usual]
+    if not is_usual:
+        raise ModelFileError(f"{source} holds states that are not this network's; {REMEDY}")
 
 
 def _carried(found: Checkpoint) -> int:

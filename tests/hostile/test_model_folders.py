@@ -1,0 +1,365 @@
+"""Model folders with a valid manifest and hostile content: an error that names the file, never an answer."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainrule
+from chainrule import folder
+from chainrule.errors import ChainruleError, ModelFileError
+from chainrule.inspection import training_log
+from chainrule.neural import contextual, weights
+from cli.command import call
+from hostile import folders
+from hostile.folders import ask, change_json, change_tensors, numbers, reseal
+
+Arrays = dict[str, np.ndarray]
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a small model of each kind, trained once."""
+    root = tmp_path_factory.mktemp("models")
+    return lambda kind: root / kind if (root / kind).exists() else folders.build(kind, root / kind)
+
+
+def first_float(arrays: Arrays) -> str:
+    return next(name for name in sorted(arrays) if arrays[name].dtype == np.float32 and arrays[name].ndim == 2)
+
+
+def filled(value: float) -> Callable[[Arrays], object]:
+    return lambda arrays: arrays[first_float(arrays)].__setitem__((0, 0), value)
+
+
+def cast(dtype: Any) -> Callable[[Arrays], object]:
+    return lambda arrays: arrays.update({(name := first_float(arrays)): arrays[name].astype(dtype)})
+
+
+TENSOR_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
+    "NaN": (filled(np.nan), "holds NaN or infinite values"),
+    "infinity": (filled(-np.inf), "holds NaN or infinite values"),
+    "1e38": (filled(1e38), "holds a value of 1e.38"),
+    "int64": (cast(np.int64), "int64 and should be"),
+    "bool": (cast(np.bool_), "bool and should be"),
+    "float64": (cast(np.float64), "float64 and should be"),
+    "float16": (cast(np.float16), "float16 and should be"),
+    "transposed": (lambda a: a.update({(n := first_float(a)): a[n].T.copy()[None]}), "does not fit its config"),
+    "wider": (lambda a: a.update({(n := first_float(a)): np.pad(a[n], 1)}), "does not fit its config"),
+    "missing": (lambda a: a.pop(first_float(a)), "is absent and should be"),
+    "another": (lambda a: a.update(another=np.zeros(2, np.float32)), "another is .* and should be absent"),
+}
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_unchanged_folders_answer(kind: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    answer = numbers(ask(reseal(models(kind), tmp_path / "model", {})))
+    assert np.isfinite(answer).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        *((kind, edit) for kind in ("lstm", "tag", "vectors") for edit in TENSOR_EDITS),
+        *((kind, edit) for kind in (*folders.NETWORKS, "mixture") for edit in ("NaN", "int64", "wider")),
+    ],
+)
+def test_tensors_are_compared_with_the_config(
+    kind: str, edit: str, models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    name = f"components/2/{WEIGHTS}" if kind == "mixture" else WEIGHTS
+    change, message = TENSOR_EDITS[edit]
+    path = change_tensors(models(kind), tmp_path / "model", name, change)
+    with pytest.raises(ModelFileError, match=message) as caught:
+        chainrule.load(path, device="cpu")
+    assert WEIGHTS in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        ("gru-adaptive", "output.classes", lambda x: x * 0),
+        ("gru-adaptive", "output.classes", lambda x: x + 1000),
+        ("gru-adaptive", "output.classes", lambda x: -x),
+        ("feedforward-sampled", "output.edges", lambda x: x[::-1].copy()),
+        ("feedforward-sampled", "output.edges", lambda x: x + 1),
+    ],
+)
+def test_tables_of_words_are_possible(
+    kind: str, name: str, change: Any, models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = change_tensors(models(kind), tmp_path / "model", WEIGHTS, lambda a: a.update({name: change(a[name])}))
+    with pytest.raises(ModelFileError, match="the words of its output layer"):
+        chainrule.load(path, device="cpu")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in (*folders.NETWORKS, "mixture") if kind != "gru-adaptive"])
+def test_overflow_is_no_answer(
+    kind: str, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finite weights that overflow in use: the first answer raises and names the folder.
+
+    The closed update gates of the GRU keep its state at 0, so that nothing overflows there.
+    """
+
+    def inflate(arrays: Arrays) -> None:
+        for name, array in arrays.items():
+            if array.dtype == np.float32:
+                arrays[name] = np.where(np.arange(array.size).reshape(array.shape) % 2, 3e38, -3e38).astype("f4")
+
+    name = f"components/2/{WEIGHTS}" if kind == "mixture" else WEIGHTS
+    path = change_tensors(models(kind), tmp_path / "model", name, inflate)
+    monkeypatch.setattr(weights, "LARGEST_WEIGHT", float("inf"))
+    with pytest.raises(ModelFileError, match="grew beyond all numbers") as caught:
+        ask(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["transformer-bpe", "pretrain-masked"])
+def test_overflow_gives_no_contextual_vectors(
+    kind: str, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = change_tensors(
+        models(kind), tmp_path / "model", WEIGHTS, lambda a: a.update({n: a[n] * 0 + 3e38 for n in a if a[n].ndim})
+    )
+    monkeypatch.setattr(weights, "LARGEST_WEIGHT", float("inf"))
+    with pytest.raises(ModelFileError, match="grew beyond all numbers"):
+        contextual.contextual(chainrule.load(path, device="cpu"), ["the cat"])
+
+
+SPELLER_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
+    "NaN": (lambda a: a["2.log_prob"].__setitem__(0, np.nan), "2.log_prob holds NaN"),
+    "positive": (lambda a: a["2.log_prob"].__setitem__(0, 2.0), "logarithm of more than 1"),
+    "back-off": (lambda a: a["1.log_backoff"].__setitem__(0, np.inf), "1.log_backoff holds NaN or infinite"),
+    "back-off above 1": (lambda a: a["1.log_backoff"].__setitem__(0, 3.0), "logarithm of more than 1"),
+    "outside": (lambda a: a["log_outside"].__setitem__(0, 1.0), "logarithm of more than 1"),
+    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside holds NaN"),
+    "single": (lambda a: a["is_single"].__setitem__(0, 7), "is_single is 7"),
+    "surrogate": (lambda a: a["alphabet"].__setitem__(-1, 0xD800), "alphabet is not sorted"),
+    "beyond Unicode": (lambda a: a["alphabet"].__setitem__(-1, 0x110000), "alphabet is not sorted"),
+    "unsorted": (lambda a: a.update(alphabet=a["alphabet"][::-1].copy()), "alphabet is not sorted"),
+    "twice": (lambda a: a["alphabet"].__setitem__(1, a["alphabet"][0]), "alphabet is not sorted"),
+    "keys unsorted": (lambda a: a.update({"2.key": a["2.key"][::-1].copy()}), "2.key is not sorted"),
+    "keys negative": (lambda a: a["2.key"].__setitem__(0, -5), "2.key is not sorted"),
+    "keys too high": (lambda a: a["3.key"].__setitem__(-1, 1 << 40), "3.key is not sorted"),
+    "shorter": (lambda a: a.update({"2.log_prob": a["2.log_prob"][:-1]}), "2.log_prob is .* and should be"),
+    "float64": (lambda a: a.update({"2.log_prob": a["2.log_prob"].astype("f8")}), "float64 and should be"),
+    "missing": (lambda a: a.pop("log_missing"), "log_missing is absent"),
+    "no alphabet": (lambda a: a.pop("alphabet"), "does not fit its config"),
+    "no orders": (lambda a: [a.pop(name) for name in list(a) if name.endswith("log_prob")], "of 0 orders"),
+    "sums": (lambda a: a.update({"2.log_prob": a["2.log_prob"] * 0}), "sum to more than 1"),
+    "unigrams": (lambda a: a["1.log_prob"].__setitem__(0, 0.0), "single characters sum to"),
+    "<s>": (lambda a: a["1.log_prob"].__setitem__(-2, -1.0), "<s> has a probability"),
+}
+
+
+@pytest.mark.parametrize("edit", SPELLER_EDITS)
+def test_spellers_are_probabilities(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    change, message = SPELLER_EDITS[edit]
+    path = change_tensors(models("ngram"), tmp_path / "model", "speller.safetensors", change)
+    with pytest.raises(ModelFileError, match=message):
+        chainrule.load(path)
+
+
+def put(*keys: Any, value: Any) -> Callable[[Any], None]:
+    """Put the value at this place of a JSON document."""
+
+    def edit(document: Any) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        document[keys[-1]] = value
+
+    return edit
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Mixtures within mixtures."""
+    model: dict[str, Any] = {"weights": [1.0], "components": []}
+    for _ in range(depth):
+        model = {"weights": [1.0], "components": [{"family": "mixture", "context": "line", "model": model}]}
+    return model
+
+
+CONFIG_EDITS: list[tuple[str, Callable[[Any], Any]]] = [
+    ("lstm", put("model", "hidden", value="8")),
+    ("lstm", put("model", "hidden", value=True)),
+    ("lstm", put("model", "hidden", value=8.0)),
+    ("lstm", put("model", "hidden", value=10**30)),
+    ("lstm", put("model", "hidden", value=None)),
+    ("lstm", put("model", "layers", value=65536)),
+    ("lstm", put("model", "dropout", value="nan")),
+    ("lstm", put("model", "cutoffs", value="1,2")),
+    ("lstm", put("model", "surprise", value=1)),
+    ("lstm", put("model", value=[1])),
+    ("lstm", put("model", value="hidden")),
+    ("lstm", put("tokenizer", "lowercase", value="yes")),
+    ("lstm", put("tokenizer", "lowercase", value=True)),
+    ("lstm", put("tokenizer", "kind", value="char")),
+    ("lstm", put("tokenizer", "kind", value=["word"])),
+    ("lstm", put("tokenizer", "unk", value="cat")),
+    ("lstm", put("context", value="page")),
+    ("lstm", put("context", value=["line"])),
+    ("lstm", put("family", value="gru")),
+    ("lstm", put("family", value=["lstm"])),
+    ("lstm", put("family", value="pickle")),
+    ("lstm", lambda document: [document]),
+    ("ngram", put("model", "order", value=2)),
+    ("ngram", put("model", "order", value=10**9)),
+    ("ngram", put("family", value="lstm")),
+    ("mixture", put("model", "weights", value=[0.5, 0.5])),
+    ("mixture", put("model", "weights", value=[1.0, 1.0, 1.0])),
+    ("mixture", put("model", "weights", value=[2.0, -1.0, 0.0])),
+    ("mixture", put("model", "weights", value=["nan", 1.0, 0.0])),
+    ("mixture", put("model", "weights", value="1,0,0")),
+    ("mixture", put("model", "components", 0, "family", value="unknown")),
+    ("mixture", put("model", "components", 0, "context", value="page")),
+    ("mixture", put("model", "components", 0, "model", value=None)),
+    ("mixture", put("model", "components", 0, value={})),
+    ("mixture", put("model", value=nested(200))),
+    ("tag", put("tags", "names", value="OBI")),
+    ("tag", put("tags", "names", 0, value=3)),
+    ("tag", lambda document: document["tags"]["names"].append("O")),
+    ("tag", lambda document: document["tags"]["names"].append("B-Y")),
+    ("tag", put("tags", "names", value=[f"B-{i}" for i in range(20_000)])),
+    ("tag", put("tags", "scheme", value="iob9")),
+    ("tag", put("characters", value=["ab"])),
+    ("tag", put("column", value=1.5)),
+    ("classify", put("labels", value={"a": 1})),
+    ("classify", put("labels", value={"a": 1, "b": 1, "c": 1})),
+    ("classify", put("labels", value={"b": 1, "a": 1})),
+    ("classify", put("labels", value=["a", "b"])),
+    ("classify", put("labels", "a", value=-1)),
+    ("classify", put("labels", "a", value=10**400)),
+    ("classify-ngram", put("labels", value={"a": 1, "b": 1, "c": 1})),
+    ("classify", put("temperature", value=1e-300)),
+    ("classify", put("temperature", value=None)),
+    ("translate", put("model", "joint", value=1)),
+    ("translate", put("tokenizers", value={})),
+    ("pretrain", put("model", "family", value="ngram")),
+    ("vectors", put("lowercase", value="no")),
+    ("vectors", put("subwords", value=[3, 4, 10**12])),
+    ("vectors", put("subwords", value=[3, 4, 49])),
+    ("vectors", put("subwords", value=["3", "4", "50"])),
+    ("vectors", put("subwords", value=None)),
+]
+
+
+@pytest.mark.parametrize("place", range(len(CONFIG_EDITS)))
+def test_configs_are_refused(place: int, models: Callable[[str], Path], tmp_path: Path) -> None:
+    kind, edit = CONFIG_EDITS[place]
+    path = change_json(models(kind), tmp_path / "model", "config.json", edit)
+    with pytest.raises(ModelFileError) as caught:
+        chainrule.load(path, device="cpu")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"family": NaN}',
+        b'{"family": 1e999}',
+        b'{"family": "lstm", "family": "gru"}',
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b'{"n": ' + b"9" * 5000 + b"}",
+        b"\xff\xfe",
+        b"",
+        b"null",
+    ],
+)
+@pytest.mark.parametrize("name", ["config.json", "metrics.json"])
+def test_strict_json(name: str, content: bytes, models: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=f"{name} is not"):
+        chainrule.load(reseal(models("ngram"), tmp_path / "model", {name: content}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": 3},
+        {"seed": "0"},
+        {"created": None},
+        {"versions": {"chainrule": 1}},
+        {"training_text": "x"},
+        {"training_text": {"names": 1, "sha256": None}},
+    ],
+)
+def test_facts_of_the_manifest(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
+    facts = {**folder.read(models("ngram")).facts, **change}
+    path = reseal(models("ngram"), tmp_path / "model", {}, facts)
+    with pytest.raises(ModelFileError, match="does not say where the model comes from"):
+        chainrule.load(path)
+
+
+def test_a_sketch_of_odd_length(models: Callable[[str], Path], tmp_path: Path) -> None:
+    path = reseal(models("ngram"), tmp_path / "model", {"training_lines.sketch": b"123"})
+    with pytest.raises(ModelFileError, match="not a multiple of 8"):
+        chainrule.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"cat\ncat\n", "each once"),
+        (b"", "each once"),
+        (b"\n\n", "each once"),
+        (b"one\n", "does not fit its config"),
+    ],
+)
+def test_words_of_vectors(content: bytes, message: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    path = reseal(models("vectors"), tmp_path / "model", {"words.txt": content})
+    with pytest.raises(ModelFileError, match=message):
+        chainrule.load(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("rnn", ["score", "MODEL", "the cat"]),
+        ("rnn", ["generate", "MODEL"]),
+        ("tag", ["tag", "predict", "MODEL", "FILE"]),
+        ("classify", ["classify", "predict", "MODEL", "FILE"]),
+        ("translate", ["translate", "predict", "MODEL", "FILE"]),
+        ("vectors", ["vectors", "neighbors", "MODEL", "cat"]),
+        ("lstm", ["info", "MODEL"]),
+    ],
+)
+def test_commands_end_with_status_3(
+    kind: str, arguments: list[str], models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = change_tensors(models(kind), tmp_path / "model", WEIGHTS, filled(np.nan))
+    (tmp_path / "text.txt").write_text("the cat\n")
+    places = {"MODEL": str(path), "FILE": str(tmp_path / "text.txt")}
+    outcome = call(*(places.get(word, word) for word in arguments))
+    assert outcome.status == 3
+    assert outcome.out == ""
+    assert "NaN" in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_info_does_not_steer_the_terminal(models: Callable[[str], Path], tmp_path: Path) -> None:
+    note = "\x1b[2J\u202egone\nseed 7"
+    path = change_json(models("ngram"), tmp_path / "model", "metrics.json", put("note", value=note))
+    outcome = call("info", path)
+    assert outcome.status == 0
+    assert "\x1b" not in outcome.out
+    assert "\u202e" not in outcome.out
+    assert r"\x1b[2J\u202egone\nseed 7" in outcome.out
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b'{"step": ' + b"9" * 400 + b"}", b'{"step": 1e999, "loss": NaN}', b"[]", b"\xff"]
+)
+def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tmp_path: Path) -> None:
+    path = reseal(models("rnn"), tmp_path / "model", {"train_log.jsonl": line + b"\n"})
+    model: Any = chainrule.load(path, device="cpu")
+    with suppress(ChainruleError):
+        log = training_log.parse(model.lm.log)
+        assert log is None or np.isfinite(log.step).all()

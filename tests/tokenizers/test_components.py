@@ -1,0 +1,266 @@
+"""Which `tokenizer.json` files are loaded: those chainrule writes, and components on the list, nothing else."""
+
+import copy
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import tokenizers
+from tokenizers import normalizers
+
+from chainrule.errors import ModelFileError
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers import components
+from chainrule.tokenizers.config import KINDS, Kind, TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet
+from chainrule.tokenizers.train import train
+
+LINES = ["the cat sat on the mat", "a dog ran to Häuser <unk> x"] * 5
+SIZES = {"bpe": 300, "wordpiece": 600, "unigram": 300}
+
+
+@cache
+def trained(kind: Kind, lowercase: bool = False) -> Tokenizer:
+    config = TokenizerConfig(kind=kind, lowercase=lowercase, vocab_size=SIZES.get(kind))
+    return train(Corpus.from_lines(LINES), config)
+
+
+def document(kind: Kind) -> Any:
+    return json.loads(trained(kind).to_json())
+
+
+def refused(kind: Kind, content: Any) -> str:
+    text = content if isinstance(content, str) else json.dumps(content)
+    with pytest.raises(ModelFileError) as caught:
+        Tokenizer.from_json(text, trained(kind).config)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_chainrule_writes_is_loaded(kind: Kind, lowercase: bool) -> None:
+    made = trained(kind, lowercase)
+    loaded = Tokenizer.from_json(made.to_json().encode(), made.config)
+    text = "the cat sat on Häuser 1 \U0001f600"
+    assert loaded.encode(text).tolist() == made.encode(text).tolist()
+    assert loaded.names() == made.names()
+
+
+def test_a_name_for_unknown_words() -> None:
+    made = train(Corpus.from_lines(LINES), TokenizerConfig(unk="UNK", min_count=6))
+    assert Tokenizer.from_json(made.to_json(), made.config).encode("cat").tolist() == [made.unk]
+
+
+GPT2 = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [
+        {
+            "id": 256,
+            "special": True,
+            "content": "<|endoftext|>",
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+        }
+    ],
+    "normalizer": None,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+    "post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+    "model": {
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": "",
+        "fuse_unk": False,
+        "vocab": {**byte_alphabet(), "<|endoftext|>": 256, "th": 257},
+        "merges": ["t h"],
+    },
+}
+NEOX = {**GPT2, "normalizer": {"type": "NFC"}, "model": {**GPT2["model"], "type": "BPE"}}  # type: ignore[dict-item]
+BERT = {
+    **GPT2,
+    "added_tokens": [{**GPT2["added_tokens"][0], "id": 1, "content": "[CLS]"}],  # type: ignore[index]
+    "normalizer": {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": True,
+    },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]}},
+    },
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {"[UNK]": 0, "[CLS]": 1, "a": 2, "##b": 3},
+    },
+}
+
+
+@pytest.mark.parametrize("content", [GPT2, NEOX, BERT], ids=["GPT-2", "GPT-NeoX", "BERT"])
+def test_components_of_well_known_files_are_on_the_list(content: Any) -> None:
+    """The files' own form; the library reads them, too."""
+    text = json.dumps(content)
+    assert components.check(text) == content
+    assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == len(content["model"]["vocab"])
+
+
+def put(*keys: Any, value: Any) -> Callable[[Any], None]:
+    def edit(content: Any) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return edit
+
+
+ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+EDITS: list[tuple[Kind, Callable[[Any], object], str]] = [
+    ("bpe", put("truncation", value={"max_length": 2, "strategy": "LongestFirst", "stride": 0}), "truncation"),
+    ("bpe", put("padding", value={"strategy": {"Fixed": 10**9}}), "padding"),
+    (
+        "bpe",
+        put("normalizer", value={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}),
+        "'Replace'",
+    ),
+    ("bpe", put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "'Precompiled'"),
+    ("bpe", put("normalizer", value={"type": "NFKD"}), "'NFKD', which chainrule does not load; allowed: Lowercase"),
+    ("bpe", put("normalizer", value={"type": "NFC"}), "another normalizer"),
+    ("bpe", put("normalizer", value={"type": "Lowercase"}), "another normalizer"),
+    ("bpe", put("normalizer", value="Lowercase"), "normalizer 'Lowercase'"),
+    ("bpe", put("normalizer", value={"type": ["Lowercase"]}), "does not load"),
+    ("bpe", put("normalizer", value={"type": "Sequence", "normalizers": [{"type": "Prepend"}]}), "'Prepend'"),
+    ("bpe", put("normalizer", value={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 99}), "Sequence"),
+    ("bpe", put("normalizer", value={"type": "Lowercase", "more": 1}), "more 1"),
+    ("word", put("pre_tokenizer", "pattern", value={"Regex": "(a+)+$"}), "does not load"),
+    ("word", put("pre_tokenizer", "pattern", value={"Regex": "[\\s\\S]"}), "another pre_tokenizer"),
+    ("word", put("pre_tokenizer", "pattern", value={"String": " "}), "does not load"),
+    ("word", put("pre_tokenizer", "invert", value=True), "invert true"),
+    ("word", put("pre_tokenizer", "behavior", value="MergedWithNext"), "behavior"),
+    ("word", put("pre_tokenizer", value={"type": "Whitespace"}), "'Whitespace'"),
+    ("word", put("pre_tokenizer", value=None), "another pre_tokenizer"),
+    ("bpe", put("post_processor", value={"type": "RobertaProcessing"}), "'RobertaProcessing'"),
+    ("bpe", put("post_processor", value={"type": "ByteLevel", "add_prefix_space": True}), "another post_processor"),
+    ("bpe", put("decoder", value={"type": "Metaspace"}), "'Metaspace'"),
+    ("wordpiece", put("decoder", "decoders", 1, "content", value="x" * 10**6), "does not load"),
+    ("wordpiece", put("model", "max_input_chars_per_word", value=10**9), "max_input_chars_per_word"),
+    ("wordpiece", put("model", "continuing_subword_prefix", value=""), "continuing_subword_prefix"),
+    ("wordpiece", put("model", "unk_token", value="nothing"), "no 'nothing'"),
+    ("bpe", put("model", "dropout", value=0.5), "dropout 0.5"),
+    ("bpe", put("model", "byte_fallback", value=True), "byte_fallback"),
+    ("bpe", put("model", "fuse_unk", value=True), "fuse_unk"),
+    ("bpe", put("model", "ignore_merges", value=True), "ignore_merges"),
+    ("bpe", put("model", "end_of_word_suffix", value="</w>"), "end_of_word_suffix"),
+    ("bpe", put("model", "unk_token", value="a"), "unknown words"),
+    ("bpe", put("model", "merges", 0, value=["no", "such"]), "not symbols of its vocabulary"),
+    ("bpe", put("model", "merges", 0, value=["a", 1]), "not symbols of its vocabulary"),
+    ("bpe", lambda c: c["model"]["merges"].append(c["model"]["merges"][0]), "same merge twice"),
+    ("bpe", put("model", "merges", value={}), "not a list"),
+    ("bpe", put("model", "vocab", "a", value=0), "one id to two symbols"),
+    ("bpe", put("model", "vocab", "a", value=10**6), "but only"),
+    ("bpe", put("model", "vocab", "a", value=-1), "whole numbers"),
+    ("bpe", put("model", "vocab", "a", value=True), "whole numbers"),
+    ("bpe", put("model", "vocab", "a", value=10**30), "whole numbers"),
+    ("bpe", put("model", "vocab", value=[]), "whole numbers"),
+    ("bpe", put("model", "type", value="WordLevel"), "does not load"),
+    ("byte", put("model", "merges", value=["a b"]), "not symbols"),
+    ("byte", lambda c: c["model"]["vocab"].update({"€": c["model"]["vocab"].pop("a")}), "no symbol 'a'"),
+    ("word", put("model", "vocab", "cat", value="1"), "whole numbers"),
+    ("word", put("model", "unk_token", value="the"), "for unknown words"),
+    ("word", put("model", "unk_token", value=None), "unk_token null"),
+    ("char", lambda c: c["model"]["vocab"].update(ab=len(c["model"]["vocab"])), "follow"),
+    ("unigram", put("model", "vocab", 0, value=["a", float("inf")]), "is not JSON"),
+    ("unigram", put("model", "vocab", 0, value=["a", 1e300]), "symbol and its score"),
+    ("unigram", put("model", "vocab", 0, value=["a"]), "symbol and its score"),
+    ("unigram", lambda c: c["model"]["vocab"].append(c["model"]["vocab"][0]), "symbol and its score"),
+    ("unigram", put("model", "unk_id", value=10**6), "unk_id 1000000"),
+    ("unigram", put("model", "unk_id", value=0), "unknown words"),
+    ("word", put("added_tokens", 0, "id", value=0), "ids do not follow"),
+    ("word", put("added_tokens", 0, "id", value=99), "ids do not follow"),
+    ("word", put("added_tokens", 0, "content", value="cat"), "two ids"),
+    ("word", put("added_tokens", 0, "content", value=7), "content 7"),
+    ("word", put("added_tokens", 0, "lstrip", value=True), "lstrip true"),
+    ("word", put("added_tokens", 0, "special", value=False), "no other symbol"),
+    ("word", put("added_tokens", value=[]), "no other symbol"),
+    ("word", put("added_tokens", value=None), "no list of added tokens"),
+    (
+        "word",
+        lambda c: c["added_tokens"].append({"id": c["added_tokens"][1]["id"] + 1, "content": "x y", **ADDED}),
+        "no other",
+    ),
+    ("word", put("version", value="2.0"), "version"),
+    ("word", put("plugins", value=["x"]), "field 'plugins'"),
+    ("word", put("model", value=None), "no model"),
+]
+
+
+@pytest.mark.parametrize("place", range(len(EDITS)))
+def test_other_components_are_refused(place: int) -> None:
+    kind, edit, message = EDITS[place]
+    content = copy.deepcopy(document(kind))
+    edit(content)
+    assert message in refused(kind, content)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{", '{"model": {"vocab": {"a": 0, "a": 1}}}', "[" * 100_000, '{"model": NaN}']
+)
+def test_texts_that_are_no_tokenizer(text: str) -> None:
+    assert "is not a tokenizer" in refused("word", text)
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json is not UTF-8"):
+        Tokenizer.from_json(b"\xff", TokenizerConfig())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_of_another_kind_is_refused(kind: Kind) -> None:
+    for other in KINDS:
+        if other != kind:
+            refused(kind, document(other))
+
+
+class Panicking:
+    """A backend whose every method ends in a panic of the library, the real one."""
+
+    normalizer = None
+
+    def __getattr__(self, name: str) -> Any:
+        def panic(*_: object, **__: object) -> Any:
+            normalizers.Precompiled(b"\x04\x00\x00\x00" + b"\xff" * 4 + b"abc\0").normalize_str("a")
+            raise AssertionError("the library did not panic")
+
+        return panic
+
+
+def test_a_panic_becomes_an_error() -> None:
+    made = trained("bpe")
+    broken = Tokenizer(Panicking(), made.config)  # type: ignore[arg-type]
+    for action in (
+        lambda: broken.encode("a"),
+        lambda: broken.encodings(["a"]),
+        lambda: broken.decode([1]),
+        lambda: encode(Corpus.from_lines(["a"]), broken),
+        lambda: broken.names(),
+        lambda: broken.bos,
+    ):
+        with pytest.raises(ModelFileError, match="the tokenizers library failed: index out of bounds"):
+            action()
