@@ -12,6 +12,10 @@ misspellings of theirs, about one word in `--every`. Pairs are parted by their r
 the channel, those of the other are the errors. Errors that are words of the vocabulary themselves are counted
 apart. Settings were chosen on other paragraphs (`--part dev`). Words/s include looking up candidates for the first
 time.
+
+**As written.** The same paragraphs with their capitals and punctuation, words split at blanks. Misspellings take the
+case of the word they replace. Of the right words that are changed, those changed in case alone and those that are
+capitalised and not in the vocabulary (names, for the most part) are counted apart.
 """
 
 import argparse
@@ -45,6 +49,12 @@ def sentences(paragraphs: Sequence[str]) -> list[str]:
     pieces = (piece for paragraph in paragraphs for piece in re.split(r"[.!?;:]+", paragraph))
     words = (" ".join(re.findall(r"[a-z]+", piece.lower())) for piece in pieces)
     return [line for line in words if line]
+
+
+def sentences_as_written(paragraphs: Sequence[str]) -> list[str]:
+    """Words as they are written, a sentence a line."""
+    joined = (" ".join(paragraph.split()) for paragraph in paragraphs)
+    return [line for text in joined for line in re.split(r"(?<=[.!?])[\"')]* +", text) if line]
 
 
 def paragraphs() -> list[str]:
@@ -204,6 +214,74 @@ def in_context(out: Path, part: str, every: int) -> Iterator[list[str]]:
     yield [title, *measure(Corrector(given.trigram, given.channel, known), given.lines).cells()]
 
 
+def spoilt_as_written(lines: Sequence[str], pairs: Sequence[Misspelling], every: int, seed: int) -> list[Line]:
+    """About one word in `every` replaced by a misspelling in the same case, punctuation kept."""
+    rng = random.Random(seed)
+    slips: dict[str, list[str]] = {}
+    for pair in pairs:
+        if re.fullmatch("[a-z]+", pair.wrong):
+            slips.setdefault(pair.right, []).append(pair.wrong)
+    words = [re.sub(r"^\W+|\W+$", "", word) for line in lines for word in line.split()]
+    rate = min(1.0, len(words) / (every * sum(word.lower() in slips for word in words)))
+    spoilt_lines = []
+    for right in (line.split() for line in lines):
+        wrong = []
+        for word in right:
+            core = re.sub(r"^\W+|\W+$", "", word)
+            if core.lower() in slips and rng.random() < rate:
+                slip = rng.choice(slips[core.lower()])
+                slip = slip.upper() if core.isupper() and len(core) > 1 else slip
+                slip = slip.capitalize() if core.istitle() else slip
+                word = word.replace(core, slip)
+            wrong.append(word)
+        spoilt_lines.append(Line(right, wrong))
+    return spoilt_lines
+
+
+def as_written(out: Path, part: str, every: int) -> Iterator[list[str]]:
+    """Wrong words mended and right words changed in text with capitals and punctuation, by kind."""
+    whole = paragraphs()
+    held = [paragraph for i, paragraph in enumerate(whole) if not i % HELD_OUT]
+    half = held[len(held) // 2 :] if part == "test" else held[: len(held) // 2]
+    pairs = all_pairs()
+    noise = [pair for pair in pairs if zlib.crc32(pair.right.encode()) % 2 == 0]
+    learnt = Channel.learn([pair for pair in pairs if zlib.crc32(pair.right.encode()) % 2])
+    lines = spoilt_as_written(sentences_as_written(half), noise, every, seed=len(part))
+    kept = [paragraph for i, paragraph in enumerate(whole) if i % HELD_OUT]
+    model = trained(out, "as-written", sentences_as_written(kept), 3)
+    wrong = sum(a != b for line in lines for a, b in zip(line.right, line.wrong, strict=True))
+    say(f"{sum(len(line.right) for line in lines)} words as written, {wrong} of them wrong")
+    for title, channel in (("no pairs", Channel()), ("learnt channel", learnt)):
+        corrector = Corrector(model, channel, Settings(error_rate=1 / every))
+        tally = measure(corrector, lines)
+        kinds = harmed(corrector, lines)
+        mended = tally.mended + tally.mended_real
+        yield [f"trigram, {title}", f"{mended} of {wrong}", *(str(kinds[kind]) for kind in HARMS)]
+
+
+HARMS = ("all", "case alone", "capitalised, unknown")
+
+
+def harmed(corrector: Corrector, lines: Sequence[Line]) -> dict[str, int]:
+    """Right words that are changed, by kind."""
+    counts = dict.fromkeys(HARMS, 0)
+    corrections = corrector.corrections(" ".join(line.wrong) for line in lines)
+    for line, correction in zip(lines, corrections, strict=True):
+        read = {change.start: change for change in correction.words}
+        at = 0
+        for right, wrong in zip(line.right, line.wrong, strict=True):
+            change = read.get(at)
+            at += len(wrong) + 1
+            if right != wrong or (change is not None and change.written == change.corrected == right):
+                continue
+            counts["all"] += 1
+            counts["case alone"] += change is not None and change.corrected.lower() == right.lower()
+            core = re.sub(r"^\W+|\W+$", "", right)
+            is_known = {right, core, core.lower()} & corrector.model.tokenizer.known.keys()
+            counts["capitalised, unknown"] += core[:1].isupper() and not is_known
+    return counts
+
+
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
@@ -219,6 +297,8 @@ def main() -> None:
     print(table(["words alone", "right", "Norvig"], list(alone(given.out))))
     head = ["running text", "wrong words mended", "of non-words", "of real words", "right words changed", "words/s"]
     print(table(head, list(in_context(given.out, given.part, given.every))))
+    head = ["as written", "wrong words mended", *(f"right words changed, {kind}" for kind in HARMS)]
+    print(table(head, list(as_written(given.out, given.part, given.every))))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from chainrule.applications.channel import Channel
 from chainrule.applications.edits import Edits
 from chainrule.applications.neighbors import FURTHEST, Neighbors
 from chainrule.applications.rewriting import Rewriting
-from chainrule.applications.words import CORE
+from chainrule.applications.words import CORE, Word
 from chainrule.errors import ConfigError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
@@ -27,6 +27,8 @@ FIRST_LOOK: Final = {
     True: 16,
     False: 48,
 }  # near words that are worth the channel's time, of a word that is known or not
+SYMBOLS: Final = frozenset("&@#/\\_+=<>|~^*$%§©®°")
+"""A word with one of these inside (`A&M`, `and/or`, an address) is left alone, as one with digits is."""
 CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
 
 MOST_READINGS: Final = 1000
@@ -43,12 +45,15 @@ class Settings:
     beam: int = 8  # ways to read a sentence that are kept from word to word
     distance: int = 2  # edits of a word that is not in the vocabulary
     real_word_distance: int = 2  # edits of one that is; 0: words of the vocabulary are right
+    name_error_ratio: float = 0.02  # error rate of capitalised words outside the vocabulary, as a share of ε
 
     def __post_init__(self) -> None:
         if not 0 < self.error_rate < 1:
             raise ConfigError(f"error-rate is {self.error_rate}; choose a number between 0 and 1")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ConfigError(f"weight is {self.weight}; choose a number above 0")
+        if not 0 < self.name_error_ratio <= 1:
+            raise ConfigError(f"name-error-ratio is {self.name_error_ratio}; choose a number above 0, at most 1")
         for name in ("choices", "beam"):
             if not 1 <= getattr(self, name) <= MOST_READINGS:
                 raise ConfigError(
@@ -89,14 +94,42 @@ class Candidates:
         self._ends_of = np.array([self._end(word) for word in self._words], dtype=np.int64)
         self.log_prior = prior(model)
         self._found: dict[str, Arcs] = {}
+        self._fitted: dict[tuple[str, bool, bool, bool], Arcs] = {}
 
     def of(self, words: Iterable[str]) -> list[Arcs]:
-        """The candidates of each word."""
+        """The candidates of each word, in whatever case the vocabulary has them."""
         wanted = list(words)
         new = [word for word in dict.fromkeys(wanted) if word not in self._found]
         if new:
             self._look_up(new)
         return [self._found[word] for word in wanted]
+
+    def of_words(self, words: Sequence[Word]) -> list[Arcs]:
+        """The candidates of words as they stand in a line: the case of what is written is kept, names are trusted."""
+        every = self.of(word.core for word in words)
+        return [self._fit(word, arcs) for word, arcs in zip(words, every, strict=True)]
+
+    def _fit(self, word: Word, arcs: Arcs) -> Arcs:
+        """Drop candidates that would change the case alone; make changing a name less probable."""
+        if word.query not in self._fitted:
+            rows = [0, *(i for i, text in enumerate(arcs.texts) if i and self._keeps_case(word, text))]
+            log_channel = arcs.log_channel[rows]
+            if word.is_name:
+                log_channel[1:] += math.log(self._settings.name_error_ratio)
+            self._fitted[word.query] = Arcs(tuple(arcs.texts[i] for i in rows), arcs.ids[rows], log_channel)
+        return self._fitted[word.query]
+
+    def _keeps_case(self, word: Word, text: str) -> bool:
+        """Whether the candidate leaves the case of what is written, or no other form of it is in the vocabulary."""
+        if word.is_upper or text.islower():
+            return True
+        if word.core in self.known and text.lower() == word.core.lower():
+            return False
+        allowed = (str.lower, str.capitalize) if word.is_capitalized else (str.lower,)
+        return all(
+            any(part == form(part) for form in allowed) or not any(form(part) in self.known for form in allowed)
+            for part in text.split(" ")
+        )
 
     def joined(self, pairs: Sequence[tuple[str, str]]) -> list[Arcs]:
         """Of two words written that together are one of the vocabulary, that word."""
@@ -209,5 +242,5 @@ def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
 
 
 def _is_spelling(word: str) -> bool:
-    """Whether a word could be misspelt: letters, and no figures among them."""
-    return any(c.isalpha() for c in word) and not any(c.isdigit() for c in word)
+    """Whether a word could be misspelt: letters, and neither digits nor symbols among them."""
+    return any(c.isalpha() for c in word) and not any(c.isdigit() or c in SYMBOLS for c in word)

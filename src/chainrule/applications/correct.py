@@ -101,7 +101,7 @@ class Corrector:
                 raise InputError(f"{word!r} is not one word; correct takes a line")
         prior, weight = self._candidates.log_prior, self.settings.weight
         ranked = []
-        for (own,), arcs in zip(cuts, self._candidates.of(own.core for (own,) in cuts), strict=True):
+        for (own,), arcs in zip(cuts, self._candidates.of_words([own for (own,) in cuts]), strict=True):
             first, second = arcs.ids.T
             log_p = arcs.log_channel + weight * (prior[first] + np.where(second >= 0, prior[second], 0))
             ranked.append(_ranked([own.put(text) for text in arcs.texts], log_p, top))

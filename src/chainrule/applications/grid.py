@@ -46,13 +46,13 @@ class Grid:
 
     def __init__(self, candidates: Candidates, cuts: Sequence[list[Word]]) -> None:
         self._candidates = candidates
-        distinct = list(dict.fromkeys(word.core for words in cuts for word in words))
-        place = {word: i for i, word in enumerate(distinct)}
+        distinct = {word.query: word for words in cuts for word in words}
+        place = {key: i for i, key in enumerate(distinct)}
         sizes = np.array([len(words) for words in cuts], dtype=np.int64)
         at = np.full((len(cuts), int(sizes.max(initial=0))), len(distinct), dtype=np.int64)
         for row, words in enumerate(cuts):
-            at[row, : len(words)] = [place[word.core] for word in words]
-        single = candidates.of(distinct)
+            at[row, : len(words)] = [place[word.query] for word in words]
+        single = candidates.of_words(list(distinct.values()))
         counts = np.array([*(len(arcs.texts) for arcs in single), 0], dtype=np.int64)
         firsts = np.cumsum(counts) - counts
         self._joined = int(counts.sum())  # the first arc over two words
@@ -79,7 +79,7 @@ class Grid:
 
     def _with_apart(self, joined: Arcs, first: Word, second: Word) -> Arcs:
         """One word for two, and beside it the two as they are written."""
-        one, other = self._candidates.of([first.core, second.core])
+        one, other = self._candidates.of_words([first, second])
         ids = np.array([joined.ids[0], [one.ids[0, 0], other.ids[0, 0]]])
         log_channel = np.array([joined.log_channel[0], one.log_channel[0] + other.log_channel[0]])
         return Arcs((*joined.texts, f"{first.core} {second.core}"), ids, log_channel)
