@@ -15,6 +15,7 @@ from chainrule.applications.candidates import Candidates, Settings, prior
 from chainrule.applications.channel import Channel
 from chainrule.applications.correct import Corrector
 from chainrule.applications.misspellings import Misspelling, read_misspellings
+from chainrule.applications.words import cut
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.ngram.table_model import TableModel
@@ -102,6 +103,71 @@ def test_blanks_capitals_and_punctuation_stay(model: Model) -> None:
     found = corrector.correct("my freind, is")
     assert [(c.start, c.end, c.written, c.corrected) for c in found.changes] == [(3, 10, "freind,", "friend,")]
     assert found.corrected[3:10] == "friend,"
+
+
+@pytest.fixture(scope="module")
+def cased() -> Model:
+    """Sentences with capitals: `Next` and `next`, `Paris` only as a name, `Farmers` only at the beginning."""
+    lines = [
+        "Next year the college will move to Paris",
+        "the fraud was found next year and the sale was lost",
+        "Farmers went to Paris and the next day they were lost",
+        "the people in Paris and the people in town went next",
+    ] * 5
+    found: Model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the sale was lost Next year",  # a case that the model has not seen there
+        "next year the college will move",
+        "NEXT year THE college will move to PARIS",
+        "the farmers went to Paris",  # known as `Farmers` alone, from the beginning of a line
+    ],
+)
+def test_correction_keeps_the_case_of_what_was_typed(cased: Model, line: str) -> None:
+    assert Corrector(cased, Channel(), Settings(error_rate=0.3)).correct(line).corrected == line
+
+
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("Nxet year the college will move", "Next year the college will move"),
+        ("the sale was lost Nxet year", "the sale was lost Next year"),
+        ("the sale was lost nxet year", "the sale was lost next year"),
+        ("the people in paris", "the people in Paris"),  # the case is the error: only `Paris` is a word
+        ("the people in pariss", "the people in Paris"),
+        ("THE PEPLE IN PARIS", "THE PEOPLE IN PARIS"),
+        ("the frmers went to Paris", "the farmers went to Paris"),
+    ],
+)
+def test_corrected_words_take_the_case_that_was_typed(cased: Model, line: str, corrected: str) -> None:
+    settings = Settings(error_rate=0.3, name_error_ratio=1.0)
+    assert Corrector(cased, Channel(), settings).correct(line).corrected == corrected
+
+
+def test_capitalised_unknown_words_cost_more_to_change(cased: Model) -> None:
+    line = "the people in Freud went to Texas A&M next year"
+    assert Corrector(cased, Channel(), Settings(error_rate=0.1)).correct(line).corrected == line
+    reckless = Corrector(cased, Channel(), Settings(error_rate=0.1, name_error_ratio=1.0))
+    assert reckless.correct("the people in Freud went").corrected == "the people in Fraud went"
+    # The first word of a sentence has a capital anyway, and long words in capitals are no acronyms.
+    assert Corrector(cased).correct("Teh people. Nxet year").corrected == "The people. Next year"
+    words = cut("Teh Freud went. Nxet NASA COLEGE iPohne", cased.tokenizer, cased.tokenizer.known)
+    assert [word.text for word in words if word.is_name] == ["Freud", "NASA", "iPohne"]
+
+
+def test_name_error_ratio_multiplies_the_error_rate(cased: Model) -> None:
+    candidates = Candidates(cased, Channel(), Settings(name_error_ratio=0.25))
+    (name,) = cut("the Freud", cased.tokenizer, cased.tokenizer.known)[1:]
+    plain = candidates.of([name.core])[0]
+    fitted = candidates.of_words([name])[0]
+    assert name.is_name
+    assert fitted.texts == plain.texts
+    assert fitted.log_channel[0] == plain.log_channel[0]
+    assert fitted.log_channel[1:] == pytest.approx(plain.log_channel[1:] + math.log(0.25))
 
 
 def test_words_run_together_and_cut_in_two(model: Model) -> None:
@@ -233,7 +299,7 @@ def test_punctuation_is_neither_added_nor_lost() -> None:
 
 def test_a_lower_casing_tokenizer() -> None:
     lower = chainrule.train("ngram", Corpus.from_lines(TEXT), order=2, smoothing="witten-bell", lowercase=True)
-    assert Corrector(lower).correct("The FRIEND is Naer").corrected == "The FRIEND is Near"
+    assert Corrector(lower).correct("Naer the FRIEND is naer").corrected == "Near the FRIEND is near"
 
 
 @pytest.mark.parametrize(
@@ -243,6 +309,8 @@ def test_a_lower_casing_tokenizer() -> None:
         ({"error_rate": math.nan}, "error-rate is nan"),
         ({"weight": -1.0}, "weight is -1.0"),
         ({"beam": 0}, "beam is 0"),
+        ({"name_error_ratio": 0.0}, "name-error-ratio is 0.0"),
+        ({"name_error_ratio": math.nan}, "name-error-ratio is nan"),
         ({"distance": 3}, "distance is 3"),
         ({"real_word_distance": -1}, "real-word-distance is -1"),
     ],

@@ -5,6 +5,7 @@ and the store of those found. Not here: near words (neighbors.py), which candida
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,10 @@ FIRST_LOOK: Final = {
 }  # near words that are worth the channel's time, of a word that is known or not
 SYMBOLS: Final = frozenset("&@#/\\_+=<>|~^*$%§©®°")
 """A word with one of these inside (`A&M`, `and/or`, an address) is left alone, as one with digits is."""
+INITIALS: Final = re.compile(r"(?:\w\.)+\w?")
+"""`U.S`, `e.g`: left alone, too."""
+INITIAL: Final = 2.0
+"""A word so many times as probable at the beginning of a line as on average owes its capital to its place."""
 CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
 
 MOST_READINGS: Final = 1000
@@ -45,7 +50,7 @@ class Settings:
     beam: int = 8  # ways to read a sentence that are kept from word to word
     distance: int = 2  # edits of a word that is not in the vocabulary
     real_word_distance: int = 2  # edits of one that is; 0: words of the vocabulary are right
-    name_error_ratio: float = 0.02  # error rate of capitalised words outside the vocabulary, as a share of ε
+    name_error_ratio: float = 1e-8  # error rate of capitalised words outside the vocabulary, as a share of ε
 
     def __post_init__(self) -> None:
         if not 0 < self.error_rate < 1:
@@ -93,6 +98,8 @@ class Candidates:
         self._ends: dict[tuple[str, str], int] = {}  # a number for each punctuation around words
         self._ends_of = np.array([self._end(word) for word in self._words], dtype=np.int64)
         self.log_prior = prior(model)
+        first = np.full(1, model.lm.vocabulary.bos, dtype=np.int32)
+        self._log_initial = model.lm.step(model.lm.start(1), first)[0][0]  # (V,) log p of a line's first word
         self._found: dict[str, Arcs] = {}
         self._fitted: dict[tuple[str, bool, bool, bool], Arcs] = {}
 
@@ -112,12 +119,21 @@ class Candidates:
     def _fit(self, word: Word, arcs: Arcs) -> Arcs:
         """Drop candidates that would change the case alone; make changing a name less probable."""
         if word.query not in self._fitted:
-            rows = [0, *(i for i, text in enumerate(arcs.texts) if i and self._keeps_case(word, text))]
+            texts = [arcs.texts[0], *(self._within_sentence(word, text) for text in arcs.texts[1:])]
+            rows = [0, *(i for i, text in enumerate(texts) if i and self._keeps_case(word, text))]
             log_channel = arcs.log_channel[rows]
             if word.is_name:
                 log_channel[1:] += math.log(self._settings.name_error_ratio)
-            self._fitted[word.query] = Arcs(tuple(arcs.texts[i] for i in rows), arcs.ids[rows], log_channel)
+            self._fitted[word.query] = Arcs(tuple(texts[i] for i in rows), arcs.ids[rows], log_channel)
         return self._fitted[word.query]
+
+    def _within_sentence(self, word: Word, text: str) -> str:
+        """The candidate in lower case if its capital is one of sentence beginnings and the written word has none."""
+        place = self.known.get(text)
+        if word.is_capitalized or place is None or text.islower():
+            return text
+        is_initial = self._log_initial[place] - self.log_prior[place] > math.log(INITIAL)
+        return text.lower() if is_initial and text == text.capitalize() else text
 
     def _keeps_case(self, word: Word, text: str) -> bool:
         """Whether the candidate leaves the case of what is written, or no other form of it is in the vocabulary."""
@@ -242,5 +258,7 @@ def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
 
 
 def _is_spelling(word: str) -> bool:
-    """Whether a word could be misspelt: letters, and neither digits nor symbols among them."""
+    """Whether a word could be misspelt: letters, neither digits nor symbols among them, and no initials."""
+    if INITIALS.fullmatch(word):
+        return False
     return any(c.isalpha() for c in word) and not any(c.isdigit() or c in SYMBOLS for c in word)

@@ -12,6 +12,8 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 
 WORD: Final = re.compile(r"[^ \t]+")
 CORE: Final = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
+LONGEST_ACRONYM: Final = 4
+"""Letters of a word in capitals that is taken for an acronym; a longer one is taken for emphasis."""
 FIRST_LETTER: Final = re.compile(r"[^\W\d_]")
 SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
 """What the word before the first word of a sentence ends with."""
@@ -65,8 +67,9 @@ def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
     for match in WORD.finditer(line):
         word = _word(match[0], match.start(), tokenizer, known)
         begins_sentence = not words or SENTENCE_END.search(words[-1].text) is not None
+        is_emphasized = word.is_upper and (not has_lower_case or len(word.core) > LONGEST_ACRONYM)
         has_capitals = any(map(str.isupper, word.text))
-        if has_capitals and has_lower_case and not begins_sentence and word.core not in known:
+        if has_capitals and not (is_emphasized or begins_sentence or word.core in known):
             word = replace(word, is_name=True)
         words.append(word)
     return words
