@@ -1,5 +1,6 @@
 """`chainrule.compare`: what is trained, on what, and what is kept."""
 
+import dataclasses
 import errno
 import math
 import os
@@ -66,6 +67,22 @@ def test_a_row_is_the_evaluation_of_its_model(results: Results, tmp_path: Path, 
         assert figures.bits_per_byte == row.bits_per_byte
         assert figures.perplexity == row.perplexity
         assert model.parameters == row.parameters
+
+
+def test_speed_counts_the_tokens_that_were_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of three epochs reads its text three times, an n-gram reads it once."""
+    monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2, smoothing="laplace")])
+    family = families.get("rnn")
+    config = family.Config(hidden=4, epochs=3, batch_size=4)
+    monkeypatch.setitem(families.FAMILIES, "tiny", "test_comparison:tiny")  # type: ignore[misc]
+    monkeypatch.setattr(
+        "test_comparison.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
+    )
+    found = chainrule.compare(lines(20), families=("ngram", "tiny"), device="cpu", out=tmp_path)
+    tokens = {"ngram": found.split.train_tokens, "tiny": 3 * found.split.train_tokens}
+    for row in found.rows:
+        seconds = max(row.train_seconds, 1e-3)
+        assert row.train_tokens_per_second == pytest.approx(tokens[row.family] / seconds)
 
 
 def test_curves_of_the_models_kept(results: Results) -> None:

@@ -189,6 +189,7 @@ def train_prepared(
             "train_tokens": prepared.train.tokens,
             "train_oov": prepared.train.oov,
             "train_seconds": round(seconds, 3),
+            **data.summary,
         },
     )
     if prepared.valid is None or not prepared.valid.tokens:

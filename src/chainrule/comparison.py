@@ -289,7 +289,7 @@ class Arena:
             parameters=model.parameters,
             size_bytes=sum(map(len, family.files(model.lm).values())),
             train_seconds=seconds,
-            train_tokens_per_second=self.prepared.train.tokens / max(seconds, 1e-3),
+            train_tokens_per_second=_tokens_processed(model) / max(seconds, 1e-3),
             perplexity=figures.perplexity,
             perplexity_per_word=figures.perplexity_per_word,
             bits_per_byte=figures.bits_per_byte,
@@ -403,6 +403,11 @@ def _candidates(family: str) -> list[Any]:
     except MissingExtra as error:
         warnings.warn(f"{family} is left out: {error}", ChainruleWarning, stacklevel=2)
         return []
+
+
+def _tokens_processed(model: Model) -> int:
+    """Tokens that were learnt from: a network reads its text once an epoch, an n-gram once."""
+    return int(model.metrics.get("train_tokens_processed", model.metrics["train_tokens"]))
 
 
 def row_name(family: str, config: Any) -> str:

@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import math
+import re
 import os
 from pathlib import Path
 
@@ -43,9 +44,33 @@ def test_json(tmp_path: Path, toy_text: Path) -> None:
 def test_a_validation_text_is_measured(tmp_path: Path, toy_text: Path) -> None:
     valid = write(tmp_path / "valid.txt", "i love mice\n")
     options = ("--order", 3, "--smoothing", "laplace", "--closed", "--valid", valid, "--json")
-    found = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options).json()
+    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    found = outcome.json()
     assert found["valid_perplexity"] == pytest.approx(630**0.25, rel=1e-6)
     assert found["valid_bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
+    shown = f"validation: perplexity {630**0.25:.2f}, {math.log2(630) / 12:.4f} bits per byte"
+    assert shown in outcome.err.splitlines()
+
+
+def test_an_infinite_validation_figure_is_shown(tmp_path: Path, toy_text: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "mice love i\n")
+    options = ("--order", 3, "--smoothing", "mle", "--valid", valid)
+    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    assert "validation: perplexity infinite" in outcome.err
+
+
+def test_a_network_shows_its_validation_figure_and_info_what_the_run_did(tmp_path: Path, toy_text: Path) -> None:
+    options = ("--hidden", 4, "--epochs", 2, "--batch-size", 3, "--device", "cpu", "--valid", toy_text)
+    outcome = done("train", "rnn", toy_text, "--out", tmp_path / "m", *options)
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
+    figures = f"perplexity {metrics['valid_perplexity']:.2f}, {metrics['valid_bits_per_byte']:.4f} bits per byte"
+    assert f"validation: {figures}" in outcome.err.splitlines()
+    # Three lines of three words and `</s>`, all of them one batch, twice.
+    assert (metrics["train_epochs"], metrics["train_steps"]) == (2, 2)
+    assert metrics["train_tokens_processed"] == 2 * 12
+    assert metrics["train_stopped"] == "all epochs done"
+    shown = done("info", tmp_path / "m").out
+    assert re.search(r"\n  train_epochs +2\n  train_steps +2\n  train_stopped +all epochs done\n", shown)
 
 
 def test_the_files_are_those_of_the_interface(laplace: Path) -> None:

@@ -141,6 +141,30 @@ def test_the_clock_ends_a_run_in_the_middle_of_an_epoch() -> None:
     assert (end["step"], end["epoch"], end["best"]) == (network.w.item(), 0, 1)
 
 
+def test_the_summary_says_what_a_run_did() -> None:
+    # Four windows of one target each, two epochs: 8 steps and 8 targets.
+    run = trainer(Weights(0.0), UP, sgd(), validate=validating(1.0, 2.0))
+    run.fit()
+    summary = run.summary()
+    assert summary.pop("train_seconds") > 0
+    assert summary == {
+        "train_epochs": 2,
+        "train_steps": 8,
+        "train_stopped": "all epochs done",
+        "train_tokens_processed": 8,
+        "best_epoch": 1,
+    }
+
+
+def test_the_summary_of_a_run_that_ran_out_of_time() -> None:
+    run = trainer(Weights(0.0), Slopes(*[(-1.0,)] * 1_000_000), sgd(max_seconds=0.05, log_every=1000))
+    run.fit()
+    summary = run.summary()
+    assert summary["train_stopped"] == "max_seconds (0.05) is over"
+    assert summary["train_steps"] == summary["train_tokens_processed"] == run.position.step
+    assert summary["train_epochs"] == round(run.position.step / 1_000_000, 3)
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[str, int, int | None]] = []
     run = trainer(Weights(0.0), UP, sgd(), progress=lambda *said: told.append(said), validate=validating(1.0, 2.0))

@@ -124,6 +124,8 @@ def train(
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+    if valid is not None:
+        _show_validation(model)
     _advise(model)
 
 
@@ -177,6 +179,16 @@ def _check(family: str, chosen: "Choices") -> None:
     else:
         chosen.model.clear()  # the family itself is what will be refused
     make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+
+
+def _show_validation(model: "Model") -> None:
+    """Perplexity and bits per byte of the validation text; infinite figures are not among the metrics."""
+    perplexity = model.metrics.get("valid_perplexity")
+    bits_per_byte = model.metrics.get("valid_bits_per_byte")
+    if perplexity is None or bits_per_byte is None:
+        say("validation: perplexity infinite (the model gives a token of the validation text probability 0)")
+    else:
+        say(f"validation: perplexity {perplexity:.2f}, {bits_per_byte:.4f} bits per byte")
 
 
 def _advise(model: "Model") -> None:

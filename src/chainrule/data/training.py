@@ -23,6 +23,7 @@ class Job:
     resume: bool = False  # go on from the checkpoint there
     tensorboard: Path | None = None  # a folder for TensorBoard's events
     identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
+    summary: dict[str, Any] = field(default_factory=dict)  # filled in by a trainer: epochs, steps, why it stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

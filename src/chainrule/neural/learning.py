@@ -34,7 +34,10 @@ class Plan:
 def learn(
     job: Job, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], Plan]
 ) -> tuple[N, bytes]:
-    """The network as it is kept, and the log; `config` is a `Training` and whatever else `build` knows of."""
+    """The network as it is kept, and the log; `config` is a `Training` and whatever else `build` knows of.
+
+    What the run did (epochs, steps, why it stopped) is added to `job.summary`.
+    """
     device = choose(job.device)
     check_precision(config.precision, device)
     weights.specs(build)  # too large a net is refused before memory is taken
@@ -58,7 +61,9 @@ def learn(
             tensorboard=job.tensorboard,
             identity=job.identity,
         )
-        log = Trainer(network, config, run).fit()
+        trainer = Trainer(network, config, run)
+        log = trainer.fit()
+        job.summary.update(trainer.summary())
     return network, log
 
 

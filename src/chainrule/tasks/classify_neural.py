@@ -122,7 +122,8 @@ def train(
 
     start = time.perf_counter()
     network, log = learn(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
-    metrics = {"train_texts": len(data), "train_seconds": round(time.perf_counter() - start, 3), **begun.metrics}
+    seconds = round(time.perf_counter() - start, 3)
+    metrics = {"train_texts": len(data), "train_seconds": seconds, **job.summary, **begun.metrics}
     return Discriminative(network, tokenizer), metrics, log
 
 

@@ -198,6 +198,7 @@ def train(
     metrics: dict[str, Any] = {
         "train_tokens": int(np.count_nonzero(pieces.ids != made.bos)),
         "train_seconds": round(time.perf_counter() - start, 3),
+        **job.summary,
     }
     return Pretrained(
         network=network,

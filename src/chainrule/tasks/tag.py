@@ -68,7 +68,7 @@ def train(
     start = time.perf_counter()
     network, log = learn(job, config, lambda: build(config, begun.tokenizer, known, spellings), lesson.plan)
     metrics = {"train_sentences": len(data), "train_words": sum(len(s.words) for s in data), **begun.metrics}
-    metrics["train_seconds"] = round(time.perf_counter() - start, 3)
+    metrics |= {"train_seconds": round(time.perf_counter() - start, 3), **job.summary}
     return lesson.model(network, origin=origin, metrics=metrics | lesson.figures(network), log=log)
 
 

@@ -279,6 +279,7 @@ def train(
     start = time.perf_counter()
     network, log = learn(job, config, lambda: conditional.build(config, source.vocab_size, target.vocabulary), plan)
     metrics: dict[str, Any] = {"train_pairs": len(kept[0]), "train_seconds": round(time.perf_counter() - start, 3)}
+    metrics |= job.summary
     if watched is not None:
         nats = mean_nats(network, Collate(*watched, target.vocabulary, device_of(network)))
         metrics |= {"valid_nats_per_token": nats, "valid_perplexity": float(np.exp(min(nats, 700)))}

@@ -57,6 +57,7 @@ class Position:
     step_in_epoch: int = 0
     step: int = 0
     seconds: float = 0.0
+    tokens: int | None = 0  # targets learnt from, those of earlier epochs included; None: not known
     averaged: int = 0  # how many times weights were added to the average
     best: float | None = None  # validation nats
     best_epoch: int = 0
@@ -108,6 +109,25 @@ class Trainer:
             self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
             self._adopt()
             return self.log.content()
+
+    def summary(self) -> dict[str, Any]:
+        """What the run did, the parts before a resumption included, as figures of the model."""
+        position = self.position
+        epochs = position.epoch + position.step_in_epoch / max(1, self.steps)
+        is_complete = position.epoch >= self.config.epochs
+        figures = {
+            "train_seconds": round(self.meter.seconds(), 3),
+            "train_epochs": position.epoch if is_complete else round(epochs, 3),
+            "train_steps": position.step,
+            "train_stopped": "all epochs done"
+            if is_complete
+            else f"max_seconds ({self.config.max_seconds:g}) is over",
+        }
+        if position.tokens is not None:
+            figures["train_tokens_processed"] = position.tokens
+        if self.config.keep == "best" and self.best is not None:
+            figures["best_epoch"] = position.best_epoch
+        return figures
 
     def _is_unfinished(self) -> bool:
         """Whether an epoch is left to read, or one that was read to be concluded."""

@@ -54,6 +54,8 @@ class Meter:
         self.read_at = now
         self.loss = sums[NATS] / tokens
         position.sums = [a + sums[i] for a, i in zip(position.sums, (NATS, TOKENS, CLIPPED, STEPS), strict=True)]
+        if position.tokens is not None:
+            position.tokens += round(sums[TOKENS])
         position.norms.append(sums[NORM] / steps)
         position.largest_norm = max(position.largest_norm, sums[LARGEST_NORM])
         log.write(

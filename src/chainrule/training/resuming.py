@@ -61,6 +61,7 @@ def scatter(trainer: "Trainer", found: Checkpoint) -> None:
     else:
         for old, new in zip(trainer.reader.state, carried, strict=True):
             old.copy_(new)
+    trainer.position.tokens = None  # unless it is told: earlier versions did not count them
     for key, value in found.position.items():
         setattr(trainer.position, key, value)
     trainer.plateau = trainer.plateau.from_json(trainer.config, found.position["plateau"])
