@@ -13,8 +13,8 @@ the channel, those of the other are the errors. Errors that are words of the voc
 apart. Settings were chosen on other paragraphs (`--part dev`). Words/s include looking up candidates for the first
 time.
 
-**As written.** The same paragraphs with their capitals and punctuation, words split at blanks. Misspellings take the
-case of the word they replace. Of the right words that are changed, those changed in case alone and those that are
+**As written.** The same paragraphs with their capitals and punctuation, words split at blanks. Misspellings take
+the case of the word they replace. Of the right words that are changed, those changed in case alone and those that are
 capitalised and not in the vocabulary (names, for the most part) are counted apart.
 """
 

@@ -1,15 +1,19 @@
 """The names of the kenlm module: against numbers by hand, and against the definition of an ARPA file."""
 
+import bz2
 import copy
 import gzip
+import lzma
 import math
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -69,6 +73,17 @@ def test_a_sentence_by_hand(arpa: Path) -> None:
     assert [answer[1:] for answer in found] == [answer[1:] for answer in expected]
     assert_allclose([answer[0] for answer in found], [answer[0] for answer in expected], atol=1e-5)
     assert model.perplexity("a b") == pytest.approx((0.7 * 0.6 * 0.2) ** (-1 / 3), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
+)
+def test_packed_arpa_files(arpa: Path, tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    """Those that docs/kenlm.md names."""
+    packed = tmp_path / f"packed.arpa{suffix}"
+    packed.write_bytes(compress(arpa.read_bytes()))
+    assert kenlm.Model(str(packed)).score("a b") == kenlm.Model(str(arpa)).score("a b")
 
 
 def test_states_by_hand(arpa: Path) -> None:

@@ -55,10 +55,10 @@ def pruned(model: Model, threshold: float, progress: Progress = silent) -> Model
 
 
 def made_by(model: Model, command: str) -> Model:
-    """The same model, its origin saying that this command made it."""
+    """The same model with an origin that names this command, and without the figures of the run it comes from."""
     old = model.origin
     origin = Origin.now(text=old.text, fingerprint=old.fingerprint, command=command, seed=old.seed)
-    return dataclasses.replace(model, origin=origin)
+    return dataclasses.replace(model, origin=origin, metrics={})
 
 
 def laid_out(model: Model, layout: str | None = None, bits: int | None = None) -> Model:
@@ -68,7 +68,7 @@ def laid_out(model: Model, layout: str | None = None, bits: int | None = None) -
     config = dataclasses.replace(old, layout=layout or ("small" if bits else old.layout), bits=wanted)
     lm = cast(NgramModel, model.lm)
     engine = lm.engine.convert(layout=config.layout, bits=config.bits, threads=threads())
-    return dataclasses.replace(model, lm=dataclasses.replace(lm, engine=engine), config=config)
+    return dataclasses.replace(model, lm=dataclasses.replace(lm, engine=engine), config=config, metrics={})
 
 
 def _model(tables: BackoffTables, like: NgramModel, names: list[str], config: Config) -> NgramModel:

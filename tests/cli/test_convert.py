@@ -21,10 +21,12 @@ def test_out_and_in_gives_the_same_scores(model: Path, tmp_path: Path) -> None:
         assert other["log_probs"] == pytest.approx(mine["log_probs"], rel=1e-5, abs=1e-5)
 
 
-def test_a_packed_file(model: Path, tmp_path: Path) -> None:
-    done("convert", model, "--to", "arpa", "--out", tmp_path / "m.arpa.gz")
-    assert (tmp_path / "m.arpa.gz").read_bytes().startswith(b"\x1f\x8b")
-    done("convert", tmp_path / "m.arpa.gz", "--out", tmp_path / "back")
+@pytest.mark.parametrize(("suffix", "magic"), [(".gz", b"\x1f\x8b"), (".bz2", b"BZh9"), (".xz", b"\xfd7zXZ")])
+def test_a_packed_file(model: Path, tmp_path: Path, suffix: str, magic: bytes) -> None:
+    packed = tmp_path / f"m.arpa{suffix}"
+    done("convert", model, "--to", "arpa", "--out", packed)
+    assert packed.read_bytes().startswith(magic)
+    done("convert", packed, "--out", tmp_path / "back")
     first, second = (done("score", m, stdin="the cat\n").out for m in (model, tmp_path / "back"))
     assert float(first.split()[0]) == pytest.approx(float(second.split()[0]), rel=1e-5)
 
@@ -117,6 +119,10 @@ def test_another_layout(model: Path, tmp_path: Path) -> None:
     }.items():
         source = tmp_path / "small" if name == "again" else model
         done("convert", source, "--to", "ngram", *options, "--out", tmp_path / name)
+        converted = done("info", tmp_path / name, "--json").json()
+        assert converted["command"].startswith(f"chainrule convert {source} --to ngram {options[0]} ")
+        assert converted["metrics"] == {}  # those of the source model are not of this one
+        assert converted["training_text"] == done("info", source, "--json").json()["training_text"]
     found = {name: done("info", tmp_path / name, "--json").json()["config"] for name in ("small", "bytes", "again")}
     layouts = {name: (config["layout"], config["bits"]) for name, config in found.items()}
     assert layouts == {"small": ("small", 0), "bytes": ("small", 8), "again": ("fast", 0)}

@@ -1,11 +1,12 @@
 """`chainrule train`: any form of the same text gives the same model, and a bad call says what to do."""
 
+import bz2
 import gzip
 import json
 import lzma
 import math
-import re
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,7 @@ FORMS = {
     "cr.txt": lambda path: write(path, TOY.replace("\n", "\r")),
     "unended.txt": lambda path: write(path, TOY.removesuffix("\n")),
     "text.txt.gz": lambda path: write(path, gzip.compress(TOY.encode())),
+    "text.txt.bz2": lambda path: write(path, bz2.compress(TOY.encode())),
     "text.txt.xz": lambda path: write(path, lzma.compress(TOY.encode())),
     "text.txt.zst": zstd,
     "text.jsonl": lambda path: write(path, "".join(json.dumps({"text": t}) + "\n" for t in TOY.splitlines())),

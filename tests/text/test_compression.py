@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import io
 import lzma
@@ -16,6 +17,7 @@ from chainrule.text.files import InputStream, TextFile, find_files
 
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
+    ".bz2": bz2.compress,
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
@@ -43,6 +45,19 @@ def test_streams_end_to_end_are_one_text(tmp_path: Path, suffix: str) -> None:
     pack = PACKINGS[suffix]
     file.write_bytes(pack(b"one\n") + pack(b"") + pack(TEXT) + bytes(64) + pack(b"two\n") + bytes(4096))
     assert unpack(file) == b"one\n" + TEXT + b"two\n"
+
+
+@pytest.mark.parametrize("level", range(1, 10))
+def test_bzip2_of_every_block_size_is_recognised(tmp_path: Path, level: int) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(bz2.compress(TEXT, level))
+    assert unpack(file) == TEXT
+
+
+def test_text_that_begins_like_bzip2_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(b"BZh9 is how bzip2 files begin\n")
+    assert unpack(file) == b"BZh9 is how bzip2 files begin\n"
 
 
 def test_a_skippable_zstd_frame_is_skipped(tmp_path: Path) -> None:

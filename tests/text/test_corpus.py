@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import hashlib
 import io
@@ -36,6 +37,7 @@ CONTAINERS: dict[str, Callable[[str], bytes]] = {
     "plain.txt": str.encode,
     "marked.txt": lambda text: b"\xef\xbb\xbf" + text.encode(),
     "text.gz": lambda text: gzip.compress(text.encode()),
+    "text.bz2": lambda text: bz2.compress(text.encode()),
     "text.xz": lambda text: lzma.compress(text.encode()),
     "text.zst": lambda text: zstandard.compress(text.encode()),
     "records.jsonl": as_json_lines,

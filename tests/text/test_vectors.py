@@ -1,5 +1,6 @@
 """Vectors come back from every form of the file; what is wrong with one is said with its line."""
 
+import bz2
 import gzip
 import lzma
 import tracemalloc
@@ -31,6 +32,7 @@ FORMS: dict[str, str] = {
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     ".txt": bytes,
     ".gz": gzip.compress,
+    ".bz2": bz2.compress,
     ".xz": lzma.compress,
     ".zst": zstandard.compress,
 }

@@ -41,7 +41,9 @@ def test_a_line_that_would_be_cut_is_left_to_the_python_way(tmp_path: Path, leng
     assert (count_words(corpus, WORDS) is not None) == (length <= FRAGMENT)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.NDJSON", "a.parquet", "a.txt.gz", "a.xz", "a.zst", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.NDJSON", "a.parquet", "a.txt.gz", "a.bz2", "a.xz", "a.zst", "a.jsonl.gz"]
+)
 def test_records_and_packed_files_are_told_by_their_names(tmp_path: Path, name: str) -> None:
     assert find_plain(corpus_of(tmp_path, b"a\n", name)) is None
 

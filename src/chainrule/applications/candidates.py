@@ -112,7 +112,7 @@ class Candidates:
         return [self._found[word] for word in wanted]
 
     def of_words(self, words: Sequence[Word]) -> list[Arcs]:
-        """The candidates of words as they stand in a line: the case of what is written is kept, names are trusted."""
+        """The candidates of words as they stand in a line, in the case that is written there; names cost more."""
         every = self.of(word.core for word in words)
         return [self._fit(word, arcs) for word, arcs in zip(words, every, strict=True)]
 
@@ -128,7 +128,7 @@ class Candidates:
         return self._fitted[word.query]
 
     def _within_sentence(self, word: Word, text: str) -> str:
-        """The candidate in lower case if its capital is one of sentence beginnings and the written word has none."""
+        """The candidate in lower case if it owes its capital to its place and the written word has none."""
         place = self.known.get(text)
         if word.is_capitalized or place is None or text.islower():
             return text

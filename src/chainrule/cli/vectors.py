@@ -230,7 +230,7 @@ def import_(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Make a folder of a file of vectors that other software wrote, packed (gzip, xz, zstd) or not.
+    """Make a folder of a file of vectors that other software wrote, packed (gzip, bzip2, xz, zstd) or not.
 
     Example: chainrule vectors import GoogleNews-vectors.bin --out runs/news
     """

@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
 def read(path: str | Path) -> WordVectors:
     """The vectors of a folder that chainrule wrote, or of a file in word2vec's text or binary format or GloVe's.
 
-    Files may be packed (gzip, xz, zstd). Of a word that comes again the first vector is kept.
+    Files may be packed (gzip, bzip2, xz, zstd). Of a word that comes again the first vector is kept.
     """
     if Path(path).is_dir():
         return storage.load(path)

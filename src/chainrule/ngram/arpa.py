@@ -5,6 +5,7 @@ h w, and log10 of the weight of h w as a context where it has one; `\end\` ends 
 Not here: the text itself (cpp/arpa_writer.cpp) and reading (arpa_reader.py).
 """
 
+import bz2
 import gzip
 import lzma
 import re
@@ -29,7 +30,7 @@ _NO_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
 
 
 def write(lm: NgramModel, names: Sequence[str], path: Path, progress: Progress = silent) -> None:
-    """Write the model with `names[i]` for id i; a path in `.gz` or `.xz` is packed.
+    """Write the model with `names[i]` for id i; a path in `.gz`, `.bz2` or `.xz` is packed.
 
     The three control symbols get the names ARPA knows them by. A file that stands there is replaced in one
     step, once the new one is whole and on the disk.
@@ -85,11 +86,14 @@ def _spell(names: Sequence[str], vocabulary: Vocabulary) -> list[str]:
 
 
 @contextmanager
-def _packed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO | gzip.GzipFile | lzma.LZMAFile]:
+def _packed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]:
     """What to write into, so that `raw` holds it as its name promises."""
     if suffix == ".gz":
         # Neither name nor time inside: the same model gives the same bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+            yield packed
+    elif suffix == ".bz2":
+        with bz2.open(raw, "wb") as packed:
             yield packed
     elif suffix == ".xz":
         with lzma.open(raw, "wb") as packed:

@@ -1,8 +1,9 @@
 """A file -> blocks of the bytes it holds, unpacked if need be, in bounded memory.
 
-Lives here: gzip, xz and zstd, told apart by their first bytes. Not here: what the bytes mean (utf8.py).
+Lives here: gzip, bzip2, xz and zstd, told apart by their first bytes. Not here: what the bytes mean (utf8.py).
 """
 
+import bz2
 import lzma
 import os
 import zlib
@@ -61,6 +62,35 @@ def _gzip() -> _Opener:
     return lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), zlib.error
 
 
+class _Bzip2Error(Exception):
+    """Damaged bzip2 data; `bz2` raises OSError, which a failing disk does, too."""
+
+
+class _Bzip2Stream:
+    """A bzip2 stream whose damage can be told from a failure to read."""
+
+    def __init__(self) -> None:
+        self._decompressor = bz2.BZ2Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return self._decompressor.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decompressor.unused_data
+
+    def decompress(self, data: bytes, /) -> bytes:
+        try:
+            return self._decompressor.decompress(data)
+        except OSError as error:
+            raise _Bzip2Error(str(error)) from error
+
+
+def _bzip2() -> _Opener:
+    return _Bzip2Stream, _Bzip2Error
+
+
 def _xz() -> _Opener:
     return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError
 
@@ -86,8 +116,10 @@ _PACKINGS: Final = (
     _Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
     _Packing("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
     _Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
+    # One magic for each block size; a block of 45 bytes holds at most 46 MB.
+    *(_Packing("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, _bzip2) for level in range(1, 10)),
 )
-SUFFIXES: Final = tuple(packing.suffix for packing in _PACKINGS)
+SUFFIXES: Final = tuple(dict.fromkeys(packing.suffix for packing in _PACKINGS))
 
 
 def read_blocks(file: TextFile) -> Iterator[bytes]:

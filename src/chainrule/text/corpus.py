@@ -55,7 +55,7 @@ class Corpus:
         With `reads_once` standard input is read as it comes instead, and the corpus can be read only once.
 
         Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
-        xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
+        bzip2, xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
         """
         if isinstance(sources, Corpus):
             return cls(sources.files, sources.texts, sources.column, sources.errors, sources.drop_blank_lines)
