@@ -14,8 +14,8 @@ apart. Settings were chosen on other paragraphs (`--part dev`). Words/s include 
 time.
 
 **As written.** The same paragraphs with their capitals and punctuation, words split at blanks. Misspellings take
-the case of the word they replace. Of the right words that are changed, those changed in case alone and those that are
-capitalised and not in the vocabulary (names, for the most part) are counted apart.
+the case of the word they replace. Of the right words that are changed, those changed in case alone and those that
+are capitalised and not in the vocabulary (names, for the most part) are counted apart.
 """
 
 import argparse

@@ -1,8 +1,16 @@
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+import chainrule
 from chainrule import families
-from chainrule.errors import ConfigError
+from chainrule.errors import ConfigError, ModelFileError
 from chainrule.families import FAMILIES
+from chainrule.text.corpus import Corpus
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -10,6 +18,40 @@ def test_every_family_offers_what_the_table_promises(name: str) -> None:
     module = families.get(name)
     for attribute in ("Config", "train", "files", "load", "parameters", "candidates", "facets"):
         assert hasattr(module, attribute), attribute
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_load_is_called_as_the_design_page_says(name: str) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    (signature,) = re.findall(r"^ {4}load\((.*)\) -> model$", page, re.MULTILINE)
+    assert list(inspect.signature(families.get(name).load).parameters) == signature.split(", ")
+    assert [p for p in inspect.signature(families.Family.load).parameters if p != "self"] == signature.split(", ")
+
+
+class Plugin:
+    """A family of another package: the n-grams, with a `load` that fails in its own code."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(families.get("ngram"), name)
+
+    def load(self, *_: Any) -> Any:
+        return len(3)  # type: ignore[arg-type]
+
+
+def test_an_error_in_the_code_of_a_plug_in_surfaces_as_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_families.plugin", Plugin(), raising=False)
+    monkeypatch.setitem(families.FAMILIES, "plugin", "test_families:plugin")  # type: ignore[misc]
+    model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="laplace")
+    dataclasses.replace(model, family="plugin").save(tmp_path / "m")
+    with pytest.raises(TypeError, match="object of type 'int' has no len"):
+        chainrule.load(tmp_path / "m")
+    config = dataclasses.replace(model.config, order=1)
+    object.__setattr__(config, "order", -1)
+    dataclasses.replace(model, family="plugin", config=config).save(tmp_path / "bad")
+    with pytest.raises(ModelFileError, match="is not a config of this chainrule"):
+        chainrule.load(tmp_path / "bad")
 
 
 def test_an_unknown_family_is_answered_with_those_there_are() -> None:

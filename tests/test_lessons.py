@@ -82,6 +82,16 @@ def texts(picture: Path) -> list[str]:
     return ["".join(element.itertext()) for element in root.iter() if element.tag in shown]
 
 
+def test_the_warnings_that_lesson_3_quotes_are_printed() -> None:
+    page = " ".join(read(LESSONS / "03-smoothing.md").split())
+    (corpus,) = re.findall(r"cat > corpus.txt << END\n(.*?)> END", read(LESSONS / "03-smoothing.md"), re.DOTALL)
+    lines = Corpus.from_lines([line.removeprefix("> ") for line in corpus.splitlines()])
+    for settings in ({"order": 2, "smoothing": "katz", "closed": True}, {"order": 3}):
+        with pytest.warns(ChainruleWarning) as warned:
+            chainrule.train("ngram", lines, **settings)
+        assert f"`{warned[0].message}`" in page
+
+
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=[pytest.mark.slow] if seconds(p) > 2 else [], id=p.stem) for p in PAGES]

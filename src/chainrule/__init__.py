@@ -27,6 +27,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names, which `__getattr__` resolves on first use, beside those that are there."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Public names are resolved on first use, so that importing chainrule loads nothing."""
     if name not in _HOMES:

@@ -59,16 +59,26 @@ def load(path: str | Path, device: str = "auto", *, verify: bool = False) -> Mod
         raise ModelFileError(f"{path} is no language model: {use_of(str(config['task']), path)}")
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
-    with refusing(sealed):
-        return _load(sealed, config, str(path), device)
+    if families.is_builtin(str(config["family"])):
+        with refusing(sealed):
+            return _load(sealed, config, str(path), device)
+    with refusing(sealed):  # what goes wrong in the code of a plug-in is no fault of the config
+        _read_model_config(sealed, config)
+    return _load(sealed, config, str(path), device)
 
 
-def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Model:
+def _read_model_config(sealed: Sealed, config: dict[str, Any]) -> tuple[families.Family, Tokenizer, Any]:
+    """The family, the tokenizer and the family's own config that `config.json` names."""
     family = families.get(str(config["family"]))
     tokenizer = _read_tokenizer(sealed, config)
     own = settings.make(family.Config, config["model"], "model", is_saved=True)
     if config["context"] not in get_args(Context):
         raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
+    return family, tokenizer, own
+
+
+def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Model:
+    family, tokenizer, own = _read_model_config(sealed, config)
     lm = family.load(sealed, own, tokenizer.vocabulary, config["context"], device)
     if lm.vocabulary.size != tokenizer.vocab_size:
         raise VocabularyError(

@@ -74,6 +74,11 @@ def get(name: str) -> Family:
         raise MissingExtra(f"'{name}' needs torch: pip install 'chainrule[neural]'") from error
 
 
+def is_builtin(name: str) -> bool:
+    """Whether a family is part of chainrule; False for those that others add."""
+    return FAMILIES.get(name, "chainrule.").startswith("chainrule.")
+
+
 def check_settings(family: str, names: Collection[str]) -> None:
     """Refuse a setting that another family has and this one does not, saying whose it is."""
     own = {field.name for field in fields(get(family).Config)}

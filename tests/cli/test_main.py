@@ -9,7 +9,9 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -18,36 +20,98 @@ import chainrule
 from chainrule.cli.main import app, run
 from cli.command import ENTRY, QUIET, call, done, process, trained, write
 
-COMMANDS = (
-    "compare",
-    "train",
-    "evaluate",
-    "score",
-    "generate",
-    "next",
-    "mix",
-    "convert",
-    "info",
-    "recipes",
-    "tokenizer",
-    "doctor",
-)
+ROOT: Any = typer.main.get_command(app)
+
+
+def leaf_commands(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command of the app by its words, those of sub-groups (`tokenizer train`) included."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaf_commands(command, (*names, name))
+        else:
+            yield (*names, name)
+
+
+GROUPS = {(): ROOT, **{(name,): command for name, command in ROOT.commands.items() if hasattr(command, "commands")}}
+COMMANDS = tuple(leaf_commands(ROOT))
+RUN_A_MODEL = {
+    *("compare", "train", "evaluate", "score", "generate", "next", "mix", "inspect", "rerank", "correct", "filter"),
+    *("identify", "pretrain", "serve", "vectors contextual", "vectors senses"),
+    *(f"{task} {verb}" for task in ("classify", "tag", "translate") for verb in ("train", "predict", "evaluate")),
+    *("translate score", "translate align"),
+}
+"""Commands that load or train a model that may be a network."""
 HEAVY = ("numpy", "torch", "tokenizers", "safetensors", "rich", "pyarrow", "chainrule._core")
 
 
 def test_version_and_help() -> None:
     assert done("--version").out == f"chainrule {chainrule.__version__}\n"
     shown = done("--help").out
-    assert all(f"\n  {command} " in shown for command in COMMANDS)
+    assert all(f"\n  {command} " in shown for command in ROOT.commands)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_with_an_example(command: str) -> None:
-    names = ("train", "encode", "decode") if command == "tokenizer" else ("",)
-    for name in names:
-        words = [word for word in (command, name) if word]
-        shown = re.sub(r"\s+", " ", done(*words, "--help").out)
-        assert re.search(rf"Examples?: .*chainrule {' '.join(words)}", shown), words
+def test_the_commands_are_those_of_the_app() -> None:
+    names = {" ".join(words) for words in COMMANDS}
+    assert len(ROOT.commands) >= 23
+    assert {"train", "serve", "identify", "tokenizer decode", "vectors map", "translate align"} <= names
+    assert names >= RUN_A_MODEL
+    assert len(names) == len(COMMANDS) > 40
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(words: tuple[str, ...]) -> None:
+    shown = re.sub(r"\s+", " ", done(*words, "--help").out)
+    assert shown.startswith(f"Usage: chainrule {' '.join(words)} ")
+    assert re.search(rf"Examples?: .*chainrule {' '.join(words)}", shown), words
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_refuses_an_unknown_option_in_one_line(words: tuple[str, ...]) -> None:
+    outcome = call(*words, "--qqq")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == f"error: no such option: --qqq; see chainrule {' '.join(words)} --help\n"
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=lambda words: " ".join(words) or "chainrule")
+def test_summaries_are_whole_sentences_at_80_columns(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done(*words, "--help").out
+    for name in GROUPS[words].commands:
+        (summary,) = re.findall(rf"^  {name} +(.+)$", shown, re.MULTILINE)
+        assert summary.endswith("."), summary
+        assert not summary.endswith("..."), summary
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_commands_that_run_a_model_share_the_device_option(words: tuple[str, ...]) -> None:
+    command = ROOT
+    for word in words:
+        command = command.commands[word]
+    found = [option for option in command.params if option.name == "device"]
+    assert bool(found) == (" ".join(words) in RUN_A_MODEL)
+    if found:
+        (option,) = found
+        assert (option.opts, option.default) == (["--device"], "auto")
+        assert option.help == "auto, cpu or cuda, for families that can use it."
+
+
+@pytest.mark.parametrize("command", ["score", "next", "generate", "correct", "filter", "mix"])
+def test_an_unknown_device_is_wrong_usage(command: str, mle: Path, toy_text: Path, tmp_path: Path) -> None:
+    arguments = {
+        "score": [toy_text],
+        "next": ["i"],
+        "generate": [],
+        "correct": [toy_text],
+        "filter": [toy_text, "--keep", "50%"],
+        "mix": [mle, "--held-out", toy_text, "--out", tmp_path / "m"],
+    }
+    outcome = call(command, mle, *arguments[command], "--device", "tpu")
+    assert outcome.status == 2
+    assert outcome.err == "error: device is 'tpu'; choose auto, cpu or cuda\n"
+    assert call(command, mle, *arguments[command], "--device", "cpu").status == 0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +168,7 @@ def test_a_full_disk_is_one_line(mle: Path) -> None:
 def test_the_process_keeps_its_streams_apart(toy_text: Path, tmp_path: Path) -> None:
     ended = process("train", "ngram", toy_text, "--out", tmp_path / "m", "--order", 2)
     assert (ended.returncode, ended.stdout) == (0, b"")
-    assert ended.stderr.startswith(b"warning: order 1: D = 0.5, 1, 1.5 taken")
+    assert ended.stderr.startswith(b"warning: order 1: using default discounts 0.5, 1, 1.5: ")
     assert b"/chainrule/" not in ended.stderr  # no file name and line of the warning
     ended = process("score", tmp_path / "m", "--json", stdin="naïve\n".encode())
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -200,6 +264,14 @@ def test_unknown_names_of_the_package() -> None:
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         _ = chainrule.frobnicate
     assert all(getattr(chainrule, name) is not None for name in chainrule.__all__)
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(chainrule.__all__) <= set(dir(chainrule))
+    assert "__version__" in dir(chainrule)
+    code = "import rlcompleter, chainrule; print(rlcompleter.Completer(globals()).attr_matches('chainrule.tr'))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert b"chainrule.train(" in ended.stdout
 
 
 def test_a_warning_is_said_once(tmp_path: Path) -> None:

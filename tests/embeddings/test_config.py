@@ -6,7 +6,9 @@ import pytest
 
 from chainrule.config import make
 from chainrule.embeddings.config import VectorConfig
+from chainrule.embeddings.learning import train
 from chainrule.errors import ConfigError
+from chainrule.text.corpus import Corpus
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,9 @@ def test_memory_in_bytes(text: str, size: int) -> None:
 def test_words_have_character_n_grams_only_on_request() -> None:
     assert not VectorConfig().has_subwords
     assert VectorConfig(shortest=3, longest=6).has_subwords
+
+
+@pytest.mark.parametrize("method", ["skipgram", "cbow"])
+def test_no_noise_words_is_refused(method: str) -> None:
+    with pytest.raises(ConfigError, match=r"vectors.negative is 0, .*choose 1 or more"):
+        train(Corpus.from_lines(["a b c"] * 9), method=method, negative=0)

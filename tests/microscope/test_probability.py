@@ -161,8 +161,8 @@ def test_what_was_pruned_is_not_called_unseen() -> None:
     found = made(sample(of, text[:1], name="pruned"))
     said = " ".join((*found.findings, *(figure.caption + figure.drawing for figure in found.figures)))
     assert "seen" not in said
-    assert "context stored, this word not after it" in said
-    assert "context not stored" in said
+    assert "backed off: context seen, word not seen after it" in said
+    assert "backed off: context not seen" in said
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe", "wordpiece", "unigram"])

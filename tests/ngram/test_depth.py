@@ -92,9 +92,9 @@ def test_the_toy_by_hand() -> None:
 
 def test_reasons_are_words() -> None:
     assert len(REASONS) == 4
-    assert REASONS[WORD_NOT_STORED] == "context stored, this word not after it"
-    assert REASONS[CONTEXT_NOT_STORED] == "context not stored"
-    assert REASONS[NO_MORE_WORDS] == "the line has no more words before it"
+    assert REASONS[WORD_NOT_STORED] == "backed off: context seen, word not seen after it"
+    assert REASONS[CONTEXT_NOT_STORED] == "backed off: context not seen"
+    assert REASONS[NO_MORE_WORDS] == "beginning of the line: no more words before it"
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
@@ -127,10 +127,10 @@ def test_what_occurs_may_not_be_stored() -> None:
     assert found.found.tolist() == [[2, 3, 1, 1]]
     # c: "b" has "b d" after it. </s>: nothing is stored after "c", though the text went on there.
     assert [REASONS[why] for why in found.reason[0]] == [
-        "the line has no more words before it",
-        "no longer n-grams in this model",
-        "context stored, this word not after it",
-        "context not stored",
+        "beginning of the line: no more words before it",
+        "full order: the model has no longer n-grams",
+        "backed off: context seen, word not seen after it",
+        "backed off: context not seen",
     ]
 
 

@@ -90,7 +90,7 @@ def test_rank_and_depth_of_a_trigram(trigram: Model) -> None:
     assert (view["kind"], view["order"]) == ("depth", 3)
     # <s> the: a bigram at a line's start; <s> the cat: a trigram; "cat runs" never stood there, "runs" did
     assert view["found"][:3] == [2, 3, 1]
-    assert view["reasons"][view["reason"][0]] == "the line has no more words before it"
+    assert view["reasons"][view["reason"][0]] == "beginning of the line: no more words before it"
     # three lines of four begin with "the", one with "a"
     assert found["tokens"][0]["rank"] == 1
     assert [each["token"] for each in found["tokens"][0]["top"][:2]] == ["the", "a"]

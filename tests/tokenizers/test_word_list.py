@@ -84,7 +84,7 @@ def test_the_words_are_saved_and_only_the_name_of_the_file(tmp_path: Path) -> No
 
 def test_words_never_seen_keep_a_place(tmp_path: Path, toy: Path) -> None:
     (tmp_path / "words.txt").write_text("i\nlove\nzebras\n")
-    with pytest.warns(ChainruleWarning, match="D = 0.5"):
+    with pytest.warns(ChainruleWarning, match="default discounts 0.5"):
         model = api.train("ngram", toy, order=2, vocab=str(tmp_path / "words.txt"))
     found = model.evaluate(Corpus.from_lines(["i love zebras"]))
     assert found.oov == 0

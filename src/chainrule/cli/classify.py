@@ -131,7 +131,9 @@ def predict(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Print the label of each text, its probability and the text, with tabs between them.
+    """Print the label of each text and its probability.
+
+    Label, probability and text are separated by tabs.
 
     A network reads the first tokens of a long text, up to its setting `longest`, and warns where it cuts. Of a
     table whose first or last column holds labels of the model, the other columns are the text.
@@ -179,7 +181,9 @@ def evaluate(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure on labelled texts: accuracy, precision and recall by label, what is taken for what, calibration.
+    """Measure a classifier on labelled texts.
+
+    Accuracy, precision and recall by label, the confusion matrix, calibration.
 
     A label the model never met counts as an error, and a warning names it.
 

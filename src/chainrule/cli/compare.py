@@ -38,7 +38,7 @@ def compare(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Train every family on the same text and compare them on one scale, bits per byte.
+    """Train every family on one text and rank them by bits per byte.
 
     Without TEXT: on the embedded text, the Python language reference.
 

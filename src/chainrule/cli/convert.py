@@ -35,7 +35,9 @@ def convert(
     bits: options.Quantize = None,
     json: options.Json = False,
 ) -> None:
-    """Turn a model into a file of another tool, such a file into a model, or n-gram models into one.
+    """Convert models to and from the files of other software.
+
+    Also makes one n-gram model of a mixture, prunes it, or changes its layout.
 
     Examples: chainrule convert runs/ngram5 --to arpa --out model.arpa
 

@@ -41,9 +41,10 @@ def correct(
     ] = True,
     column: options.Column = "text",
     errors: options.Errors = "strict",
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Correct each line: what was most probably meant by what is written.
+    """Correct the spelling of each line by the noisy channel.
 
     Example: echo "i recieved teh letter" | chainrule correct runs/ngram3 --pairs pairs.tsv
     """
@@ -54,7 +55,7 @@ def correct(
 
     distance = {} if real_words else {"real_word_distance": 0}
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
-    corrector = Corrector(api.load(model), _channel(pairs or [], channel), settings)
+    corrector = Corrector(api.load(model, device=options.device(device)), _channel(pairs or [], channel), settings)
     text = Corpus.of(file, **options.text_rules(column, errors, False), reads_once=True)
     corrections = (found for batch in read_batches(text) for found in _flushed(corrector, batch, candidates))
     for number, found in enumerate(corrections, start=1):

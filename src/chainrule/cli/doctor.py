@@ -27,7 +27,7 @@ PARTS = {
 
 
 def doctor(json: options.Json = False) -> None:
-    """Look at versions, compiler, extension, torch, devices and threads.
+    """Check versions, compiler, extension, torch, devices, threads.
 
     Example: chainrule doctor
     """

@@ -38,9 +38,10 @@ def filter_lines(
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     threads: options.Threads = None,
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Keep the lines nearest to what the model was trained on, in the order of the text.
+    """Keep the lines most like the model's training text, in order.
 
     Example: chainrule filter runs/news web.txt --against runs/web --keep 20% --out like-news.txt
     """
@@ -53,7 +54,9 @@ def filter_lines(
     from chainrule.text.corpus import Corpus
 
     wanted = None if keep is None else Keep.parse(keep)
-    judge = Judge.of(api.load(model), None if against is None else api.load(against), by)
+    where = options.device(device)
+    rival = None if against is None else api.load(against, device=where)
+    judge = Judge.of(api.load(model, device=where), rival, by)
     corpus = Corpus.of(file, **options.text_rules(column, errors, drop_blank_lines))
     with progress() as draw:
         distances = measure(judge, corpus, draw)

@@ -30,6 +30,7 @@ def generate(
     num: Annotated[int, typer.Option(help="How many texts.")] = 1,
     stream: Annotated[bool, typer.Option("--stream", help="Print each piece as soon as it is there.")] = False,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
     """Generate text, one line each.
@@ -42,7 +43,7 @@ def generate(
 
     if stream and (num != 1 or json):
         raise UsageError("--stream prints one text as it comes; leave out --num and --json")
-    loaded = api.load(model)
+    loaded = api.load(model, device=options.device(device))
     settings: dict[str, Any] = options.chosen(
         strategy=strategy,
         temperature=temperature,

@@ -31,9 +31,12 @@ def identify(
     column: options.Column = "text",
     errors: options.Errors = "strict",
     threads: options.Threads = None,
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Tell for each line which model gives it the highest probability: its language, its author, its kind.
+    """Name the model that gives each line the highest probability.
+
+    With a model for each class this identifies the language, the author or the kind of a text.
 
     Example: chainrule identify en=runs/english de=runs/german lines.txt
     """
@@ -44,7 +47,8 @@ def identify(
     from chainrule.applications.identify import Identifier
 
     weights = None if prior is None else [_number(weight) for weight in prior.split(",")]
-    found = Identifier.of({name: api.load(folder) for name, folder in folders.items()}, weights)
+    where = options.device(device)
+    found = Identifier.of({name: api.load(path, device=where) for name, path in folders.items()}, weights)
     if labels:
         _print_figures(_evaluate(found, file, column), json)
     else:

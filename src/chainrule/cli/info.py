@@ -15,7 +15,9 @@ FEW = 8  # labels or tags that are named where there is no room for all
 
 
 def info(model: options.ModelFolder, verify: Verify = False, json: options.Json = False) -> None:
-    """Tell family, labels or tags, sizes, tokenizer, training text and command, figures, files and their digests.
+    """Describe a model: family, sizes, training run, figures, files.
+
+    Labels or tags, the tokenizer, the training text and command, and the digest of each file are shown, too.
 
     Example: chainrule info runs/ngram5 --verify
     """

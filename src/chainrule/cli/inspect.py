@@ -59,7 +59,9 @@ def inspect(
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,
 ) -> None:
-    """Look inside models: gradient flow, gates, attention, probability, training.
+    """Look inside models: gradients, gates, attention, surprisal.
+
+    And how their training went.
 
     Without TEXT: on the embedded text, the Python language reference. A translator
     reads pairs: two files, or one TSV.

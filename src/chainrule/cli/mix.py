@@ -17,9 +17,10 @@ def mix(
     column: options.Column = "text",
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Mix models linearly, with the weights that predict a held-out text best.
+    """Interpolate models, with weights fitted to a held-out text.
 
     Example: chainrule mix runs/ngram5 runs/lstm --held-out valid.txt --out runs/mix
     """
@@ -32,7 +33,7 @@ def mix(
     corpus = Corpus.of(held_out, **options.text_rules(column, errors, drop_blank_lines))
     command = options.command_line()
     with folder.writing(out, command, force=force), progress() as bar:
-        loaded = [api.load(path) for path in models]
+        loaded = [api.load(path, device=options.device(device)) for path in models]
         made = api.mix(loaded, held_out=corpus, progress=bar, command=command)
         made.save(out, force=force)
     weights = list(zip(map(str, models), made.config.weights, strict=True))

@@ -15,6 +15,7 @@ def next_token(
     complete: Annotated[
         bool, typer.Option("--complete", help="Take what stands behind the last blank as the beginning of a word.")
     ] = False,
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
     """Show what may come next and how probable it is.
@@ -24,7 +25,7 @@ def next_token(
     """
     from chainrule import api
 
-    loaded = api.load(model)
+    loaded = api.load(model, device=options.device(device))
     document: dict[str, object] = {"context": context}
     if complete:
         from chainrule.applications.complete import Completer, part

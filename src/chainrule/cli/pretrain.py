@@ -49,7 +49,9 @@ def pretrain(
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,
 ) -> None:
-    """Learn an encoder from plain text and save it for --pretrained of tag and classify.
+    """Pre-train an encoder on plain text, for tag and classify.
+
+    It is given to them with --pretrained.
 
     An rnn, lstm or gru predicts the next word and the one before (ELMo), a transformer hidden words (BERT).
 

@@ -26,6 +26,7 @@ def score(
     unit: Annotated[str, typer.Option(help="nats (base e), bits (base 2) or log10.")] = "nats",
     column: options.Column = "text",
     errors: options.Errors = "strict",
+    device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
     """Score each line, its end included.
@@ -42,7 +43,7 @@ def score(
 
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")
-    loaded = api.load(model)
+    loaded = api.load(model, device=options.device(device))
     corpus = Corpus.of(file, **options.text_rules(column, errors, False), reads_once=True)
     scorer = TokenScorer(loaded.lm) if loaded.lm.context == "stream" else None  # a stream is one piece
     for batch in _batches(read_batches(corpus)):

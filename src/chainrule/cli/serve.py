@@ -32,7 +32,9 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
     rows: Annotated[int, typer.Option(min=1, max=65_536, hidden=True, help="Texts a model steps together.")] = 256,
 ) -> None:
-    """Serve models over HTTP: completions as OpenAI's clients ask for them, scores, next tokens, and a page.
+    """Serve models over HTTP: OpenAI's completions API and a page.
+
+    Scores and next tokens are served as well.
 
     Example: chainrule serve runs/ngram5 runs/lstm --port 8080
     """
@@ -54,7 +56,7 @@ def serve(
     key = None if api_key_file is None else keys.read_key(api_key_file)
     bounds = limits.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
     hosts = None if is_public else keys.LOOPBACK | {host.lower()}
-    application = app.create_app(models, limits=bounds, api_key=key, hosts=hosts, device=device)
+    application = app.create_app(models, limits=bounds, api_key=key, hosts=hosts, device=options.device(device))
     listener = serving.bind(host, port)
     logs.to_stderr(quiet)
     print(serving.url(host, listener), flush=True)

@@ -72,7 +72,9 @@ def train(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Learn from sentences whose words have tags, one a line, a blank line between sentences.
+    """Train a tagger on sentences of tagged words.
+
+    A word and its tags a line, a blank line between sentences.
 
     Names and chunks (B-PER, I-PER, O) are learnt and measured as spans.
 
@@ -133,7 +135,9 @@ def predict(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Tag sentences: a word and its tag a line, a blank line between sentences; JSON has a sentence a line.
+    """Tag the words of sentences.
+
+    A word and its tag a line, a blank line between sentences; JSON has a sentence a line.
 
     Of columns all lines are kept, and the tag takes the place of the one in --column; a number that the file does
     not have adds a column. Without --column, a column with none of the model's tags is kept, and the tag stands
@@ -186,7 +190,7 @@ def evaluate(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure a tagger: accuracy, and precision, recall and F1 of spans, or of each tag.
+    """Measure a tagger: accuracy, and F1 of spans or of each tag.
 
     Example: chainrule tag evaluate runs/names eng.testb
     """

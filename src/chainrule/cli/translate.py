@@ -127,7 +127,9 @@ def predict(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Translate lines; with --num N an n-best list: rank, score and translation, parted by tabs.
+    """Translate lines.
+
+    With --num N an n-best list: rank, score and translation, separated by tabs.
 
     A line break or tab within a translation is printed as a blank; --json keeps it.
 
@@ -166,7 +168,9 @@ def score(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Give log p(target | source) in nats of each pair, to re-rank candidates or find pairs that do not belong.
+    """Print log p(target | source) of each pair, in nats.
+
+    For re-ranking candidates, or for finding pairs that do not belong together.
 
     One line a pair: an empty target is scored as the end sign alone, an empty source gets no score.
 
@@ -200,7 +204,7 @@ def align(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Show which words of the source each word of the translation looked at.
+    """Show the source words each translated word attends to.
 
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
@@ -241,7 +245,9 @@ def evaluate(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Translate the sources and compare with the targets: BLEU and chrF by sacrebleu, by length, perplexity.
+    """Measure translations: BLEU, chrF and perplexity.
+
+    BLEU and chrF are those of sacrebleu, also by the length of the source.
 
     Example: chainrule translate evaluate runs/de-en test.de test.en
     """

@@ -117,7 +117,7 @@ def neighbors(
     top: Top = 10,
     json: options.Json = False,
 ) -> None:
-    """Show the words nearest to a word, with the cosine of the angle between them.
+    """Show the words nearest to a word, with cosine similarity.
 
     Example: chainrule vectors neighbors runs/skipgram king queen --top 5
     """
@@ -172,7 +172,9 @@ def evaluate(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Measure vectors, a row a model: rank correlation with judged pairs, and analogies answered rightly.
+    """Measure vectors by word similarity and analogies.
+
+    A row a model: rank correlation with judged pairs, and the share of analogies answered rightly.
 
     Example: chainrule vectors evaluate runs/skipgram runs/cbow --pairs wordsim353.tsv --analogies questions.txt
     """
@@ -212,7 +214,7 @@ def export(
     format: Annotated[str, typer.Option(help="word2vec, word2vec-binary or glove.")] = "word2vec",
     json: options.Json = False,
 ) -> None:
-    """Write vectors as a file for other software, such as gensim's KeyedVectors.
+    """Write vectors as a file for other software, such as gensim.
 
     Example: chainrule vectors export runs/skipgram --format word2vec-binary --out vectors.bin
     """
@@ -230,7 +232,9 @@ def import_(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Make a folder of a file of vectors that other software wrote, packed (gzip, bzip2, xz, zstd) or not.
+    """Import a vector file of other software.
+
+    It may be compressed (gzip, bzip2, xz, zstd).
 
     Example: chainrule vectors import GoogleNews-vectors.bin --out runs/news
     """

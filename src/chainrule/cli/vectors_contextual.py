@@ -37,7 +37,9 @@ def contextual(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Show the vector of each word in its sentence, of a neural language model or of an encoder.
+    """Show the contextual vector of each word in a sentence.
+
+    By a neural language model or by an encoder.
 
     As text a word a line, a tab and its numbers, a blank line between sentences; JSON has a sentence a line. The
     file of --out holds the arrays words and sentence (its number, from 0), and layer0, layer1, … with a row a word.
@@ -79,7 +81,7 @@ def senses(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure, and draw, how a word's vectors in sentences tell its senses apart where the static one cannot.
+    """Measure how a word's contextual vectors tell its senses apart.
 
     Accuracy is that of naming each sentence's sense by the nearest centroid, by cosine, of all other sentences;
     beside it stand the rate of the most frequent sense, and how much larger the mean cosine of two sentences is

@@ -31,7 +31,7 @@ def draw(
     ] = None,
     seed: options.Seed = 0,
 ) -> None:
-    """Draw a map of the words in one HTML page, to search and to walk about in.
+    """Draw a map of the words as one searchable HTML page.
 
     Neighbours are found among the words shown. An address that ends in #word=king opens the page at that word.
 

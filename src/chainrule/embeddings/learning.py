@@ -22,7 +22,7 @@ from chainrule.embeddings.counting import Counted, Digest
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.errors import InputError, UsageError
+from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.manifest import JSON
 from chainrule.progress import Progress, silent
 from chainrule.scratch import scratch_folder
@@ -61,6 +61,8 @@ def train(
     if config is not None and chosen:
         raise UsageError(f"settings were given twice, as config and as {', '.join(chosen)}; give them once")
     config = make(VectorConfig, chosen, "vectors") if config is None else config
+    if config.method in ("skipgram", "cbow") and config.negative == 0:
+        raise ConfigError("vectors.negative is 0, and without noise words all vectors grow alike; choose 1 or more")
     _check_run(config.method, threads, seed)
     if out is None:
         return _train(text, config, threads, seed, progress, command)

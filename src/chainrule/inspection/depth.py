@@ -127,7 +127,7 @@ def reasons_table(orders: Orders) -> str:
         for each in shares(orders)
         for reason, times in each.reasons.items()
     ]
-    header = ("answered by", "why no longer one", "tokens")
+    header = ("scored by", "reason", "tokens")
     return html_table(header, rows, label="Why no longer n-gram answered", look=READ, numbers=(2,))
 
 

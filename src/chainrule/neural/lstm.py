@@ -1,10 +1,12 @@
 """Long short-term memory (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
@@ -16,6 +18,11 @@ class Config(RecurrentConfig):
     """Settings of an LSTM."""
 
     forget_bias: float = 1.0  # of the forget gate before learning: above 0 the cell keeps what it holds
+
+    def __post_init__(self) -> None:
+        RecurrentConfig.__post_init__(self)
+        if not math.isfinite(self.forget_bias):
+            raise ConfigError(f"model.forget_bias is {self.forget_bias:g}; choose a finite number")
 
 
 class LSTMLayer(Layer):

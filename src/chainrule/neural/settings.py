@@ -43,7 +43,7 @@ class Architecture(Training):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ConfigError(f"model.{name} is {value:g}; choose a value in [0, 1)")
-        if not self.init_range > 0:
+        if not 0 < self.init_range < float("inf"):
             raise ConfigError(f"model.init_range is {self.init_range:g}; choose a number above 0")
 
     @property

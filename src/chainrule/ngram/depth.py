@@ -27,12 +27,12 @@ WORD_NOT_STORED: Final = 1
 CONTEXT_NOT_STORED: Final = 2
 NO_MORE_WORDS: Final = 3
 REASONS: Final = (
-    "no longer n-grams in this model",
-    "context stored, this word not after it",
-    "context not stored",
-    "the line has no more words before it",
+    "full order: the model has no longer n-grams",
+    "backed off: context seen, word not seen after it",
+    "backed off: context not seen",
+    "beginning of the line: no more words before it",
 )
-"""Why no longer n-gram answered, by the numbers above."""
+"""Why no longer n-gram was used, by the numbers above; an n-gram that was pruned counts as not seen."""
 
 
 @dataclass(frozen=True, slots=True)

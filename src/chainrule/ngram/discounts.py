@@ -25,7 +25,7 @@ def absolute_discount(count: Ids, order: int) -> float:
     """D = n_1 / (n_1 + 2 n_2) (Ney, Essen & Kneser 1994)."""
     _, n1, n2 = (int(n) for n in counts_of_counts(count, 2))
     if n1 == 0 or n2 == 0:
-        _warn(order, f"n1={n1}, n2={n2}", "D = 0.5")
+        _warn(order, f"n1={n1}, n2={n2}", "the default discount 0.5")
         return FALLBACK[0]
     return n1 / (n1 + 2 * n2)
 
@@ -47,12 +47,12 @@ def modified_discounts(count: Ids, order: int) -> Discounts:
     """D1, D2, D3+ (Chen & Goodman 1999, eq. 26): Y = n_1/(n_1+2n_2), D_r = r − (r+1) Y n_{r+1}/n_r."""
     n = [int(x) for x in counts_of_counts(count, 4)]
     if min(n[1:]) == 0:
-        _warn(order, ", ".join(f"n{r}={n[r]}" for r in range(1, 5)), "D = 0.5, 1, 1.5")
+        _warn(order, ", ".join(f"n{r}={n[r]}" for r in range(1, 5)), "default discounts 0.5, 1, 1.5")
         return Discounts(*FALLBACK)
     Y = n[1] / (n[1] + 2 * n[2])
     D = [r - (r + 1) * Y * n[r + 1] / n[r] for r in (1, 2, 3)]
     if not all(0 <= d <= r for r, d in enumerate(D, start=1)):
-        _warn(order, f"D1, D2, D3+ come out as {D[0]:.3g}, {D[1]:.3g}, {D[2]:.3g}", "D = 0.5, 1, 1.5")
+        _warn(order, f"D1, D2, D3+ come out as {D[0]:.3g}, {D[1]:.3g}, {D[2]:.3g}", "default discounts 0.5, 1, 1.5")
         return Discounts(*FALLBACK)
     return Discounts(*D)
 
@@ -79,5 +79,9 @@ def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
 
 
 def _warn(order: int, why: str, used: str) -> None:
-    message = f"order {order}: {used} taken, the counts giving none ({why})"
-    warnings.warn(message, ChainruleWarning, stacklevel=2)
+    warnings.warn(fallback_message(order, used, why), ChainruleWarning, stacklevel=2)
+
+
+def fallback_message(order: int, used: str, why: str) -> str:
+    """The warning of an order whose discounts cannot be estimated, as this module and the engine give it."""
+    return f"order {order}: using {used}: discounts cannot be estimated from this text ({why})"

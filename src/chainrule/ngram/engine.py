@@ -17,6 +17,7 @@ from chainrule.errors import ChainruleError, ChainruleWarning, MissingExtra, Mod
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
+from chainrule.ngram.discounts import fallback_message
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.processors import threads
 
@@ -61,7 +62,7 @@ def warn_of_discounts(fell_back: Sequence[str]) -> None:
     """Tell which orders took the fall-back, in the words of discounts.py; '' where one did not."""
     for order, why in enumerate(fell_back, start=1):
         if why:
-            message = f"order {order}: D = 0.5, 1, 1.5 taken, the counts giving none ({why})"
+            message = fallback_message(order, "default discounts 0.5, 1, 1.5", why)
             warnings.warn(message, ChainruleWarning, stacklevel=2)
 
 

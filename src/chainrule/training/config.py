@@ -53,7 +53,7 @@ class Training:
         for name in ("learning_rate", "loss_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose a number above 0")
-        if self.max_seconds is not None and not self.max_seconds > 0:
+        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
             raise ConfigError(f"model.max_seconds is {self.max_seconds:g}; choose a number above 0")
 
 

@@ -43,12 +43,12 @@ function depthView(model, found, view) {
     const used = view.found[place] - 1;
     groups.forEach((group, k) => spans[k].classList.toggle("used", group.places.some((each) => each < place && each >= place - used)));
     detail.replaceChildren(isolated(groups[at].isEnd ? "end of line" : groups[at].piece.trim() || visible(groups[at].piece), { class: "token strong" }),
-      ` answered by the ${name(view.found[place])} of at most ${view.order}; no longer one because: ${view.reasons[view.reason[place]]}. ${told(groups[at].bits)}.`);
+      ` scored by the ${name(view.found[place])} (model order ${view.order}); ${view.reasons[view.reason[place]]}. ${told(groups[at].bits)}.`);
   };
   const mean = view.found.reduce((sum, each) => sum + each, 0) / view.found.length;
   tell(groups.length - 1);
   return [
-    make("p", { class: "figures", text: `n-gram of order ${view.order}; on average ${mean.toFixed(2)} ${unit}s answered.` }),
+    make("p", { class: "figures", text: `n-gram of order ${view.order}; mean n-gram length used: ${mean.toFixed(2)} ${unit}s.` }),
     tokenList(spans, groups, `back-off depth of ${model}`, tell),
     detail,
   ];
