@@ -15,6 +15,10 @@ from typing import Any, Final
 
 import pytest
 
+import chainrule
+from chainrule.errors import ChainruleWarning
+from chainrule.text.corpus import Corpus
+
 pytest.importorskip("matplotlib")
 
 LESSONS: Final = Path(__file__).parents[1] / "docs" / "lessons"

@@ -403,3 +403,16 @@ def test_jelinek_mercer_of_a_few_lines_is_smooth(tmp_path: Path, toy_text: Path)
     outcome = call("train", "ngram", one, "--out", tmp_path / "n", "--smoothing", "jelinek-mercer")
     assert outcome.status == 3
     assert "give --valid" in outcome.err
+
+
+def test_a_column_of_a_table_and_of_none(tmp_path: Path, toy_text: Path) -> None:
+    table = write(tmp_path / "t.csv", 'id,body\n1,"i love mice"\n2,"cats love mice"\n')
+    options = ("--order", 1, "--smoothing", "laplace", "--out", tmp_path / "m")
+    found = done("train", "ngram", table, "--column", "body", *options, "--json")
+    assert found.json()["train_tokens"] == 8
+    assert "warning" not in found.err
+    warned = done("train", "ngram", table, "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "lines")
+    assert f"warning: {table} is read as lines of text" in warned.err
+    assert "--column NAME" in warned.err
+    message = refused(2, "train", "ngram", toy_text, "--column", "body", "--out", tmp_path / "n")
+    assert f"{toy_text} is plain text and has no column 'body'" in message

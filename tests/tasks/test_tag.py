@@ -274,3 +274,11 @@ def test_settings_are_checked(tmp_path: Path) -> None:
         learn(grammar(2, seed=1), crff=True)
     with pytest.raises(ConfigError, match="are no scheme of spans"):
         learn(write(tmp_path / "x.conll", grammar(2, seed=1)), scheme="iob2")
+
+
+def test_no_span_found_is_answered_with_advice() -> None:
+    data = [Tagged(("John", "sings"), ("B-PER", "O")), Tagged(("he", "sings"), ("O", "O"))] * 4
+    with pytest.warns(ChainruleWarning, match=r"F1 0\.0\) after 1 steps: .*--epochs \(now 1\).*--learning-rate"):
+        made = learn(data, epochs=1, valid=data, learning_rate=1e-9, batch_size=32, init="uniform", init_range=1e-6)
+    assert made.metrics["valid_f1"] == 0
+    assert (made.metrics["train_epochs"], made.metrics["train_steps"]) == (1, 1)

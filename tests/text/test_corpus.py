@@ -19,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from chainrule.errors import InputError, UsageError
+import chainrule
+from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, WordLengthCheck
+from chainrule.text.plain import find_plain
 
 
 def as_json_lines(text: str) -> bytes:
@@ -237,3 +239,62 @@ def test_a_word_that_is_too_long_is_refused_with_its_file_and_line(
     with pytest.raises(InputError, match=r"b\.txt, line 2 has a word of more than 5 characters; cut it$"):
         read("a.txt", "b.txt")
     read("a.txt")
+
+
+CSV = 'id,text,note\r\n1,"a ""b"", c",x\n2,"two\nlines",y\n\n3,,z\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("t.csv", CSV.encode()),
+        ("t.csv", b"\xef\xbb\xbf" + CSV.encode()),
+        ("t.CSV.gz", gzip.compress(CSV.encode())),
+        ("t.csv", CSV.replace(",", ";").replace("; c", ", c").encode()),
+        ("t.tsv", CSV.replace(",", "\t").replace("\t c", ", c").encode()),
+        ("t.tsv.bz2", bz2.compress(CSV.replace(",", "\t").replace("\t c", ", c").encode())),
+    ],
+)
+def test_a_column_of_a_table(tmp_path: Path, name: str, stored: bytes) -> None:
+    (tmp_path / name).write_bytes(stored)
+    corpus = Corpus.of(tmp_path / name, column="text")
+    assert list(corpus) == ['a "b", c', "two", "lines", ""]
+    assert find_plain(corpus) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        ("id,body\n1,x\n", r"has no column 'text'; name one of these with --column: id, body"),
+        ("text,text\n1,x\n", r"has 2 columns 'text'"),
+        ("id,text\n1,x\n2,x,y\n", r"t\.csv, line 3 has 3 cells but the header has 2"),
+        ('id,text\n1,"x"y\n', r"t\.csv, line 2 is not a table row"),
+        ('id,text\n1,"x\n', r"t\.csv, line \d is not a table row"),
+        ("", r"has no column 'text'"),
+    ],
+)
+def test_tables_that_cannot_be_read(tmp_path: Path, stored: str, says: str) -> None:
+    (tmp_path / "t.csv").write_text(stored)
+    with pytest.raises(InputError, match=says):
+        list(Corpus.of(tmp_path / "t.csv", column="text"))
+
+
+def test_a_table_read_as_lines_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,text\n1,x\n")
+    with pytest.warns(ChainruleWarning, match=r"t\.csv is read as lines of text.*--column NAME"):
+        corpus = Corpus.of(tmp_path / "t.csv")
+    assert list(corpus) == ["id,text", "1,x"]
+    assert list(Corpus.of(tmp_path / "t.csv", expects_lines=False)) == ["id,text", "1,x"]
+
+
+def test_a_column_of_plain_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a b\n")
+    with pytest.raises(UsageError, match=r"t\.txt is plain text and has no column 'text'; leave out --column"):
+        Corpus.of(tmp_path / "t.txt", column="text")
+
+
+def test_training_reads_a_column_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('id,body\n1,"a, b"\n2,b a\n')
+    model = chainrule.train("ngram", Corpus.of(tmp_path / "t.csv", column="body"), order=1, smoothing="laplace")
+    assert set(model.tokenizer.known) >= {"a,", "a", "b"}
+    assert model.metrics["train_tokens"] == 6

@@ -30,7 +30,7 @@ def read_misspellings(files: Sequence[str | Path]) -> list[Misspelling]:
 
 
 def _read(file: str | Path) -> list[Misspelling]:
-    corpus = Corpus.of(str(file))
+    corpus = Corpus.of(str(file), expects_lines=False)
     pairs: list[Misspelling] = []
     meant = ""
     for number, line in enumerate(corpus, start=1):

@@ -131,7 +131,7 @@ def read_references(source: str | Path) -> dict[str, str]:
 
 def read_table(source: str | Path) -> Table:
     """A file of cells parted by tabs, the first line their names; blank lines are passed over."""
-    corpus = Corpus.of(source)
+    corpus = Corpus.of(source, expects_lines=False)
     head: list[str] = []
     rows: list[list[str]] = []
     lines: list[int] = []

@@ -32,7 +32,7 @@ def compare(
     device: options.Device = "auto",
     max_seconds: Annotated[float | None, typer.Option(help="Time for each family.")] = None,
     seed: options.Seed = 0,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     force: options.Force = False,

@@ -39,7 +39,7 @@ def correct(
     real_words: Annotated[
         bool, typer.Option("--real-words/--no-real-words", help="Words of the vocabulary may be wrong, too.")
     ] = True,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     device: options.Device = "auto",
     json: options.Json = False,

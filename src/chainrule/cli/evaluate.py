@@ -28,7 +28,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Transformers: also with the window slid on by so many tokens.")
     ] = None,
     device: options.Device = "auto",
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,

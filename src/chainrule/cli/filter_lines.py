@@ -34,7 +34,7 @@ def filter_lines(
     out: Annotated[
         Path | None, typer.Option(help="The file to write; with --buckets the folder of NAME.txt.")
     ] = None,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     threads: options.Threads = None,

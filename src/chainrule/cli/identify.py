@@ -28,7 +28,7 @@ def identify(
         bool, typer.Option("--labels", help="FILE holds label, tab, text: print accuracy and confusion.")
     ] = False,
     prior: Annotated[str | None, typer.Option(help="How probable each is beforehand, as in 2,1,1.")] = None,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     threads: options.Threads = None,
     device: options.Device = "auto",
@@ -50,7 +50,7 @@ def identify(
     where = options.device(device)
     found = Identifier.of({name: api.load(path, device=where) for name, path in folders.items()}, weights)
     if labels:
-        _print_figures(_evaluate(found, file, column), json)
+        _print_figures(_evaluate(found, file, column or "text"), json)
     else:
         _print_lines(found, file, options.text_rules(column, errors, False), json)
 

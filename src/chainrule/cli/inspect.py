@@ -54,7 +54,7 @@ def inspect(
     threads: options.Threads = None,
     device: options.Device = "auto",
     seed: options.Seed = 0,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,

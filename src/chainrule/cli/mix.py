@@ -14,7 +14,7 @@ def mix(
     held_out: Annotated[list[str], typer.Option(help="Text that none of them was trained on.")],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     force: options.Force = False,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     device: options.Device = "auto",

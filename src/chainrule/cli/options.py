@@ -14,7 +14,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a finished model or an unfinished run in --out.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
-Column = Annotated[str, typer.Option(help="The text column of JSON Lines and Parquet files.")]
+Column = Annotated[
+    str | None,
+    typer.Option(help="The text column of CSV, TSV, JSON Lines (text by default) and Parquet (likewise) files."),
+]
 Errors = Annotated[str, typer.Option(help="Bytes that are not UTF-8: 'strict' stops, 'replace' reads U+FFFD.")]
 DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave out lines without words.")]
 
@@ -114,6 +117,6 @@ def device(value: str) -> str:
     return value
 
 
-def text_rules(column: str, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
+def text_rules(column: str | None, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
     """How text files are read, as `Corpus.of` takes it."""
     return {"column": column, "errors": errors, "drop_blank_lines": drop_blank_lines}

@@ -24,7 +24,7 @@ def score(
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to score; - for stdin.")] = "-",
     per_token: Annotated[bool, typer.Option("--per-token", help="Also each token's share.")] = False,
     unit: Annotated[str, typer.Option(help="nats (base e), bits (base 2) or log10.")] = "nats",
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     device: options.Device = "auto",
     json: options.Json = False,

@@ -41,7 +41,7 @@ def train(
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
     trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge with its count.")] = False,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     force: options.Force = False,
     json: options.Json = False,

@@ -75,7 +75,7 @@ def train(
     seed: options.RunSeed = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,

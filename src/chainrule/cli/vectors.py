@@ -57,7 +57,7 @@ def train(
     threads: options.Threads = None,
     seed: options.Seed = 0,
     set_: learning.Set = None,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     force: options.Force = False,
     json: options.Json = False,

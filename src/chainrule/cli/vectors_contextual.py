@@ -32,7 +32,7 @@ def contextual(
         int | None, typer.Option(help="One layer; 0: the words' own vectors.  [default: all; as text the last]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write all numbers to this file, which ends in .npz.")] = None,
-    column: options.Column = "text",
+    column: options.Column = None,
     errors: options.Errors = "strict",
     device: options.Device = "auto",
     json: options.Json = False,

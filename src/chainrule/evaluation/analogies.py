@@ -57,7 +57,7 @@ class Solved:
 
 def read_questions(file: str | Path) -> list[Section]:
     """The sections of a file: `: name` begins one, four words a line are a question of it."""
-    corpus = Corpus.of(file)
+    corpus = Corpus.of(file, expects_lines=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of questions")
     found: list[tuple[str, list[Question]]] = []

@@ -74,7 +74,7 @@ def read_pairs(file: str | Path) -> Pairs:
     SimLex-999, with a part of speech before it). Lines that begin with `#`, blank lines and one header line are
     passed over.
     """
-    corpus = Corpus.of(file)
+    corpus = Corpus.of(file, expects_lines=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
     lines = [

@@ -131,7 +131,11 @@ def _of_translator(name: str, model: Any, text: Sources | Corpus | Pairs | None)
         raise UsageError(f"{name} has no attention, and it is by its attention that a translator is looked into")
     if text is None:
         raise UsageError("a translator is looked into on pairs: give a source and a target file, or one table")
-    pairs = text if isinstance(text, Pairs) else read_pairs([file.path for file in Corpus.of(text).files])
+    pairs = (
+        text
+        if isinstance(text, Pairs)
+        else read_pairs([file.path for file in Corpus.of(text, expects_lines=False).files])
+    )
     config, source, target = model.config, model.source, model.target
     subject = Subject(
         name=name,

@@ -6,7 +6,7 @@ network (neural/tagger.py), files of columns (text/columns.py), how tags are lea
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,22 @@ def train(
     network, log = learn(job, config, lambda: build(config, begun.tokenizer, known, spellings), lesson.plan)
     metrics = {"train_sentences": len(data), "train_words": sum(len(s.words) for s in data), **begun.metrics}
     metrics |= {"train_seconds": round(time.perf_counter() - start, 3), **job.summary}
-    return lesson.model(network, origin=origin, metrics=metrics | lesson.figures(network), log=log)
+    metrics |= lesson.figures(network)
+    if metrics.get("valid_f1") == 0:
+        _warn_of_no_spans(config, metrics)
+    return lesson.model(network, origin=origin, metrics=metrics, log=log)
+
+
+def _warn_of_no_spans(config: TagConfig, metrics: Mapping[str, Any]) -> None:
+    """Say what to change where not one span of the validation sentences was found."""
+    steps = metrics.get("train_steps", 0)
+    warnings.warn(
+        f"no span of the validation sentences is found (F1 0.0) after {steps:,} steps: too little was learnt; "
+        f"raise --epochs (now {config.epochs}) or --learning-rate (now {config.learning_rate:g}), "
+        f"lower --batch-size (now {config.batch_size}) for more steps, or give more sentences",
+        ChainruleWarning,
+        stacklevel=3,
+    )
 
 
 @dataclass(frozen=True, slots=True)

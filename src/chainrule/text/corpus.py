@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self, get_args
 
 from chainrule.errors import InputError, UsageError
-from chainrule.text.documents import Document, read_documents
+from chainrule.text.documents import Document, check_column, read_documents
 from chainrule.text.files import Sources, TextFile, find_files
 from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
 from chainrule.text.utf8 import Decoder, Errors, warn_of_replaced
@@ -32,7 +32,7 @@ class Corpus:
 
     files: tuple[TextFile, ...] = ()
     texts: tuple[str, ...] = ()  # in memory; each is at least one line
-    column: str = "text"  # of JSON Lines and Parquet
+    column: str | None = None  # of JSON Lines and Parquet (`text` by default), CSV and TSV
     errors: Errors = "strict"
     drop_blank_lines: bool = False
 
@@ -45,21 +45,26 @@ class Corpus:
         cls,
         sources: "Sources | Corpus",
         *,
-        column: str = "text",
+        column: str | None = None,
         errors: Errors = "strict",
         drop_blank_lines: bool = False,
         reads_once: bool = False,
+        expects_lines: bool = True,
     ) -> Self:
         """The text of files, folders, globs and standard input (`-`), which is read here and now.
 
         With `reads_once` standard input is read as it comes instead, and the corpus can be read only once.
 
         Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
-        bzip2, xz or zstd. With `errors="replace"` what is not UTF-8 becomes U+FFFD; `fragments()` counts it.
+        bzip2, xz or zstd. CSV and TSV are tables if a `column` is named, else plain text, with a warning unless
+        `expects_lines` is False. A `column` of plain text is an error. With `errors="replace"` what is not UTF-8
+        becomes U+FFFD; `fragments()` counts it.
         """
         if isinstance(sources, Corpus):
             return cls(sources.files, sources.texts, sources.column, sources.errors, sources.drop_blank_lines)
         files = find_files(sources, reads_once=reads_once)
+        for file in files:
+            check_column(file, column, expects_lines)
         return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
 
     @classmethod

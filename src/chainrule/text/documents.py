@@ -1,35 +1,109 @@
-"""A file -> its documents: the whole of a plain text, each record's text of JSON Lines and Parquet.
+"""A file -> its documents: the whole of a plain text, each record's text of JSON Lines, Parquet, CSV and TSV.
 
 Lives here: what kind of file it is, and finding the text column. Not here: lines (lines.py), bytes (utf8.py).
 A plain text is streamed; a record is held whole, and with Parquet `ROWS` of them.
 """
 
+import csv
 import json
+import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from chainrule.errors import InputError, MissingExtra
+from chainrule.errors import ChainruleWarning, InputError, MissingExtra, UsageError
 from chainrule.text.compression import SUFFIXES, DecompressionLimit, read_blocks
 from chainrule.text.files import TextFile
 from chainrule.text.lines import cut_lines, join_lines
 from chainrule.text.utf8 import Decoder
 
 ROWS: Final = 64
+TEXT: Final = "text"
+"""The column of a record that holds its text, unless another is named."""
+TABLES: Final = (".csv", ".tsv")
+LARGEST_CELL: Final = 1 << 26
+"""Characters; a quote that is never closed makes one cell of the rest of a file."""
 
 Document = Iterable[str]  # its text in chunks
 
 
-def read_documents(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
-    """The documents of a file in order; `column` names the text of a record."""
+def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iterator[Document]:
+    """The documents of a file in order; `column` names the text of a record, `text` where it is None.
+
+    A CSV or TSV file is a table if a column is named, else plain text.
+    """
+    kind = kind_of(file)
+    if kind == "json":
+        yield from _read_json_lines(file, column or TEXT, decoder)
+    elif kind == "parquet":
+        yield from _read_parquet(file, column or TEXT, decoder)
+    elif kind == "table" and column is not None:
+        yield from _read_table(file, column, decoder)
+    else:
+        yield decoder.decode_blocks(read_blocks(file), file.name)
+
+
+def kind_of(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
+    """How the text of a file is stored, by its name."""
     name = file.path.name.lower()
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     if name.endswith((".jsonl", ".ndjson")):
-        yield from _read_json_lines(file, column, decoder)
-    elif name.endswith(".parquet"):
-        yield from _read_parquet(file, column, decoder)
-    else:
-        yield decoder.decode_blocks(read_blocks(file), file.name)
+        return "json"
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "table" if name.endswith(TABLES) else "plain"
+
+
+def check_column(file: TextFile, column: str | None, expects_lines: bool) -> None:
+    """Refuse a column of plain text; warn of a table that is read as lines."""
+    kind = kind_of(file)
+    if kind == "plain" and column is not None:
+        raise UsageError(
+            f"{file.name} is plain text and has no column {column!r}; leave out --column, "
+            "or name a .csv, .tsv, .jsonl or .parquet file"
+        )
+    if kind == "table" and column is None and expects_lines:
+        warnings.warn(
+            f"{file.name} is read as lines of text, header and quotes included; --column NAME reads one column",
+            ChainruleWarning,
+            stacklevel=4,
+        )
+
+
+def _read_table(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    """The cells of one column of CSV or TSV with a header, quoted as the csv module reads them."""
+    csv.field_size_limit(LARGEST_CELL)
+    lines = (f"{line}\n" for line in join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name))))
+    header = next(lines, "")
+    names, delimiter = _header(header, column, file)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for row in rows:
+            where = f"{file.name}, line {rows.line_num + 1}"
+            if row and len(row) != len(names):
+                raise InputError(f"{where} has {len(row)} cells but the header has {len(names)}; quote or mend it")
+            if row:
+                yield [decoder.check(row[names.index(column)], where) or "\n"]
+    except csv.Error as error:
+        where = f"{file.name}, line {rows.line_num + 1}"
+        raise InputError(f"{where} is not a table row ({error}); mend its quotes") from None
+
+
+def _header(line: str, column: str, file: TextFile) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them: a comma or a semicolon, or a tab in a TSV file."""
+    is_tsv = ".tsv" in file.path.name.lower()
+    names: list[str] = []
+    for delimiter in ("\t",) if is_tsv else (",", ";"):
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True), [])]
+        except csv.Error as error:
+            raise InputError(f"{file.name}, line 1 is not a header ({error}); mend its quotes") from None
+        names = names or cells
+        if cells.count(column) == 1:
+            return cells, delimiter
+    if column in names:
+        raise InputError(f"{file.name} has {names.count(column)} columns {column!r}; give each a name of its own")
+    raise InputError(_missing(file.name, column, names))
 
 
 def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:

@@ -101,7 +101,7 @@ def read_beside(file: str | Path, pairs: Pairs) -> list[str]:
 
 
 def _open(file: str | Path) -> Corpus:
-    corpus = Corpus.of(file)
+    corpus = Corpus.of(file, expects_lines=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file, so that lines have numbers")
     return corpus

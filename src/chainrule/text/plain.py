@@ -12,8 +12,9 @@ from typing import Any, Final
 from chainrule import native, processors
 from chainrule.text.compression import SUFFIXES
 from chainrule.text.corpus import Corpus
+from chainrule.text.documents import TABLES
 
-RECORDS: Final = (".jsonl", ".ndjson", ".parquet")
+RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # and tables, if a column is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def find_plain(corpus: Corpus) -> PlainFiles | None:
     """The corpus's files for the core; None where it cannot read them, or is not there."""
     # Packed data is told by its first bytes too, and none of those are UTF-8.
     is_special = any(
-        name.lower().endswith((*SUFFIXES, *RECORDS))
+        name.lower().endswith((*SUFFIXES, *RECORDS, *(TABLES if corpus.column is not None else ())))
         for file in corpus.files
         for name in (file.name, file.path.name)
     )

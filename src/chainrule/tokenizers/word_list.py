@@ -23,7 +23,7 @@ def given_words(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]:
     Blank lines, words that came before, and the names of control symbols and of the unknown word are passed over.
     """
     assert config.vocab is not None, "there is no list to read"
-    corpus = Corpus.of(Path(config.vocab))
+    corpus = Corpus.of(Path(config.vocab), expects_lines=False)
     if len(corpus.files) != 1:
         raise InputError(f"{config.vocab} holds {len(corpus.files)} files; give one, with one word a line")
     lower = normalizers.Lowercase() if config.lowercase else None
