@@ -116,10 +116,7 @@ def _warn_of_header(file: File, first: Row, sentences: list[Tagged]) -> None:
 
 def open_files(source: str | Path | Corpus, errors: Errors) -> Iterator[File]:
     """Each file behind `source`, and how it is written, by suffix or look."""
-    if isinstance(source, Corpus):
-        corpus = source
-    else:
-        corpus = Corpus.of(source, errors=errors, expects_lines=False)
+    corpus = source if isinstance(source, Corpus) else Corpus.of(source, errors=errors, expects_lines=False)
     for found in corpus.files:
         file = File(replace(corpus, files=(found,)))
         stem = stem_of(file.corpus)
