@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import sys
 import tracemalloc
 from pathlib import Path
@@ -146,6 +147,13 @@ def test_a_model_says_the_same_wherever_it_was_trained(saved: Path) -> None:
     log_p, _ = found.lm.step(found.lm.start(1), ids)
     again, _ = here.lm.step(here.lm.start(1), ids)
     np.testing.assert_allclose(log_p, again, rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("setting", ["forget_bias", "init_range", "max_seconds", "learning_rate", "clip"])
+def test_settings_that_are_no_finite_number_are_refused(setting: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.{setting} is "):
+        families.get("lstm").Config(**{setting: value})
 
 
 def test_a_log_goes_with_the_model(saved: Path) -> None:
