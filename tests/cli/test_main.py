@@ -467,3 +467,51 @@ def test_paths_that_are_not_utf8(toy_text: Path, tmp_path: Path) -> None:
     assert "caf\\udce9" in outcome.err
     outcome = call("score", model, folder / "nowhere.txt")
     assert (outcome.status, outcome.err.count("\n")) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["generate", "MODEL", "--max-tokens"],
+        ["generate", "MODEL", "--num"],
+        ["generate", "MODEL", "--strategy", "beam", "--beam-size"],
+        ["correct", "MODEL", "--beam"],
+        ["correct", "MODEL", "--candidates"],
+        ["identify", "a=MODEL", "b=MODEL", "-", "--threads"],
+        ["filter", "MODEL", "--keep", "1", "--threads"],
+        ["inspect", "MODEL", "--tokens"],
+        ["inspect", "MODEL", "--lags"],
+        ["inspect", "MODEL", "--positions"],
+        ["rerank", "MODEL", "-", "--bootstrap"],
+        ["rerank", "MODEL", "-", "--cross-validate"],
+        ["classify", "evaluate", "MODEL", "-", "--bins"],
+        ["translate", "predict", "MODEL", "--max-tokens"],
+        ["translate", "predict", "MODEL", "--num"],
+        ["translate", "predict", "MODEL", "--beam-size"],
+        ["train", "ngram", "TEXT", "--out", "OUT", "--order"],
+        ["train", "lstm", "TEXT", "--out", "OUT", "--hidden"],
+        ["train", "lstm", "TEXT", "--out", "OUT", "--layers"],
+        ["train", "lstm", "TEXT", "--out", "OUT", "--embedding"],
+        ["vectors", "train", "TEXT", "--out", "OUT", "--dimensions"],
+        ["vectors", "train", "TEXT", "--out", "OUT", "--window"],
+        ["vectors", "train", "TEXT", "--out", "OUT", "--negative"],
+        ["serve", "MODEL", "--rows"],
+    ],
+    ids=" ".join,
+)
+def test_numbers_that_drive_loops_or_memory_are_bounded(
+    command: list[str], model: Path, english_text: Path, tmp_path: Path
+) -> None:
+    places = {"MODEL": str(model), "TEXT": str(english_text), "OUT": str(tmp_path / "out")}
+    words = [
+        word.replace("MODEL", places["MODEL"]) if "MODEL" in word else places.get(word, word) for word in command
+    ]
+    outcome = call(*words, 10**12, stdin="the cat sees a dog now\n")
+    assert (outcome.status, outcome.err.count("\n")) == (2, 1), outcome
+
+
+@pytest.mark.parametrize(
+    "command", [["next", "MODEL", "the", "--top"], ["generate", "MODEL", "--seed", "1", "--top-k"]], ids=" ".join
+)
+def test_numbers_that_only_bound_what_there_is_may_be_large(command: list[str], model: Path) -> None:
+    assert done(*(word.replace("MODEL", str(model)) for word in command), 10**12).out
