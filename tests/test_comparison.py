@@ -216,8 +216,8 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "How far back networks can learn" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def run_of(out: Path, command: str, text: Corpus | None = None, **more: object) -> Results:
-    return chainrule.compare(text or lines(), out=out, command=command, **more)
+def run_of(out: Path, command: str, text: Corpus | None = None, *, force: bool = False) -> Results:
+    return chainrule.compare(text or lines(), out=out, command=command, force=force)
 
 
 def names(out: Path) -> set[str]:

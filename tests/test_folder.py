@@ -481,7 +481,7 @@ def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pyt
     """Between opening and locking the file, the holder removes it and lets go, and a third makes a new one."""
     lock = model.with_name(".model.lock")
     really = fcntl.flock
-    third = []
+    third: list[int] = []
 
     def late(descriptor: int, how: int) -> None:
         if not third:
@@ -501,7 +501,7 @@ def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pyt
 def test_a_lock_that_is_gone_is_made_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = model.with_name(".model.lock")
     really = fcntl.flock
-    removed = []
+    removed: list[Path] = []
 
     def late(descriptor: int, how: int) -> None:
         if not removed:
