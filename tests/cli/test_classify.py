@@ -118,7 +118,7 @@ def test_the_validation_is_told(table: Path, tmp_path: Path) -> None:
     found = outcome.json()["validation"]
     assert (found["accuracy"], found["macro_f1"]) == (pytest.approx(2 / 3), pytest.approx(0.4))
     assert ", validation accuracy 66.7%, macro F1 40.0%, " in outcome.err
-    outcome = done("classify", "train", "ngram", table, *given, "--json")
+    outcome = done("classify", "train", "ngram", table, *given, "--json", "--force")
     assert "validation" not in outcome.json()
     assert "validation accuracy" not in outcome.err
 

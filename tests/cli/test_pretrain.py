@@ -89,7 +89,7 @@ def test_what_an_encoder_knows_of_a_task_is_said(tmp_path: Path, text: Path) -> 
     line = f"the encoder of {tmp_path / 'encoder'} knows"
     assert f"{line} 100.0% of the running words\n" in said
     assert f"warning: {line}" not in said
-    said = done("classify", "train", "lstm", foreign, *given).err
+    said = done("classify", "train", "lstm", foreign, *given, "--force").err
     assert f"\n{line} 12.5% of the running words\n" in f"\n{said}"  # 4 of 32
     assert f"warning: {line} 12.5% of the running words" in said
 

@@ -121,7 +121,7 @@ def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: P
     out = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "witten-bell")
     before = done("info", out, "--json").json()
     for trial in range(2):
-        resume = ("--resume",) if trial else ()
+        resume = ("--resume",) if trial else ("--force",)
         with running(words(out, text, *OFTEN, *resume)) as process:
             position = out / "checkpoint" / "position.json"
             done_before = json.loads(position.read_text())["step"] if trial else 0

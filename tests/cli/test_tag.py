@@ -256,7 +256,7 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     said = f"{tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
     assert f"the encoder of {said}" in done(*start, *recipe).err
     assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
-    assert "decides" not in done(*start, "--epochs", 1).err  # nothing else was said of its shape
+    assert "decides" not in done(*start, "--epochs", 1, "--force").err  # nothing else was said of its shape
     assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2)
 
 
