@@ -262,6 +262,47 @@ void several_threads_touch() {
     check(file->is_verified() && sums[0] == sums[1] && sums[1] == sums[2], "all read the same, all verified");
 }
 
+// A file that changes after it was opened: what was read stays, what was not is refused, and a mapped file is
+// refused whole, unless it was only removed.
+void a_file_that_changes() {
+    const auto levels = random_tables(3, 5000, {60000, 60000}, 1);
+    const TableRows rows(levels);
+    const FileFacts facts = facts_of(levels);
+    const Array<char> image = model_image(facts, fast_sections(rows, facts), 1);
+    const Bytes bytes(image.begin(), image.end());
+    const Scratch scratch, copy;
+    const auto last_block = [](const ModelFile& file) {
+        const auto section = file.section(kByProbability);
+        file.begin_call();
+        file.touch(section.data() + section.size() - 4, 4);
+    };
+    put(scratch.name(), bytes);
+    const auto whole = ModelFile::open(scratch.name(), false),
+               lazy = ModelFile::open(scratch.name(), false, 0),
+               partly = ModelFile::open(scratch.name(), false, 0),
+               mapped = ModelFile::open(scratch.name(), false, 0, 1);
+    check(!whole->is_mapped() && !lazy->is_mapped() && mapped->is_mapped(), "files of more bytes are mapped");
+    last_block(*partly);
+    last_block(*mapped);
+    put(scratch.name(), Bytes(bytes.begin(), bytes.begin() + 1000));
+    last_block(*partly);
+    last_block(*whole);
+    check_fails([&] { last_block(*lazy); }, "became shorter");
+    check_fails([&] { last_block(*mapped); }, "changed after it was opened");
+    check_fails([&] { lazy->save(copy.name()); }, "became shorter");
+    check(!std::filesystem::exists(copy.name()), "nothing is left of a copy that failed");
+    whole->save(copy.name());
+    check(chainrule::tests::read(copy.name()) == bytes, "the copy is what was read");
+
+    put(scratch.name(), bytes);
+    const auto removed = ModelFile::open(scratch.name(), false, 0, 1);
+    std::filesystem::remove(scratch.name());
+    last_block(*removed);
+    check(removed->is_mapped(), "a removed file is used to the end");
+    check_fails([&] { ModelFile::open(std::filesystem::temp_directory_path(), false); },
+                "not a regular file");
+}
+
 }  // namespace
 
 void test_ngram_file() {
@@ -273,6 +314,7 @@ void test_ngram_file() {
     headers_that_cannot_be();
     verified_at_first_touch();
     several_threads_touch();
+    a_file_that_changes();
 }
 
 }  // namespace chainrule::tests

@@ -6,7 +6,13 @@
 #include <vector>
 
 #include "checks.hpp"
+#include "ngram_counting.hpp"
+#include "ngram_kneser_ney.hpp"
+#include "ngram_model.hpp"
 #include "ngram_quantize.hpp"
+#include "ngram_quantized_rows.hpp"
+#include "ngram_sums.hpp"
+#include "ngram_text.hpp"
 #include "packed_bits.hpp"
 #include "random.hpp"
 
@@ -111,10 +117,54 @@ void test_quantized() {
 
 }  // namespace
 
+// Kneser–Ney models of random text, with and without cut-offs, over few words and many: after every stored
+// context and after random ones the quantised model sums to one, and its values are few.
+void test_quantized_rows() {
+    struct Case {
+        std::uint32_t words;
+        std::vector<std::uint32_t> cut_offs;
+    };
+    for (const Case& drawn : {Case{6, {}}, Case{60, {}}, Case{60, {0, 0, 1, 1}}, Case{400, {}}}) {
+        Random random(drawn.words);
+        std::vector<std::int32_t> ids;
+        for (int i = 0; i < 6000; ++i) {  // some words are much more frequent than others
+            const std::uint32_t word = std::min(random.below(drawn.words), random.below(drawn.words));
+            ids.push_back(i % 11 == 10 ? 2 : static_cast<std::int32_t>(3 + word % (drawn.words - 3)));
+        }
+        ids.back() = 2;
+        ModelFacts facts;
+        facts.vocabulary = drawn.words;
+        facts.begin = 1;
+        facts.end = 2;
+        facts.unknown = 0;
+        Counts counts = count_ngrams(take_ids(ids, facts.vocabulary, 1, 2, false), 4, 1);
+        const KneserNey found = estimate_kneser_ney(std::move(counts), 1, kEveryWord, drawn.cut_offs);
+        const TableRows rows(found.levels);
+        const auto exact = Model::of(rows, facts, nullptr, {LayoutKind::small, 0}, 1);
+        const auto model = Model::of(rows, facts, nullptr, {LayoutKind::small, 8}, 2);
+        check(largest_deviation(*exact, 100000) < 1e-5, "the model as it was estimated sums to one");
+        check(largest_deviation(*model, 100000) < 6e-4, "the quantised model sums to one");
+        const QuantizedRows one(rows, 1), three(rows, 3);
+        for (std::size_t n = 2; n <= 4; ++n) {
+            std::vector<float> prob(rows.size(n)), weight(rows.size(n)), other(rows.size(n));
+            one.read(n, 0, prob.size(), nullptr, prob.data(), weight.data(), nullptr);
+            three.read(n, 0, prob.size(), nullptr, other.data(), nullptr, nullptr);
+            check(prob == other, "threads do not show");
+            bool is_on_grid = true;
+            for (const float w : weight) is_on_grid &= w * 1024 == std::nearbyint(w * 1024);
+            check(is_on_grid, "weights are multiples of 2^-10");
+            std::ranges::sort(prob);
+            const auto different = std::ranges::unique(prob).begin() - prob.begin();
+            check(different <= 256 || drawn.words == 6, "256 probabilities");
+        }
+    }
+}
+
 void test_ngram_quantize() {
     test_packed_bits();
     test_exact();
     test_quantized();
+    test_quantized_rows();
 }
 
 }  // namespace chainrule::tests

@@ -87,7 +87,7 @@ else:
 
 
 class LoadMethod:
-    """How KenLM reads its files; ours are mapped and read as they are asked, whatever is chosen."""
+    """How KenLM reads its files; ours are read as they are used, whatever is chosen."""
 
     LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
 

@@ -23,7 +23,10 @@ DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave 
 
 Tokenizer = Annotated[
     str | None,
-    typer.Option(help="word, char, byte, bpe, wordpiece, unigram, or the folder of one.  [default: word]"),
+    typer.Option(
+        help="word, char, byte, bpe, wordpiece, unigram (whose training no --seed repeats), or the folder of one.  "
+        "[default: word]"
+    ),
 ]
 VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
 MinCount = Annotated[int | None, typer.Option(help="Keep words seen at least this often.  [default: 1]")]
@@ -62,7 +65,7 @@ Memory = Annotated[
     typer.Option(help="N-grams: work on disk rather than take more than this; 512M, 2G, 80%.  [default: 80%]"),
 ]
 Quantize = Annotated[
-    int | None, typer.Option("--quantize", help="ngram: 8: one byte a number, in the small layout; 0: exact.")
+    int | None, typer.Option("--quantize", help="ngram: 8: probabilities of 8 bits, in the small layout; 0: exact.")
 ]
 
 Hidden = Annotated[int | None, typer.Option(help="Networks: width of the hidden layers.")]

@@ -30,7 +30,8 @@ def train(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="word, char, byte, bpe, wordpiece or unigram.  [default: bpe, or word with --vocab]",
+            help="word, char, byte, bpe, wordpiece or unigram (differs from run to run).  "
+            "[default: bpe, or word with --vocab]",
         ),
     ] = None,
     vocab_size: options.VocabSize = None,

@@ -39,7 +39,7 @@ class Config:
     discount: float | None = None  # absolute, kneser-ney: D; from the counts of counts where None
     backoff: float = 0.4  # stupid-backoff: weight of the shorter context
     layout: str = "fast"  # of the model file: fast, or small, less than half the size and slower to ask
-    bits: int = 0  # 8: probabilities and weights as one of 256 values each, in the small layout; 0: as estimated
+    bits: int = 0  # 8: probabilities rounded to 256 values of each order, in the small layout; 0: as estimated
     buckets: bool = True  # jelinek-mercer: one λ for each size of c(h) rather than one for each order
 
     def __post_init__(self) -> None:
