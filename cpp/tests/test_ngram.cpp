@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "checks.hpp"
+#include "input_file.hpp"
 #include "logarithm.hpp"
-#include "mapped_file.hpp"
 #include "ngram_counting.hpp"
 #include "ngram_discounts.hpp"
 #include "ngram_kneser_ney.hpp"
@@ -230,13 +230,23 @@ void probabilities_sum_to_one() {
 
 void files() {
     const Scratch scratch;
-    check_fails([&] { MappedFile missing(scratch.name()); }, "cannot be read");
+    const std::string folder = std::filesystem::temp_directory_path().string();
+    check_fails([&] { read_whole(scratch.name()); }, "cannot be read");
+    check_fails([&] { InputFile missing(scratch.name()); }, "cannot be read");
     std::ofstream(scratch.name(), std::ios::binary) << kToy;
-    check(MappedFile(scratch.name()).bytes() == kToy, "the bytes of a file");
+    check(read_whole(scratch.name()) == kToy, "the bytes of a file");
+    InputFile file(scratch.name());
+    char three[3];
+    file.read(1, three, 3);
+    check(std::string_view(three, 3) == std::string_view(kToy).substr(1, 3), "some bytes of a file");
+    check(std::string_view(file.map(), file.size()) == kToy, "the bytes of a mapped file");
+    check_fails([&] { file.read(file.size() - 1, three, 3); }, "became shorter");
+    file.check_unchanged();
     std::ofstream(scratch.name(), std::ios::binary | std::ios::trunc).flush();
-    check(MappedFile(scratch.name()).bytes().empty(), "an empty file");
-    check_fails([&] { MappedFile folder(std::filesystem::temp_directory_path().string()); },
-                "cannot be read");
+    check_fails([&] { file.check_unchanged(); }, "changed after it was opened");
+    check(read_whole(scratch.name()).empty(), "an empty file");
+    check_fails([&] { read_whole(folder); }, "cannot be read");
+    check_fails([&] { InputFile directory(folder); }, "not a regular file");
 }
 
 void failures() {
