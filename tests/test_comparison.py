@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,9 +73,9 @@ def test_a_row_is_the_evaluation_of_its_model(results: Results, tmp_path: Path, 
 def test_speed_counts_the_tokens_that_were_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network of three epochs reads its text three times, an n-gram reads it once."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2, smoothing="laplace")])
-    family = families.get("rnn")
+    family: Any = families.get("rnn")
     config = family.Config(hidden=4, epochs=3, batch_size=4)
-    monkeypatch.setitem(families.FAMILIES, "tiny", "test_comparison:tiny")  # type: ignore[misc]
+    monkeypatch.setitem(families.FAMILIES, "tiny", "test_comparison:tiny")
     monkeypatch.setattr(
         "test_comparison.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
     )

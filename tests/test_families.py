@@ -42,7 +42,7 @@ def test_an_error_in_the_code_of_a_plug_in_surfaces_as_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("test_families.plugin", Plugin(), raising=False)
-    monkeypatch.setitem(families.FAMILIES, "plugin", "test_families:plugin")  # type: ignore[misc]
+    monkeypatch.setitem(families.FAMILIES, "plugin", "test_families:plugin")
     model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="laplace")
     dataclasses.replace(model, family="plugin").save(tmp_path / "m")
     with pytest.raises(TypeError, match="object of type 'int' has no len"):

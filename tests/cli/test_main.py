@@ -100,7 +100,7 @@ def test_commands_that_run_a_model_share_the_device_option(words: tuple[str, ...
 
 @pytest.mark.parametrize("command", ["score", "next", "generate", "correct", "filter", "mix"])
 def test_an_unknown_device_is_wrong_usage(command: str, mle: Path, toy_text: Path, tmp_path: Path) -> None:
-    arguments = {
+    arguments: dict[str, list[object]] = {
         "score": [toy_text],
         "next": ["i"],
         "generate": [],
