@@ -1,14 +1,20 @@
 """The server on loopback: requests a second and their latency, beside the same model called in process.
 
     python -m benchmarks.serve --clients 1,8,64 --seconds 5
+    python -m benchmarks.serve --busy 1000 --seconds 10
 
 Two models of Penn Treebank text: a 5-gram, and a 2×650 LSTM that was trained for a second, since what it says does
 not matter here. Asked are completions of 16 tokens, fewer where `</s>` is drawn, and scores of whole lines. Each
 client sends its next request when it has the answer to the last. Server and clients are processes of their own and
 share the cores there are. Last, the LSTM with batching off (`--rows 1`), at the most clients.
+
+`--busy N` measures `GET /health` instead, while N connections ask the 5-gram for eight completions of 64 tokens
+each, and then how long the server takes to stop at SIGTERM.
 """
 
 import argparse
+import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -47,11 +53,15 @@ def main() -> int:
     parser.add_argument("--clients", default="1,8,64")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--models", type=Path, default=ROOT / "build" / "serve-models", help="kept between runs")
+    parser.add_argument("--busy", type=int, metavar="N", help="measure /health under N busy connections")
     parser.add_argument("--only", choices=("ngram", "lstm"), help="one of the models")
     options = parser.parse_args()
     clients = [int(number) for number in options.clients.split(",")]
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     print(f"{machine()}\nServer and clients share {len(os.sched_getaffinity(0))} cores.\n", flush=True)
+    if options.busy:
+        health_while_busy(made("ngram", options.models), options.busy, options.seconds)
+        return 0
     names = [options.only] if options.only else ["ngram", "lstm"]
     folders = {name: made(name, options.models) for name in names}
     rows, batched = [], 0.0
@@ -79,6 +89,55 @@ def check_batching(folder: Path, clients: int, seconds: float, batched: float) -
         f"Batching: {gain:.1f} times the requests a second at {clients} clients; {BATCHING_GAIN:g} are asked for."
     )
     return 0 if gain >= BATCHING_GAIN else 1
+
+
+def health_while_busy(folder: Path, connections: int, seconds: float) -> None:
+    """Print the latency of `/health` beside busy connections, and the time from SIGTERM to the end."""
+    body = json.dumps({"prompt": "the", "max_tokens": 64, "n": 8, "stop": ["\n", "###"]}).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    request = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    with serving_process(folder) as (url, process):
+        port = int(url.rpartition(":")[2])
+        latencies, stopped = asyncio.run(_ask_health(port, process, connections, request, seconds))
+    median, worst = 1000 * latencies[len(latencies) // 2], 1000 * latencies[-1]
+    figures = f"{len(latencies)} times, median {median:,.0f} ms, worst {worst:,.0f} ms"
+    print(f"/health beside {connections} busy connections: {figures}")
+    print(f"SIGTERM to the end of the process: {stopped:.1f} s (--grace 5)")
+
+
+async def _ask_health(
+    port: int, process: "subprocess.Popen[str]", connections: int, request: bytes, seconds: float
+) -> tuple[list[float], float]:
+    """Return the sorted latencies and the time to stop, in seconds; busy connections repeat their request."""
+
+    async def keep_busy() -> None:
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+    tasks = [asyncio.create_task(keep_busy()) for _ in range(connections)]
+    await asyncio.sleep(1)
+    latencies: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        latencies.append(time.perf_counter() - start)
+        writer.close()
+        await asyncio.sleep(0.05)
+    start = time.perf_counter()
+    process.terminate()
+    await asyncio.to_thread(process.wait)
+    stopped = time.perf_counter() - start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return sorted(latencies), stopped
 
 
 def made(name: str, models: Path) -> Path:
@@ -125,6 +184,13 @@ def bodies(path: str, model: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[str]:
+    """The address of a server process."""
+    with serving_process(folder, *options) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving_process(folder: Path, *options: str) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
     """A server process and its address."""
     command = [sys.executable, "-m", "chainrule", "serve", str(folder), "--port", "0", "--quiet"]
     command += ["--max-seconds", "600", *options]  # one at a time, the last of many clients waits long
@@ -134,7 +200,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
         url = process.stdout.readline().strip()
         if not url:
             raise SystemExit(f"the server did not start: {' '.join(command)}")
-        yield url
+        yield url, process
     finally:
         process.terminate()
         process.wait(30)
