@@ -72,7 +72,7 @@ def _root(
         typer.Option(
             metavar="SIZE",
             help="Most bytes that one compressed text file may hold, as in 2G.  "
-            "[default: 64M, or 250 times its own size where that is more]",
+            "[default: 4M, or 250 times its own size where that is more]",
         ),
     ] = None,
     version: Annotated[

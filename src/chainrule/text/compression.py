@@ -20,7 +20,7 @@ LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
 """The environment variable that `--max-decompressed` sets: most bytes that one compressed file may hold."""
 USUAL_RATIO: Final = 250
 """Times its own size that a file may hold without that: text reaches 3 to 50, a decompression bomb 1,000."""
-ALWAYS_ALLOWED: Final = 64 << 20
+ALWAYS_ALLOWED: Final = 4 << 20
 """Bytes that a file may hold whatever the ratio."""
 
 
