@@ -104,7 +104,7 @@ def use_of(task: str, path: str | Path) -> str:
         return f"it is an encoder to begin a task from: chainrule tag train … --pretrained {path}"
     if task == "vectors":
         return f"it holds word vectors: chainrule vectors neighbors {path} WORD"
-    return f"use it with chainrule {task} predict {path}"
+    return f"use it with chainrule {printable(task)[:40]} predict {path}"
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: bool = False) -> None:

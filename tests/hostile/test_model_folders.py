@@ -1,7 +1,10 @@
 """Model folders with a valid manifest and hostile content: an error that names the file, never an answer."""
 
+import json
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,13 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule import folder
+from chainrule import api, folder
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.inspection import training_log
 from chainrule.neural import contextual, weights
+from chainrule.ngram.tables import BackoffTables
+from chainrule.text.corpus import Corpus
+from chainrule.training import checkpoint
 from cli.command import call
 from hostile import folders
 from hostile.folders import ask, change_json, change_tensors, numbers, reseal
@@ -363,3 +369,72 @@ def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tm
     with suppress(ChainruleError):
         log = training_log.parse(model.lm.log)
         assert log is None or np.isfinite(log.step).all()
+
+
+def test_a_page_shows_hostile_text_as_text(models: Callable[[str], Path], tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    entry = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
+    entry |= {name: {script: 1.0} for name in ("gradient_norms", "update_ratio", "clipped_by")}
+    facts = {**folder.read(models("rnn")).facts, "command": script, "created": script}
+    changes = {"metrics.json": json.dumps({script: script}), "train_log.jsonl": json.dumps(entry) + "\n"}
+    content = {name: text.encode() for name, text in changes.items()}
+    path = reseal(models("rnn"), tmp_path / "model", content, facts)
+    (tmp_path / "text.txt").write_text("the cat sees a dog\n")
+    page = tmp_path / "page.html"
+    outcome = call("inspect", path, tmp_path / "text.txt", "--only", "training", "--device", "cpu", "--out", page)
+    assert outcome.status == 0
+    assert script not in page.read_text()
+    assert "&lt;script&gt;alert" in page.read_text()
+
+
+@pytest.mark.parametrize("field", ["log_prob", "log_backoff"])
+def test_weights_of_an_ngram_make_probabilities(field: str, models: Callable[[str], Path]) -> None:
+    lm: Any = chainrule.load(models("ngram")).lm
+    first, *others = lm.tables.levels
+    infinite = replace(first, **{field: np.full_like(first.log_prob, np.inf)})
+    with pytest.raises(ChainruleError, match="order 1 is not sound"):
+        lm.with_tables(BackoffTables((infinite, *others)))
+    huge = replace(first, log_backoff=np.full_like(first.log_prob, 1e30))
+    model = lm.with_tables(BackoffTables((huge, *others)))
+    with pytest.raises(ModelFileError, match="make no probability"):
+        model.step(model.start(1), np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("weights.safetensors", filled(np.nan)),
+        ("weights.safetensors", cast(np.int64)),
+        ("optimizer.safetensors", lambda a: a.update(exp_avg=a["exp_avg"] * np.nan)),
+        ("optimizer.safetensors", lambda a: a.update(exp_avg=a["exp_avg"].astype(np.float64))),
+        ("state.safetensors", lambda a: a.pop("rng.cpu")),
+        ("state.safetensors", lambda a: a.update({"rng.cpu": a["rng.cpu"][:-1]})),
+        ("position.json", put("epoch", value="1")),
+        ("position.json", put("epoch", value=10**30)),
+        ("position.json", put("surprise", value=1)),
+        ("position.json", put("plateau", value=None)),
+        ("position.json", lambda document: [document]),
+    ],
+)
+def test_checkpoints_are_compared_with_the_run(
+    name: str, edit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, place = Corpus.from_lines(folders.LINES), tmp_path / "run"
+    settings: dict[str, Any] = {**folders.SMALL, "optimizer": "adam", "device": "cpu", "out": place}
+    save, places = checkpoint.save, []
+
+    def save_and_stop(path: Path, state: Any) -> None:
+        save(path, state)
+        places.append(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(checkpoint, "save", save_and_stop)
+        api.train("rnn", text, checkpoint_seconds=0, **settings)
+    source = places[0] / "checkpoint"
+    change = change_json if name.endswith(".json") else change_tensors
+    change(source, tmp_path / "other", name, edit)
+    shutil.rmtree(source)
+    (tmp_path / "other").rename(source)
+    with pytest.raises(ModelFileError):
+        api.train("rnn", text, resume=True, checkpoint_seconds=0, **settings)

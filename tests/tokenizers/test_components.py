@@ -56,7 +56,7 @@ def test_a_name_for_unknown_words() -> None:
     assert Tokenizer.from_json(made.to_json(), made.config).encode("cat").tolist() == [made.unk]
 
 
-GPT2 = {
+GPT2: dict[str, Any] = {
     "version": "1.0",
     "truncation": None,
     "padding": None,
@@ -85,10 +85,10 @@ GPT2 = {
         "merges": ["t h"],
     },
 }
-NEOX = {**GPT2, "normalizer": {"type": "NFC"}, "model": {**GPT2["model"], "type": "BPE"}}  # type: ignore[dict-item]
+NEOX = {**GPT2, "normalizer": {"type": "NFC"}, "model": {**GPT2["model"], "type": "BPE"}}
 BERT = {
     **GPT2,
-    "added_tokens": [{**GPT2["added_tokens"][0], "id": 1, "content": "[CLS]"}],  # type: ignore[index]
+    "added_tokens": [{**GPT2["added_tokens"][0], "id": 1, "content": "[CLS]"}],
     "normalizer": {
         "type": "BertNormalizer",
         "clean_text": True,
