@@ -257,7 +257,7 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     assert f"the encoder of {said}" in done(*start, *recipe).err
     assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
     assert "decides" not in done(*start, "--epochs", 1, "--force").err  # nothing else was said of its shape
-    assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2)
+    assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2, "--force")
 
 
 @pytest.mark.parametrize(("positions", "kept"), [("sinusoidal", 40), ("learned", 20)])
