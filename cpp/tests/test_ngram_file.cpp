@@ -67,6 +67,26 @@ void known_checksum() {
     check(checksum(reinterpret_cast<const char*>(swapped), 2) != wanted, "words that changed places");
 }
 
+// A quantised file of version 2 does not sum to one, whatever it says; one of version 3 does.
+void quantized_by_version_2(FileFacts facts, const std::vector<Section>& sections) {
+    facts.model.is_normalized = true;
+    Array<char> image = model_image(facts, sections, 1);
+    FixedHeader head;
+    std::memcpy(&head, image.data(), sizeof head);
+    check(head.version == 3, "quantised models have version 3");
+    check(ModelFile::of(model_image(facts, sections, 1))->facts().model.is_normalized,
+          "version 3 is normalised");
+    head.version = 2;
+    std::memcpy(image.data(), &head, sizeof head);
+    const std::uint64_t mark = checksum(image.data(), head.header / 8 - 1);
+    std::memcpy(image.data() + head.header - 8, &mark, 8);
+    check(!ModelFile::of(std::move(image))->facts().model.is_normalized, "quantised in version 2");
+    facts.bits = 0;
+    const Array<char> exact = model_image(facts, sections, 1);
+    std::memcpy(&head, exact.data(), sizeof head);
+    check(head.version == 2, "others keep version 2");
+}
+
 void facts_come_back() {
     FileFacts facts;
     facts.layout = LayoutKind::small;
@@ -96,6 +116,7 @@ void facts_come_back() {
     const Array<char> image = model_image(facts, sections, 3);
     const Bytes in_memory(image.begin(), image.end());
     check(in_memory == read(scratch.name()), "the same bytes in memory");
+    quantized_by_version_2(facts, sections);
     file->save(copy.name());
     check(read(copy.name()) == in_memory, "a copy");
     check_fails([&] { write_model(copy.name(), facts, sections, 1); }, copy.name() + " cannot be written");
@@ -189,7 +210,8 @@ void headers_that_cannot_be() {
     const auto entry = [](Bytes& other) {
         return reinterpret_cast<SectionEntry*>(other.data() + sizeof(FixedHeader) + 2 * 8);
     };
-    refused([](FixedHeader& h, Bytes&) { h.version = 1; }, "version 1, and this chainrule reads version 2");
+    refused([](FixedHeader& h, Bytes&) { h.version = 1; },
+            "version 1, and this chainrule reads versions 2 and 3");
     refused([](FixedHeader& h, Bytes&) { h.magic[0] = '{'; }, "not an n-gram model");
     refused([](FixedHeader& h, Bytes&) { h.order = 1001; }, "header does not fit");
     refused([](FixedHeader& h, Bytes&) { h.order = 0xFFFFFFFF; }, "header does not fit");

@@ -334,3 +334,26 @@ def test_eight_bits_sum_to_one(settings: dict[str, Any], context: str) -> None:
         lm.engine.score(np.ascontiguousarray(tokens), words[:, None].copy())[:, 0],
         lm.engine.step(np.ascontiguousarray(some))[np.arange(len(some)), words],
     )
+
+
+def test_a_model_quantised_by_an_older_version(tmp_path: Path) -> None:
+    """Files of version 2 were rounded without computing their weights anew: they load and say so."""
+    chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small", bits=8).save(tmp_path / "m")
+    path = tmp_path / "m" / "model.ngram"
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[56:64], "little")  # of the header, whose last eight bytes are its checksum
+    assert content[8:12] == (3).to_bytes(4, "little")
+    assert engines.open_file(path).is_normalized
+    content[8] = 2
+    words = np.frombuffer(bytes(content[: size - 8]), dtype="<u8")
+    with np.errstate(over="ignore"):
+        step = np.uint64(0x9E3779B97F4A7C15)
+        mixed = (words + (np.arange(len(words), dtype=np.uint64) + np.uint64(1)) * step) * np.uint64(
+            0xFF51AFD7ED558CCD
+        )
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xC4CEB9FE1A85EC53)
+        content[size - 8 : size] = int(mixed.sum(dtype=np.uint64)).to_bytes(8, "little")
+    path.write_bytes(content)
+    engine = engines.open_file(path)
+    assert not engine.is_normalized
+    assert engine.bits == 8
