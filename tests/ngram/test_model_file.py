@@ -14,7 +14,7 @@ import pytest
 import chainrule
 from chainrule import folder, native
 from chainrule.errors import ChainruleError, ConfigError, ModelFileError
-from chainrule.lm import Batch, Floats, Ids, Vocabulary
+from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.ngram.model import NgramModel
@@ -307,7 +307,7 @@ def contexts_of(lm: NgramModel, ids: Ids) -> Ids:
     return np.concatenate([of_text, drawn])
 
 
-QUANTIZED = [{"smoothing": name} for name in SMOOTHINGS if name != "stupid-backoff"] + [
+QUANTIZED: list[dict[str, Any]] = [{"smoothing": name} for name in SMOOTHINGS if name != "stupid-backoff"] + [
     {"prune": (0, 0, 1)},
     {"entropy_prune": 1e-4},
     {"order": 2},
@@ -317,13 +317,12 @@ QUANTIZED = [{"smoothing": name} for name in SMOOTHINGS if name != "stupid-backo
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("settings", QUANTIZED, ids=str)
-def test_eight_bits_sum_to_one(settings: dict[str, Any], context: str) -> None:
+def test_eight_bits_sum_to_one(settings: dict[str, Any], context: Context) -> None:
     """After contexts of the text and others, and `score` gives each word what `step` gives it."""
     corpus = Corpus.from_lines(LINES)
-    model = chainrule.train(
-        "ngram", corpus, context=context, **({"order": 4, "layout": "small", "bits": 8} | settings)
-    )
-    lm = model.lm
+    wanted: dict[str, Any] = {"order": 4, "layout": "small", "bits": 8} | settings
+    model = chainrule.train("ngram", corpus, context=context, **wanted)
+    lm: Any = model.lm
     ids = encode(corpus, model.tokenizer).ids
     contexts = contexts_of(lm, ids)
     assert lm.is_normalized
