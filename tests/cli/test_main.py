@@ -294,23 +294,6 @@ class FailingOutput(io.RawIOBase):
         raise OSError(self.number, os.strerror(self.number))
 
 
-def leaf_commands() -> list[tuple[str, ...]]:
-    """Every command and sub-command of the application."""
-    found: list[tuple[str, ...]] = []
-    groups: list[tuple[tuple[str, ...], typer.Typer]] = [((), app)]
-    while groups:
-        path, group = groups.pop()
-        for command in group.registered_commands:
-            assert command.callback is not None
-            name = command.name or command.callback.__name__.replace("_", "-")
-            found.append((*path, name))
-        for nested in group.registered_groups:
-            assert nested.typer_instance is not None
-            found_name = nested.name or ""
-            groups.append(((*path, str(found_name)), nested.typer_instance))
-    return sorted(found)
-
-
 def call_with_output(number: int, *arguments: object, stdin: bytes = b"") -> tuple[int, str]:
     """The status and stderr of a command whose stdout fails with this error number."""
     out = io.TextIOWrapper(io.BufferedWriter(FailingOutput(number)), encoding="utf-8")
@@ -333,12 +316,12 @@ def call_with_output(number: int, *arguments: object, stdin: bytes = b"") -> tup
 
 
 def test_the_table_of_commands_is_complete() -> None:
-    names = {" ".join(command) for command in leaf_commands()}
+    names = {" ".join(command) for command in COMMANDS}
     assert {"score", "translate predict", "tokenizer encode", "vectors neighbors", "doctor"} <= names
     assert len(names) >= 40
 
 
-@pytest.mark.parametrize("command", leaf_commands(), ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_output_that_cannot_be_written_is_one_line(command: tuple[str, ...]) -> None:
     status, said = call_with_output(errno.ENOSPC, *command, "--help")
     assert (status, said) == (1, "error: input or output: No space left on device\n")

@@ -373,7 +373,7 @@ def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tm
 
 def test_a_page_shows_hostile_text_as_text(models: Callable[[str], Path], tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
-    entry = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
+    entry: dict[str, Any] = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
     entry |= {name: {script: 1.0} for name in ("gradient_norms", "update_ratio", "clipped_by")}
     facts = {**folder.read(models("rnn")).facts, "command": script, "created": script}
     changes = {"metrics.json": json.dumps({script: script}), "train_log.jsonl": json.dumps(entry) + "\n"}
