@@ -330,7 +330,10 @@ def shown_as(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape} strides {value.strides}"
     is_plain = value is None or isinstance(value, bool | int | float | str | bytes | list | dict | tuple)
-    return repr(value)[:80] if is_plain else type(value).__name__
+    try:
+        return repr(value)[:80] if is_plain else type(value).__name__
+    except AttributeError:  # a container of an object that was never initialised
+        return type(value).__name__
 
 
 class Fuzzer:
