@@ -109,7 +109,7 @@ def test_buckets_are_even_and_in_order(costs: list[float], number: int) -> None:
 
 
 def test_lines_are_kept_in_their_order(laplace: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chainrule.applications.lines.CHARACTERS_AT_ONCE", 5)
+    monkeypatch.setattr("chainrule.text.corpus.CHARACTERS_AT_ONCE", 5)
     corpus = Corpus.from_lines(["mice mice mice", "i love cats", "cats love i", "i love dogs"])
     assert list(keep_nearest(Judge.of(laplace), corpus, "50%")) == ["i love cats", "i love dogs"]
     assert list(keep_nearest(Judge.of(laplace), corpus, "9")) == list(corpus)
