@@ -155,12 +155,12 @@ def test_one_that_holds_tokens_impossible_is_not_called_better() -> None:
     )
 
 
-def test_what_was_pruned_is_not_called_unseen() -> None:
+def test_pruned_n_grams_count_as_not_seen() -> None:
     text = ["a b c", "a b d", "a b d"]
     of = chainrule.train("ngram", Corpus.from_lines(text), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
     found = made(sample(of, text[:1], name="pruned"))
     said = " ".join((*found.findings, *(figure.caption + figure.drawing for figure in found.figures)))
-    assert "seen" not in said
+    assert "an n-gram that was pruned counts as not seen" in said
     assert "backed off: context seen, word not seen after it" in said
     assert "backed off: context not seen" in said
 

@@ -259,7 +259,8 @@ def _orders_text(each: Look, name: str) -> Figure:
     assert each.orders is not None
     caption = (
         f"{bold(each.name)}: the deeper a token's colour, the longer the n-gram that answered it, up to "
-        f"{each.orders.order} words; {_shown_of(each.sample)}. Below: why no longer one was used, over all tokens."
+        f"{each.orders.order} words; {_shown_of(each.sample)}. Below: why no longer one was used, "
+        "over all tokens; an n-gram that was pruned counts as not seen."
     )
     is_end = each.sample.ids == each.sample.text.eos
     drawing = depth.orders_html(each.sample.shown, each.orders, is_end, _is_apart(each.sample))
