@@ -2,13 +2,12 @@
 
 import errno
 import os
-import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -267,42 +266,51 @@ def test_an_unexpected_failure_of_the_exchange_is_told(model: Path, monkeypatch:
     assert version_of(model) == 1
 
 
-WRITE_FOR_EVER = """
-import itertools, sys
+WRITE_AND_DIE = """
+import os, signal, sys
 from pathlib import Path
 from chainrule import folder
 
 def fill(root):
     (root / "deep").mkdir()
     for name in ("config.json", "deep/model.ngram"):
-        (root / name).write_bytes(b"%d" % version * 300)
+        (root / name).write_bytes(sys.argv[2].encode() * 300)
 
-for version in itertools.count(int(sys.argv[2])):
-    folder.write(Path(sys.argv[1]), fill, {"version": version}, force=True)
-    print(version, flush=True)
+calls_left = int(sys.argv[3])
+
+def count_calls(event, arguments):
+    global calls_left
+    if event.split(".")[0] in ("open", "os", "shutil", "ctypes", "fcntl"):
+        calls_left -= 1
+        if calls_left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(count_calls)
+folder.write(Path(sys.argv[1]), fill, {"version": int(sys.argv[2])}, force=True)
 """
+"""Write version argv[2], and be killed before the argv[3]-th call to the system that Python audits."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders at once")
 def test_kill_at_any_moment_leaves_a_whole_folder(tmp_path: Path) -> None:
     path = tmp_path / "model"
     write(path, 1)
-    rng = random.Random(1)
-    kills_in_the_middle = 0
-    for trial in range(1, 26):
-        command = [sys.executable, "-c", WRITE_FOR_EVER, str(path), str(1000 * trial)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(rng.uniform(0, 0.02))
-            process.kill()
-            written = [int(line) for line in process.stdout.read().split()]
-        # What was reported done is done; at most one more was under way.
-        assert version_of(path) - max(written, default=1000 * trial) in (0, 1)
+    versions, with_leftovers = [1], 0
+    for calls in range(1, 500):
+        command = [sys.executable, "-c", WRITE_AND_DIE, str(path), str(calls + 1), str(calls)]
+        status = subprocess.run(command, check=False).returncode
+        versions.append(version_of(path))
+        assert versions[-1] in (versions[-2], calls + 1)  # the old one or the new one, whole
         leftovers = names_beside(path)
         assert len(leftovers) <= 1  # those of earlier trials are gone
-        kills_in_the_middle += len(leftovers)
-    assert kills_in_the_middle > 5
+        with_leftovers += len(leftovers)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert status == 0  # it was killed before every one of its calls
+    assert with_leftovers > 5
+    assert len(set(versions)) > 2  # some were killed after the exchange, and the new folder stands
+    assert names_beside(path) == []
     write(path, 2)
     assert version_of(path) == 2
     assert names_beside(path) == []

@@ -4,15 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
 
 import pytest
 
 from chainrule.training import checkpoint
-from cli.command import ENTRY, call, done, english, refused, trained, write
+from cli.command import call, done, english, refused, trained, write
 
 NETWORK = (
     "--hidden",
@@ -52,40 +50,44 @@ def weights(model: Path) -> bytes:
     return (model / "model.safetensors").read_bytes()
 
 
-@contextmanager
-def running(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as a process that hears SIGINT, even where this one was started to ignore it."""
-    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [ENTRY, *arguments],
+SIGNAL_ITSELF = """
+import os, signal, sys
+from chainrule.cli.signals import main
+from chainrule.training import checkpoint
+
+number, saves_left = int(sys.argv[1]), int(sys.argv[2])
+save = checkpoint.save
+
+def save_and_signal(*arguments):
+    global saves_left
+    save(*arguments)
+    saves_left -= 1
+    if saves_left == 0:
+        os.kill(os.getpid(), number)
+
+checkpoint.save = save_and_signal
+sys.argv = ["chainrule", *sys.argv[3:]]
+sys.exit(main())
+"""
+"""The command line in argv[3:], which sends itself the signal argv[1] after it has saved argv[2] checkpoints."""
+
+
+def start(arguments: list[str], number: signal.Signals, saves: int = 3) -> subprocess.Popen[bytes]:
+    """Start a command that sends itself a signal; it hears SIGINT even where this process ignores it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", SIGNAL_ITSELF, str(int(number)), str(saves), *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    )
 
 
-def wait_until_it_learns(out: Path, process: subprocess.Popen[bytes], steps: int = 1) -> None:
-    """Until its log tells of so many steps."""
-    log, started = out / "train_log.part.jsonl", time.monotonic()
-    while not (log.exists() and log.read_bytes().count(b"\n") >= steps):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() - started < 60
-        time.sleep(0.01)
-
-
-def stopped(out: Path, arguments: list[str], number: signal.Signals) -> tuple[int, str]:
-    """What a run that was sent this signal while it learnt ended with, and said."""
-    with running(arguments) as process:
-        wait_until_it_learns(out, process)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+def stopped(arguments: list[str], number: signal.Signals) -> tuple[int, str]:
+    """The status and stderr of a run that sent itself this signal while it was training."""
+    with start(arguments, number) as process:
+        _, err = process.communicate()
     return process.returncode, err.decode()
 
 
@@ -97,7 +99,7 @@ def test_a_stopped_run_is_resumed_bit_for_bit(
 ) -> None:
     more = ("--valid", valid, "--context", context)
     out = tmp_path / "m"
-    code, err = stopped(out, words(out, text, *more, *OFTEN), number)
+    code, err = stopped(words(out, text, *more, *OFTEN), number)
     assert code == status
     assert "Traceback" not in err
     assert err.endswith("stopped\n") or number == signal.SIGTERM
@@ -122,15 +124,8 @@ def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: P
     before = done("info", out, "--json").json()
     for trial in range(2):
         resume = ("--resume",) if trial else ("--force",)
-        with running(words(out, text, *OFTEN, *resume)) as process:
-            position = out / "checkpoint" / "position.json"
-            done_before = json.loads(position.read_text())["step"] if trial else 0
-            started = time.monotonic()
-            while not (position.exists() and _step(position) > done_before):
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() - started < 60
-                time.sleep(0.005)
-            process.kill()
+        status, _ = stopped(words(out, text, *OFTEN, *resume), signal.SIGKILL)
+        assert status == -signal.SIGKILL
         assert done("info", out, "--json").json() == before  # the old model, whole
         assert checkpoint.load(out) is not None
     done(*words(out, text, "--resume"))
@@ -140,19 +135,11 @@ def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: P
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
-def _step(position: Path) -> int:
-    """The checkpoint's step; 0 in the moment in which one takes the place of another."""
-    try:
-        return int(json.loads(position.read_text())["step"])
-    except (OSError, ValueError):
-        return 0
-
-
 @pytest.fixture(scope="module")
 def unfinished(text: Path, valid: Path) -> Path:
     """A run that was stopped, to be refused in every way: nothing may change it."""
     out = text.with_name("unfinished")
-    code, _ = stopped(out, words(out, text, "--valid", valid, *OFTEN), signal.SIGTERM)
+    code, _ = stopped(words(out, text, "--valid", valid, *OFTEN), signal.SIGTERM)
     assert code == 143
     return out
 
@@ -195,11 +182,13 @@ def test_other_settings_are_refused(
 def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, text: Path) -> None:
     out = tmp_path / "m"
     arguments = words(out, text, *OFTEN)
-    with running(arguments) as process:
-        wait_until_it_learns(out, process)
-        assert "is being written by another run" in refused(2, *arguments)
-        assert "is being written by another run" in refused(2, *arguments, "--resume")
-        assert process.poll() is None
+    with start(arguments, signal.SIGSTOP) as process:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # it has stopped in the middle of its training
+        try:
+            assert "is being written by another run" in refused(2, *arguments)
+            assert "is being written by another run" in refused(2, *arguments, "--resume")
+        finally:
+            process.kill()
 
 
 def test_numbers_that_are_none_end_the_run_and_keep_the_checkpoint(tmp_path: Path, text: Path) -> None:
