@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chainrule.applications.candidates import Candidates
 from cli.command import QUIET, done, refused, trained, write
 from cli.pipes import dialogue
 
@@ -90,3 +91,17 @@ def test_a_line_is_corrected_before_the_next_is_written(words: Path) -> None:
     with dialogue("correct", words) as conversation:
         answers = [conversation.ask(line.encode())[0].decode() for line in WRITTEN.splitlines()]
     assert answers == done("correct", words, stdin=WRITTEN).out.splitlines()
+
+
+def test_a_huge_word_stays_as_it_is(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[int] = []
+    far = Candidates._far
+
+    def watched(self: Candidates, word: str) -> list[str]:
+        looked_up.append(len(word))
+        return far(self, word)
+
+    monkeypatch.setattr(Candidates, "_far", watched)
+    line = "teh " + "x" * 200_000 + " letter"
+    assert done("correct", words, stdin=line + "\n").out == line.replace("teh", "the") + "\n"
+    assert looked_up == [3]

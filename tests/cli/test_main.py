@@ -498,3 +498,18 @@ def test_numbers_that_drive_loops_or_memory_are_bounded(
 )
 def test_numbers_that_only_bound_what_there_is_may_be_large(command: list[str], model: Path) -> None:
     assert done(*(word.replace("MODEL", str(model)) for word in command), 10**12).out
+
+
+def test_standard_input_that_does_not_fit_the_temporary_folder_is_one_line(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    arguments = ("train", "ngram", "-", "--out", tmp_path / "m")
+    ended = process(*arguments, stdin=b"a b c\n" * 100_000, preexec_fn=limit, env=environment)
+    assert ended.returncode == 1
+    said = ended.stderr.decode()
+    assert said.startswith(f"error: standard input cannot be copied to {tmp_path}: File too large after 0.1 MB; ")
+    assert said.endswith("name a file, or set TMPDIR\n")
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from chainrule.errors import InputError, MissingExtra
+from chainrule.text.corpus import Corpus
 from chainrule.text.documents import ROWS, read_documents
 from chainrule.text.files import find_files
 from chainrule.text.utf8 import Decoder
@@ -116,3 +117,15 @@ def test_parquet_without_its_package_names_the_extra(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"pip install 'chainrule\[data\]'"):
         read(file)
+
+
+def test_a_parquet_file_that_holds_far_more_than_its_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainrule.text.compression.ALWAYS_ALLOWED", 1 << 20)
+    file = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"text": ["x" * 10_000] * 1000}), file)
+    with pytest.raises(InputError, match=r"t\.parquet holds more than 250 times .*--max-decompressed 2G$"):
+        list(Corpus.of(file))
+    monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "10M")
+    assert len(list(Corpus.of(file))) == 1000

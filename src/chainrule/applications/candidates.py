@@ -36,7 +36,9 @@ INITIAL: Final = 2.0
 """A word so many times as probable at the beginning of a line as on average owes its capital to its place."""
 CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
 
-MOST_READINGS: Final = 1000
+LONGEST_CORRECTED: Final = 100
+"""Characters of a word that is looked up; a longer one stays as it is, for the ways to cut it are as many."""
+MOST_READINGS: Final = 10_000
 """Of a sentence, and choices for a word: the work grows with both."""
 
 
@@ -258,7 +260,7 @@ def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
 
 
 def _is_spelling(word: str) -> bool:
-    """Whether a word could be misspelt: letters, neither digits nor symbols among them, and no initials."""
-    if INITIALS.fullmatch(word):
+    """Whether a word could be misspelt: letters, no digits or symbols, not initials, and not too long."""
+    if len(word) > LONGEST_CORRECTED or INITIALS.fullmatch(word):
         return False
     return any(c.isalpha() for c in word) and not any(c.isdigit() or c in SYMBOLS for c in word)
