@@ -15,6 +15,7 @@ from chainrule import comparison, families
 from chainrule.comparison import row_name
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.model import Model
+from chainrule.neural import gru, transformer
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
 from chainrule.replacement import cannot_write
@@ -194,11 +195,14 @@ def test_out_may_be_a_string_and_holds_all(few: None, tmp_path: Path) -> None:
 
 def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2)])
+    for module in (gru, transformer):  # two epochs, however long they take
+        short = [dataclasses.replace(config, epochs=2, max_seconds=3600.0) for config in module.candidates()]
+        family = dataclasses.replace(module.family, candidates=lambda short=short: short)
+        monkeypatch.setattr(module, "family", family)
     told: list[tuple[str, int, int | None]] = []
     found = chainrule.compare(
         lines(),
         families=("ngram", "gru", "transformer"),
-        max_seconds=1,
         device="cpu",
         out=tmp_path,
         progress=lambda *what: told.append(what),

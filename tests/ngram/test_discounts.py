@@ -28,11 +28,13 @@ def test_good_turing_by_hand() -> None:
 
 
 def test_too_small_a_text_falls_back_and_says_so() -> None:
-    with pytest.warns(ChainruleWarning, match=r"order 3: D = 0\.5, 1, 1\.5 taken.*n1=2, n2=0, n3=0, n4=0"):
+    with pytest.warns(
+        ChainruleWarning, match=r"order 3: using default discounts 0\.5, 1, 1\.5: .*n1=2, n2=0, n3=0, n4=0"
+    ):
         assert modified_discounts(np.array([1, 1]), 3).two == 1.0
-    with pytest.warns(ChainruleWarning, match="D = 0.5 taken"):
+    with pytest.warns(ChainruleWarning, match="using the default discount 0.5:"):
         assert absolute_discount(np.array([1, 1]), 1) == 0.5
-    with pytest.warns(ChainruleWarning, match="order 1: no discount taken"):
+    with pytest.warns(ChainruleWarning, match="order 1: using no discount:"):
         assert set(good_turing_ratios(np.array([2, 2]), 1)) == {1.0}
 
 

@@ -69,7 +69,9 @@ def specified(
     said = [""] * order
     for warning in warned:
         match = re.fullmatch(
-            r"order (\d+): D = 0\.5, 1, 1\.5 taken, the counts giving none \((.*)\)", str(warning.message)
+            r"order (\d+): using default discounts 0\.5, 1, 1\.5: "
+            r"discounts cannot be estimated from this text \((.*)\)",
+            str(warning.message),
         )
         assert match is not None
         said[int(match[1]) - 1] = match[2]
