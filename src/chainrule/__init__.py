@@ -28,8 +28,8 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The public names, which `__getattr__` resolves on first use, beside those that are there."""
-    return sorted({*globals(), *__all__})
+    """The public names and the module's attributes; not what this file imports for itself."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

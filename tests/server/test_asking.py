@@ -90,7 +90,7 @@ def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client
         expected = models[kind].next(context, 5)
         assert [item["token"] for item in answer["next"]] == [token for token, _ in expected]
         np.testing.assert_allclose([i["probability"] for i in answer["next"]], [p for _, p in expected], rtol=1e-6)
-        assert all(item["shaped_probability"] == item["probability"] for item in answer["next"])
+        assert all(i["shaped_probability"] == pytest.approx(i["probability"], rel=1e-6) for i in answer["next"])
         everything = np.array([p for _, p in models[kind].next(context, models[kind].tokenizer.vocab_size)])
         kept = everything[everything > 0]
         assert answer["entropy_bits"] == pytest.approx(-(kept * np.log2(kept)).sum(), rel=1e-6)
@@ -170,3 +170,14 @@ def test_numbers_out_of_range_are_refused(client: TestClient) -> None:
         assert refused(client, "/v1/next", **{"model": "word", field: value})["param"] == field
     assert refused(client, "/v1/next", model="word", top=101)["param"] == "top"
     assert refused(client, "/v1/next", model="char", prompt="x" * 101)["param"] == "prompt"
+
+
+def test_next_agrees_with_score_for_an_unnormalised_model(tmp_path: Path) -> None:
+    text = Corpus.from_lines(["the cat sees a dog", "the dog sees", "a cat"])
+    model = chainrule.train("ngram", text, order=3, smoothing="stupid-backoff")
+    model.save(tmp_path / "backoff")
+    with serving(tmp_path / "backoff") as client:
+        (entry,) = ask(client, "/v1/next", model="backoff", prompt="the cat sees a", top=1)["next"]
+        (result,) = ask(client, "/v1/score", model="backoff", input=f"the cat sees a {entry['token']}")["results"]
+    assert entry["probability"] == pytest.approx(math.exp(result["log_probs"][-2]), rel=1e-5)
+    assert entry["probability"] == pytest.approx(dict(model.next("the cat sees a", top=1))[entry["token"]])

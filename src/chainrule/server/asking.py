@@ -12,8 +12,7 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import possible, shape
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
 from chainrule.server.aside import aside, extent, json_response
@@ -163,7 +162,7 @@ def _next(
         settings = request.decoding()
     except ConfigError as error:
         raise as_api_error(error) from error
-    own = np.exp(shape(log_p[None], [given.ids], Decoding(), vocabulary)[0])  # (V,) sums to one
+    own = np.exp(possible(log_p[None], vocabulary)[0])  # (V,) as `score` gives it, also of an unnormalised model
     shaped = np.exp(shape(log_p[None], [given.ids], settings, vocabulary)[0])
     chosen = starts.beginning_with(request.prefix) if starts and request.prefix else np.arange(len(own))
     order = chosen[_highest(own[chosen], request.top)]
