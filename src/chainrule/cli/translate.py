@@ -45,7 +45,10 @@ def train(
     force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
     tokenizer: Annotated[
-        str | None, typer.Option(help="word, char, byte, bpe, wordpiece, unigram, or a folder.  [default: bpe]")
+        str | None,
+        typer.Option(
+            help="word, char, byte, bpe, wordpiece, unigram (differs from run to run), or a folder.  [default: bpe]"
+        ),
     ] = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,

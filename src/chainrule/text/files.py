@@ -163,6 +163,6 @@ def spool(stream: InputStream) -> TextFile:
 def _cannot_copy(error: OSError, place: Path, size: int) -> ChainruleError:
     """The error of a copy that failed after so many bytes."""
     what = f"standard input cannot be copied to {place}: {error.strerror} after {size / 1e6:,.1f} MB"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
-    return InputError(what)
+    if error.errno == errno.EISDIR:
+        return InputError("standard input is a folder; pipe a text in, or name a file")
+    return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
