@@ -307,3 +307,11 @@ def test_a_full_disk_ends_the_comparison(few: None, tmp_path: Path, monkeypatch:
     with pytest.raises(ChainruleError, match="No space left on device") as error:
         run_of(tmp_path, "chainrule compare a")
     assert error.value.exit_code == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_with_an_unfinished_run_is_refused(few: None, tmp_path: Path, force: bool) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(UsageError, match="holds an unfinished run"):
+        run_of(tmp_path, "chainrule compare a", force=force)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]

@@ -316,6 +316,8 @@ class Output:
         """Refuse a model, another comparison, or the same one of another text, as far as the text is known."""
         if self.path.exists() and (not self.path.is_dir() or (self.path / manifest.NAME).exists()):
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
+        if (self.path / folder.CHECKPOINT).exists():
+            raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
         if self.force:
             return
         for run in sorted(self.models.glob(f"*/{folder.CHECKPOINT}")):

@@ -118,10 +118,12 @@ def _print_long(
             "oov": found.oov,
             "infinite": found.log_prob == -math.inf,
             "log_prob_of_spellings": _in(unit, found.log_prob_of_spellings),
+            "log_prob_with_spelling": _in(unit, found.log_prob + found.log_prob_of_spellings),
         }
         emit_in_pieces(document)
         return
-    print(f"{total:.6f}\t", end="")
+    spelled = _in(unit, found.log_prob + found.log_prob_of_spellings)
+    print(f"{total:.6f} ({spelled:.6f} with spelling)\t" if found.oov else f"{total:.6f}\t", end="")
     print(line)
     if per_token:
         for names, numbers in zip(tokens, values, strict=True):
