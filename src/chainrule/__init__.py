@@ -1,8 +1,6 @@
 """chainrule: language models of your own text, every family behind one contract, compared on one scale."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing takes milliseconds in which Ctrl-C is not yet handled
 if TYPE_CHECKING:
     from chainrule.api import mix, train
     from chainrule.comparison import compare
@@ -32,8 +30,11 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Public names are resolved on first use, so that importing chainrule loads nothing."""
     if name not in _HOMES:
         raise AttributeError(f"module 'chainrule' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES[name]), name)
+    return value

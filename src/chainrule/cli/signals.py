@@ -3,11 +3,16 @@
 `import chainrule.cli.signals` loads next to nothing, so that it is in force while the rest is being imported.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+
+TYPE_CHECKING = False  # typing takes milliseconds to import
+if TYPE_CHECKING:
+    from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
