@@ -115,8 +115,12 @@ def test_context_shows_depth_and_attention(visit: Visit) -> None:
         cards.nth(0).locator(".token-text").nth(2).hover()
         expect(cards.nth(0).locator(".detail")).to_contain_text("trigram")
         expect(cards.nth(0).locator(".used")).to_have_count(2)
-        expect(cards.nth(0).locator(".figures")).to_contain_text("words answered")
-        expect(cards.nth(1).locator(".figures")).to_contain_text("characters answered")
+        expect(cards.nth(0).locator(".figures")).to_contain_text(
+            re.compile(r"mean n-gram length used: [0-9.]+ words")
+        )
+        expect(cards.nth(1).locator(".figures")).to_contain_text(
+            re.compile(r"mean n-gram length used: [0-9.]+ characters")
+        )
         attention = cards.nth(2)
         expect(attention).to_contain_text("2 layers of 2 heads")
         words = attention.locator("[role=option]")

@@ -158,7 +158,7 @@ def test_given_parts_are_used(english_text: Path, tmp_path: Path) -> None:
     first = both["rows"][0]["name"]
     figures = done("evaluate", tmp_path / "c" / "models" / first, test, "--json").json()
     assert figures["bits_per_byte"] == pytest.approx(both["rows"][0]["bits_per_byte"], rel=1e-9)
-    one = done("compare", english_text, "--test", test, *options).json()["split"]
+    one = done("compare", english_text, "--test", test, *options, "--force").json()["split"]
     assert (one["train_lines"], one["valid_lines"], one["test_lines"]) == (54, 6, 2)
 
 

@@ -208,7 +208,7 @@ def test_a_signal_stops_the_work_and_nothing_is_lost(
     before = (model / "manifest.json").read_bytes()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    words = [ENTRY, "train", "ngram", "-", "--out", str(model)]
+    words = [ENTRY, "train", "ngram", "-", "--out", str(model), "--force"]
     environment = os.environ | {"TMPDIR": str(scratch)}
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -232,17 +232,19 @@ def test_the_two_rules_of_context(tmp_path: Path) -> None:
 
     # line: p(a | <s>) = p(b | <s>) = 2/4, p(</s> | a) = p(</s> | b) = 1.
     assert nats("line") == pytest.approx(math.log(4), rel=1e-6)
-    # stream: <s> a </s> b </s> a </s> b </s>: p(a | <s>) = 1, and b follows </s> in 2 of 3.
-    assert nats("stream") == pytest.approx(math.log(3 / 2), rel=1e-6)
+    # stream: <s> a </s> b </s> a </s> b </s>: a text starts as after </s>, which a follows in 1 of 3 and b in 2 of 3.
+    assert nats("stream") == pytest.approx(math.log(9 / 2), rel=1e-6)
 
 
 def test_a_stream_scores_its_lines_as_one_text(tmp_path: Path) -> None:
     text = write(tmp_path / "ab.txt", "a\nb\na\nb\n")
     model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--context", "stream")
     first, second = done("score", model, "--json", stdin="a\nb\n").json_lines()
-    assert first["log_prob"] == 0
+    assert first["log_prob"] == pytest.approx(math.log(1 / 3), rel=1e-6)  # as after </s>
     assert second["log_prob"] == pytest.approx(math.log(2 / 3), rel=1e-6)
-    assert done("score", model, "--json", stdin="b\n").json()["infinite"]  # b never follows <s>
+    assert done("score", model, "--json", stdin="b\n").json()["log_prob"] == pytest.approx(
+        math.log(2 / 3), rel=1e-6
+    )
 
 
 def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:

@@ -137,8 +137,9 @@ def test_refusals(encoder: Path, tmp_path: Path, laplace: Path) -> None:
     assert "does not end so" in refused(2, "vectors", "contextual", encoder, bank, "--out", tmp_path / "x.txt")
     said = refused(2, "vectors", "contextual", encoder, bank, "--out", tmp_path / "x.npz", "--json")
     assert "choose one of them" in said
-    assert "layers 0 (the words' own" in refused(2, "vectors", "contextual", encoder, bank, "--layer", 7, *CPU)
-    assert "(ngram) is neither" in refused(2, "vectors", "contextual", laplace, bank)
+    lines = write(tmp_path / "bank.txt", bank.read_text())
+    assert "layers 0 (the words' own" in refused(2, "vectors", "contextual", encoder, lines, "--layer", 7, *CPU)
+    assert "(ngram) is neither" in refused(2, "vectors", "contextual", laplace, lines)
     assert "ends in neither" in refused(2, "vectors", "senses", encoder, "bank", bank, "--out", "senses.png")
     assert f"{bank}, line 1 does not hold 'shore'" in refused(3, "vectors", "senses", encoder, "shore", bank, *CPU)
     one = write(tmp_path / "one.tsv", "river\tthe bank\nriver\ta bank\n")

@@ -119,7 +119,7 @@ def test_progress_counts_what_is_done(model: tag.Tagger, ask: str) -> None:
 def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> None:
     spelled = learn(names(40, seed=1), characters=5, epochs=2)
     for made, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
-        made.save(tmp_path / "model")
+        made.save(tmp_path / "model", force=True)
         for again in (tag.load(tmp_path / "model", "cpu"), load_any(tmp_path / "model", device="cpu")):
             assert again.tags == made.tags
             assert again.spellings == made.spellings

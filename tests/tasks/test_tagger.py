@@ -96,7 +96,7 @@ def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, col
     assert tag.load(tmp_path / "new", "cpu").column == column
     real = store.save
 
-    def save_as_before(path: Any, parts: store.Parts, files: Any) -> None:
+    def save_as_before(path: Any, parts: store.Parts, files: Any, **_: Any) -> None:
         real(path, replace(parts, more={k: v for k, v in parts.more.items() if k != "column"}), files)
 
     monkeypatch.setattr(store, "save", save_as_before)

@@ -18,7 +18,7 @@ from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.ranges import check
 from chainrule.decoding.sample import generators, sample
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import possible
+from chainrule.decoding.shaping import distribution
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
 
@@ -85,7 +85,7 @@ def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[
     """
     check("top", top)
     start, _ = _start(lm, tokenizer, context, Decoding())
-    log_p = possible(read(lm, start)[0], lm.vocabulary)
+    log_p = distribution(read(lm, start)[0], lm.vocabulary)
     kept = np.flatnonzero(filters.top_k(log_p, top)[0] > -np.inf)
     ids = kept[np.argsort(-log_p[0, kept], kind="stable")]
     return list(zip(tokenizer.tokens(ids.tolist()), np.exp(log_p[0, ids]).tolist(), strict=True))

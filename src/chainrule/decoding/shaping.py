@@ -5,6 +5,7 @@ Lives here: which filters apply, and in which order. Not here: the filters (filt
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +35,22 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
     if settings.min_p is not None:
         allowed = filters.min_p(allowed, settings.min_p)
     return allowed if allowed is first else filters.normalize(allowed)
+
+
+ROUNDING: Final = 1e-6
+"""Of the sum of a distribution whose log-probabilities are stored in single precision."""
+
+
+def distribution(log_p: Floats, vocabulary: Vocabulary) -> Floats:
+    """(K, V) what `score` gives each token that may come next, rounding errors of the sum removed.
+
+    A row that does not sum to one, of an unnormalised or a quantised model, stays as it is.
+    """
+    log_p = possible(log_p, vocabulary)
+    with np.errstate(over="ignore"):
+        total = np.exp(log_p).sum(axis=1, keepdims=True)
+    is_rounding = np.abs(total - 1) < ROUNDING
+    return np.asarray(log_p - np.log(np.where(is_rounding, total, 1.0)))
 
 
 def possible(log_p: Floats, vocabulary: Vocabulary) -> Floats:

@@ -21,6 +21,7 @@ from chainrule.text.utf8 import OPTION
 Lookup = Callable[[str], Floats | None]
 """The vector (D,) of a word, None where there is none."""
 
+LONGEST_CELL: Final = 1 << 17  # characters
 NORMAL_97_5: Final = 1.959963984540054  # Φ⁻¹(0.975)
 
 
@@ -114,6 +115,7 @@ def _cut(line: str, where: str) -> _Line:
     elif separator not in line:
         fields = line.split()
     else:
+        csv.field_size_limit(LONGEST_CELL)  # the limit is one for all readers of the process
         try:
             fields = next(csv.reader([line.strip()], delimiter=separator, skipinitialspace=True))
         except csv.Error as error:

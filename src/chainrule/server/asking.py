@@ -12,7 +12,7 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from chainrule.decoding.shaping import possible, shape
+from chainrule.decoding.shaping import distribution, shape
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
 from chainrule.server.aside import aside, extent, json_response
@@ -162,7 +162,9 @@ def _next(
         settings = request.decoding()
     except ConfigError as error:
         raise as_api_error(error) from error
-    own = np.exp(possible(log_p[None], vocabulary)[0])  # (V,) as `score` gives it, also of an unnormalised model
+    own = np.exp(
+        distribution(log_p[None], vocabulary)[0]
+    )  # (V,) as `score` gives it, also of an unnormalised model
     shaped = np.exp(shape(log_p[None], [given.ids], settings, vocabulary)[0])
     chosen = starts.beginning_with(request.prefix) if starts and request.prefix else np.arange(len(own))
     order = chosen[_highest(own[chosen], request.top)]

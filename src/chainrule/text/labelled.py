@@ -103,7 +103,7 @@ def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collectio
     if str(file) != "-" or column != TEXT:
         yield read_texts(file, column=column, labels=labels)
         return
-    corpus = Corpus.of(file, reads_once=True)
+    corpus = Corpus.of(file, reads_once=True, expects_lines=False)
     is_json = is_table = None
     done = 0
     try:
