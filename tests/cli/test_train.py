@@ -232,7 +232,7 @@ def test_the_two_rules_of_context(tmp_path: Path) -> None:
 
     # line: p(a | <s>) = p(b | <s>) = 2/4, p(</s> | a) = p(</s> | b) = 1.
     assert nats("line") == pytest.approx(math.log(4), rel=1e-6)
-    # stream: <s> a </s> b </s> a </s> b </s>: a text starts as after </s>, which a follows in 1 of 3 and b in 2 of 3.
+    # stream: <s> a </s> b </s> a </s> b </s>. A text starts as after </s>: a follows it in 1 of 3, b in 2 of 3.
     assert nats("stream") == pytest.approx(math.log(9 / 2), rel=1e-6)
 
 
