@@ -1,11 +1,14 @@
-"""What may have been meant by a word as it is written: the candidates, each with log p(written | meant).
+"""Candidates for a written word, each with log p(written | meant).
 
-Lives here: the ways to a candidate (itself, a new word, a near word, two words run together, one word cut in two),
-and the store of those found. Not here: near words (neighbors.py), which candidate fits the sentence (lattice.py).
+A candidate is the word itself, an out-of-vocabulary word, a word of the vocabulary within two edits, two words that
+were run together, or one word that was cut in two.
 """
 
 import math
 import re
+import string
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +20,7 @@ from chainrule.applications.channel import Channel
 from chainrule.applications.edits import Edits
 from chainrule.applications.neighbors import FURTHEST, Neighbors
 from chainrule.applications.rewriting import Rewriting
-from chainrule.applications.words import CORE, Word
+from chainrule.applications.words import Word, is_mark, split_punctuation
 from chainrule.errors import ConfigError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
@@ -32,6 +35,9 @@ SYMBOLS: Final = frozenset("&@#/\\_+=<>|~^*$%§©®°")
 """A word with one of these inside (`A&M`, `and/or`, an address) is left alone, as one with digits is."""
 INITIALS: Final = re.compile(r"(?:\w\.)+\w?")
 """`U.S`, `e.g`: left alone, too."""
+LATIN: Final = frozenset(string.ascii_lowercase)
+RARE_ACCENT: Final = 1e-4
+"""Share of the letters of the vocabulary below which an accented letter does not belong to the alphabet."""
 INITIAL: Final = 2.0
 """A word so many times as probable at the beginning of a line as on average owes its capital to its place."""
 CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
@@ -93,8 +99,11 @@ class Candidates:
         self._edits = Edits.of(channel)
         self._rewriting = Rewriting.of(channel)
         unk = model.tokenizer.unk
-        self.known = {word: i for word, i in model.tokenizer.known.items() if i != unk}
+        by_id = sorted(model.tokenizer.known.items(), key=lambda item: item[1])  # `known` has no fixed order
+        self.known = {word: i for word, i in by_id if i != unk}
         self._words = list(self.known)
+        self._alphabet = alphabet(self._words)
+        self._characters = frozenset("".join(self._words))
         self._ids = np.array([self.known[word] for word in self._words], dtype=np.int64)
         self._neighbors = Neighbors.of(self._words)
         self._ends: dict[tuple[str, str], int] = {}  # a number for each punctuation around words
@@ -103,7 +112,7 @@ class Candidates:
         first = np.full(1, model.lm.vocabulary.bos, dtype=np.int32)
         self._log_initial = model.lm.step(model.lm.start(1), first)[0][0]  # (V,) log p of a line's first word
         self._found: dict[str, Arcs] = {}
-        self._fitted: dict[tuple[str, bool, bool, bool], Arcs] = {}
+        self._fitted: dict[tuple[str, bool, bool, bool, bool], Arcs] = {}
 
     def of(self, words: Iterable[str]) -> list[Arcs]:
         """The candidates of each word, in whatever case the vocabulary has them."""
@@ -119,10 +128,12 @@ class Candidates:
         return [self._fit(word, arcs) for word, arcs in zip(words, every, strict=True)]
 
     def _fit(self, word: Word, arcs: Arcs) -> Arcs:
-        """Drop candidates that would change the case alone; make changing a name less probable."""
+        """Drop candidates that change the case alone, or a fixed word; make changing a name less probable."""
         if word.query not in self._fitted:
             texts = [arcs.texts[0], *(self._within_sentence(word, text) for text in arcs.texts[1:])]
-            rows = [0, *(i for i, text in enumerate(texts) if i and self._keeps_case(word, text))]
+            rows = [0]
+            if not word.is_fixed:
+                rows += [i for i, text in enumerate(texts) if i and self._keeps_case(word, text)]
             log_channel = arcs.log_channel[rows]
             if word.is_name:
                 log_channel[1:] += math.log(self._settings.name_error_ratio)
@@ -160,7 +171,7 @@ class Candidates:
         ]
 
     def _look_up(self, words: list[str]) -> None:
-        open_ = [word for word in words if _is_spelling(word) and word != self._model.tokenizer.config.unk]
+        open_ = [word for word in words if self._is_correctable(word)]
         near = self._near(open_)
         far = {word: self._far(word) for word in open_ if word not in self.known}
         texts = {word: list(dict.fromkeys([*near.get(word, ()), *far.get(word, ())])) for word in words}
@@ -173,6 +184,12 @@ class Candidates:
             own = texts[word]
             self._found[word] = self._arcs(word, own, log_p[at : at + len(own)], spellings.get(word, 0.0))
             at += len(own)
+
+    def _is_correctable(self, word: str) -> bool:
+        """Whether a word could be misspelt: a spelling in the letters of the alphabet, not the unknown word."""
+        if word == self._model.tokenizer.config.unk or not _is_spelling(word):
+            return False
+        return all(c in self._alphabet for c in word.lower() if c.isalpha() or is_mark(c))
 
     def _arcs(self, word: str, texts: list[str], log_channel: Floats, log_spelling: float) -> Arcs:
         """The best of them by their own probability, after the word itself."""
@@ -219,15 +236,36 @@ class Candidates:
 
     def _end(self, word: str) -> int:
         """The number of the punctuation around a word: it is no slip, and stays as it is written."""
-        found = CORE.match(word)
-        ends = (found[1], found[3]) if found else ("", "")
-        return self._ends.setdefault(ends, len(self._ends))
+        before, _, after = split_punctuation(word)
+        return self._ends.setdefault((before, after), len(self._ends))
 
     def _spellings(self, words: list[str]) -> dict[str, float]:
-        """log p(spelling) of new words; a model without a speller finds every letter as probable as another."""
+        """log p(spelling) of new words; a model without a speller finds every letter as probable as another.
+
+        The channel ignores case. A word with a capital that no word of the vocabulary has is therefore spelt in
+        lower case: otherwise the capital would count against what is written, and not against its corrections.
+        """
         if self._model.speller is None or not words:
             return {word: -math.log(26) * (len(word) + 1) for word in words}
-        return dict(zip(words, self._model.speller.log_probs(words).tolist(), strict=True))
+        spelt = [word if self._characters.issuperset(word) else word.lower() for word in words]
+        return dict(zip(words, self._model.speller.log_probs(spelt).tolist(), strict=True))
+
+
+def alphabet(words: Iterable[str]) -> frozenset[str]:
+    """The letters and combining marks of words, in lower case, without rare accented forms of other letters.
+
+    English text has a few words such as `Zoë`: `ë` is rare there, and nobody writes it for `e` by mistake. All of
+    a-z belong to an alphabet that has one of them, as a small vocabulary may lack some.
+    """
+    counts = Counter(c for c in "".join(words).lower() if c.isalpha() or is_mark(c))
+    least = RARE_ACCENT * counts.total()
+
+    def is_rare_accent(letter: str) -> bool:
+        base = unicodedata.normalize("NFD", letter)[0]
+        return base != letter and base in counts and counts[letter] < least
+
+    letters = {letter for letter in counts if not is_rare_accent(letter)}
+    return frozenset(letters.union(LATIN) if letters & LATIN else letters)
 
 
 def prior(model: Model) -> Floats:
@@ -260,7 +298,7 @@ def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
 
 
 def _is_spelling(word: str) -> bool:
-    """Whether a word could be misspelt: letters, no digits or symbols, not initials, and not too long."""
-    if len(word) > LONGEST_CORRECTED or INITIALS.fullmatch(word):
+    """Whether a word is one of letters: no digits, symbols or hidden blanks, not initials, and not too long."""
+    if len(word) > LONGEST_CORRECTED or INITIALS.fullmatch(word) or not word.isprintable():
         return False
     return any(c.isalpha() for c in word) and not any(c.isdigit() or c in SYMBOLS for c in word)

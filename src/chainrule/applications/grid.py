@@ -38,7 +38,8 @@ class Part:
         first, last = words[self.first], words[self.last - 1]
         if self.last - self.first == 1:
             return first.put(text)
-        return f"{first.text} {last.text}" if text == f"{first.core} {last.core}" else first.put(text) + last.after
+        is_unchanged = text == f"{first.core} {last.core}"
+        return first.text + last.blanks + last.text if is_unchanged else first.put(text) + last.after
 
 
 class Grid:
@@ -88,12 +89,12 @@ class Grid:
 def _joins(
     candidates: Candidates, cuts: Sequence[list[Word]], first_arc: int
 ) -> tuple[list[Arcs], dict[int, list[tuple[int, int]]]]:
-    """Two words side by side that are one word of the vocabulary when written together: arcs, and where by node."""
+    """Arcs over two adjacent words that are one word of the vocabulary when joined, and their places by node."""
     places = [
         (row, node, (first.core, second.core))
         for row, words in enumerate(cuts)
         for node, (first, second) in enumerate(pairwise(words))
-        if first.core + second.core in candidates.known and not first.after and not second.before
+        if first.core + second.core in candidates.known and _can_be_joined(first, second)
     ]
     distinct = list(dict.fromkeys(pair for _, _, pair in places))
     arcs = candidates.joined(distinct)
@@ -102,3 +103,10 @@ def _joins(
     for row, node, pair in places:
         joins.setdefault(node, []).append((row, number[pair]))
     return arcs, joins
+
+
+def _can_be_joined(first: Word, second: Word) -> bool:
+    """Whether the blank between two words may be an error: one between letters or digits."""
+    if first.after or second.before or first.is_fixed or second.is_fixed:
+        return False
+    return first.core[-1].isalnum() and second.core[0].isalnum()

@@ -1,19 +1,18 @@
-"""The words of a line as they stand there: blanks, punctuation and capitals kept, so that the rest stays as it was.
-
-Lives here: what of a word is looked up, and how a correction is put in its place.
-"""
+"""Split a line into words, and put corrections back without changing blanks, punctuation or capitals."""
 
 import re
+import unicodedata
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 WORD: Final = re.compile(r"[^ \t]+")
 CORE: Final = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
-LONGEST_ACRONYM: Final = 4
-"""Letters of a word in capitals that is taken for an acronym; a longer one is taken for emphasis."""
+LONGEST_ACRONYM: Final = 5
+"""Letters of an unknown word in capitals that is never changed; a longer one may be there for emphasis."""
 FIRST_LETTER: Final = re.compile(r"[^\W\d_]")
 SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
 """What the word before the first word of a sentence ends with."""
@@ -30,7 +29,9 @@ class Word:
     after: str = ""
     is_capitalized: bool = False  # a correction in lower case gets a capital
     is_upper: bool = False  # a correction is written in capitals
-    is_name: bool = False  # not in the vocabulary and capitalised where sentences do not demand it
+    is_name: bool = False  # not in the vocabulary, with capitals that the start of a sentence does not explain
+    is_fixed: bool = False  # never changed: an acronym, or a word in mixed case
+    blanks: str = ""  # between it and the word before
 
     @property
     def end(self) -> int:
@@ -38,9 +39,9 @@ class Word:
         return self.start + len(self.text)
 
     @property
-    def query(self) -> tuple[str, bool, bool, bool]:
+    def query(self) -> tuple[str, bool, bool, bool, bool]:
         """What its candidates depend on."""
-        return self.core, self.is_capitalized, self.is_upper, self.is_name
+        return self.core, self.is_capitalized, self.is_upper, self.is_name, self.is_fixed
 
     def put(self, correction: str) -> str:
         """A correction in its place, in the case of what is written there.
@@ -63,16 +64,46 @@ def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
     it has capitals, in lower case.
     """
     words: list[Word] = []
-    has_lower_case = any(map(str.islower, line))
-    for match in WORD.finditer(line):
+    matches = list(WORD.finditer(line))
+    is_all_upper = len(matches) > 1 and not any(map(str.islower, line))
+    end = 0
+    for match in matches:
         word = _word(match[0], match.start(), tokenizer, known)
-        begins_sentence = not words or SENTENCE_END.search(words[-1].text) is not None
-        is_emphasized = word.is_upper and (not has_lower_case or len(word.core) > LONGEST_ACRONYM)
-        has_capitals = any(map(str.isupper, word.text))
-        if has_capitals and not (is_emphasized or begins_sentence or word.core in known):
-            word = replace(word, is_name=True)
-        words.append(word)
+        if word.core not in known:
+            begins_sentence = not words or SENTENCE_END.search(words[-1].text) is not None
+            is_name = _is_written_as_name(word, begins_sentence)
+            word = replace(word, is_name=is_name, is_fixed=_is_fixed(word, is_all_upper))
+        words.append(replace(word, blanks=line[end : word.start]))
+        end = word.end
     return words
+
+
+def split_punctuation(text: str) -> tuple[str, str, str]:
+    """The punctuation before a word, the word, the punctuation after it; a combining mark is part of the word."""
+    match = CORE.match(text)
+    before, core, after = match.groups() if match else ("", text, "")
+    marks = 0
+    while core and marks < len(after) and is_mark(after[marks]):
+        marks += 1
+    return before, core + after[:marks], after[marks:]
+
+
+def is_mark(character: str) -> bool:
+    """Whether a character is a combining mark, such as an accent that follows its letter."""
+    return not character.isascii() and unicodedata.category(character).startswith("M")
+
+
+def _is_written_as_name(word: Word, begins_sentence: bool) -> bool:
+    """Whether an unknown word has a capital that is not due to the start of a sentence."""
+    letters = [character for character in word.text if character.isalpha()]
+    return any(map(str.isupper, letters[1:] if begins_sentence else letters))
+
+
+def _is_fixed(word: Word, is_all_upper: bool) -> bool:
+    """Whether an unknown word is an acronym or in mixed case; in a line of capitals neither can be told."""
+    if not any(first.isalpha() and second.isupper() for first, second in pairwise(word.text)):
+        return False
+    return not word.is_upper or (len(word.core) <= LONGEST_ACRONYM and not is_all_upper)
 
 
 def _word(text: str, start: int, tokenizer: Tokenizer, known: Container[str]) -> Word:
@@ -84,8 +115,7 @@ def _word(text: str, start: int, tokenizer: Tokenizer, known: Container[str]) ->
         return _shaped(text, seen, start, "", text, "")
     if seen == tokenizer.config.unk:
         return Word(text, seen, start)
-    found = CORE.match(text)
-    before, middle, after = found.groups() if found else ("", text, "")
+    before, middle, after = split_punctuation(text)
     if not middle:
         return Word(text, seen, start)
     core = tokenizer.normalize(middle)
