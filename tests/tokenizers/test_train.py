@@ -1,7 +1,16 @@
-"""Training a tokenizer: the same text gives the same bytes."""
+"""Training a tokenizer: the same text gives the same bytes, and `lowercase` applies to the unknown word."""
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from chainrule.errors import ConfigError
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.train import train
 
 PROGRAM = """
 import hashlib, sys
@@ -25,3 +34,26 @@ def test_training_again_gives_the_same_file() -> None:
     assert outputs[0].count("\n") == len(KINDS)
     assert outputs[1] == outputs[0]
     assert outputs[2] == outputs[0]
+
+
+def test_lowercase_applies_to_the_unknown_word() -> None:
+    config = TokenizerConfig(unk="UNK", lowercase=True)
+    tokenizer = train(Corpus.from_lines(["The cat saw UNK", "the dog saw unk"]), config)
+    assert tokenizer.config.unk == "unk"
+    assert tokenizer.unk == tokenizer.known["unk"]
+    assert "UNK" not in tokenizer.known
+    encoded = encode(Corpus.from_lines(["the UNK saw Unk"]), tokenizer).ids.tolist()
+    assert encoded.count(tokenizer.unk) == 2
+
+
+def test_lowercase_applies_to_the_unknown_word_of_a_list(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("The\nUNK\ncat\n", encoding="utf-8")
+    config = TokenizerConfig(unk="UNK", lowercase=True, vocab=str(tmp_path / "words.txt"))
+    tokenizer = train(Corpus.from_lines(["the cat"]), config)
+    assert tokenizer.known.keys() == {"unk", "the", "cat"}
+    assert tokenizer.unk == tokenizer.known["unk"]
+
+
+def test_an_unknown_word_that_lower_cases_to_a_control_symbol_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unk is '<s>'"):
+        train(Corpus.from_lines(["a b"]), TokenizerConfig(unk="<S>", lowercase=True))

@@ -6,6 +6,7 @@ text's bytes, so that no text is unknown to them.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import tokenizers
@@ -25,6 +26,7 @@ LONGEST_PIECED_WORD = 200
 
 def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
     """Train the configured kind of tokenizer, or make the one of a given list of words."""
+    config = lower_unk(config)
     if config.vocab is not None:
         return from_words(*given_words(config))
     progress(f"training the {config.kind} tokenizer", 0, None)
@@ -44,6 +46,11 @@ def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) 
     if config.lowercase:
         backend.normalizer = normalizers.Lowercase()
     return Tokenizer.sealed(backend, config)
+
+
+def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
+    """The config with its unknown word in lower case where the text is lower-cased: `UNK` becomes `unk` there."""
+    return replace(config, unk=normalizers.Lowercase().normalize_str(config.unk)) if config.lowercase else config
 
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
