@@ -75,7 +75,7 @@ def filtering(folder: Path) -> list[dict[str, Any]]:
         "engine, one thread": lambda: engine.engine.score_sentences(lines, threads=1),
         "engine, all processors": lambda: engine.engine.score_sentences(lines, threads=processors.threads()),
         "a loop of kenlm calls": lambda: [by_line.score(line) for line in lines],
-        "filter by perplexity": lambda: measure(Judge.of(model), corpus),
+        "filter by perplexity": lambda: measure(Judge.of(model, by="perplexity"), corpus),
         "filter by bits per byte": lambda: measure(Judge.of(model, by="bits-per-byte"), corpus),
         "filter by difference": lambda: measure(Judge.of(model, general), corpus),
     }
@@ -130,10 +130,10 @@ def _identified(models: dict[str, Model], lines: list[str], truth: Ids) -> list[
 
 def _found(models: dict[str, Model], general: Model, lines: list[str], truth: Ids) -> list[dict[str, Any]]:
     found = []
-    for name, against in (("perplexity", None), ("difference", general)):
+    for name, against in (("bits-per-byte", None), ("perplexity", None), ("difference", general)):
         shares = []
         for k, model in enumerate(models.values()):
-            kept = nearest(Judge.of(model, against).distances(lines), int((truth == k).sum()))
+            kept = nearest(Judge.of(model, against, name).distances(lines), int((truth == k).sum()))
             shares.append(float((truth[kept] == k).mean()))
         found.append({"what": f"own lines among those kept by {name}, %", "value": 100 * float(np.mean(shares))})
     return found

@@ -1,5 +1,6 @@
 """`chainrule filter`: which lines come out, in which form, and what is refused."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from cli.command import done, process, refused, trained, write
 
 pytestmark = pytest.mark.native
 TEXT = "mice mice mice\ni love cats\ncats love i\ni love mice\n"
-# Add-one without <unk>, -log2 p a word: "i love cats" 1/180 and "i love mice" 1/630 are the nearest two.
+# Add-one without <unk>: "i love cats", 1/180, and "i love mice", 1/630, are the nearest two; 12 bytes each.
 NEAR = "i love cats\ni love mice\n"
 
 
@@ -17,7 +18,9 @@ def test_the_nearest_lines_in_their_order(closed: Path, tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", TEXT)
     found = done("filter", closed, text, "--keep", "50%")
     assert found.out == NEAR
-    assert found.err == f"kept 2 of 4 lines; perplexity at most {630**0.25:.4g}\n"
+    assert found.err == f"kept 2 of 4 lines; bits-per-byte at most {math.log2(630) / 12:.4g}\n"
+    found = done("filter", closed, text, "--keep", "50%", "--by", "perplexity")
+    assert (found.out, found.err) == (NEAR, f"kept 2 of 4 lines; perplexity at most {630**0.25:.4g}\n")
     assert done("filter", closed, "--keep", 2, stdin=TEXT).out == NEAR
     assert done("filter", closed, "-", "--keep", "0.5", stdin=TEXT.replace("\n", "\r\n")).out == NEAR
     assert done("filter", closed, text, "--keep", 99).out == TEXT
@@ -26,7 +29,8 @@ def test_the_nearest_lines_in_their_order(closed: Path, tmp_path: Path) -> None:
 def test_scores_and_json(closed: Path) -> None:
     rows = done("filter", closed, "--keep", 2, "--scores", stdin=TEXT).out.splitlines()
     assert [row.split("\t")[1] for row in rows] == NEAR.splitlines()
-    assert [float(row.split("\t")[0]) for row in rows] == pytest.approx([180**0.25, 630**0.25], rel=1e-5)
+    bits_per_byte = [math.log2(180) / 12, math.log2(630) / 12]
+    assert [float(row.split("\t")[0]) for row in rows] == pytest.approx(bits_per_byte, rel=1e-5)
     first, second = done("filter", closed, "--keep", 2, "--json", stdin=TEXT).json_lines()
     assert first.keys() == {"schema_version", "line", "by", "cost", "text"}
     assert (first["line"], second["line"], second["text"]) == (2, 4, "i love mice")
@@ -63,7 +67,7 @@ def test_thirds(closed: Path, tmp_path: Path) -> None:
     parts = [(out / f"{name}.txt").read_text().splitlines() for name in ("head", "middle", "tail")]
     assert sorted(line for part in parts for line in part) == sorted(text.splitlines())
     assert [len(part) for part in parts] == [2, 2, 2]
-    assert found.err.count("2 lines; perplexity at most") == 3
+    assert found.err.count("2 lines; bits-per-byte at most") == 3
     rows = done("filter", closed, "--buckets", "head,middle,tail", "--json", stdin=text).json_lines()
     assert [row["text"] for row in rows] == text.splitlines()
     by_name = {name: [row["text"] for row in rows if row["bucket"] == name] for name in ("head", "middle", "tail")}

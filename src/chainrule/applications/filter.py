@@ -1,8 +1,7 @@
-"""Which lines of a text are nearest to what a model was trained on.
+"""Select the lines of a text that are most like the training text of a model.
 
-Lives here: the cost of a line (perplexity, bits per byte, or the cross-entropy difference of Moore & Lewis 2010),
-and the choice of the nearest lines or of equal parts by cost (Wenzek et al. 2020). Not here: reading and scoring
-lines (lines.py), writing them (cli/filter_lines.py).
+The cost of a line is its bits per byte, its perplexity, or the cross-entropy difference of Moore & Lewis (2010).
+The lines of the lowest cost are kept, or all lines are divided into equal parts by cost (Wenzek et al. 2020).
 
 All costs are of the text itself, its unknown words spelled out: by p(`<unk>`) alone a line of nothing but unknown
 words would be among the nearest.
@@ -34,7 +33,7 @@ class Judge:
 
     reference: Model
     against: Model | None = None  # a model of text in general, for the difference
-    by: By = "perplexity"
+    by: By = "bits-per-byte"
     scorers: tuple[Scorer, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,9 +45,9 @@ class Judge:
 
     @classmethod
     def of(cls, reference: Model, against: Model | None = None, by: str | None = None) -> Self:
-        """By perplexity, or by the difference where there is a background, unless said otherwise."""
-        usual = "perplexity" if against is None else "difference"
-        return cls(reference=reference, against=against, by=by or usual)  # type: ignore[arg-type]
+        """By bits per byte, or by the difference where there is a background, unless `by` says otherwise."""
+        default = "bits-per-byte" if against is None else "difference"
+        return cls(reference=reference, against=against, by=by or default)  # type: ignore[arg-type]
 
     @property
     def models(self) -> list[Model]:

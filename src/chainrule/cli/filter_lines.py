@@ -26,7 +26,9 @@ def filter_lines(
     against: Annotated[
         Path | None, typer.Option(help="A model of text in general: keep by the difference to it.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="perplexity, bits-per-byte, or difference (--against).")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="bits-per-byte (the default), perplexity, or difference (--against).")
+    ] = None,
     buckets: Annotated[
         str | None, typer.Option(help="Instead of --keep: equal parts by cost, as in head,middle,tail.")
     ] = None,
