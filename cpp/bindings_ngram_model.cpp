@@ -76,10 +76,11 @@ TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> l
 
 PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
                        std::int64_t unk, bool is_closed, bool is_stream, bool is_normalized,
-                       double log_missing, const nb::object& names, const std::string& layout,
-                       std::int64_t bits, std::int64_t threads) {
-    const ModelFacts facts =
+                       bool starts_at_bos, double log_missing, const nb::object& names,
+                       const std::string& layout, std::int64_t bits, std::int64_t threads) {
+    ModelFacts facts =
         model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, is_normalized, log_missing);
+    facts.starts_at_begin = starts_at_bos;
     const LayoutChoice choice = layout_choice(layout, bits);
     const std::size_t workers = threads_of(threads);
     const auto spelled = names_of(names);
@@ -211,6 +212,7 @@ void bind_facts(NgramClass& bound) {
                      })
         .def_prop_ro("is_closed", [=](const PyNgramModel& self) { return facts(self).is_closed; })
         .def_prop_ro("is_stream", [=](const PyNgramModel& self) { return facts(self).is_stream; })
+        .def_prop_ro("starts_at_bos", [=](const PyNgramModel& self) { return facts(self).starts_at_begin; })
         .def_prop_ro("is_normalized", [=](const PyNgramModel& self) { return facts(self).is_normalized; })
         .def_prop_ro("log_missing", [=](const PyNgramModel& self) { return double{facts(self).log_missing}; })
         .def_prop_ro("sizes", [](const PyNgramModel& self) { return self.model->file().facts().sizes; })
@@ -263,9 +265,9 @@ void bind_ngram_model(nb::module_& module) {
         .def_static("of_tables", &of_tables, nb::arg("levels"), nb::arg("vocabulary_size"), nb::arg("bos"),
                     nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
                     nb::arg("is_stream") = false, nb::arg("is_normalized") = true,
-                    nb::arg("log_missing") = 0.0, nb::arg("names").none() = nb::none(),
-                    nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
-                    "The model of tables: by order key, log_prob and log_backoff.")
+                    nb::arg("starts_at_bos") = false, nb::arg("log_missing") = 0.0,
+                    nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast", nb::arg("bits") = 0,
+                    nb::arg("threads") = 1, "The model of tables: by order key, log_prob and log_backoff.")
         .def_static(
             "train", &train, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"), nb::arg("bos"),
             nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false, nb::arg("is_stream") = false,

@@ -31,7 +31,7 @@ bool is_plausible(const FixedHeader& head) {
                            (head.unknown == 0xFFFFFFFF || is_word(head.unknown, head.vocabulary));
     const bool has_layout = head.layout == 1 || head.layout == 2;
     return has_words && has_layout && (head.bits == 0 || head.bits == 8) && head.order > 0 &&
-           head.order <= kMostOrders && head.flags < 16 && head.zero == 0 && std::isfinite(head.log_missing);
+           head.order <= kMostOrders && head.flags < 32 && head.zero == 0 && std::isfinite(head.log_missing);
 }
 
 }  // namespace
@@ -108,7 +108,8 @@ void ModelFile::read_header() {
     facts_.bits = head.bits;
     facts_.model = {head.vocabulary,      head.begin,           head.end,
                     head.unknown,         (head.flags & 1) > 0, (head.flags & 2) > 0,
-                    (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0};
+                    (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0,
+                    (head.flags & 16) > 0};
     // Quantised models of version 2 were rounded without computing their weights anew.
     if (facts_.bits && head.version < kQuantizedVersion) facts_.model.is_normalized = false;
     const char* at = all_.data() + sizeof(FixedHeader);

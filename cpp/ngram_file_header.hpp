@@ -21,7 +21,8 @@ struct FixedHeader {
     std::uint32_t version = kVersion;
     std::uint32_t layout = 0, bits = 0, order = 0;
     std::uint32_t vocabulary = 0, begin = 0, end = 0, unknown = 0;
-    std::uint32_t flags = 0;  // of ModelFacts: 1 is_stream, 2 is_closed, 4 is_normalized, 8 holds_suffixes
+    // Of ModelFacts: 1 is_stream, 2 is_closed, 4 is_normalized, 8 holds_suffixes, 16 starts_at_begin.
+    std::uint32_t flags = 0;
     float log_missing = 0;
     std::uint32_t sections = 0, zero = 0;
     std::uint64_t header = 0, file = 0;  // bytes of each

@@ -70,7 +70,8 @@ class Plan {
         head.end = model.end;
         head.unknown = model.unknown;
         head.flags = (model.is_stream ? 1U : 0U) | (model.is_closed ? 2U : 0U) |
-                     (model.is_normalized ? 4U : 0U) | (model.holds_suffixes ? 8U : 0U);
+                     (model.is_normalized ? 4U : 0U) | (model.holds_suffixes ? 8U : 0U) |
+                     (model.starts_at_begin ? 16U : 0U);
         head.log_missing = model.log_missing;
         head.sections = static_cast<std::uint32_t>(entries_.size());
         head.header = header_;

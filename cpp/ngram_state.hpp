@@ -112,10 +112,11 @@ class Asking {
     // log p(word | before), and the state after it; `after` is another object than `before`.
     //
     // In a stream a text starts as a line does: <s> is read as a </s> that has nothing before it. The n-grams
-    // that begin with <s> itself were seen once, where the training text starts.
+    // that begin with <s> itself were seen once, where the training text starts, unless `starts_at_begin`.
     Answer step(const State& before, std::uint32_t word, State& after) const {
         const Answer answer = look_up(before, word, after);
-        if (facts_.is_stream && word == facts_.begin) look_up(State(), facts_.end, after);
+        if (facts_.is_stream && !facts_.starts_at_begin && word == facts_.begin)
+            look_up(State(), facts_.end, after);
         return answer;
     }
 

@@ -36,6 +36,9 @@ struct ModelFacts {
     // With each n-gram the one without its first word is stored, as where no rare ones were left out: a word
     // that is not stored after a context is not stored after a longer one. False: it need not be so.
     bool holds_suffixes = false;
+    // Of a stream: the n-grams that begin with <s> are those of the start of a text. False: <s> is read as
+    // </s>.
+    bool starts_at_begin = false;
 };
 
 // Rows of a model, a piece at a time: of tables in memory, or of files made by a training that memory was

@@ -224,7 +224,7 @@ void headers_that_cannot_be() {
     refused([](FixedHeader& h, Bytes&) { h.begin = 12; }, "cannot be");
     refused([](FixedHeader& h, Bytes&) { h.unknown = 12; }, "cannot be");
     refused([](FixedHeader& h, Bytes&) { h.layout = 3; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.flags = 16; }, "cannot be");
+    refused([](FixedHeader& h, Bytes&) { h.flags = 32; }, "cannot be");
     refused([](FixedHeader&, Bytes& b) { b[sizeof(FixedHeader)] = 13; }, "cannot be");  // rows of order 1
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from = 0; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from += 8; }, "a section lies outside");

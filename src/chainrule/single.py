@@ -32,8 +32,13 @@ def single(model: Model, progress: Progress = silent) -> Model:
     parts = list(_parts(mixture, 1.0, model.name))
     if len({lm.context for lm, _ in parts}) > 1:
         raise ConfigError("some of the mixed models read by line and some as a stream; one model cannot do both")
+    if len({lm.engine.starts_at_bos for lm, _ in parts}) > 1:
+        raise ConfigError(
+            "some of the mixed stream models are smoothed by add-k and some are not; mix one kind only"
+        )
     weights = [weight for _, weight in parts]
     tables = interpolate([lm.tables for lm, _ in parts], weights, mixture.vocabulary.size, progress)
+    tables = dataclasses.replace(tables, starts_at_bos=parts[0][0].engine.starts_at_bos)
     config = Config(order=tables.order, smoothing=INTERPOLATED)
     lm = _model(tables, parts[0][0], model.tokenizer.names(), config)
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})

@@ -1,8 +1,9 @@
 """Which text Jelinek–Mercer's weights are learnt on, and where a stream starts."""
 
+import dataclasses
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,10 +15,13 @@ from chainrule.applications.identify import Identifier
 from chainrule.applications.rerank import log_probs
 from chainrule.data.encoded import Encoded
 from chainrule.data.training import TrainingData
-from chainrule.errors import ChainruleWarning
+from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.family import train
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.table_model import TableModel
+from chainrule.single import laid_out, pruned, single
 from chainrule.text.corpus import Corpus
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
@@ -70,6 +74,71 @@ def test_a_stream_starts_as_a_line_does(order: int) -> None:
     # Two blank lines in its middle: after </s> </s> comes rat, but a text starts after one </s>.
     lines = [FIRST, *OTHERS[:2], "", OTHERS[2]]
     assert p_of_first_words(lines, order) == {"cat": 0.5, "</s>": 0.25, "rat": 0.25}
+
+
+def additive_stream(order: int, smoothing: str = "laplace", **settings: Any) -> chainrule.Model:
+    text = Corpus.from_lines([FIRST, *OTHERS])
+    return chainrule.train("ngram", text, order=order, smoothing=smoothing, context="stream", **settings)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4, 5])
+@pytest.mark.parametrize(("smoothing", "k"), [("laplace", 1.0), ("add-k", 0.1)])
+def test_an_additive_stream_starts_as_a_line_does(order: int, smoothing: str, k: float) -> None:
+    # V = 9 with <unk> and </s>. After </s> come cat, cat and rat; after </s> cat come ran and sat.
+    model = additive_stream(order, smoothing)
+    p = dict(model.next("", top=9))
+    assert p["cat"] == pytest.approx((2 + k) / (3 + 9 * k))
+    assert p["rat"] == pytest.approx((1 + k) / (3 + 9 * k))
+    assert p["bat"] == pytest.approx(k / (3 + 9 * k))
+    assert sum(p.values()) == pytest.approx(1)
+    p = dict(model.next("cat", top=9))
+    assert p["ran"] == p["sat"] == pytest.approx((1 + k) / (2 + 9 * k))
+    assert p["up"] == pytest.approx(k / (2 + 9 * k))
+    assert model.score("cat sat").log_probs[:2] == pytest.approx(
+        [math.log((2 + k) / (3 + 9 * k)), math.log((1 + k) / (2 + 9 * k))], rel=1e-5
+    )
+
+
+def test_an_additive_stream_is_the_formula_within_a_text() -> None:
+    model = additive_stream(3)
+    lm, known, eos = model.lm, model.tokenizer.known, model.lm.vocabulary.eos
+
+    def p_after(*context: int) -> dict[str, float]:
+        state = lm.start(1)
+        for i in (lm.vocabulary.bos, *context):
+            log_p, state = lm.step(state, np.array([i], dtype=np.int32))
+        return {word: float(np.exp(log_p[0, i])) for word, i in known.items()}
+
+    p = p_after(known["cat"], known["off"], eos)  # off </s> is followed by cat twice, and by nothing else
+    assert (p["cat"], p["rat"]) == pytest.approx((3 / 11, 1 / 11))
+    p = p_after(known["cat"], known["ran"], eos)  # ran </s> was not seen
+    assert (p["cat"], p["rat"]) == pytest.approx((1 / 9, 1 / 9))
+
+
+def test_an_additive_stream_starts_alike_in_every_form(tmp_path: Path) -> None:
+    model = additive_stream(3)
+    model.save(tmp_path / "m")
+    lm = cast(NgramModel, model.lm)
+    forms = {
+        "loaded": chainrule.load(tmp_path / "m"),
+        "small": laid_out(model, layout="small"),
+        "tables": dataclasses.replace(model, lm=TableModel(lm.tables, lm.vocabulary, "stream")),
+        "mixed": single(chainrule.mix([model, model], held_out=Corpus.from_lines(OTHERS))),
+        "pruned": pruned(model, 1e-12),
+    }
+    for form in forms.values():
+        assert dict(form.next("", top=9)) == pytest.approx(dict(model.next("", top=9)), rel=1e-5)
+        assert form.score("cat sat up").log_probs == pytest.approx(model.score("cat sat up").log_probs, rel=1e-5)
+    other = chainrule.train(
+        "ngram",
+        Corpus.from_lines(OTHERS),
+        tokenizer=tmp_path / "m",
+        context="stream",
+        order=3,
+        smoothing="witten-bell",
+    )
+    with pytest.raises(ConfigError, match="add-k"):
+        single(chainrule.mix([model, other], held_out=Corpus.from_lines(OTHERS)))
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,32 @@ def count(
     return Counts(tuple(levels), vocabulary)
 
 
+def start_at_line_ends(counts: Counts) -> Counts:
+    """Counts of a stream in which c(<s> w_2…w_n) = c(</s> w_2…w_n): a text starts as a line does.
+
+    For smoothings that give lower orders no probabilities of their own (add-k): there the start of a text needs
+    n-grams that no longer context backs off to.
+    """
+    vocabulary, first = counts.vocabulary, counts.levels[0]
+    levels = [first]
+    new_row = np.arange(len(first))  # of each n-gram one order down
+    copy_row = np.full(len(first), -1)  # of its copy that begins with <s>; −1 where it does not begin with </s>
+    copy_row[vocabulary.eos] = vocabulary.bos
+    for level in counts.levels[1:]:
+        kept = np.flatnonzero(~level.begins)
+        copied = np.flatnonzero(copy_row[level.context] >= 0)
+        rows = np.concatenate([kept, copied])
+        context = np.concatenate([new_row[level.context[kept]], copy_row[level.context[copied]]])
+        order = np.argsort(context * vocabulary.size + level.word[rows])
+        rows, begins = rows[order], order >= len(kept)
+        suffix = new_row[level.suffix[rows]]
+        levels.append(Level(context[order], level.word[rows], suffix, level.count[rows], begins))
+        new_row, copy_row = np.full(len(level), -1), np.full(len(level), -1)
+        new_row[rows[~begins]] = np.flatnonzero(~begins)
+        copy_row[rows[begins]] = np.flatnonzero(begins)
+    return Counts(tuple(levels), vocabulary)
+
+
 def _unigrams(tokens: Ids, vocabulary: Vocabulary) -> Level:
     nothing = np.zeros(vocabulary.size, dtype=np.int64)
     ids = np.arange(vocabulary.size)

@@ -110,6 +110,7 @@ def of_tables(
         levels=levels,
         is_normalized=is_normalized,
         log_missing=tables.log_missing,
+        starts_at_bos=tables.starts_at_bos,
         names=names,
         layout=layout,
         bits=bits,
@@ -122,7 +123,7 @@ def to_tables(engine: Engine) -> BackoffTables:
     """The tables of a model."""
     with refusing_damage():
         levels = engine.tables()
-    return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing)
+    return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing, engine.starts_at_bos)
 
 
 def open_file(path: Path, *, verify: bool = False) -> Engine:

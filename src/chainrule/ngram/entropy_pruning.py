@@ -5,7 +5,7 @@ What that costs is the divergence of the two models, D(p ‖ p′), and the perp
 Lives here: D of every n-gram, the choice, the new back-off weights. Not here: pruning by counts (estimate.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _rebuild(tables: BackoffTables, orders: list[_Order], kept: list[Mask], V: i
         log_shorter = shorter_log_probs(levels, n, suffix, np.arange(len(key)), V)
         levels[-2], levels[-1] = _reweigh(levels[-2], levels[-1], order, keep, new_row, log_shorter)
         new_row = np.where(keep, np.cumsum(keep) - 1, -1)
-    return BackoffTables(tuple(levels), tables.log_missing)
+    return replace(tables, levels=tuple(levels))
 
 
 def _reweigh(

@@ -14,7 +14,7 @@ from chainrule.manifest import REMEDY
 from chainrule.ngram import engine as engines
 from chainrule.ngram import jelinek_mercer, limits
 from chainrule.ngram.config import SMOOTHINGS, Config
-from chainrule.ngram.counts import Counts
+from chainrule.ngram.counts import Counts, start_at_line_ends
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.estimate import estimate
@@ -51,7 +51,9 @@ def _engine(data: TrainingData, config: Config) -> Engine:
         counts = engines.count(data.train.ids, config.order, data.vocabulary, data.context)
         weights = _weights(counts, data, config) if config.smoothing == "jelinek-mercer" else None
         data.progress(f"smoothing: {config.smoothing}", 0, None)
-        tables = estimate(counts, config, weights)
+        starts_at_bos = data.context == "stream" and config.smoothing in ("add-k", "laplace")
+        counts = start_at_line_ends(counts) if starts_at_bos else counts
+        tables = replace(estimate(counts, config, weights), starts_at_bos=starts_at_bos)
     return engines.of_tables(
         entropy_prune(tables, data.vocabulary, config.entropy_prune, data.progress),
         data.vocabulary,

@@ -82,9 +82,9 @@ class TableModel:
         """Rows of the contexts of 1 to n−1 words that end at each of (B, T) tokens.
 
         In a stream a text starts as a line does: `<s>` is read as a `</s>` that has nothing before it, since `<s>`
-        itself was seen once, where the training text starts.
+        itself was seen once, where the training text starts, unless the tables say otherwise.
         """
-        if self.context == "line":
+        if self.context == "line" or self.tables.starts_at_bos:
             return self.tables.contexts(tokens, self.vocabulary.size)
         tokens = np.where(tokens == self.vocabulary.bos, self.vocabulary.eos, tokens)
         rows = self.tables.contexts(tokens, self.vocabulary.size)

@@ -51,10 +51,15 @@ class BackoffLevel:
 
 @dataclass(frozen=True, slots=True)
 class BackoffTables:
-    """`levels[k]` holds order k + 1; `log_missing` weighs a context that was never seen."""
+    """`levels[k]` holds order k + 1; `log_missing` weighs a context that was never seen.
+
+    `starts_at_bos`, of a stream: the n-grams that begin with `<s>` are those of the start of a text. Otherwise a
+    stream reads `<s>` as `</s>`.
+    """
 
     levels: tuple[BackoffLevel, ...]
     log_missing: float = 0.0
+    starts_at_bos: bool = False
 
     @property
     def order(self) -> int:
