@@ -7,6 +7,7 @@ Not here: the text of the manifest (manifest.py), putting a folder in place of a
 
 import builtins
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -36,6 +37,7 @@ __all__ = [
     "check_replace",
     "check_target",
     "command_words",
+    "content_sha256",
     "hold",
     "put",
     "read",
@@ -100,6 +102,9 @@ class Written:
         return self.size
 
 
+Inputs = Mapping[str, str | None]
+"""SHA-256 of what a command reads besides the training text, by path; None where it is unknown."""
+
 Content = builtins.bytes | Written
 """What a file of a folder holds."""
 
@@ -143,6 +148,8 @@ def write(
     failure it is as it was.
     """
     target = Path(os.path.realpath(path))
+    inputs = _held.get(_holder(path))
+    facts = facts if inputs is None else {**facts, "inputs": inputs}
     refusal = None
     try:
         try:
@@ -166,9 +173,10 @@ class FinishedModelError(UsageError):
 def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False, run: Path | None = None) -> None:
     """Refuse to replace an unfinished run or a finished model, unless `force` is given.
 
-    A finished model may be replaced by the same command line on the same text: `facts` are those of the new model
-    as far as they are known. A run may be replaced by its own model: `run` is the folder of the run that trained
-    it. Ask while holding the folder, or the run may still be going on.
+    A finished model may be replaced by the same command line on the same text and the same other inputs: `facts`
+    are those of the new model as far as they are known, its inputs are those that `path` is held with. A run may be
+    replaced by its own model: `run` is the folder of the run that trained it. Ask while holding the folder,
+    or the run may still be going on.
     """
     check_target(path)
     if force:
@@ -189,6 +197,19 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
             raise FinishedModelError(
                 f"{path} holds a finished model of the same command and another text; {REPLACE}"
             )
+        _check_inputs(path, old.get("inputs"))
+
+
+def _check_inputs(path: Path, old: JSON) -> None:
+    """Refuse to replace a finished model whose inputs differ from those of this command, or are unknown."""
+    inputs = _held.get(_holder(path)) or {}
+    recorded_inputs = old if isinstance(old, Mapping) else {}
+    for name in sorted({*inputs, *recorded_inputs}):
+        if inputs.get(name) is None or inputs[name] != recorded_inputs.get(name):
+            reason = "has changed since" if inputs.get(name) and name in recorded_inputs else "may have changed"
+            raise FinishedModelError(
+                f"{path} holds a finished model of the same command, and its input {name} {reason}; {REPLACE}"
+            )
 
 
 def recorded(path: Path) -> dict[str, JSON] | None:
@@ -206,6 +227,12 @@ def command_words(command: JSON) -> list[str] | None:
     except ValueError:
         return None
     return [word for word in words if word not in UNCOMPARED] if words[:1] == ["chainrule"] else None
+
+
+def content_sha256(path: Path) -> str:
+    """The digest of the files that the model at `path` consists of, by its manifest; equal for equal models."""
+    names = json.dumps(_content(_read_manifest(path)), sort_keys=True)
+    return hashlib.sha256(names.encode()).hexdigest()
 
 
 def text_sha256(facts: Mapping[str, JSON]) -> JSON:
@@ -262,19 +289,19 @@ def refuse_finished(path: Path) -> None:
         raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
 
 
-_held: set[tuple[int, int, Path]] = set()
-"""Lock files held, each with the process and the thread that hold it."""
+_held: dict[tuple[int, int, Path], Inputs | None] = {}
+"""The lock files held, by process, thread and path; with each the inputs of the command that holds it."""
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[None]:
-    """Keep `path` to this thread while the block runs; a second that wants it is refused at once.
+def hold(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
+    """Lock `path` for this thread while the block runs; another thread or process is refused at once.
 
     Links are followed, so that every name of a folder has the same lock. Holding it twice in one thread is allowed.
+    `inputs` are recorded in the manifest of what `write` puts at `path` in the block.
     """
-    target = Path(os.path.realpath(path))
-    lock = target.with_name(f".{target.name}.lock")
-    holder = (os.getpid(), threading.get_ident(), lock)
+    holder = _holder(path)
+    lock = holder[2]
     if holder in _held:
         yield
         return
@@ -285,14 +312,20 @@ def hold(path: Path) -> Iterator[None]:
         raise UsageError(f"{path} is being written by another run; wait for it, or choose another --out") from error
     except OSError as error:
         raise cannot_write(path, error) from error
-    _held.add(holder)
+    _held[holder] = inputs
     try:
         yield
     finally:
-        _held.discard(holder)
+        del _held[holder]
         with suppress(OSError):
             lock.unlink(missing_ok=True)  # while it is locked: see _lock
         os.close(descriptor)
+
+
+def _holder(path: Path) -> tuple[int, int, Path]:
+    """The process, the thread and the lock file by which this thread holds `path`."""
+    target = Path(os.path.realpath(path))
+    return os.getpid(), threading.get_ident(), target.with_name(f".{target.name}.lock")
 
 
 def _lock(lock: Path) -> int:
@@ -315,10 +348,12 @@ def _lock(lock: Path) -> int:
 
 
 @contextmanager
-def writing(path: Path, command: str, *, force: bool = False, resume: bool = False) -> Iterator[None]:
+def writing(
+    path: Path, command: str, *, force: bool = False, resume: bool = False, inputs: Inputs | None = None
+) -> Iterator[None]:
     """Hold `path` while a command writes to it; refuse at once what `write` would refuse at the end."""
     check_target(path)
-    with hold(path):
+    with hold(path, inputs):
         if resume:
             refuse_finished(path)
         else:

@@ -19,6 +19,7 @@ RANKS = [
     {"replacement"},
     {"manifest", "tensors", "vector_file"},
     {"folder"},
+    {"inputs"},
     {"ngram", "embeddings", "decoding", "evaluation", "inspection", "training", "gradients"},
     {"neural"},
     {"families"},

@@ -1,5 +1,7 @@
 """Every command that writes a folder: an unfinished run or another model is refused without --force, untouched."""
 
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,107 @@ def test_the_same_command_on_another_text_is_refused(place: Path, tmp_path: Path
     assert "holds a finished model of the same command and another text; to replace it give --force" in message
     assert digests(out) == before
     done(*command(name, tmp_path), "--out", out, "--force")
+
+
+CHANGED_INPUTS = {
+    "train --config": (
+        ("train", "ngram", "toy.txt", *QUIET, "--config", "c.toml"),
+        "c.toml",
+        "[model]\norder = 2\n",
+        "[model]\norder = 3\n",
+    ),
+    "train --vocab": (("train", "ngram", "toy.txt", *QUIET, "--vocab", "v.txt"), "v.txt", "cats\n", "dogs\n"),
+    "train --set vocab": (
+        ("train", "ngram", "toy.txt", *QUIET, "--set", "vocab=v.txt"),
+        "v.txt",
+        "cats\n",
+        "dogs\n",
+    ),
+    "train --valid": (("train", "ngram", "toy.txt", *QUIET, "--valid", "v.txt"), "v.txt", "cats\n", "dogs\n"),
+    "train --valid folder": (
+        ("train", "ngram", "toy.txt", *QUIET, "--valid", "texts"),
+        "texts/v.txt",
+        "cats\n",
+        "dogs\n",
+    ),
+    "tokenizer train --vocab": (
+        ("tokenizer", "train", "toy.txt", "--tokenizer", "word", "--vocab", "v.txt"),
+        "v.txt",
+        "cats\n",
+        "dogs\n",
+    ),
+    "vectors import": (("vectors", "import", "t.vec"), "t.vec", "1 2\ncats 1 2\n", "1 2\ncats 1 3\n"),
+    "classify train --config": (
+        ("classify", "train", "ngram", "spam.tsv", "--config", "c.toml"),
+        "c.toml",
+        "[model]\norder = 1\n",
+        "[model]\norder = 2\n",
+    ),
+    "mix --held-out": (("mix", "a", "b", "--held-out", "v.txt"), "v.txt", "i love\n", "dogs\n"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_INPUTS)
+def test_the_same_command_with_another_input_is_refused(
+    place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source in ("toy.txt", "spam.tsv"):
+        write(tmp_path / source, (place / source).read_bytes())
+    for model in ("a", "b"):
+        shutil.copytree(place / model, tmp_path / model)
+    (tmp_path / "texts").mkdir()
+    monkeypatch.chdir(tmp_path)
+    arguments, source, before, after = CHANGED_INPUTS[name]
+    write(tmp_path / source, before)
+    done(*arguments, "--out", "out")
+    done(*arguments, "--out", "out")
+    model = digests(tmp_path / "out")
+    write(tmp_path / source, after)
+    message = refused(2, *arguments, "--out", "out")
+    assert f"its input {source.split('/')[0]} has changed since; to replace it give --force" in message
+    assert digests(tmp_path / "out") == model
+    done(*arguments, "--out", "out", "--force")
+    done(*arguments, "--out", "out")
+
+
+@pytest.mark.parametrize("name", ["convert", "convert --to ngram", "mix", "train --tokenizer"])
+def test_the_same_command_with_another_source_model_is_refused(
+    place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "toy.txt", TOY)
+    monkeypatch.chdir(tmp_path)
+    for model, order in (("a", 2), ("b", 1)):
+        trained(Path(model), Path("toy.txt"), "--order", order, *QUIET)
+    done("convert", "a", "--to", "arpa", "--out", "toy.arpa")
+    arguments = (
+        ("train", "ngram", "toy.txt", "--tokenizer", "a", *QUIET)
+        if name == "train --tokenizer"
+        else command(name, Path())
+    )
+    done(*arguments, "--out", "out")
+    done(*arguments, "--out", "out")
+    trained(Path("a"), Path("toy.txt"), "--order", 2, *QUIET)  # the same model, written at another time
+    done(*arguments, "--out", "out")
+    trained(Path("a"), Path("toy.txt"), "--order", 3, *QUIET, "--force")
+    done("convert", "a", "--to", "arpa", "--out", "toy.arpa")
+    source = "toy.arpa" if name == "convert" else "a"
+    assert f"its input {source} has changed since" in refused(2, *arguments, "--out", "out")
+    done(*arguments, "--out", "out", "--force")
+
+
+def test_an_input_read_from_a_pipe_is_unknown(place: Path, tmp_path: Path) -> None:
+    arguments = ("mix", place / "a", place / "b", "--held-out", "-", "--out", tmp_path / "out")
+    done(*arguments, stdin="i love cats\n")
+    assert "its input - may have changed; to replace it" in refused(2, *arguments, stdin="i love cats\n")
+
+
+def test_a_manifest_without_inputs_allows_only_commands_without_inputs(place: Path, tmp_path: Path) -> None:
+    """A model of an earlier version of chainrule."""
+    out = tmp_path / "out"
+    line = shlex.join(map(str, ("chainrule", "convert", place / "toy.arpa", "--out", out)))
+    folder.write(out, fill, {"command": line})
+    message = refused(2, "convert", place / "toy.arpa", "--out", out)
+    assert f"its input {place / 'toy.arpa'} may have changed" in message
 
 
 def test_every_command_that_writes_a_folder_has_the_option() -> None:

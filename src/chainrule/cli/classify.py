@@ -96,7 +96,7 @@ def train(
         given["tokenizer"] = str(pretrained)  # a recipe's tokenizer gives way to the encoder's own
     chosen = learning.choices("classify", family, classify.config_of(family), given, OWN)
     kind = chosen.tokenizer.pop("kind", None)
-    with learning.run(given, chosen) as running:
+    with learning.run(given, chosen, kind) as running:
         model = classify.train(
             family,
             file,

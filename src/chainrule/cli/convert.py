@@ -49,7 +49,7 @@ def convert(
 
     chainrule convert runs/skipgram --to word2vec --out vectors.txt
     """
-    from chainrule import exchange, folder
+    from chainrule import exchange
     from chainrule.embeddings import formats
     from chainrule.errors import UsageError
 
@@ -65,7 +65,7 @@ def convert(
         exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
     command = options.command_line()
-    writing = folder.writing(out, command, force=force) if to in (None, "ngram") else nullcontext()
+    writing = options.writing(out, [source], force=force) if to in (None, "ngram") else nullcontext()
     with writing, progress() as bar:
         if to is None:
             made = exchange.import_arpa(source, command=command, progress=bar)

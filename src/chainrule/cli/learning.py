@@ -125,9 +125,11 @@ def _check_place(out: Path) -> None:
 
 
 @contextmanager
-def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
-    """The run of a command, its folder held, a bar shown; where a signal ends it, how to go on is said."""
-    from chainrule import folder
+def run(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) -> "Iterator[Running]":
+    """The run of a command, its folder held, a bar shown; where a signal ends it, how to go on is said.
+
+    `tokenizer` is the one that the settings name: a kind or a folder.
+    """
     from chainrule.config import Run, make
     from chainrule.tasks.running import Running
 
@@ -135,7 +137,9 @@ def run(given: Mapping[str, Any], chosen: "Choices") -> "Iterator[Running]":
     seed = make(Run, chosen.run, "run").seed
     _check_place(out)
     command, force, resume = options.command_line(), given["force"], given["resume"]
-    with said_if_saved(out), folder.writing(out, command, force=force, resume=resume), progress() as bar:
+    inputs = options.inputs_of(given, chosen, tokenizer)
+    writing = options.writing(out, inputs, force=force, resume=resume)
+    with said_if_saved(out), writing, progress() as bar:
         yield Running(
             seed=seed,
             device=options.device(given["device"]),

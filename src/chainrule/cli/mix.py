@@ -24,7 +24,7 @@ def mix(
 
     Example: chainrule mix runs/ngram5 runs/lstm --held-out valid.txt --out runs/mix
     """
-    from chainrule import api, folder
+    from chainrule import api
     from chainrule.errors import UsageError
     from chainrule.text.corpus import Corpus
 
@@ -32,7 +32,7 @@ def mix(
         raise UsageError(f"{out} is one of the models to be mixed; choose another --out")
     corpus = Corpus.of(held_out, **options.text_rules(column, errors, drop_blank_lines))
     command = options.command_line()
-    with folder.writing(out, command, force=force), progress() as bar:
+    with options.writing(out, [*models, *held_out], force=force), progress() as bar:
         loaded = [api.load(path, device=options.device(device)) for path in models]
         made = api.mix(loaded, held_out=corpus, progress=bar, command=command)
         made.save(out, force=force)

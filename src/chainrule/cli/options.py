@@ -3,12 +3,17 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.errors import UsageError
+
+if TYPE_CHECKING:
+    from chainrule.config import Choices
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
@@ -92,6 +97,31 @@ Precision = Annotated[str | None, typer.Option(help="Networks: compute in fp32, 
 def command_line() -> str:
     """What was typed, to be kept with what came of it."""
     return shlex.join(["chainrule", *sys.argv[1:]]).encode(errors="replace").decode()
+
+
+def writing(
+    out: Path, inputs: Iterable[str | Path | None], *, force: bool, resume: bool = False
+) -> AbstractContextManager[None]:
+    """Hold the model folder that this command writes; `inputs` are all it reads besides the training text."""
+    from chainrule import folder
+    from chainrule.inputs import digests
+
+    return folder.writing(out, command_line(), force=force, resume=resume, inputs=digests(inputs))
+
+
+def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) -> list[str | Path | None]:
+    """What a `train` command reads besides the training text.
+
+    `given` are its parameters, `chosen` its settings; `tokenizer` is the kind or the folder that the settings name.
+    """
+    valid = given.get("valid") or []
+    files = [given.get(name) for name in ("config", "tokenizer", "pretrained", "vectors")]
+    vocab = chosen.tokenizer.get("vocab")
+    return [
+        *files,
+        *(str(name) for name in (vocab, tokenizer) if name),
+        *([valid] if isinstance(valid, str) else valid),
+    ]
 
 
 def use_threads(number: int | None) -> None:

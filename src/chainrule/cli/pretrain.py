@@ -74,7 +74,7 @@ def pretrain(
     chosen = learning.choices("pretrain", family, task.PretrainConfig, given, ("mask",))
     kind = str(chosen.tokenizer.pop("kind", "word"))
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with learning.run(given, chosen) as running:
+    with learning.run(given, chosen, kind) as running:
         made = task.train(
             family,
             Corpus.of(text, **rules),

@@ -92,7 +92,7 @@ def train(
     chosen.model.update({} if crf is None else {"crf": crf})
     chosen.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
     kind = chosen.tokenizer.pop("kind", None)
-    with learning.run(call.params, chosen) as running:
+    with learning.run(call.params, chosen, kind) as running:
         model = task.train(
             family,
             file,

@@ -53,7 +53,7 @@ def train(
 
     chainrule tokenizer train --vocab words.txt --out runs/words
     """
-    from chainrule import artifact, folder
+    from chainrule import artifact
     from chainrule.config import make
     from chainrule.errors import UsageError
     from chainrule.model import Origin
@@ -77,7 +77,7 @@ def train(
         lowercase=lowercase,
     )
     command = options.command_line()
-    with folder.writing(out, command, force=force):
+    with options.writing(out, [vocab], force=force):
         with progress() as bar:
             made = training.train(corpus, make(TokenizerConfig, wanted, "tokenizer"), bar)
         if trace:

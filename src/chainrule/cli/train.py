@@ -89,7 +89,7 @@ def train(
     chainrule train lstm corpus.txt --valid valid.txt --recipe small-lstm --out runs/lstm
     """
     options.use_threads(threads)
-    from chainrule import api, folder
+    from chainrule import api
     from chainrule.config import Run, make
     from chainrule.text.corpus import Corpus
 
@@ -100,7 +100,9 @@ def train(
     _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
-    with said_if_saved(out), folder.writing(out, command, force=force, resume=resume), progress() as bar:
+    inputs = options.inputs_of(call.params, chosen, kind)
+    writing = options.writing(out, inputs, force=force, resume=resume)
+    with said_if_saved(out), writing, progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),

@@ -95,7 +95,7 @@ def train(
     chosen = learning.choices("translate", family, task.PairConfig, given, ("attention",))
     chosen.model.update({name: value for name, value in switches.items() if value is not None})
     kind = str(chosen.tokenizer.pop("kind", "bpe"))
-    with learning.run(given, chosen) as running:
+    with learning.run(given, chosen, kind) as running:
         made = task.train(
             family,
             pairs,

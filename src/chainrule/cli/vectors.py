@@ -240,11 +240,10 @@ def import_(
     """
     from dataclasses import replace
 
-    from chainrule import folder
     from chainrule.embeddings import formats
 
     command = options.command_line()
-    with folder.writing(out, command, force=force):
+    with options.writing(out, [file], force=force):
         vectors = formats.read(file)
         replace(vectors, about=dict(vectors.about) | {"command": command}).save(out, force=force)
     _done(vectors, out, {"file": file}, json)

@@ -87,11 +87,12 @@ def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile,
         if source == "-":
             found.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
         else:
-            found += map(_check, _expand(source))
+            found += map(_check, expand(source))
     return tuple(found)
 
 
-def _expand(source: str) -> list[str]:
+def expand(source: str) -> list[str]:
+    """The files of a folder or a glob, sorted by path; a path itself, whether or not it exists."""
     if os.path.isdir(source):
         found, reason = _walk(source), f"the folder {source} holds no files (hidden ones are not read)"
     elif glob.has_magic(source) and not os.path.lexists(source):

@@ -1,0 +1,40 @@
+"""Digests of the files and folders that a command reads, by which a re-run knows that its inputs are the same."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from chainrule import folder, manifest
+from chainrule.errors import ChainruleError
+from chainrule.text.files import expand
+
+
+def digests(sources: Iterable[str | Path | None]) -> dict[str, str | None]:
+    """SHA-256 of every source that exists, by its path as given.
+
+    None stands for a source that can be read only once, so that its content is unknown. Words that name no file,
+    such as the kind of a tokenizer, are left out, and so are unreadable files: whoever reads them reports them.
+    """
+    by_name: dict[str, str | None] = {}
+    for name in sorted({str(source) for source in sources if source is not None}):
+        key = name.encode(errors="backslashreplace").decode()
+        if name == "-":
+            by_name[key] = None
+            continue
+        try:
+            if os.path.exists(os.path.join(name, manifest.NAME)):
+                by_name[key] = folder.content_sha256(Path(name))
+            elif paths := [path for path in expand(name) if os.path.exists(path)]:
+                by_name[key] = _digest(paths)
+        except (OSError, ValueError, ChainruleError):
+            continue
+    return by_name
+
+
+def _digest(paths: list[str]) -> str | None:
+    """The digest of one file, or of the digests of several; None for pipes and devices."""
+    if not all(map(os.path.isfile, paths)):
+        return None
+    file_digests = [manifest.sha256(Path(path)) for path in paths]
+    return file_digests[0] if len(paths) == 1 else hashlib.sha256("\n".join(file_digests).encode()).hexdigest()
