@@ -1,9 +1,11 @@
-"""A disk whose n-th call fails: every call of the system that writing takes, counted in this process."""
+"""Injected errors of a disk: the n-th system call of a write fails, or files may not grow beyond a size."""
 
 import errno
 import io
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +15,17 @@ import pytest
 from chainrule import replacement
 
 CALLS = ("mkdir", "open", "fsync", "rename", "replace", "chmod", "unlink", "rmdir")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A real limit of the system: no file may grow beyond this many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class FailingDisk:

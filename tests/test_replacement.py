@@ -3,21 +3,18 @@
 import errno
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainrule import folder, replacement
-from chainrule.errors import ChainruleError
-from failing_disk import FailingDisk
+from chainrule.errors import ChainruleError, ChainruleWarning, UsageError
+from failing_disk import FailingDisk, largest_file
 
 DEAD = 999_999_999  # above the largest process id any Linux gives
 
@@ -157,6 +154,7 @@ def calls_of(path: Path, root: Path) -> int:
     return disk.calls
 
 
+@pytest.mark.filterwarnings("ignore:.* cannot be removed")
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("is_new", [False, True], ids=["over an old one", "new"])
 def test_after_any_failing_call_the_message_is_true(model: Path, is_new: bool, for_good: bool) -> None:
@@ -201,23 +199,59 @@ def state_after(error: ChainruleError, path: Path) -> str:
     return "aside"
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """A real limit of the system: no file may grow beyond this many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("size", [0, 1, 299, 400])
 def test_a_write_the_system_refuses_leaves_the_old_folder(model: Path, size: int) -> None:
     with largest_file(size), pytest.raises(ChainruleError, match=r"cannot write .*: File too large"):
         write(model, 2)
     assert version_of(model) == 1
     assert names_beside(model) == []
+
+
+def test_an_old_folder_that_cannot_be_removed_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "rmdir", denied)
+    with pytest.warns(
+        ChainruleWarning, match=r"/\.model\..* cannot be removed: Permission denied; remove it"
+    ) as warned:
+        write(model, 2)
+    assert version_of(model) == 2
+    (left,) = names_beside(model)
+    assert [str(warning.message).split()[0] for warning in warned] == [str(model.with_name(left))]
+    monkeypatch.undo()
+    write(model, 3)
+    assert names_beside(model) == []
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "/"])
+def test_a_path_that_names_nothing_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="choose another --out"):
+        write(Path(name), 1)
+    with pytest.raises(UsageError, match="choose another --out"), replacement.replacing_file(Path(name)):
+        pass
+
+
+def test_the_current_directory_is_never_replaced(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = model.with_name("link")
+    link.symlink_to(model)
+    monkeypatch.chdir(model / "deep")
+    for path in (Path(), Path(".."), Path("../.."), Path("/"), model, model.parent, link):
+        with pytest.raises(UsageError, match="choose another --out"):
+            write(path, 2)
+    assert version_of(model) == 1
+    write(Path("../../beside"), 1)
+    assert sorted(names_beside(model)) == ["beside", "link"]
+
+
+def test_a_current_directory_that_was_removed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model.parent / "gone").mkdir()
+    monkeypatch.chdir(model.parent / "gone")
+    (model.parent / "gone").rmdir()
+    with pytest.raises(ChainruleError, match="cannot write out: No such file or directory"):
+        write(Path("out"), 1)
+    write(model, 2)
+    assert version_of(model) == 2
 
 
 def test_a_read_only_parent_is_a_clear_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """An I/O error at any call while something is written: status 1, a true message, and the old or the new content."""
 
 import dataclasses
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from chainrule.manifest import JSON
 from chainrule.model import Model, Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import Labelled
-from failing_disk import FailingDisk
+from failing_disk import FailingDisk, largest_file
 
 LINES = ["i love cats", "i love dogs", "cats chase mice"]
 Writer = Callable[[Path, int], None]
@@ -85,6 +83,7 @@ def failure_of(call: Callable[[], None], disk: FailingDisk) -> ChainruleError | 
     return None
 
 
+@pytest.mark.filterwarnings("ignore:.* cannot be removed")
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool, tmp_path: Path) -> None:
@@ -113,17 +112,6 @@ def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool,
         write(path, 2)
     assert content(path) == contents[2]
     assert [left.name for left in tmp_path.iterdir()] == ["out"]
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """A real limit of the system: no file may grow beyond this many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from chainrule.errors import ConfigError, NotFoundError
+from chainrule.errors import ConfigError, NotFoundError, printable
 
 C = TypeVar("C")
 TABLES = ("model", "training", "tokenizer", "run")
@@ -100,8 +100,8 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         raise NotFoundError(f"there is no config file {path}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; give a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+    except ValueError as error:  # not UTF-8, not TOML, or a path with a NUL byte
+        raise ConfigError(f"{printable(str(path))} is not TOML: {error}") from error
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply; write settings under the tables alone") from None
     known = ", ".join(f"[{table}]" for table in TABLES)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from chainrule import artifact
-from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError
+from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError, printable
 from chainrule.model import Model, Origin
 from chainrule.ngram import arpa, arpa_reader
 from chainrule.ngram.config import IMPORTED, Config
@@ -47,7 +47,9 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
     It learns to spell unknown words from its own, there being no text to learn from.
     """
     if not path.exists() and str(path) != "-":
-        raise NotFoundError(f"there is no file {path}; give an ARPA file, or a model with --to arpa")
+        raise NotFoundError(
+            f"there is no file {printable(str(path))}; give an ARPA file, or a model with --to arpa"
+        )
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
     found = arpa_reader.read(path, progress, check_sums=True)

@@ -21,9 +21,9 @@ from types import MappingProxyType
 from typing import Any
 
 from chainrule import manifest
-from chainrule.errors import ModelFileError, NotFoundError, UsageError
+from chainrule.errors import ModelFileError, NotFoundError, UsageError, printable
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
-from chainrule.replacement import cannot_write, flush, replacing
+from chainrule.replacement import cannot_write, flush, replacing, resolve
 
 __all__ = [
     "CHECKPOINT",
@@ -147,7 +147,7 @@ def write(
     What `path` holds is replaced as `check_replace` allows, and also if it is the same model already. After any
     failure it is as it was.
     """
-    target = Path(os.path.realpath(path))
+    target = resolve(path)
     inputs = _held.get(_holder(path))
     facts = facts if inputs is None else {**facts, "inputs": inputs}
     refusal = None
@@ -182,7 +182,7 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
     if force:
         return
     if os.path.lexists(path / CHECKPOINT):
-        if run is None or os.path.realpath(run) != os.path.realpath(path):
+        if run is None or resolve(run) != resolve(path):
             raise UsageError(
                 f"{path} holds an unfinished run; {GO_ON}, or discard it with --force (in Python force=True)"
             )
@@ -251,6 +251,7 @@ def check_target(path: Path) -> None:
 
     A run is what training keeps, alone or in a sealed folder: a checkpoint, a log, leftovers of writing these.
     """
+    _refuse_current_directory(path)
     if not os.path.lexists(path):
         return
     with _reading_target(path):
@@ -268,6 +269,19 @@ def check_target(path: Path) -> None:
                 raise UsageError(
                     f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
                 )
+
+
+def _refuse_current_directory(path: Path) -> None:
+    """Refuse a folder that cannot be replaced without removing the current working directory."""
+    try:
+        current = Path.cwd()
+    except OSError:  # it was removed
+        return
+    if current.is_relative_to(resolve(path)):
+        raise UsageError(
+            f"'{path}' is the current directory or one above it, and a model folder is replaced as a whole; "
+            "choose another --out"
+        )
 
 
 @contextmanager
@@ -324,7 +338,7 @@ def hold(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
 
 def _holder(path: Path) -> tuple[int, int, Path]:
     """The process, the thread and the lock file by which this thread holds `path`."""
-    target = Path(os.path.realpath(path))
+    target = resolve(path)
     return os.getpid(), threading.get_ident(), target.with_name(f".{target.name}.lock")
 
 
@@ -364,7 +378,7 @@ def writing(
 def _check_folder(path: Path) -> None:
     with manifest.refusing(path):
         if not path.exists():
-            raise NotFoundError(f"{path} does not exist; give the folder of a model")
+            raise NotFoundError(f"{printable(str(path))} does not exist; give the folder of a model")
         if path.is_dir():
             return
     if path.suffix.lower() in PICKLES:

@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import stat
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from chainrule.errors import ChainruleError, UsageError
+from chainrule.errors import ChainruleError, ChainruleWarning, UsageError, printable
 
 AT_FDCWD = -100  # linux/fcntl.h
 RENAME_EXCHANGE = 2  # linux/fs.h
@@ -53,7 +54,7 @@ def replacing(target: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_file(path: Path) -> Iterator[BinaryIO]:
     """Give a new file to write; put it in place of `path` if the block succeeds, remove it if it fails."""
-    target = Path(os.path.realpath(path))  # a link is written through
+    target = resolve(path)
     if target.exists() and not target.is_file():
         raise UsageError(f"{path} is there and is not a file; choose another --out")
     try:
@@ -69,6 +70,19 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
             _place(temporary, target)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def resolve(path: Path) -> Path:
+    """The place that `path` leads to, links followed; refuse a path that names nothing that can be replaced."""
+    if "\0" in str(path):
+        raise UsageError(f"{printable(str(path))} holds a NUL byte, which no path may; choose another --out")
+    try:
+        target = Path(os.path.realpath(path))
+    except OSError as error:  # the current directory was removed
+        raise cannot_write(path, error) from error
+    if not target.name:
+        raise UsageError(f"{path} is the root of the file system; choose another --out")
+    return target
 
 
 def cannot_write(path: Path, error: OSError) -> ChainruleError:
@@ -102,12 +116,22 @@ def _temporary(target: Path) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder as far as that is possible; the next writer tries again."""
-    with suppress(OSError):
+    """Remove a file or folder as far as that is possible, and warn of what is left; the next writer tries again."""
+    errors: list[OSError] = []
+    try:
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path, onerror=lambda function, name, info: errors.append(info[1]))
         else:
             path.unlink(missing_ok=True)
+    except OSError as error:
+        errors.append(error)
+    if errors and os.path.lexists(path):
+        warnings.warn(
+            f"{path} holds replaced or unfinished files and cannot be removed: {errors[0].strerror}; "
+            "remove it; the next command that writes here tries again",
+            ChainruleWarning,
+            stacklevel=2,
+        )
 
 
 def _keep_access(old: Path, new: Path) -> None:

@@ -100,6 +100,17 @@ def test_the_same_command_on_another_text_is_refused(place: Path, tmp_path: Path
     done(*command(name, tmp_path), "--out", out, "--force")
 
 
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_the_current_directory_is_refused(
+    place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out in (".", "", "..", "/"):
+        assert "choose another --out" in refused(2, *command(name, place), "--out", out, "--force")
+    assert Path.cwd() == tmp_path  # which is still there
+    assert list(tmp_path.iterdir()) == []
+
+
 CHANGED_INPUTS = {
     "train --config": (
         ("train", "ngram", "toy.txt", *QUIET, "--config", "c.toml"),

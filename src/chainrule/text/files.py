@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from chainrule.errors import ChainruleError, InputError, NotFoundError, UsageError
+from chainrule.errors import ChainruleError, InputError, NotFoundError, UsageError, printable
 from chainrule.scratch import ScratchFolder
 
 Sources = str | Path | Sequence[str | Path]
@@ -99,12 +99,20 @@ def expand(source: str) -> list[str]:
         # A pattern such as ** matches a folder and also the files in it: each is wanted once.
         matches = glob.glob(source, recursive=True)
         found = [path for match in matches for path in (_walk(match) if os.path.isdir(match) else [match])]
-        reason = f"no file matches {source} (looked in {os.getcwd()})"
+        reason = f"no file matches {printable(source)} (looked in {_current_directory()})"
     else:
         return [source]
     if not found:
         raise NotFoundError(f"{reason}; name at least one text file")
     return sorted(set(found), key=Path)
+
+
+def _current_directory() -> str:
+    """The current directory as an error message names it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "a current directory that no longer exists"
 
 
 def _walk(folder: str) -> list[str]:
@@ -123,7 +131,7 @@ def _check(path: str) -> TextFile:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise NotFoundError(f"there is no file or folder {path!r} (looked in {os.getcwd()})") from None
+        raise NotFoundError(f"there is no file or folder {path!r} (looked in {_current_directory()})") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from error
     if not stat.S_ISREG(status.st_mode):
