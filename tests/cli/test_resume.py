@@ -208,6 +208,27 @@ def test_numbers_that_are_none_end_the_run_and_keep_the_checkpoint(tmp_path: Pat
     assert not (out / "manifest.json").exists()
 
 
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("is_finished", [True, False], ids=["model", "run"])
+def test_a_failed_run_with_force_leaves_the_folder_unchanged(tmp_path: Path, text: Path, is_finished: bool) -> None:
+    out = tmp_path / "m"
+    huge = ("--optimizer", "sgd", "--learning-rate", "1e30", "--clip", 0, "--set", "warmup=0")
+    diverging = ["rnn" if word == "lstm" else word for word in words(out, text, *huge)]
+    if is_finished:
+        done("train", "ngram", text, "--order", 1, "--out", out)
+    else:
+        assert call(*diverging, *map(str, OFTEN)).status == 1
+        assert (out / "train_log.part.jsonl").stat().st_size > 0
+    before = files_of(out)
+    outcome = call(*diverging, "--force")
+    assert outcome.status == 1
+    assert "training diverged" in outcome.err
+    assert files_of(out) == before
+
+
 def test_advice_is_a_warning_and_a_line_of_the_log(tmp_path: Path, text: Path) -> None:
     slow = ("--learning-rate", "1e-6", "--clip", "1e-6")
     outcome = done(*words(tmp_path / "m", text, *slow, epochs=2))

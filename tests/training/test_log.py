@@ -67,6 +67,20 @@ def test_without_a_place_it_is_kept_in_memory() -> None:
         assert lines(log.content()) == [{"step": 1}, {"step": 3}]
 
 
+def test_a_deferred_log_replaces_the_file_once_it_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 9}\n')
+    with TrainLog(path, is_deferred=True) as log:
+        log.write(step=1)
+        assert path.read_bytes() == b'{"step": 9}\n'
+        assert log.size == len(b'{"step": 1}\n')
+        log.store()
+        assert path.read_bytes() == b'{"step": 1}\n'
+        log.write(step=2)
+        log.store()
+        assert log.content() == path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
 def test_a_new_run_starts_from_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"step": 1}\n')

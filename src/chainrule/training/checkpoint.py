@@ -50,6 +50,11 @@ def save(place: Path, checkpoint: Checkpoint) -> None:
     folder.write(place / NAME, fill, {"kind": NAME}, force=True)
 
 
+def holds_model_or_run(place: Path) -> bool:
+    """Whether a finished model or a checkpoint is at `place`, which must stay unchanged until it is replaced."""
+    return os.path.lexists(place / manifest.NAME) or os.path.lexists(place / NAME)
+
+
 def load(place: Path) -> Checkpoint | None:
     """The checkpoint at `place`, every byte verified, on the CPU; None where there is none.
 

@@ -18,12 +18,16 @@ from chainrule.errors import ChainruleError, MissingExtra
 
 
 class TrainLog:
-    """Appends to `path`, each line handed to the system before the call returns; None: kept in memory."""
+    """Appends to `path`, each line handed to the system before the call returns; None: kept in memory.
 
-    def __init__(self, path: Path | None, tensorboard: Path | None = None) -> None:
+    With `is_deferred` the lines stay in memory until `store` is called, and the file as it is.
+    """
+
+    def __init__(self, path: Path | None, tensorboard: Path | None = None, *, is_deferred: bool = False) -> None:
         self.path = path
+        self._is_deferred = is_deferred and path is not None
         self._events = None if tensorboard is None else _Events(tensorboard)
-        self._file: BinaryIO = io.BytesIO() if path is None else _open(path)
+        self._file: BinaryIO = io.BytesIO() if path is None or is_deferred else _open(path)
 
     @property
     def size(self) -> int:
@@ -46,6 +50,19 @@ class TrainLog:
         """Every line so far."""
         self._file.seek(0)
         return self._file.read()
+
+    def store(self) -> None:
+        """Replace the file by the lines so far, and append to it from now on, if that was deferred."""
+        if not self._is_deferred or self.path is None:
+            return
+        lines, file = self.content(), _open(self.path)
+        try:
+            file.truncate(0)
+        except OSError as error:
+            file.close()
+            raise _cannot_write(self.path, error) from error
+        self._file, self._is_deferred = file, False
+        self._append(lines)
 
     def close(self) -> None:
         """Let go of the file; TensorBoard's events are written out."""

@@ -17,7 +17,7 @@ from chainrule.errors import ConfigError
 from chainrule.progress import Progress, silent
 from chainrule.training import advice, averaging, checkpoint, optimizers, resuming, schedules
 from chainrule.training.batches import Source, Stream
-from chainrule.training.checkpoint import LOG
+from chainrule.training.checkpoint import LOG, holds_model_or_run
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
 from chainrule.training.meter import Meter
@@ -95,8 +95,10 @@ class Trainer:
     def fit(self) -> bytes:
         """Learn until the epochs or the time are over; the network is left with the weights kept. The log."""
         self._take_up()
-        log_path = None if self.run.place is None else self.run.place / LOG
-        with Stop() as self.stop, TrainLog(log_path, self.run.tensorboard) as self.log:
+        place = self.run.place
+        log_path = None if place is None else place / LOG
+        is_deferred = not self.run.resume and place is not None and holds_model_or_run(place)
+        with Stop() as self.stop, TrainLog(log_path, self.run.tensorboard, is_deferred=is_deferred) as self.log:
             self.log.truncate(self.position.log_size)
             while self._is_unfinished():
                 self._epoch()
@@ -278,6 +280,7 @@ class Trainer:
         if not torch.isfinite(self.step.flat.weights).all():
             raise self._diverged()
         checkpoint.save(self.run.place, resuming.gather(self))
+        self.log.store()  # what the folder held before is replaced from here on
 
     def _take_up(self) -> None:
         """Go on from the checkpoint, where that is wanted and there is one."""
