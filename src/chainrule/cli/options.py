@@ -48,7 +48,12 @@ ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; '
 RunContext = Annotated[
     str | None, typer.Option(help="'line': each line starts anew; 'stream': it goes on.  [default: line]")
 ]
-RunSeed = Annotated[int | None, typer.Option(min=0, help="The same seed gives the same result.  [default: 0]")]
+RunSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="The same seed gives the same result, unless a unigram tokenizer is trained.  [default: 0]"
+    ),
+]
 
 Order = Annotated[int | None, typer.Option(help="ngram (5 by default), feedforward: words per n-gram.")]
 Smoothing = Annotated[
