@@ -117,7 +117,7 @@ def _temporary(target: Path) -> Iterator[Path]:
 
 def _remove(path: Path) -> None:
     """Remove a file or folder as far as that is possible, and warn of what is left; the next writer tries again."""
-    errors: list[OSError] = []
+    errors: list[BaseException] = []
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, onerror=lambda function, name, info: errors.append(info[1]))
@@ -127,7 +127,7 @@ def _remove(path: Path) -> None:
         errors.append(error)
     if errors and os.path.lexists(path):
         warnings.warn(
-            f"{path} holds replaced or unfinished files and cannot be removed: {errors[0].strerror}; "
+            f"{path} holds replaced or unfinished files and cannot be removed: {getattr(errors[0], 'strerror', errors[0])}; "
             "remove it; the next command that writes here tries again",
             ChainruleWarning,
             stacklevel=2,
