@@ -126,8 +126,9 @@ def _remove(path: Path) -> None:
     except OSError as error:
         errors.append(error)
     if errors and os.path.lexists(path):
+        reason = getattr(errors[0], "strerror", errors[0])
         warnings.warn(
-            f"{path} holds replaced or unfinished files and cannot be removed: {getattr(errors[0], 'strerror', errors[0])}; "
+            f"{path} holds replaced or unfinished files and cannot be removed: {reason}; "
             "remove it; the next command that writes here tries again",
             ChainruleWarning,
             stacklevel=2,
