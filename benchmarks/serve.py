@@ -14,9 +14,10 @@ each, and then how long the server takes to stop at SIGTERM.
 
 import argparse
 import asyncio
-import contextlib
 import json
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from chainrule.text.corpus import Corpus
 
 TOKENS: Final = 16
 LINES: Final = 1000  # of the validation text, asked in turn
+BUSY_SECONDS: Final = 3.0  # until all connections are busy
 BATCHING_GAIN: Final = 4.0  # what is asked of the LSTM at the most clients
 HEAD: Final = ["", "clients", "requests/s", "tokens/s", "p50 ms", "p90 ms", "p99 ms", "in process, requests/s"]
 
@@ -98,46 +100,59 @@ def health_while_busy(folder: Path, connections: int, seconds: float) -> None:
     request = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     with serving_process(folder) as (url, process):
         port = int(url.rpartition(":")[2])
-        latencies, stopped = asyncio.run(_ask_health(port, process, connections, request, seconds))
+        clients = multiprocessing.get_context("spawn").Process(
+            target=_keep_busy, args=(port, connections, request), daemon=True
+        )
+        clients.start()
+        try:
+            time.sleep(BUSY_SECONDS)
+            latencies = _health_latencies(port, seconds)
+            start = time.perf_counter()
+            process.terminate()
+            process.wait()
+            stopped = time.perf_counter() - start
+        finally:
+            clients.terminate()
     median, worst = 1000 * latencies[len(latencies) // 2], 1000 * latencies[-1]
     figures = f"{len(latencies)} times, median {median:,.0f} ms, worst {worst:,.0f} ms"
     print(f"/health beside {connections} busy connections: {figures}")
     print(f"SIGTERM to the end of the process: {stopped:.1f} s (--grace 5)")
 
 
-async def _ask_health(
-    port: int, process: "subprocess.Popen[str]", connections: int, request: bytes, seconds: float
-) -> tuple[list[float], float]:
-    """Return the sorted latencies and the time to stop, in seconds; busy connections repeat their request."""
+def _keep_busy(port: int, connections: int, request: bytes) -> None:
+    """Send the request over and over on each of the connections; runs in a process of its own."""
 
-    async def keep_busy() -> None:
+    async def repeat() -> None:
         while True:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request)
-            with contextlib.suppress(ConnectionError):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request)
                 await reader.read()
-            writer.close()
+                writer.close()
+            except OSError:  # the server has stopped
+                await asyncio.sleep(0.1)
 
-    tasks = [asyncio.create_task(keep_busy()) for _ in range(connections)]
-    await asyncio.sleep(1)
+    async def repeat_all() -> None:
+        await asyncio.gather(*(repeat() for _ in range(connections)))
+
+    asyncio.run(repeat_all())
+
+
+def _health_latencies(port: int, seconds: float) -> list[float]:
+    """Return the sorted latencies of `GET /health` in seconds, each over a new connection."""
     latencies: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 200")
         latencies.append(time.perf_counter() - start)
-        writer.close()
-        await asyncio.sleep(0.05)
-    start = time.perf_counter()
-    process.terminate()
-    await asyncio.to_thread(process.wait)
-    stopped = time.perf_counter() - start
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    return sorted(latencies), stopped
+        time.sleep(0.05)
+    return sorted(latencies)
 
 
 def made(name: str, models: Path) -> Path:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -82,6 +82,25 @@ def hear(connection: socket.socket) -> Heard:
     while part := connection.recv(1 << 16):
         whole += part
     head, _, body = whole.partition(b"\r\n\r\n")
+    return response_of(head, body)
+
+
+def read_response(connection: socket.socket) -> Heard:
+    """The next answer of a connection that stays open; it must have a length."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        assert byte, f"the connection was closed after {head!r}"
+        head += byte
+    response = response_of(head.removesuffix(b"\r\n\r\n"), b"")
+    body = b""
+    while len(body) < int(response.headers["content-length"]):
+        body += connection.recv(int(response.headers["content-length"]) - len(body))
+    return replace(response, body=body)
+
+
+def response_of(head: bytes, body: bytes) -> Heard:
+    """An answer from its head, without the blank line, and its body."""
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     return Heard(int(first.split()[1]), headers, body)

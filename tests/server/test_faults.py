@@ -17,7 +17,7 @@ from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
 from chainrule.server.scheduler import Drawn, Job, Scheduler
 from chainrule.server.worker import Worker
-from server.running import PATIENCE, Running, get, hear, post, running, wait_until
+from server.running import PATIENCE, Running, get, hear, post, read_response, running, wait_until
 from server.workshop import Seen, workshop
 
 LIMITS = Limits(body_bytes=10_000, seconds=20)
@@ -335,35 +335,6 @@ def test_what_ends_within_the_grace_period_is_answered(
     assert "aborted" not in caplog.text
 
 
-def test_health_is_answered_while_the_model_is_blocked_and_the_queue_is_full(
-    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate, blocked = threading.Event(), threading.Event()
-    step = Worker._step
-
-    def wait(self: Worker) -> None:
-        blocked.set()
-        assert gate.wait(PATIENCE)
-        step(self)
-
-    monkeypatch.setattr(Worker, "_step", wait)
-    limits = Limits(waiting=20)
-    asked = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}')
-    with running(create_app([ngram_folder], limits=limits), limits) as server:
-        connections = [server.connect() for _ in range(limits.waiting)]
-        for connection in connections:
-            connection.sendall(asked)
-        assert blocked.wait(PATIENCE)
-        wait_until(lambda: server.ask(asked.replace(b"2}", b"0}")).status == 503)  # all are in the queue
-        heard = server.ask(get("/health"))
-        assert (heard.status, json.loads(heard.body)["status"]) == (200, "ok")
-        assert not gate.is_set()  # the model still waits
-        gate.set()
-        assert [hear(connection).status for connection in connections] == [200] * limits.waiting
-        for connection in connections:
-            connection.close()
-
-
 # Requests that two programs may read in two ways, and heads without end.
 
 HEAD = "POST /try HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -404,23 +375,12 @@ def test_ambiguous_and_endless_heads_are_refused(server: Running, rest: str, sta
         with server.connect() as connection:
             connection.sendall(before + HEAD.encode() + rest.encode("latin-1"))
             if before:
-                assert read_one(connection) == 200
+                assert read_response(connection).status == 200
             heard = hear(connection)
         assert heard.status == status
         assert heard.headers["connection"] == "close"
         assert says in heard.error["message"]
     assert server.is_healthy()
-
-
-def read_one(connection: socket.socket) -> int:
-    """The status of an answer with a length, read byte by byte to its end and no further."""
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        head += connection.recv(1)
-    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-    while length:
-        length -= len(connection.recv(length))
-    return int(head.split()[1])
 
 
 def test_a_long_target_and_a_head_within_the_limits(server: Running) -> None:

@@ -16,6 +16,7 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleError, ConfigError, InputError
 from chainrule.lm import Batch, Floats, Ids
 from chainrule.server import worker as workers
+from chainrule.server.errors import ApiError
 from chainrule.server.reading import SECONDS, Pace
 from chainrule.server.scheduler import Drawn, Job, Scheduler
 from laws.tiny import tiny
@@ -227,13 +228,13 @@ def test_closing_ends_the_thread_and_tells_who_waits() -> None:
             await asyncio.sleep(0)
         await made.close()
         await made.close()
-        with pytest.raises(ChainruleError, match="served no longer"):
+        with pytest.raises(ApiError, match="shutting down"):
             await made.after([])
         return await asyncio.gather(waiting, return_exceptions=True)
 
     (error,) = run(ask())
-    assert isinstance(error, ChainruleError)
-    assert "going down" in str(error)
+    assert isinstance(error, ApiError)
+    assert (error.status, error.code) == (503, "shutting_down")
     assert threading.active_count() == before
 
 

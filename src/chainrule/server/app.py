@@ -20,10 +20,12 @@ from chainrule.errors import ChainruleError
 from chainrule.server.body import StrictBody, shown
 from chainrule.server.errors import ApiError
 from chainrule.server.frame import Frame
-from chainrule.server.keys import LOOPBACK, Door
+from chainrule.server.keys import LOOPBACK, AccessMiddleware, AccessRules
 from chainrule.server.limits import Limits
 from chainrule.server.patience import Patience, RunningRequests
 from chainrule.server.service import Service
+
+HEALTH: Final = {"status": "ok", "version": __version__}
 
 ROUTES: Final = ("completions", "tokens", "asking", "explaining", "page")
 """Modules of this package, each with `router(service)`."""
@@ -39,7 +41,8 @@ def create_app(
 ) -> FastAPI:
     """The server of some model folders; asked for under other names than `hosts` it refuses, None: any."""
     service = Service(folders, limits, device=device)
-    requests = RunningRequests()
+    requests = RunningRequests(service.limits.waiting)
+    access_rules = AccessRules(api_key, hosts)
     app = FastAPI(
         title="chainrule",
         version=__version__,
@@ -56,7 +59,7 @@ def create_app(
         lifespan=_closing(service),
         middleware=[
             Middleware(Frame),
-            Middleware(Door, key=api_key, hosts=hosts),
+            Middleware(AccessMiddleware, rules=access_rules),
             Middleware(Patience, limits=service.limits, requests=requests),
             Middleware(StrictBody, limits=service.limits),
         ],
@@ -65,6 +68,8 @@ def create_app(
     )
     app.state.names = service.names()
     app.state.requests = requests
+    app.state.access_rules = access_rules
+    app.state.service = service
     app.include_router(_models(service))
     for name in ROUTES:
         app.include_router(import_module(f"chainrule.server.{name}").router(service))
@@ -88,7 +93,7 @@ def _models(service: Service) -> APIRouter:
     @router.get("/health")
     async def health() -> dict[str, str]:
         """Whether the server is up."""
-        return {"status": "ok", "version": __version__}
+        return HEALTH
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:

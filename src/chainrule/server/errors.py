@@ -58,6 +58,21 @@ class ApiError(Exception):
         return Response(self.body, self.status, self.headers, media_type="application/json")
 
 
+CLOSE: Final = {"Connection": "close"}
+RETRY: Final = {"Retry-After": "1"}
+
+
+def too_many_requests(running: int) -> ApiError:
+    """Return the error of a request that finds the queue full."""
+    return ApiError(503, f"{running} requests are waiting; try again in a moment", headers=RETRY)
+
+
+def shutting_down() -> ApiError:
+    """Return the error of a request that was not finished when the server stopped."""
+    message = "the server is shutting down; ask again when it is up"
+    return ApiError(503, message, code="shutting_down", headers={**CLOSE, **RETRY})
+
+
 def unexpected() -> ApiError:
     """What a client is told of a mistake of ours: that there was one, and nothing of its inside."""
     return ApiError(500, "the server failed on this request; its log says where")

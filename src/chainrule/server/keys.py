@@ -6,7 +6,7 @@ Not here: where the server listens (serving.py).
 import hmac
 import stat
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,22 +20,18 @@ OPEN: Final = ("/health", "/", "/favicon.ico")
 OPEN_FOLDER: Final = "/page/"  # the page itself is no secret; what it asks for is
 
 
-class Door:
-    """Passes on the requests that name this server and carry its key."""
+class AccessRules:
+    """The rules by which a request is accepted: it names this server and carries its API key."""
 
-    def __init__(self, app: ASGIApp, key: str | None, hosts: Collection[str] | None) -> None:
-        self.app = app
+    def __init__(self, key: str | None, hosts: Collection[str] | None) -> None:
         self.key = None if key is None else key.encode()
         self.hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            self._check_host(headers.get(b"host", b"").decode("latin-1"))
-            if not is_open(scope["method"], scope["path"]):
-                self._check_key(headers.get(b"authorization", b""))
-        await self.app(scope, receive, send)
+    def check(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
+        """Raise ApiError for a request that is not accepted; names of headers are in lower case."""
+        self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if not is_open(method, path):
+            self._check_key(headers.get(b"authorization", b""))
 
     def _check_host(self, host: str) -> None:
         """Refuse a name that is not ours: a page elsewhere may have pointed its own name at this machine."""
@@ -55,6 +51,20 @@ class Door:
                 "the API key is missing or wrong; send the header Authorization: Bearer KEY",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+
+
+class AccessMiddleware:
+    """Passes on the requests that the access rules accept."""
+
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        self.app = app
+        self.rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http":
+            self.rules.check(scope["method"], scope["path"], dict(scope["headers"]))
+        await self.app(scope, receive, send)
 
 
 def is_open(method: str, path: str) -> bool:

@@ -5,6 +5,7 @@ Not here: what a request may ask for (limits.py, schema.py).
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -12,23 +13,43 @@ from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainrule.server.body import ClientGone
-from chainrule.server.errors import ApiError
+from chainrule.server.errors import CLOSE, ApiError, shutting_down, too_many_requests
 from chainrule.server.keys import is_open
 from chainrule.server.limits import Limits
 from chainrule.server.logs import note
 
+STARTS_PER_TURN: Final = 16  # requests; each takes about a millisecond to parse and validate
 LAST_WORD: Final = 1.0  # seconds a client has to take the end of an answer that was cut short
 
 
 class RunningRequests:
-    """The requests that are being answered; `abort` ends them all, each with the error 503."""
+    """The requests that are being answered; `abort` ends them all, each with the error 503.
 
-    def __init__(self) -> None:
+    Attributes:
+        limit: Requests that may run at a time.
+        is_aborted: Whether `abort` was called.
+
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.is_aborted = False
         self._deadlines: set[asyncio.Timeout] = set()
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request is accepted."""
+        return not self.is_aborted and len(self) < self.limit
+
+    def check_room(self) -> None:
+        """Raise ApiError if no more requests are accepted."""
+        if self.is_aborted:
+            raise shutting_down()
+        if len(self) >= self.limit:
+            raise too_many_requests(len(self))
 
     def add(self, deadline: asyncio.Timeout) -> None:
         """Add a request by its deadline, which must have been entered."""
@@ -49,6 +70,44 @@ class RunningRequests:
                 deadline.reschedule(now)
 
 
+class Turnstile:
+    """Lets at most `per_turn` requests start in one turn of the event loop; the others start in the turns after.
+
+    A thousand requests that arrive at once would otherwise be parsed and validated in a single turn, during which
+    no other connection is served.
+    """
+
+    def __init__(self, per_turn: int) -> None:
+        self._per_turn = per_turn
+        self._free = per_turn
+        self._is_scheduled = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self) -> None:
+        """Return when the request may start."""
+        loop = asyncio.get_running_loop()
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._start_turn, loop)
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        waiting = loop.create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+    def _start_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._free = self._per_turn
+        while self._waiting and self._free:
+            waiting = self._waiting.popleft()
+            if not waiting.done():  # it is done where the request was cancelled
+                waiting.set_result(None)
+                self._free -= 1
+        self._is_scheduled = self._free < self._per_turn
+        if self._is_scheduled:
+            loop.call_soon(self._start_turn, loop)
+
+
 class Patience:
     """Ends the work for a request at its limit of time, or as soon as nobody waits for it any more."""
 
@@ -56,18 +115,15 @@ class Patience:
         self.app = app
         self.limits = limits
         self.requests = requests
+        self.turnstile = Turnstile(STARTS_PER_TURN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if len(self.requests) >= self.limits.waiting and not is_open(scope["method"], scope["path"]):
-            raise ApiError(
-                503,
-                f"{len(self.requests)} requests are waiting; try again in a moment",
-                headers={"Retry-After": "1"},
-            )
+        if not is_open(scope["method"], scope["path"]):
+            self.requests.check_room()
         await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,6 +133,7 @@ class Patience:
         try:
             async with deadline:
                 self.requests.add(deadline)
+                await self.turnstile.enter()
                 await self.app(scope, mail.receive, answer.send)
         except ClientGone:
             note(is_gone=True)
@@ -95,19 +152,6 @@ class Patience:
         if not is_read:
             return ApiError(408, f"the body took more than {self.limits.seconds:g} s to arrive", headers=CLOSE)
         return ApiError(504, f"the answer took more than {self.limits.seconds:g} s; ask for less at once")
-
-
-CLOSE: Final = {"Connection": "close"}
-
-
-def shutting_down() -> ApiError:
-    """Return the error of a request that was not finished when the server stopped."""
-    return ApiError(
-        503,
-        "the server is shutting down; ask again when it is up",
-        code="shutting_down",
-        headers={**CLOSE, "Retry-After": "1"},
-    )
 
 
 class Mail:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chainrule.errors import ChainruleError
+from chainrule.server.errors import shutting_down
 
 LATEST: Final = 0.005
 """Seconds an answer that is not the last of its request may wait for others, to be handed over with them."""
@@ -37,7 +37,7 @@ class Inbox:
         """Hand in, from any thread."""
         with self._lock:
             if not self._is_open:
-                raise ChainruleError("this model is served no longer; ask again when the server is up")
+                raise shutting_down()
             self._queue.put(request)
 
     def close(self) -> None:

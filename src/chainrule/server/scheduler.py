@@ -62,9 +62,13 @@ class Scheduler:
         """(V,) log p of what comes next."""
         return (await self._read(ids, None)).after
 
-    async def close(self) -> None:
-        """End the thread after the step it is in; who still waits gets an error."""
+    def stop(self) -> None:
+        """Let the thread end after its current step; requests that still wait end with the error 503."""
         self._inbox.close()
+
+    async def close(self) -> None:
+        """Stop the thread and wait for its end."""
+        self.stop()
         await asyncio.to_thread(self._thread.join)
 
     async def _read(self, ids: Sequence[int], top: int | None) -> Reading:

@@ -60,10 +60,16 @@ class Service:
         known = self._known(name)
         return {"id": known, "object": "model", "created": self._created[known], "owned_by": "chainrule"}
 
+    def stop(self) -> None:
+        """Let the threads of all models end after their current step, without waiting for it."""
+        for task in self._loading.values():
+            if _is_loaded(task):
+                task.result().scheduler.stop()
+
     async def close(self) -> None:
         """End what runs for the models."""
         for task in list(self._loading.values()):
-            if task.done() and not task.cancelled() and task.exception() is None:
+            if _is_loaded(task):
                 await task.result().scheduler.close()
             else:
                 task.cancel()
@@ -88,6 +94,10 @@ class Service:
     def _forget_failed(self, name: str, task: asyncio.Task[Loaded]) -> None:
         if task.cancelled() or task.exception() is not None:
             self._loading.pop(name, None)
+
+
+def _is_loaded(task: "asyncio.Task[Loaded]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def check_language_model(path: Path) -> None:

@@ -13,6 +13,8 @@ import signal
 import socket
 import sys
 import threading
+import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 import h11
@@ -21,16 +23,27 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from chainrule.errors import ChainruleError, NotFoundError
-from chainrule.server.errors import ApiError
+from chainrule.server.app import HEALTH
+from chainrule.server.aside import encode_json
+from chainrule.server.errors import CLOSE, ApiError
+from chainrule.server.frame import HEADERS, LONGEST_PATH
+from chainrule.server.keys import AccessRules, is_open
 from chainrule.server.limits import Limits
 from chainrule.server.logs import LOG
 from chainrule.server.patience import RunningRequests
+from chainrule.server.service import Service
 
 BACKLOG: Final = 2048  # connections the kernel keeps ready to be accepted
 RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop; the rest may be connections
 MAX_HEAD_BYTES: Final = 32 << 10  # of a request's first line and headers
 MAX_HEADERS: Final = 100
-WRITE_SECONDS: Final = 1.0  # for the errors of aborted requests to be written when the server stops
+ABORT_SECONDS: Final = 0.5  # of the grace period, for the errors of aborted requests to be written
+SWITCH_SECONDS: Final = 0.0005
+"""Interval at which the threads of models hand the interpreter lock to the event loop.
+
+The loop releases the lock at every system call, several times per connection. With Python's interval of 5 ms it
+waited that long for each of them, which is seconds for a thousand connections.
+"""
 
 
 class CountedSocket(socket.socket):
@@ -132,16 +145,22 @@ def connection_limit() -> int:
     return max(soft - RESERVED_DESCRIPTORS, soft // 2)
 
 
-def _response(error: ApiError) -> bytes:
-    """Return an error as bytes of HTTP, for a connection that has no parser."""
-    head = f"HTTP/1.1 {error.status} {http.HTTPStatus(error.status).phrase}\r\n"
-    headers = {"Content-Type": "application/json", "Content-Length": len(error.body), "Connection": "close"}
-    return (
-        head + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
-    ).encode() + error.body
+def json_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return a JSON document as bytes of HTTP, for answers that do not come from the application."""
+    lines = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+    lines += [f"{name}: {value}" for name, value in fields.items()]
+    lines += [f"{name.decode()}: {value.decode()}" for name, value in HEADERS]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-TOO_MANY_CONNECTIONS: Final = _response(ApiError(503, "too many connections are open; try again in a moment"))
+def error_response(error: ApiError) -> bytes:
+    """Return an error as bytes of HTTP; the connection is closed after it."""
+    return json_response(error.status, error.body, {**error.headers, **CLOSE})
+
+
+TOO_MANY_CONNECTIONS: Final = error_response(ApiError(503, "too many connections are open; try again in a moment"))
+HEALTH_BODY: Final = encode_json(HEALTH)
 
 
 def bind(host: str, port: int) -> Listener:
@@ -192,6 +211,7 @@ def run(app: FastAPI, listener: socket.socket, limits: Limits) -> None:
     if threading.current_thread() is threading.main_thread():
         # Uvicorn hands a signal on when it has ended; a shell's background process would then ignore this one.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.setswitchinterval(SWITCH_SECONDS)
     Server(app, limits).run(sockets=[listener])
 
 
@@ -201,23 +221,29 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, limits: Limits) -> None:
         super().__init__(configuration(app, limits))
         self._requests: RunningRequests = app.state.requests
+        self._service: Service = app.state.service
         self._grace_seconds = limits.grace_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, wait for what runs, abort what is left, close the models."""
+        """Accept nothing more, wait for running requests, abort the rest, close the models.
+
+        The requests are aborted before the grace period ends, so that their errors are written within it.
+        """
         for server in self.servers:
             server.close()
         for listener in sockets or []:
             listener.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        if not await self._wait_for_requests(self._grace_seconds):
+        abort_seconds = min(ABORT_SECONDS, self._grace_seconds / 2)
+        if not await self._wait_for_requests(self._grace_seconds - abort_seconds):
             LOG.warning("requests that did not end within --grace and are aborted: %d", len(self._requests))
+            self._service.stop()  # the threads of models would compete for the interpreter lock
             self._requests.abort()
-            await self._wait_for_requests(WRITE_SECONDS)
+            await self._wait_for_requests(ABORT_SECONDS)
         for connection in list(self.server_state.connections):  # of clients that do not read their answer
             connection.transport.abort()
-        await self._wait_for_requests(WRITE_SECONDS)
+        await self._wait_for_requests(ABORT_SECONDS)
         await self.lifespan.shutdown()
 
     async def _wait_for_requests(self, seconds: float) -> bool:
@@ -238,6 +264,8 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
     class Connection(PatientConnection):
         idle_seconds = limits.idle_seconds
+        requests = app.state.requests
+        access_rules = app.state.access_rules
 
     return uvicorn.Config(
         app,
@@ -294,10 +322,36 @@ def check_head(received: bytes) -> None:
         raise h11.RemoteProtocolError("Transfer-Encoding must be chunked, once, or left out")
 
 
+BETWEEN_REQUESTS: Final = {h11.CLIENT: h11.IDLE, h11.SERVER: h11.IDLE}
+WHOLE_HEAD: Final = re.compile(
+    rb"([A-Z]+) (/[!-$&->@-~]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)*)\r\n"
+)
+"""A request line without percent escapes in its path, and headers."""
+ONLY_FOR_PARSER: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
+
+
+def read_whole_request(data: bytes) -> tuple[str, str, dict[bytes, bytes]] | None:
+    """Return method, path and headers if `data` is exactly one plain request with its body; None otherwise."""
+    head = WHOLE_HEAD.match(data)
+    if head is None or head.end() > MAX_HEAD_BYTES:
+        return None
+    fields = [line.partition(b":") for line in head[3].split(b"\r\n")[:-1]]
+    headers = {name.lower(): value.strip() for name, _, value in fields}
+    length = headers.get(b"content-length", b"0")
+    is_plain = (
+        len(headers) == len(fields) <= MAX_HEADERS and b"host" in headers and not headers.keys() & ONLY_FOR_PARSER
+    )
+    if not is_plain or not length.isdigit() or len(length) > 9 or int(length) != len(data) - head.end():
+        return None
+    return head[1].decode(), head[2].decode(), headers
+
+
 class PatientConnection(H11Protocol):
     """A connection that is closed when no whole request comes, and whose errors have the shape of all others."""
 
     idle_seconds: float = 30.0
+    requests: RunningRequests
+    access_rules: AccessRules
     _waiting: asyncio.TimerHandle | None = None
 
     def __init__(self, *settings: Any, **named_settings: Any) -> None:
@@ -308,6 +362,51 @@ class PatientConnection(H11Protocol):
         """Begin to wait."""
         super().connection_made(transport)
         self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a request directly where that is possible; pass the bytes to the parser otherwise."""
+        is_between_requests = self.conn.states == BETWEEN_REQUESTS and not self.conn.trailing_data[0]
+        answer = self._direct_answer(data) if is_between_requests else None
+        if answer is None:
+            super().data_received(data)
+            return
+        response, is_last = answer
+        self.transport.write(response)
+        if is_last:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _direct_answer(self, data: bytes) -> tuple[bytes, bool] | None:
+        """Return the answer to `GET /health`, or the error of a request that is not accepted, without a task.
+
+        The second value says whether the connection is closed after it. None: the application answers. It would
+        give the same answers, but takes several turns of the event loop and several times as long for each.
+        """
+        is_health = data.startswith(b"GET /health HTTP/1.1\r\n")
+        if not is_health and self.requests.has_room:
+            return None
+        request = read_whole_request(data)
+        if request is None:
+            return None
+        start = time.perf_counter()
+        method, path, headers = request
+        status, body, fields = 200, HEALTH_BODY, dict[str, str]()
+        try:
+            self.access_rules.check(method, path, headers)
+            if is_open(method, path):
+                if not is_health:
+                    return None
+            else:
+                self.requests.check_room()
+        except ApiError as error:
+            status, body, fields = error.status, error.body, dict(error.headers)
+        is_last = "Connection" in fields or headers.get(b"connection", b"").lower() == b"close"
+        facts = {"method": method, "path": path[:LONGEST_PATH], "status": status}
+        LOG.info(
+            "request", extra={"facts": {**facts, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}}
+        )
+        fields |= {name.decode(): value.decode() for name, value in self.server_state.default_headers}
+        return json_response(status, body, {**fields, **CLOSE} if is_last else fields), is_last
 
     def on_response_complete(self) -> None:
         """Wait for the next."""
@@ -339,5 +438,5 @@ class PatientConnection(H11Protocol):
         reason = sys.exception()
         status = getattr(reason, "error_status_hint", 400)
         error = ApiError(status, f"{msg.removesuffix('.')}: {reason}" if reason is not None else msg)
-        self.transport.write(_response(error))
+        self.transport.write(error_response(error))
         self.transport.close()

@@ -17,8 +17,8 @@ import numpy as np
 from chainrule.decoding.sample import draw
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.shaping import shape
-from chainrule.errors import ChainruleError
 from chainrule.lm import AnyModel, Floats
+from chainrule.server.errors import shutting_down
 from chainrule.server.post import Inbox, Post
 from chainrule.server.reading import CELLS, Reader, joined
 from chainrule.server.work import Row, Sample, Task
@@ -198,7 +198,7 @@ class Worker:
             tasks.add(task)
         for task in tasks:
             if not task.is_over:
-                task.fail(ChainruleError("the server is going down; ask again when it is up"), self._post)
+                task.fail(shutting_down(), self._post)
         self._post.hand_over(is_due=True)
 
     def _left(self) -> Task | None:

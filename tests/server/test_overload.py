@@ -1,0 +1,187 @@
+"""Answers given without the application when many requests come at once, and the end of a server that is busy."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chainrule.server import serving
+from chainrule.server.app import create_app
+from chainrule.server.limits import Limits
+from chainrule.server.patience import Turnstile
+from chainrule.server.worker import Worker
+from server.running import PATIENCE, Heard, Running, get, hear, post, read_response, running, wait_until
+
+ASKED = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}')
+KEEP = b"Connection: close\r\n"
+
+
+@contextmanager
+def full_server(
+    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, api_key: str | None = None
+) -> Iterator[Running]:
+    """A server whose queue is full for as long as the context lasts: its model is blocked."""
+    gate = threading.Event()
+    step = Worker._step
+
+    def wait(self: Worker) -> None:
+        assert gate.wait(PATIENCE)
+        step(self)
+
+    monkeypatch.setattr(Worker, "_step", wait)
+    limits = Limits(waiting=20)
+    key = () if api_key is None else (f"Authorization: Bearer {api_key}",)
+    asked = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}', *key)
+    app = create_app([ngram_folder], limits=limits, api_key=api_key)
+    with running(app, limits) as server:
+        connections = [server.connect() for _ in range(limits.waiting)]
+        for connection in connections:
+            connection.sendall(asked)
+        wait_until(lambda: len(app.state.requests) == limits.waiting)
+        try:
+            yield server
+            assert len(app.state.requests) == limits.waiting
+        finally:
+            gate.set()
+        assert [hear(connection).status for connection in connections] == [200] * limits.waiting
+        for connection in connections:
+            connection.close()
+
+
+def without_date(heard: Heard) -> tuple[int, dict[str, str], bytes]:
+    return heard.status, {name: value for name, value in heard.headers.items() if name != "date"}, heard.body
+
+
+def test_health_is_answered_while_the_queue_is_full(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both by the connection itself and, with a query, by the application."""
+    with full_server(ngram_folder, monkeypatch) as server:
+        direct, by_app = server.ask(get("/health")), server.ask(get("/health?by=app"))
+        assert json.loads(direct.body)["status"] == "ok"
+        assert direct.status == 200
+        assert "date" in direct.headers
+        assert without_date(direct) == without_date(by_app)
+        assert server.ask(get("/")).status == 200  # the page takes no place in the queue either
+
+
+def test_a_full_queue_is_told_directly_as_the_application_tells_it(
+    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full_server(ngram_folder, monkeypatch) as server:
+        direct = server.ask(ASKED)
+        assert direct.status == 503
+        assert direct.headers["retry-after"] == "1"
+        assert direct.error["code"] == "overloaded"
+        by_app = server.ask(ASKED.replace(b"/v1/completions", b"/v1/completion%73"))
+        assert without_date(direct) == without_date(by_app)
+
+
+def test_access_is_checked_before_the_queue(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with full_server(ngram_folder, monkeypatch, api_key="secret") as server:
+        assert server.ask(get("/health")).status == 200
+        assert server.ask(ASKED).status == 401
+        assert server.ask(get("/health").replace(b"127.0.0.1", b"elsewhere")).error["param"] == "Host"
+        assert server.ask(post("/v1/completions", b"{}", "Authorization: Bearer secret")).status == 503
+
+
+def test_direct_answers_and_others_alternate_on_one_connection(ngram_folder: Path) -> None:
+    with running(create_app([ngram_folder])) as server, server.connect() as connection:
+        health, asked = get("/health").replace(KEEP, b""), ASKED.replace(KEEP, b"")
+        for request in (health, asked, health, health, asked):
+            connection.sendall(request)
+            assert read_response(connection).status == 200
+        connection.sendall(health + asked + health)  # pipelined
+        assert [read_response(connection).status for _ in range(3)] == [200] * 3
+        connection.sendall(get("/health"))
+        assert hear(connection).status == 200  # and the connection is closed
+
+
+WHOLE = b"POST /v1/score?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def test_a_whole_request_is_read() -> None:
+    request = ("POST", "/v1/score", {b"host": b"a", b"content-length": b"2"})
+    assert serving.read_whole_request(WHOLE) == request
+    assert serving.read_whole_request(b"GET / HTTP/1.1\r\nHost:a\r\n\r\n") == ("GET", "/", {b"host": b"a"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        WHOLE[:-1],
+        WHOLE + b"G",
+        WHOLE.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        WHOLE.replace(b"Host: a\r\n", b""),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\nHost: a\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\nhost: b\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host : a\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\n b\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\0\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\nExpect: 100-continue\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\nTransfer-Encoding: chunked\r\n"),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(100))),
+        WHOLE.replace(b"Host: a\r\n", b"Host: a\r\nX: " + b"y" * 40_000 + b"\r\n"),
+        WHOLE.replace(b": 2", b": +2"),
+        WHOLE.replace(b": 2", b": " + b"9" * 5000),
+        WHOLE.replace(b"/v1/score", b"/v1/scor%65"),
+        WHOLE.replace(b"/v1/score", b"http://a/v1/score"),
+        b"",
+    ],
+)
+def test_what_is_not_one_plain_request_is_left_to_the_parser(data: bytes) -> None:
+    assert serving.read_whole_request(data) is None
+
+
+def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -> None:
+    started: list[int] = []
+
+    async def main() -> list[int]:
+        turnstile = Turnstile(4)
+
+        async def request(number: int) -> None:
+            await turnstile.enter()
+            started.append(number)
+
+        tasks = [asyncio.create_task(request(number)) for number in range(10)]
+        counts: list[int] = []
+        tasks[5].cancel()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            counts.append(len(started))
+        tasks += [asyncio.create_task(request(number)) for number in (10, 11)]  # it is free again
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return counts
+
+    counts = asyncio.run(main())
+    assert started == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+    assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 4
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+def test_completions_that_run_when_the_server_stops_get_its_error(
+    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_stream: bool
+) -> None:
+    """The model never answers. Its thread ends before the requests are aborted."""
+    monkeypatch.setattr(Worker, "_step", lambda self: None)
+    limits = Limits(grace_seconds=0)
+    app = create_app([ngram_folder], limits=limits)
+    body = json.dumps({"prompt": "the", "stream": is_stream}).encode()
+    with running(app, limits) as server:
+        connections = [server.connect() for _ in range(30)]
+        for connection in connections:
+            connection.sendall(post("/v1/completions", body))
+        wait_until(lambda: len(app.state.requests) == 30)
+    for connection in connections:
+        with connection:
+            heard = hear(connection)
+        assert heard.status in ((200, 503) if is_stream else (503,))
+        document = heard.body
+        if heard.status == 200:
+            (document,) = (line[6:] for line in heard.body.split(b"\r\n") if line.startswith(b"data: "))
+        assert json.loads(document)["error"]["code"] == "shutting_down"
+    assert "Exception" not in caplog.text
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("model")]
