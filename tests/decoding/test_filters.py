@@ -189,3 +189,31 @@ def test_bad_temperatures(bad: float) -> None:
 def test_bad_masses(bad: float) -> None:
     with pytest.raises(ConfigError, match=r"top_p is .*in \(0, 1\]"):
         filters.top_p(log(P), bad)
+
+
+@given(
+    texts=st.lists(st.lists(st.integers(0, 4), max_size=30), min_size=1, max_size=3),
+    first=st.integers(0, 5),
+    n=st.integers(1, 5),
+    data=st.data(),
+)
+def test_an_indexed_text_is_filtered_as_its_ids_are(
+    texts: list[list[int]], first: int, n: int, data: st.DataObject
+) -> None:
+    weights = st.lists(st.floats(0.01, 1), min_size=5, max_size=5)
+    log_p = np.log(np.array([data.draw(weights) for _ in texts]))
+    histories = [filters.TokenHistory(ids[:first], n) for ids in texts]
+    for history, ids in zip(histories, texts, strict=True):
+        for id_ in ids[first:]:
+            history.append(id_)
+    assert [sorted(history.distinct) for history in histories] == [sorted(set(ids)) for ids in texts]
+    for function, setting in ((filters.repetition_penalty, 1.5), (filters.no_repeat_ngram, n)):
+        by_ids = function(log_p, texts, setting)  # type: ignore[operator]
+        assert (function(log_p, histories, setting) == by_ids).all()  # type: ignore[operator]
+
+
+def test_an_indexed_text_knows_one_order() -> None:
+    with pytest.raises(ValueError, match="order 2 are indexed, not those of order 3"):
+        filters.TokenHistory([1, 2], 2).completions(3)
+    many = filters.TokenHistory(range(100))
+    assert many.distinct.tolist() == list(range(100))

@@ -66,11 +66,12 @@ def test_the_text_grows_as_a_continuation_does(
     checks = stop_checks(pieces, begun.last, StopStrings(stops))
     assert (checks is None) == (not stops)
     is_stopped_by = checks() if checks is not None else lambda id_: False
-    settled = ""
+    settled, at_least, growing = "", "", other.grow()
     for length in range(1, len(ids) + 1):
         writing.add(ids[length - 1])
         settled += writing.release(writing.settled)
-        at_least = other.settled(ids[:length])
+        growing.add(ids[length - 1])
+        at_least += growing.release()
         assert settled.startswith(at_least.rstrip(REPLACEMENT))
         assert other.text(ids).startswith(settled)
         # Bytes that can be no character are settled here at once, there with the next character.

@@ -6,7 +6,7 @@ from what is left (sample.py).
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
 
 ROUNDING: Final = 1e-9  # a mass or a ratio below its bound by no more than this share of it has reached it
+
+
+Text: TypeAlias = "Sequence[int] | TokenHistory"
 
 
 def normalize(log_p: Floats) -> Floats:
@@ -72,7 +75,52 @@ def min_p(log_p: Floats, fraction: float) -> Floats:
     return np.where(ratio >= fraction * (1 - ROUNDING), log_p, -np.inf)
 
 
-def repetition_penalty(log_p: Floats, seen: Sequence[Sequence[int]], penalty: float) -> Floats:
+class TokenHistory:
+    """The ids of a text that grows, indexed so that the filters need not scan it at each step.
+
+    Args:
+        ids: The first ids.
+        n: Order of the n-grams that are indexed; None: none are.
+
+    """
+
+    def __init__(self, ids: Sequence[int] = (), n: int | None = None) -> None:
+        self._n = n
+        self._distinct: dict[int, None] = {}  # in the order of their first occurrence
+        self._seen = np.empty(16, dtype=np.intp)
+        self._last: tuple[int, ...] = ()  # the last n - 1 ids
+        self._length = 0
+        self._followers: dict[tuple[int, ...], list[int]] = {}  # (n - 1)-gram -> ids that came after it
+        for id_ in ids:
+            self.append(id_)
+
+    def append(self, id_: int) -> None:
+        """Add one id, in time that does not depend on the length of the text."""
+        if id_ not in self._distinct:
+            count = len(self._distinct)
+            self._distinct[id_] = None
+            if count == len(self._seen):
+                self._seen = np.concatenate([self._seen, np.empty_like(self._seen)])
+            self._seen[count] = id_
+        if self._n is not None:
+            if self._length >= self._n - 1:
+                self._followers.setdefault(self._last, []).append(id_)
+            self._last = (*self._last, id_)[1 - self._n :] if self._n > 1 else ()
+        self._length += 1
+
+    @property
+    def distinct(self) -> Ids:
+        """The distinct ids of the text."""
+        return self._seen[: len(self._distinct)]
+
+    def completions(self, n: int) -> Ids:
+        """The ids that would complete an n-gram of the text; n must be the order that is indexed."""
+        if n != self._n:
+            raise ValueError(f"the n-grams of order {self._n} are indexed, not those of order {n}")
+        return np.array(self._followers.get(self._last, ()), dtype=np.intp)
+
+
+def repetition_penalty(log_p: Floats, seen: Sequence[Text], penalty: float) -> Floats:
     """Multiply log p of the tokens already in the row's text by `penalty`, then renormalise.
 
     A penalty above 1 discourages. Keskar et al. 2019 (section 4.1) divide logits, whose sign is arbitrary;
@@ -83,11 +131,13 @@ def repetition_penalty(log_p: Floats, seen: Sequence[Sequence[int]], penalty: fl
     out = normalize(log_p)
     with np.errstate(over="ignore"):
         for row, ids in zip(out, seen, strict=True):
-            row[np.unique(np.asarray(ids, dtype=np.intp))] *= penalty
+            row[ids.distinct if isinstance(ids, TokenHistory) else np.unique(np.asarray(ids, dtype=np.intp))] *= (
+                penalty
+            )
     return normalize(_unless_impossible(out, log_p))
 
 
-def no_repeat_ngram(log_p: Floats, history: Sequence[Sequence[int]], n: int) -> Floats:
+def no_repeat_ngram(log_p: Floats, history: Sequence[Text], n: int) -> Floats:
     """Make impossible each token that would complete an n-gram already in the row's history.
 
     A row left with nothing stays as it was.
@@ -95,7 +145,8 @@ def no_repeat_ngram(log_p: Floats, history: Sequence[Sequence[int]], n: int) -> 
     check("no_repeat_ngram", n)
     out = np.array(log_p, dtype=np.float64)
     for row, ids in zip(out, history, strict=True):
-        row[_completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
+        is_indexed = isinstance(ids, TokenHistory)
+        row[ids.completions(n) if is_indexed else _completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
     return _unless_impossible(out, log_p)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.decoding import beam, filters
 from chainrule.decoding.codec import Codec
-from chainrule.decoding.continuation import Continuation
+from chainrule.decoding.continuation import REPLACEMENT, Continuation
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.ranges import check
 from chainrule.decoding.sample import generators, sample
@@ -100,7 +100,10 @@ def _start(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> t
             "use the tokenizer saved with the model"
         )
     continuation = Continuation(tokenizer, prompt, settings.stop)
-    return Prompt(continuation.prompt_ids, has, continuation.is_stopped), continuation
+    # A stop string with U+FFFD may match a character that is not yet complete: only a new decoding finds that.
+    is_incremental = settings.stop and not any(REPLACEMENT in stop for stop in settings.stop)
+    stop_check = continuation.stop_check if is_incremental else None
+    return Prompt(continuation.prompt_ids, has, continuation.is_stopped, stop_check), continuation
 
 
 def _samples(
@@ -118,14 +121,10 @@ def _samples(
 
 
 def _pieces(lm: AnyModel, start: Prompt, continuation: Continuation, settings: Decoding) -> Iterator[str]:
-    ids: list[int] = []
-    sent = 0
+    text = continuation.grow()
     for draw in sample(lm, start, settings):
-        ids.append(draw.id)
-        settled = continuation.settled(ids)
-        if len(settled) > sent:
-            yield settled[sent:]
-            sent = len(settled)
-    rest = continuation.text(ids)[sent:]
-    if rest:
+        text.add(draw.id)
+        if piece := text.release():
+            yield piece
+    if rest := text.end():
         yield rest

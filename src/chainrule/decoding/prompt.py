@@ -26,6 +26,8 @@ class Prompt:
     ids: tuple[int, ...]  # without the opening `<s>`; `</s>` where a line of the prompt ends
     vocabulary: Vocabulary
     halts: Halts = never
+    stop_check: Callable[[], Callable[[int], bool]] | None = None
+    """Makes a function with the meaning of `halts` that is called with each new id of one continuation."""
 
     @property
     def words(self) -> list[int]:

@@ -3,14 +3,14 @@
 Lives here: the draw and the loop around it. Not here: what may be drawn (shaping.py), text (generate.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from chainrule.decoding.prompt import Prompt, read
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import history, shape
 from chainrule.lm import Floats, Ids, LanguageModel, S
 
 
@@ -50,22 +50,36 @@ def sample(
     """
     rngs = generators(settings.seed, num) if rngs is None else rngs
     num = len(rngs)
-    words = prompt.words
-    generated: list[list[int]] = [[] for _ in range(num)]
+    texts = [history(prompt.words, settings) for _ in range(num)]
+    is_last = [_end_check(prompt) for _ in range(num)]
     running = list(range(num))
     log_p, state = read(lm, prompt)
     log_p, state = np.repeat(log_p, num, axis=0), state.select(np.zeros(num, dtype=np.intp))
     for length in range(1, settings.max_tokens + 1):
-        allowed = shape(log_p, [words + generated[i] for i in running], settings, prompt.vocabulary)
+        allowed = shape(log_p, [texts[i] for i in running], settings, prompt.vocabulary)
         ids = draw(allowed, [rngs[i] for i in running])
         for row, i in enumerate(running):
-            generated[i].append(int(ids[row]))
+            texts[i].append(int(ids[row]))
             yield Draw(i, int(ids[row]), float(log_p[row, ids[row]]))
         if length == settings.max_tokens:
             return
-        going = [row for row, i in enumerate(running) if not prompt.is_ended_by(generated[i])]
+        going = [row for row, i in enumerate(running) if not is_last[i](int(ids[row]))]
         if not going:
             return
         if len(going) < len(running):  # a state may be large: copy it only where rows go
             running, ids, state = [running[row] for row in going], ids[going], state.select(np.array(going))
         log_p, state = lm.step(state, ids)
+
+
+def _end_check(prompt: Prompt) -> Callable[[int], bool]:
+    """Return a function that is called with each id of one sample: whether it is the last."""
+    if prompt.stop_check is not None:
+        is_stopped = prompt.stop_check()
+        return lambda id_: id_ == prompt.vocabulary.eos or is_stopped(id_)
+    generated: list[int] = []
+
+    def check(id_: int) -> bool:
+        generated.append(id_)
+        return prompt.is_ended_by(generated)
+
+    return check

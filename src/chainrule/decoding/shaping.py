@@ -14,11 +14,12 @@ from chainrule.decoding.settings import Decoding
 from chainrule.lm import Floats, Ids, Vocabulary
 
 
-def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, vocabulary: Vocabulary) -> Floats:
+def shape(log_p: Floats, texts: Sequence[filters.Text], settings: Decoding, vocabulary: Vocabulary) -> Floats:
     """(K, V) -> (K, V), what a strategy chooses from: penalties first, then temperature, then truncation.
 
-    `texts` holds the ids of each row so far, those of the prompt included. The result sums to one, also where
-    the model's scores do not; what is not predictable, `<s>` above all, is impossible in it.
+    `texts` holds the ids of each row so far, those of the prompt included (`history` makes one that grows).
+    The result sums to one, also where the model's scores do not; what is not predictable, `<s>` above all, is
+    impossible in it.
     """
     first = allowed = filters.normalize(possible(log_p, vocabulary))
     if settings.repetition_penalty != 1:
@@ -35,6 +36,12 @@ def shape(log_p: Floats, texts: Sequence[Sequence[int]], settings: Decoding, voc
     if settings.min_p is not None:
         allowed = filters.min_p(allowed, settings.min_p)
     return allowed if allowed is first else filters.normalize(allowed)
+
+
+def history(words: Sequence[int], settings: Decoding) -> filters.TokenHistory:
+    """Return a text that is extended by `append`; only what the settings need of it is recorded."""
+    is_used = settings.repetition_penalty != 1 or settings.no_repeat_ngram is not None
+    return filters.TokenHistory(words if is_used else (), settings.no_repeat_ngram)
 
 
 ROUNDING: Final = 1e-6

@@ -37,7 +37,7 @@ BACKLOG: Final = 2048  # connections the kernel keeps ready to be accepted
 RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop; the rest may be connections
 MAX_HEAD_BYTES: Final = 32 << 10  # of a request's first line and headers
 MAX_HEADERS: Final = 100
-ABORT_SECONDS: Final = 0.5  # of the grace period, for the errors of aborted requests to be written
+ABORT_SECONDS: Final = 1.0  # of the grace period, for the errors of aborted requests to be written
 SWITCH_SECONDS: Final = 0.0005
 """Interval at which the threads of models hand the interpreter lock to the event loop.
 

@@ -13,6 +13,7 @@ import numpy as np
 from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.sample import generators
 from chainrule.decoding.settings import Decoding
+from chainrule.decoding.shaping import history
 from chainrule.lm import Floats, Vocabulary
 from chainrule.server.post import Outlet, Post
 
@@ -135,7 +136,7 @@ class Sample(Row):
         self.index, self.rng = index, rng
         self.drawn = 0
         self.is_stopped_by = task.job.stop_checks() if task.job.stop_checks is not None else None
-        self.text = task.prompt.words  # that, and what was drawn
+        self.text = history(task.prompt.words, task.shaping)  # the prompt, and what was drawn
 
     def answer(self, log_p: Floats, id_: int | None, post: Post) -> None:
         """Tell the token, and whether it is the last."""
