@@ -202,7 +202,7 @@ def test_an_indexed_text_is_filtered_as_its_ids_are(
 ) -> None:
     weights = st.lists(st.floats(0.01, 1), min_size=5, max_size=5)
     log_p = np.log(np.array([data.draw(weights) for _ in texts]))
-    histories = [filters.TokenHistory(ids[:first], n) for ids in texts]
+    histories = [filters.TokenHistory(ids[:first], n).fork() for ids in texts]
     for history, ids in zip(histories, texts, strict=True):
         for id_ in ids[first:]:
             history.append(id_)
@@ -215,5 +215,7 @@ def test_an_indexed_text_is_filtered_as_its_ids_are(
 def test_an_indexed_text_knows_one_order() -> None:
     with pytest.raises(ValueError, match="order 2 are indexed, not those of order 3"):
         filters.TokenHistory([1, 2], 2).completions(3)
+    long = filters.TokenHistory(range(100), 10**12)
+    assert long.completions(10**12).tolist() == []
     many = filters.TokenHistory(range(100))
     assert many.distinct.tolist() == list(range(100))

@@ -75,8 +75,15 @@ def min_p(log_p: Floats, fraction: float) -> Floats:
     return np.where(ratio >= fraction * (1 - ROUNDING), log_p, -np.inf)
 
 
+HASH_MODULUS: Final = 2**127 - 1
+HASH_BASE: Final = 0x2545F4914F6CDD1D9E3779B97F4A7C15
+
+
 class TokenHistory:
     """The ids of a text that grows, indexed so that the filters need not scan it at each step.
+
+    The n-grams are looked up by a rolling polynomial hash of 127 bits of their first n - 1 ids (Karp and Rabin
+    1987), so that neither time nor memory grows with n.
 
     Args:
         ids: The first ids.
@@ -86,38 +93,70 @@ class TokenHistory:
 
     def __init__(self, ids: Sequence[int] = (), n: int | None = None) -> None:
         self._n = n
-        self._distinct: dict[int, None] = {}  # in the order of their first occurrence
-        self._seen = np.empty(16, dtype=np.intp)
-        self._last: tuple[int, ...] = ()  # the last n - 1 ids
-        self._length = 0
-        self._followers: dict[tuple[int, ...], list[int]] = {}  # (n - 1)-gram -> ids that came after it
+        self._parent: TokenHistory | None = None
+        self._shared = 0  # ids that are indexed by the parent
+        self._ids: list[int] = []  # those after them
+        self._distinct: set[int] = set()  # those that the parent does not have
+        self._distinct_ids = np.empty(16, dtype=np.intp)
+        self._distinct_count = 0
+        self._hash = 0  # of the last n - 1 ids
+        self._weight = pow(HASH_BASE, n - 1, HASH_MODULUS) if n is not None else 0
+        self._followers: dict[int, list[int]] = {}  # hash of n - 1 ids -> ids that came after them
         for id_ in ids:
             self.append(id_)
 
+    def __len__(self) -> int:
+        return self._shared + len(self._ids)
+
+    def fork(self) -> "TokenHistory":
+        """Return a text that begins with this one, which must not change any more; the index is shared."""
+        child = TokenHistory(n=self._n)
+        child._parent, child._shared, child._hash = self, len(self), self._hash
+        child._distinct_ids, child._distinct_count = self._distinct_ids.copy(), self._distinct_count
+        return child
+
     def append(self, id_: int) -> None:
         """Add one id, in time that does not depend on the length of the text."""
-        if id_ not in self._distinct:
-            count = len(self._distinct)
-            self._distinct[id_] = None
-            if count == len(self._seen):
-                self._seen = np.concatenate([self._seen, np.empty_like(self._seen)])
-            self._seen[count] = id_
-        if self._n is not None:
-            if self._length >= self._n - 1:
-                self._followers.setdefault(self._last, []).append(id_)
-            self._last = (*self._last, id_)[1 - self._n :] if self._n > 1 else ()
-        self._length += 1
+        if not self._contains(id_):
+            self._distinct.add(id_)
+            if self._distinct_count == len(self._distinct_ids):
+                self._distinct_ids = np.concatenate([self._distinct_ids, np.empty_like(self._distinct_ids)])
+            self._distinct_ids[self._distinct_count] = id_
+            self._distinct_count += 1
+        if self._n is None:
+            return
+        if len(self) >= self._n - 1:
+            self._followers.setdefault(self._hash, []).append(id_)
+        self._ids.append(id_)
+        value = self._hash * HASH_BASE + id_ + 1
+        if len(self) >= self._n:
+            value -= (self._id(len(self) - self._n) + 1) * self._weight
+        self._hash = value % HASH_MODULUS
 
     @property
     def distinct(self) -> Ids:
         """The distinct ids of the text."""
-        return self._seen[: len(self._distinct)]
+        return self._distinct_ids[: self._distinct_count]
 
     def completions(self, n: int) -> Ids:
         """The ids that would complete an n-gram of the text; n must be the order that is indexed."""
         if n != self._n:
             raise ValueError(f"the n-grams of order {self._n} are indexed, not those of order {n}")
-        return np.array(self._followers.get(self._last, ()), dtype=np.intp)
+        if len(self) < n - 1:
+            return np.empty(0, dtype=np.intp)
+        followers = self._followers.get(self._hash, [])
+        if self._parent is not None:
+            followers = self._parent._followers.get(self._hash, []) + followers
+        return np.array(followers, dtype=np.intp)
+
+    def _contains(self, id_: int) -> bool:
+        return id_ in self._distinct or (self._parent is not None and id_ in self._parent._distinct)
+
+    def _id(self, position: int) -> int:
+        if position >= self._shared:
+            return self._ids[position - self._shared]
+        assert self._parent is not None
+        return self._parent._ids[position]
 
 
 def repetition_penalty(log_p: Floats, seen: Sequence[Text], penalty: float) -> Floats:

@@ -50,7 +50,8 @@ def sample(
     """
     rngs = generators(settings.seed, num) if rngs is None else rngs
     num = len(rngs)
-    texts = [history(prompt.words, settings) for _ in range(num)]
+    words = history(prompt.words, settings)
+    texts = [words.fork() for _ in range(num)]
     is_last = [_end_check(prompt) for _ in range(num)]
     running = list(range(num))
     log_p, state = read(lm, prompt)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from chainrule.decoding.filters import TokenHistory
 from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.sample import generators
 from chainrule.decoding.settings import Decoding
@@ -123,20 +124,21 @@ class Continuing(Task):
     def rows(self) -> list[Row]:
         """One a sample; the i-th generator depends on the seed and on i alone."""
         rngs = generators(self.job.settings.seed, self.job.samples)
-        return [Sample(self, i, rng) for i, rng in enumerate(rngs)]
+        words = history(self.prompt.words, self.shaping)
+        return [Sample(self, i, rng, words.fork()) for i, rng in enumerate(rngs)]
 
 
 class Sample(Row):
     """One continuation."""
 
-    def __init__(self, task: Continuing, index: int, rng: np.random.Generator) -> None:
+    def __init__(self, task: Continuing, index: int, rng: np.random.Generator, text: TokenHistory) -> None:
         super().__init__(task)
         self.job, self.prompt = task.job, task.prompt
         self.shaping: Decoding = task.shaping
         self.index, self.rng = index, rng
         self.drawn = 0
         self.is_stopped_by = task.job.stop_checks() if task.job.stop_checks is not None else None
-        self.text = history(task.prompt.words, task.shaping)  # the prompt, and what was drawn
+        self.text = text  # the prompt, and what was drawn
 
     def answer(self, log_p: Floats, id_: int | None, post: Post) -> None:
         """Tell the token, and whether it is the last."""
