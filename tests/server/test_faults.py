@@ -132,7 +132,41 @@ def test_json_alone_is_read(server: Running) -> None:
 def test_what_is_not_http_is_answered_in_the_same_shape(server: Running) -> None:
     heard = server.ask(b"what is the next word?\r\n\r\n")
     assert heard.status == 400
-    assert "Invalid HTTP" in heard.error["message"]
+    assert heard.error["message"] == "Invalid HTTP request received: illegal request line"
+
+
+@pytest.mark.parametrize("version", ["0.9", "2.0", "9.9"])
+def test_other_versions_of_http_are_refused(server: Running, version: str) -> None:
+    heard = server.ask(get("/health").replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
+    assert heard.status == 505
+    assert "HTTP/1.1" in heard.error["message"]
+    preface = server.ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # how a client of HTTP/2 begins
+    assert preface.status == 505
+    assert preface.error["type"] == "server_error"
+
+
+def test_an_older_client_is_answered(server: Running) -> None:
+    heard = server.ask(post("/try", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert (heard.status, heard.body) == (200, b'{"number":null}')
+
+
+def test_a_path_with_a_slash_too_many_is_not_found(server: Running) -> None:
+    for request in (get("/health/"), post("/try/", b"{}")):
+        heard = server.ask(request)
+        assert heard.status == 404
+        assert heard.error["code"] == "not_found"
+
+
+def test_a_client_cannot_fill_the_log_with_warnings(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = get("/health", "Upgrade: websocket", "Sec-WebSocket-Version: 13").replace(b"close", b"Upgrade")
+    with caplog.at_level(logging.INFO), server.connect() as connection:
+        connection.sendall(upgrade)
+        assert read_response(connection).status == 200
+        assert server.ask(b"what is the next word?\r\n\r\n").status == 400
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert {record.name for record in warnings} <= {"uvicorn.error"}  # which `to_stderr` leaves out
+    assert "WebSocket" not in caplog.text
+    assert {"status": 400} in [getattr(record, "facts", None) for record in caplog.records]
 
 
 # Clients that are slow, many, or gone.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chainrule import api
 from chainrule.server import serving
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
@@ -159,6 +160,26 @@ def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -
     counts = asyncio.run(main())
     assert started == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
     assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 4
+
+
+def test_the_server_stops_while_a_model_is_loaded(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_loading, gate = threading.Event(), threading.Event()
+
+    def load(*folder: object, **settings: object) -> None:
+        is_loading.set()
+        assert gate.wait(2 * PATIENCE)
+
+    monkeypatch.setattr(api, "load", load)
+    limits = Limits(grace_seconds=0)
+    try:
+        with running(create_app([ngram_folder], limits=limits), limits) as server:
+            connection = server.connect()
+            connection.sendall(ASKED)
+            assert is_loading.wait(PATIENCE)
+        with connection:
+            assert hear(connection).error["code"] == "shutting_down"
+    finally:
+        gate.set()
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])

@@ -49,6 +49,7 @@ def create_app(
         description="Language models of your own text: completions, scores, next tokens.",
         docs_url=None,  # these two pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # a redirect has no JSON document, and few clients repeat a POST
         telemetry={
             "tracing": False,
             "metrics": False,

@@ -1,7 +1,9 @@
 """Work that is done at once where it is small, and in a thread where the event loop would wait for it."""
 
 import asyncio
+import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -17,6 +19,35 @@ SMALL: Final = 1 << 14
 async def aside(size: int, work: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
     """The result of the work; a thread costs more than little work does."""
     return work(*args, **options) if size <= SMALL else await asyncio.to_thread(work, *args, **options)
+
+
+async def in_daemon_thread(work: Callable[[], R]) -> R:
+    """Return the result of work that may take minutes; the process can end meanwhile.
+
+    The end of an event loop waits for the threads of `asyncio.to_thread`.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[R] = loop.create_future()
+
+    def finish(result: R | None, error: Exception | None) -> None:
+        if future.done():  # it was cancelled
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future
 
 
 def extent(given: object) -> int:

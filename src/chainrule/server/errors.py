@@ -17,6 +17,7 @@ CODES: Final = {
     413: "request_too_large",
     415: "unsupported_media_type",
     500: "internal_error",
+    505: "http_version_not_supported",
     503: "overloaded",
     504: "timeout",
 }

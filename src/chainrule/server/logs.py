@@ -47,12 +47,13 @@ class JsonLines(logging.Formatter):
 def to_stderr(is_quiet: bool) -> None:
     """Send the log to stderr; a quiet server tells only of what failed.
 
-    What asyncio warns of is left out: a client gone while it is written to, which the line of its request says.
+    Warnings of asyncio and uvicorn are left out: of a client gone while it is written to, and of bytes that are not
+    HTTP. Clients could fill the log with them, and the line of the request says the same.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     own = logging.WARNING if is_quiet else logging.INFO
-    for name, level in {LOG.name: own, "uvicorn.error": logging.WARNING, "asyncio": logging.ERROR}.items():
+    for name, level in {LOG.name: own, "uvicorn.error": logging.ERROR, "asyncio": logging.ERROR}.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

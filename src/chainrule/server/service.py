@@ -12,6 +12,7 @@ from typing import Any
 from chainrule import api, artifact, folder
 from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError
 from chainrule.model import Model
+from chainrule.server.aside import in_daemon_thread
 from chainrule.server.body import shown
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
@@ -83,7 +84,7 @@ class Service:
 
     async def _load(self, name: str) -> Loaded:
         try:
-            model = await asyncio.to_thread(api.load, self._folders[name], device=self._device)
+            model = await in_daemon_thread(lambda: api.load(self._folders[name], device=self._device))
         except (ChainruleError, OSError, MemoryError) as error:
             LOG.error("the model %s cannot be loaded: %s", name, str(error) or type(error).__name__)
             raise ApiError(

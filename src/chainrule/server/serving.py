@@ -308,6 +308,9 @@ def check_head(received: bytes) -> None:
     if end < 0:
         return
     request_line, *lines = head.split(b"\r\n")
+    version = re.search(rb" HTTP/([0-9])\.[0-9]$", request_line)
+    if version is not None and version[1] != b"1":
+        raise h11.RemoteProtocolError("the version of HTTP is not supported; use HTTP/1.1", 505)
     if len(lines) > MAX_HEADERS:
         raise h11.RemoteProtocolError(f"there are more than {MAX_HEADERS} headers", 431)
     fields = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
@@ -357,6 +360,9 @@ class PatientConnection(H11Protocol):
     def __init__(self, *settings: Any, **named_settings: Any) -> None:
         super().__init__(*settings, **named_settings)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Ignore the header Upgrade without a line in the log: any client may send it."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait."""
@@ -437,6 +443,9 @@ class PatientConnection(H11Protocol):
             return
         reason = sys.exception()
         status = getattr(reason, "error_status_hint", 400)
-        error = ApiError(status, f"{msg.removesuffix('.')}: {reason}" if reason is not None else msg)
+        # The parser's messages end with the bytes they are about, which may be thousands.
+        details = "" if reason is None else f": {str(reason).partition(': bytearray(')[0]}"
+        error = ApiError(status, f"{msg.removesuffix('.')}{details}")
+        LOG.info("request", extra={"facts": {"status": status}})
         self.transport.write(error_response(error))
         self.transport.close()
