@@ -184,8 +184,8 @@ def no_repeat_ngram(log_p: Floats, history: Sequence[Text], n: int) -> Floats:
     check("no_repeat_ngram", n)
     out = np.array(log_p, dtype=np.float64)
     for row, ids in zip(out, history, strict=True):
-        is_indexed = isinstance(ids, TokenHistory)
-        row[ids.completions(n) if is_indexed else _completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
+        indexed = ids.completions(n) if isinstance(ids, TokenHistory) else None
+        row[indexed if indexed is not None else _completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
     return _unless_impossible(out, log_p)
 
 
