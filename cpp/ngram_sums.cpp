@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "random.hpp"
@@ -35,6 +37,30 @@ class Sums {
             if (n > 1) row = parent(n - 1, row);
         }
         return words;
+    }
+
+    // The `count` rows of order n with the largest back-off weights.
+    std::vector<std::uint64_t> largest_weights(std::size_t n, std::uint64_t count) const {
+        constexpr std::uint64_t kBlock = 4096;
+        using Weighted = std::pair<float, std::uint64_t>;  // weight and row
+        std::vector<Weighted> heap;                        // the smallest weight first
+        std::vector<float> weights(kBlock);
+        const std::uint64_t size = rows_->size(n);
+        for (std::uint64_t from = 0; from < size; from += kBlock) {
+            const std::uint64_t rows = std::min(kBlock, size - from);
+            rows_->read(n, from, rows, nullptr, nullptr, weights.data(), nullptr);
+            for (std::uint64_t i = 0; i < rows; ++i) {
+                if (heap.size() == count && !(weights[i] > heap.front().first)) continue;
+                heap.emplace_back(weights[i], from + i);
+                std::push_heap(heap.begin(), heap.end(), std::greater<>());
+                if (heap.size() <= count) continue;
+                std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+                heap.pop_back();
+            }
+        }
+        std::vector<std::uint64_t> found;
+        for (const Weighted& weighted : heap) found.push_back(weighted.second);
+        return found;
     }
 
     double largest() const { return largest_; }
@@ -70,6 +96,7 @@ double largest_deviation(const Model& model, std::size_t contexts) {
         const std::uint64_t size = model.file().facts().sizes[n - 1];
         const std::uint64_t taken = std::min<std::uint64_t>(size, contexts / longest + 1);
         for (std::uint64_t i = 0; i < taken; ++i) sums.add(sums.words(n, i * size / taken));
+        for (const std::uint64_t row : sums.largest_weights(n, taken)) sums.add(sums.words(n, row));
     }
     Random random(1);
     std::vector<std::int32_t> words(longest);

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import math
 from itertools import product
 from pathlib import Path
 
@@ -194,3 +195,21 @@ def test_any_set_of_ngrams_scores_by_the_definition(
         read_so_far = ["<s>", *words]
         expected = [backed_off(entries, tuple(read_so_far[max(0, t - 3) : t]), read_so_far[t]) for t in range(1, 7)]
         assert_allclose(log10_scores(arpa, " ".join(words))[:-1], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 777, 1500, 2997])
+def test_one_bad_weight_among_thousands_is_noticed(tmp_path: Path, place: int) -> None:
+    """3,000 contexts that sum to 1, but for one whose back-off weight is 10 ** 0.3: its sum is about 2."""
+    words = [*(f"w{i}" for i in range(2998)), "</s>"]
+    log_prob = math.log10(1 / (len(words) + 1))
+    weights = ["0"] * len(words)
+    weights[place] = "0.3"
+    unigrams = [f"{log_prob:.7f}\t{word}\t{weight}" for word, weight in zip(words, weights, strict=True)]
+    unigrams += [f"{log_prob:.7f}\t<unk>\t0", "-99\t<s>\t0"]
+    bigrams = [f"{log_prob:.7f}\t<s> w5"]
+    parts = ["\\data\\", f"ngram 1={len(unigrams)}", "ngram 2=1", "", "\\1-grams:", *unigrams]
+    parts += ["", "\\2-grams:", *bigrams, "", "\\end\\", ""]
+    path = tmp_path / "bad.arpa"
+    path.write_text("\n".join(parts), encoding="utf-8")
+    with pytest.warns(ChainruleWarning, match=r"is not normalised: .* sum to 1 ± 0\.99"):
+        read(path, check_sums=True)
