@@ -163,11 +163,11 @@ def test_the_same_command_with_another_input_is_refused(
     write(tmp_path / source, before)
     done(*arguments, "--out", "out")
     done(*arguments, "--out", "out")
-    model = digests(tmp_path / "out")
+    saved = digests(tmp_path / "out")
     write(tmp_path / source, after)
     message = refused(2, *arguments, "--out", "out")
     assert f"its input {source.split('/')[0]} has changed since; to replace it give --force" in message
-    assert digests(tmp_path / "out") == model
+    assert digests(tmp_path / "out") == saved
     done(*arguments, "--out", "out", "--force")
     done(*arguments, "--out", "out")
 

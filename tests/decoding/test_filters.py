@@ -207,9 +207,10 @@ def test_an_indexed_text_is_filtered_as_its_ids_are(
         for id_ in ids[first:]:
             history.append(id_)
     assert [sorted(history.distinct) for history in histories] == [sorted(set(ids)) for ids in texts]
-    for function, setting in ((filters.repetition_penalty, 1.5), (filters.no_repeat_ngram, n)):
-        by_ids = function(log_p, texts, setting)  # type: ignore[operator]
-        assert (function(log_p, histories, setting) == by_ids).all()  # type: ignore[operator]
+    by_ids = filters.repetition_penalty(log_p, texts, 1.5)
+    assert (filters.repetition_penalty(log_p, histories, 1.5) == by_ids).all()
+    by_ids = filters.no_repeat_ngram(log_p, texts, n)
+    assert (filters.no_repeat_ngram(log_p, histories, n) == by_ids).all()
 
 
 def test_an_indexed_text_knows_one_order() -> None:
