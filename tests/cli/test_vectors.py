@@ -217,7 +217,9 @@ def test_vectors_on_standard_input(tmp_path: Path, text: str) -> None:
     made = chainrule.load(tmp_path / "m")
     assert (made.words, made.matrix.tolist()) == (("a", "b"), [[1, 2], [1, 3]])
     assert done("info", tmp_path / "m", "--json").json()["training_text"] == "imported from standard input"
-    assert "1 word, 1 dimension" in done("vectors", "import", "-", "--out", tmp_path / "m", stdin="a 1\n").err
+    again = ("vectors", "import", "-", "--out", tmp_path / "m")
+    assert "its input - may have changed" in refused(2, *again, stdin="a 1\n")
+    assert "1 word, 1 dimension" in done(*again, "--force", stdin="a 1\n").err
 
 
 def test_wrong_exchange(learnt: Path, court: Path, tmp_path: Path) -> None:
