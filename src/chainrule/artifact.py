@@ -89,13 +89,18 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         tokenizer=tokenizer,
         family=config["family"],
         config=own,
-        speller=Speller.from_bytes(sealed.bytes(SPELLER), str(sealed.path / SPELLER))
-        if SPELLER in sealed.files
-        else None,
+        speller=_read_speller(sealed, tokenizer) if SPELLER in sealed.files else None,
         origin=origin_of(sealed),
         metrics=read_json(sealed, METRICS),
         name=name,
     )
+
+
+def _read_speller(sealed: Sealed, tokenizer: Tokenizer) -> Speller:
+    name = str(sealed.path / SPELLER)
+    speller = Speller.from_bytes(sealed.bytes(SPELLER), name)
+    speller.check_outside(tokenizer.spellings_known(), name)
+    return speller
 
 
 def use_of(task: str, path: str | Path) -> str:

@@ -83,7 +83,9 @@ def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Pro
     few = 0 if is_single else FEW * tokenizer.vocab_size
     is_enough = len(set(train.spellings) - {placeholder}) > few
     rare = [] if is_enough else _rare(_type_counts(corpus, tokenizer, train))
-    return train_speller(train.spellings, _known(tokenizer), is_single, rare=rare, placeholder=placeholder)
+    return train_speller(
+        train.spellings, tokenizer.spellings_known(), is_single, rare=rare, placeholder=placeholder
+    )
 
 
 def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> dict[str, int]:
@@ -107,12 +109,3 @@ def _rare(counts: Mapping[str, int]) -> list[str]:
         return once
     median = sorted(counts.values())[len(counts) // 2]
     return [name for name, times in counts.items() if times <= median]
-
-
-def _known(tokenizer: Tokenizer) -> list[str]:
-    """What an unknown word cannot be; pieces are no words, so WordPiece rules nothing out."""
-    if tokenizer.config.kind not in ("word", "char"):
-        return []
-    control = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
-    names = tokenizer.tokens(range(tokenizer.vocab_size))
-    return [name for i, name in enumerate(names) if i not in control]

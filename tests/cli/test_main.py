@@ -324,7 +324,10 @@ def test_the_table_of_commands_is_complete() -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_output_that_cannot_be_written_is_one_line(command: tuple[str, ...]) -> None:
     status, said = call_with_output(errno.ENOSPC, *command, "--help")
-    assert (status, said) == (1, "error: input or output: No space left on device\n")
+    assert (status, said) == (
+        1,
+        "error: input or output: No space left on device; make room, or write to another disk\n",
+    )
     assert call_with_output(errno.EPIPE, *command, "--help") == (1, "")
 
 
@@ -351,7 +354,7 @@ def test_results_that_cannot_be_written_are_one_line(command: list[str], model: 
     words = [word.replace("MODEL", str(model)) for word in command]
     status, said = call_with_output(errno.ENOSPC, *words, stdin=b"the cat sees a dog now\n")
     assert status == 1
-    assert said.splitlines()[-1] == "error: input or output: No space left on device"
+    assert said.splitlines()[-1].startswith("error: input or output: No space left on device; make room")
     status, said = call_with_output(errno.EPIPE, *words, stdin=b"the cat sees a dog now\n")
     assert status == 1
     assert "Traceback" not in said

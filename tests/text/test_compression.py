@@ -135,7 +135,7 @@ def test_a_decompression_bomb_is_refused_and_the_option_named(
     blocks: list[bytes] = []
     with pytest.raises(InputError, match=rf"text{suffix} holds more than 250 times .*--max-decompressed 2G$"):
         blocks.extend(read_blocks(*find_files(file)))
-    assert sum(map(len, blocks)) < 3 << 20
+    assert not blocks  # refused before a line of it is read
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "8M")
     assert len(unpack(file)) == 8 << 20
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "5M")

@@ -166,7 +166,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, BrokenPipeError):  # as in `chainrule score … | head -1`
         return "", 1
     if isinstance(error, OSError):
-        return f"error: {_name(error)}: {error.strerror or error}", 1
+        return f"error: {_name(error)}: {error.strerror or error}{_remedy(error)}", 1
     if isinstance(error, RecursionError):
         return "error: the input is nested too deeply to be read; make it flatter", 3
     if not isinstance(error, TyperException):
@@ -196,9 +196,18 @@ def _name(error: OSError) -> str:
     """The file an error is about, readable also where its name is not UTF-8."""
     name = error.filename
     if name is None:
-        return "input or output"
+        return "input or output"  # a stream: the standard output, most often
     text = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(name)
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _remedy(error: OSError) -> str:
+    """What to do about an error of the system, where that is known."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "; make room, or write to another disk"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "; raise the limit of open files (ulimit -n)"
+    return ""
 
 
 def _prepare_streams() -> None:

@@ -99,6 +99,16 @@ class Speller:
             arrays["log_placeholder"] = np.array([self.log_placeholder])
         return storage.pack(arrays)
 
+    def check_outside(self, known: Sequence[str], name: str) -> None:
+        """Raise ModelFileError unless `log_outside` is what the tables give for this vocabulary."""
+        log_spelled = float(np.log(-np.expm1(self.log_placeholder))) if self.placeholder else 0.0
+        expected = _log_outside(replace(self, log_outside=0.0, placeholder=""), known, self.placeholder)
+        if abs(self.log_outside + log_spelled - expected) > ROUNDING:
+            raise ModelFileError(
+                f"{name}: log_outside is {self.log_outside:.6g}, and the tables and the vocabulary give "
+                f"{expected - log_spelled:.6g}; train it again"
+            )
+
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> "Speller":
         """Read the speller's file; one written before there were placeholders has none."""
@@ -139,11 +149,7 @@ def train_speller(
     counts = count(ids[ids != vocabulary.eos] if is_single else ids, order, vocabulary)
     tables = estimate(counts, Config(order=order, smoothing="witten-bell"))
     speller = Speller(alphabet, TableModel(tables, vocabulary), is_single)
-    impossible = {*known, *([placeholder] if has_placeholder else []), *([] if is_single else [""])}
-    inside = float(np.exp(speller.log_probs(sorted(impossible))).sum())
-    if is_single:
-        inside += float(np.exp(tables.levels[0].log_prob[vocabulary.eos]))  # an end never comes
-    outside = float(np.log(max(1 - inside, 1e-9)))
+    outside = _log_outside(speller, known, placeholder if has_placeholder else "")
     if not has_placeholder:
         return replace(speller, log_outside=outside)
     spelled = max((others + 1) / (len(unknown) + 1), LEAST_SPELLED)
@@ -153,6 +159,17 @@ def train_speller(
         placeholder=placeholder,
         log_placeholder=float(np.log1p(-spelled)),
     )
+
+
+def _log_outside(speller: Speller, known: Sequence[str], placeholder: str) -> float:
+    """log of the probability that the n-gram alone leaves for spellings that an unknown word can have."""
+    impossible = {*known, *([placeholder] if placeholder else []), *([] if speller.is_single else [""])}
+    inside = float(np.exp(speller.log_probs(sorted(impossible))).sum())
+    if speller.is_single:
+        inside += float(
+            np.exp(speller.lm.tables.levels[0].log_prob[speller.lm.vocabulary.eos])
+        )  # an end never comes
+    return float(np.log(max(1 - inside, 1e-9)))
 
 
 def _score(tables: BackoffTables, ids: Ids, vocabulary: Vocabulary) -> Floats:

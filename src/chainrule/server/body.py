@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chainrule.errors import printable
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
 
@@ -210,5 +211,5 @@ def _field_deeper_than(limit: int, body: bytes) -> str | None:
 
 
 def shown(name: str) -> str:
-    """A name as an error repeats it: not too long, and nothing that UTF-8 cannot hold."""
-    return name[:SHOWN].encode("utf-8", "replace").decode("utf-8")
+    """A name as an error repeats it: not too long, in one line, and nothing that UTF-8 cannot hold."""
+    return printable(name[:SHOWN].encode("utf-8", "replace").decode("utf-8"))

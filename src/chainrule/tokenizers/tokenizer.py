@@ -160,6 +160,13 @@ class Tokenizer:
         r"""What each id stands for, readable: bytes that are no character by themselves as \xNN."""
         return [self._readable[int(i)] for i in ids]
 
+    def spellings_known(self) -> list[str]:
+        """What an unknown word cannot be: the words of the vocabulary; none where tokens are pieces of words."""
+        if self.config.kind not in ("word", "char"):
+            return []
+        control = {self.bos, self.eos, self.unk}
+        return [name for i, name in enumerate(self.names()) if i not in control]
+
     def names(self) -> list[str]:
         """What the backend calls each id; "" where it has none."""
         with no_panic():
