@@ -150,7 +150,7 @@ def _read(raw: BinaryIO | InputStream, packing: "_Packing | None", name: str) ->
 
 
 def _hold_back(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Give no piece before `ALWAYS_ALLOWED` bytes have come, so that a bomb is refused before its lines are read."""
+    """Give no piece before `ALWAYS_ALLOWED` bytes have come: a bomb is refused before its lines are read."""
     held: list[bytes] = []
     size = 0
     source = iter(pieces)
