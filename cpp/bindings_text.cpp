@@ -1,18 +1,24 @@
 // Plain text to word counts, ids and a sketch of its lines, for Python. Whatever is not plain is answered
 // with None, and the Python way takes it.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.hpp"
 #include "bindings_arrays.hpp"
+#include "punctuation.hpp"
 #include "text_lines.hpp"
 #include "text_sketch.hpp"
+#include "text_utf8.hpp"
 #include "text_words.hpp"
 
 namespace nb = nanobind;
@@ -54,13 +60,20 @@ nb::ndarray<nb::numpy, std::int32_t> array_of_ids(Array<std::int32_t> ids) {
     return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
 }
 
-nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads) {
+// `placeholder` is None where words are cut at blanks alone.
+Splitting splitting_of(const std::optional<std::string>& placeholder) {
+    return {placeholder.has_value(), placeholder.value_or("")};
+}
+
+nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
+                 const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
+    const Splitting splitting = splitting_of(placeholder);
     PlainText text = plain_text(files);
     std::optional<WordCounts> found;
     {
         const nb::gil_scoped_release free;
-        found = count_words(text, n);
+        found = count_words(text, splitting, n);
     }
     if (!found) return nb::none();
     nb::dict counts;
@@ -101,9 +114,11 @@ nb::list spellings_of(const EncodedText& text) {
 }
 
 nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb::handle unk, nb::handle eos,
-                  std::int64_t threads, const nb::bytes& ids_file) {
+                  std::int64_t threads, const nb::bytes& ids_file,
+                  const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
-    const Coding coding = coding_of(known, unk, eos);
+    Coding coding = coding_of(known, unk, eos);
+    coding.splitting = splitting_of(placeholder);
     const std::string file(ids_file.c_str(), ids_file.size());
     PlainText text = plain_text(files);
     std::optional<EncodedText> found;
@@ -123,6 +138,33 @@ nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb
     return made;
 }
 
+// The tokens of a line with their joiners, and where in the line each begins and ends, in characters.
+nb::list split_spans(const std::string& line, const std::string& placeholder) {
+    std::vector<SplitToken> tokens;
+    split_tokens(line, placeholder, tokens);
+    nb::list made;
+    std::size_t at = 0, characters = 0;
+    const std::string_view text(line);
+    for (const SplitToken& token : tokens) {
+        characters += count_characters(text.substr(at, token.begin - at));
+        const std::string_view letters = text.substr(token.begin, token.end - token.begin);
+        std::string name(token.joins_left ? kJoiner : "");
+        name += letters;
+        if (token.joins_right) name += kJoiner;
+        const std::size_t length = count_characters(letters);
+        made.append(nb::make_tuple(name, characters, characters + length));
+        characters += length;
+        at = token.end;
+    }
+    return made;
+}
+
+std::string split_text(const std::string& line, const std::string& placeholder) {
+    std::string out;
+    append_split(line, placeholder, out);
+    return out;
+}
+
 nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std::size_t size,
                   std::int64_t threads) {
     const std::size_t n = workers(threads);
@@ -140,12 +182,24 @@ nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std
 }  // namespace
 
 void bind_text(nb::module_& module) {
+    module.def(
+        "split_punctuation", &split_text, nb::arg("line"), nb::arg("placeholder"),
+        "The tokens of a line, one blank apart, with a joiner where the line has no blank between two; "
+        "`placeholder` is one token.");
+    module.def("split_punctuation_spans", &split_spans, nb::arg("line"), nb::arg("placeholder"),
+               "The same as a list of (token, first, last), the last two in characters of the line.");
+    module.def("join_punctuation", &join_tokens, nb::arg("tokens"),
+               "The text of tokens that are one blank apart: the inverse of `split_punctuation`.");
+    module.def(
+        "joins", [](const std::string& token) { return std::pair(joins_left(token), joins_right(token)); },
+        nb::arg("token"), "Whether a token is joined to the one before it, and to the one behind it.");
     module.def("count_plain_words", &count, nb::arg("files"), nb::arg("threads"),
+               nb::arg("placeholder") = nb::none(),
                "How often each word stands in these files, the most frequent first, among equals by code "
                "points; None where the text is not plain.");
     module.def(
         "encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"), nb::arg("eos"),
-        nb::arg("threads"), nb::arg("ids_file") = nb::bytes(""),
+        nb::arg("threads"), nb::arg("ids_file") = nb::bytes(""), nb::arg("placeholder") = nb::none(),
         "The ids of these files' words with `eos` after each line, in an array or written to `ids_file` "
         "as int32, and what Encoded knows of the text; None where the text is not plain.");
     module.def("sketch_plain_lines", &sketch, nb::arg("files"), nb::arg("shortest"), nb::arg("size"),

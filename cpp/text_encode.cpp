@@ -18,19 +18,23 @@ struct Plan {
     Extent whole;
 };
 
-std::optional<Plan> plan(const PlainText& text, std::size_t threads) {
+std::optional<Plan> plan(const PlainText& text, const Splitting& splitting, std::size_t threads) {
     std::vector<Extent> extents(text.pieces());
-    const bool is_plain = for_each_piece(
-        text, threads,
-        [&](std::size_t, std::size_t piece, std::string_view lines) { extents[piece] = extent_of(lines); });
-    if (!is_plain) return {};
+    std::vector<std::uint64_t> tokens(text.pieces());
+    const auto measure = [&](std::size_t, std::size_t piece, std::string_view lines) {
+        extents[piece] = extent_of(lines);
+        std::string buffer;
+        tokens[piece] =
+            splitting.is_on ? extent_of(splitting.apply(lines, buffer)).tokens() : extents[piece].tokens();
+    };
+    if (!for_each_piece(text, threads, measure)) return {};
     Plan made;
-    for (const Extent& piece : extents) {
-        made.whole.words += piece.words;
-        made.whole.lines += piece.lines;
-        made.whole.letters += piece.letters;
-        made.whole.characters += piece.characters;
-        made.begins.push_back(made.whole.tokens());
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+        made.whole.words += extents[i].words;
+        made.whole.lines += extents[i].lines;
+        made.whole.letters += extents[i].letters;
+        made.whole.characters += extents[i].characters;
+        made.begins.push_back(made.begins.back() + tokens[i]);
     }
     return made;
 }
@@ -77,13 +81,13 @@ Measures measures_of(const Extent& whole, const std::vector<Told>& told) {
 
 std::optional<EncodedText> encode_words(const PlainText& text, const Coding& coding, const std::string& file,
                                         std::size_t threads) {
-    const std::optional<Plan> planned = plan(text, threads);
+    const std::optional<Plan> planned = plan(text, coding.splitting, threads);
     if (!planned) return {};
     EncodedText made;
     made.spelled.resize(std::max<std::size_t>(threads, 1));
     std::optional<NumberOutput> output;
     if (file.empty()) {
-        made.ids = Array<std::int32_t>(planned->whole.tokens());
+        made.ids = Array<std::int32_t>(planned->begins.back());
     } else {
         output.emplace(file);
     }
@@ -95,7 +99,10 @@ std::optional<EncodedText> encode_words(const PlainText& text, const Coding& cod
         const std::span<std::int32_t> into =
             output ? std::span(own) : std::span(made.ids.data() + begin, size);
         told[piece].thread = static_cast<std::uint32_t>(thread);
-        if (!encode_piece(lines, coding, into, made.spelled[thread], told[piece])) is_same = false;
+        std::string buffer;
+        if (!encode_piece(coding.splitting.apply(lines, buffer), coding, into, made.spelled[thread],
+                          told[piece]))
+            is_same = false;
         if (output) output->write(begin, own);
     };
     if (!for_each_piece(text, threads, encode) || !is_same) return {};

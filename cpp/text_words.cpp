@@ -33,12 +33,14 @@ std::vector<std::uint32_t> by_frequency(const Counted& all) {
 
 }  // namespace
 
-std::optional<WordCounts> count_words(const PlainText& text, std::size_t threads) {
+std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting,
+                                      std::size_t threads) {
     std::vector<Counted> parts(std::max<std::size_t>(threads, 1));
     const bool is_plain =
         for_each_piece(text, threads, [&](std::size_t thread, std::size_t, std::string_view lines) {
             Counted& part = parts[thread];
-            scan_words(lines, [&](const Word& word) { part.add(word, 1); }, [] {});
+            std::string buffer;
+            scan_words(splitting.apply(lines, buffer), [&](const Word& word) { part.add(word, 1); }, [] {});
         });
     if (!is_plain) return {};
     Counted& all = parts.front();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "punctuation.hpp"
 #include "text_lines.hpp"
 #include "text_vocabulary.hpp"
 #include "unset_array.hpp"
@@ -19,14 +20,29 @@ struct WordCounts {
     std::vector<std::uint32_t> order;   // numbers: the most frequent first, among equals by their bytes
 };
 
+// Whether punctuation is split off (punctuation.hpp), and the placeholder of unknown words that is left
+// whole.
+struct Splitting {
+    bool is_on = false;
+    std::string placeholder;
+
+    // The lines as they are, or split; they may stand in `buffer`.
+    std::string_view apply(std::string_view lines, std::string& buffer) const {
+        if (!is_on) return lines;
+        buffer = split_lines(lines, placeholder);
+        return buffer;
+    }
+};
+
 // Nothing where the text is not plain.
-std::optional<WordCounts> count_words(const PlainText& text, std::size_t threads);
+std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
 
 // What words become.
 struct Coding {
     WordTable words;
     std::vector<std::int32_t> ids;  // by number in `words`
     std::int32_t unknown, end;      // the id of other words, and of the end of a line
+    Splitting splitting = {};
 };
 
 // What encode.py's Tally counts: as if words stood one blank apart, with one LF after each line.

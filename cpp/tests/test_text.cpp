@@ -96,7 +96,7 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     const Scratch file, numbers;
     write(file.name(), "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight");
     const PlainText text({file.name()}, piece);
-    const std::optional<WordCounts> counts = count_words(text, threads);
+    const std::optional<WordCounts> counts = count_words(text, {}, threads);
     std::string order;
     for (const std::uint32_t i : counts->order)
         order += std::string(counts->words.word(i)) + "=" + std::to_string(counts->counts[i]) + " ";
