@@ -20,7 +20,7 @@ from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.ngram.spelling import Speller
 from chainrule.text.fingerprint import Fingerprint
-from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.config import TokenizerConfig, saved_settings
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 CONFIG, TOKENIZER, METRICS, CARD = "config.json", "tokenizer.json", "metrics.json", "README.md"
@@ -151,7 +151,7 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
     settings_of = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
-    own = settings.make(TokenizerConfig, settings_of, "tokenizer", is_saved=True)
+    own = settings.make(TokenizerConfig, saved_settings(settings_of), "tokenizer", is_saved=True)
     return Tokenizer.from_json(sealed.bytes(TOKENIZER), own, str(sealed.path / TOKENIZER))
 
 

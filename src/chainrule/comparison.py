@@ -393,7 +393,7 @@ def _settings(chosen: dict[str, Any]) -> Settings:
         chosen = chosen | {"out": Path(chosen["out"])}
     settings = Settings(**chosen)
     cuts = {"min_count", "vocab_size", "top_percent", "closed"}
-    if settings.tokenizer not in ("word", "char") or cuts & set(settings.tokenizer_settings):
+    if settings.tokenizer not in ("word", "whitespace", "char") or cuts & set(settings.tokenizer_settings):
         return settings
     return dataclasses.replace(settings, tokenizer_settings={**settings.tokenizer_settings, "min_count": MIN_COUNT})
 

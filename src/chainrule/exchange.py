@@ -1,6 +1,7 @@
 """Models to and from the formats of other software."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -12,7 +13,8 @@ from chainrule.ngram.config import IMPORTED, Config
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.spelling import train_speller
 from chainrule.progress import Progress, silent
-from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
+from chainrule.tokenizers.punctuation import joins
 from chainrule.tokenizers.train import from_words
 
 
@@ -32,13 +34,18 @@ def _ngram(source: Path | Model) -> tuple[NgramModel, list[str]]:
     if model.family != "ngram":
         raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
-    if tokenizer.config.kind not in ("word", "char"):
+    if not tokenizer.config.is_names:
         warnings.warn(
             f"the words of the file are {tokenizer.config.kind} symbols: it scores text that was cut as they are",
             ChainruleWarning,
             stacklevel=3,
         )
     return cast(NgramModel, model.lm), tokenizer.names()
+
+
+def _kind(words: Sequence[str]) -> Kind:
+    """`word` for a file whose words have joiners, as chainrule writes it for a word tokenizer."""
+    return "word" if any(any(joins(word)) for word in words if JOINER in word) else "whitespace"
 
 
 def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
@@ -53,7 +60,7 @@ def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> M
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
     found = arpa_reader.read(path, progress, check_sums=True)
-    config = TokenizerConfig(unk=found.unk, closed=not found.has_unk)
+    config = TokenizerConfig(kind=_kind(found.words), unk=found.unk, closed=not found.has_unk)
     tokenizer = from_words(found.words, config)
     origin = Origin.now(text=f"imported from {path.name}", command=command)
     return Model(

@@ -91,7 +91,7 @@ class Candidates:
     """Candidates of words, each word looked up once."""
 
     def __init__(self, model: Model, channel: Channel, settings: Settings) -> None:
-        if model.tokenizer.config.kind != "word":
+        if not model.tokenizer.config.is_words:
             kind = model.tokenizer.config.kind
             raise UsageError(f"correcting needs a model of whole words; this one reads {kind} tokens")
         self._model = model

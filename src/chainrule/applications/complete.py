@@ -62,10 +62,11 @@ class Completer:
         self._reader = Reader(model.lm)
         self._kind = model.tokenizer.config.kind
         unk = model.tokenizer.unk
-        words = sorted((w, i) for w, i in model.tokenizer.known.items() if i != unk) if self._kind == "word" else []
+        is_words = model.tokenizer.config.is_words
+        words = sorted((w, i) for w, i in model.tokenizer.known.items() if i != unk) if is_words else []
         self._words = [word for word, _ in words]
         self._ids: Ids = np.array([i for _, i in words], dtype=np.int64)
-        self._pieces = None if self._kind == "word" else Pieces(model.tokenizer)
+        self._pieces = None if is_words else Pieces(model.tokenizer)
 
     def complete(self, text: str, top: int = 10) -> list[Completion]:
         """The most probable words that the end of the text may become, the best first.

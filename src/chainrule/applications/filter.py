@@ -79,7 +79,7 @@ class Judge:
     def _judged(self, scorer: Scorer, lines: list[str]) -> "_Judged":
         """−log p of each line, with the spelling of its unknown words; infinite where the model has no speller."""
         scores = scorer.score(lines)
-        words = scores.tokens if scorer.model.tokenizer.config.kind == "word" else count_words(lines)
+        words = scores.tokens if scorer.model.tokenizer.config.kind == "whitespace" else count_words(lines)
         return _Judged(scores, -scores.log_probs_with_spelling, words)
 
 

@@ -20,6 +20,7 @@ from chainrule.processors import threads
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
 from chainrule.tokenizers.encode import encode, encode_fragments
+from chainrule.tokenizers.punctuation import split
 from chainrule.tokenizers.tokenizer import split_words
 
 LONG: Final = FRAGMENT
@@ -82,11 +83,16 @@ class Scorer:
             return np.array([sum(len(see(line).encode()) + 1 for line in text) for text in parted], dtype=np.int64)
         whole = np.array([len(line.encode()) for line in lines], dtype=np.int64)
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
-        return whole - blanks + np.maximum(scores.tokens - 1, 1)  # a blank between two words, and the break
+        is_split = self.model.tokenizer.config.splits_punctuation
+        words = (count_words(lines) if is_split else scores.tokens) - 1
+        return whole - blanks + np.maximum(words, 1)  # a blank between two words, and the break
 
     def _score_words(self, lines: Sequence[str]) -> LineScores:
         """By the engine, which cuts at blanks itself."""
         speller = self.model.speller
+        if self.model.tokenizer.config.splits_punctuation:
+            placeholder = self.model.tokenizer.config.unk
+            lines = [split(line, placeholder) for line in lines]
         if speller is not None:
             log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), threads=threads())
             return LineScores(check_scores(log_probs, self._engine), *others)
@@ -189,5 +195,5 @@ def count_words(lines: Sequence[str]) -> Ids:
 def _engine(model: Model) -> Any:
     """The n-gram engine, where reading words by blanks is what the tokenizer does; else None."""
     tokenizer, engine = model.tokenizer, getattr(model.lm, "engine", None)
-    is_plain = tokenizer.config.kind == "word" and tokenizer.backend.normalizer is None
+    is_plain = tokenizer.config.is_words and tokenizer.backend.normalizer is None
     return engine if is_plain and engine is not None and engine.has_names and model.lm.context == "line" else None

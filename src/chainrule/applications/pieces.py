@@ -58,7 +58,7 @@ class Pieces:
 
 
 def _bytes(name: str, kind: str) -> bytes:
-    if kind in ("word", "char"):
+    if kind in ("whitespace", "char"):
         return name.encode()
     lead = b""
     if kind == "wordpiece" and len(name) > len(CONTINUED) and name.startswith(CONTINUED):

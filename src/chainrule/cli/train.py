@@ -195,6 +195,6 @@ def _show_validation(model: "Model") -> None:
 
 def _advise(model: "Model") -> None:
     kept = model.tokenizer.config
-    if kept.kind == "word" and not (kept.closed or model.metrics["train_oov"]):
+    if kept.is_words and not (kept.closed or model.metrics["train_oov"]):
         say("note: every word of the text is in the vocabulary, so the model never met an unknown one;")
         say("      if new text will hold such words, --min-count 2 teaches it what they are like")

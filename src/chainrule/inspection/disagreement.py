@@ -20,6 +20,7 @@ from chainrule.inspection.section import finite
 from chainrule.inspection.surprisal import words_for
 from chainrule.inspection.table import READ, Group, Markup, html_table
 from chainrule.lm import Floats, Mask
+from chainrule.tokenizers.punctuation import joins
 
 SHOWN: Final = 15  # either way
 NEAR: Final = 5  # units on either side
@@ -93,13 +94,19 @@ def places(tokens: Sequence[str], is_end: Mask, kind: str) -> list[Place]:
     [(0, 0), (0, 0), (0, 0), (0, 1), (0, 2)]
     """
     found: list[Place] = []
+    joins_next = False
     line, word, is_apart = 0, -1, True  # is_apart: what comes now begins a word
     for token, ends in zip(tokens, is_end, strict=True):
         if ends:
             found.append((line, word + 1))
-            line, word, is_apart = line + 1, -1, True
-        elif kind in ("word", "wordpiece"):
-            word += kind == "word" or not token.startswith("##") or word < 0
+            line, word, is_apart, joins_next = line + 1, -1, True, False
+        elif kind == "word":
+            left, right = joins(token)
+            word += not (left or joins_next) or word < 0
+            joins_next = right
+            found.append((line, word))
+        elif kind in ("whitespace", "wordpiece"):
+            word += kind == "whitespace" or not token.startswith("##") or word < 0
             found.append((line, word))
         else:
             inside = [part for part in token.replace("\t", " ").split(" ") if part]
@@ -125,7 +132,7 @@ def words(
     members: dict[Place, list[int]] = {}
     for i, place in enumerate(where):
         members.setdefault(place, []).append(i)
-    if where and not is_end[-1] and kind != "word":
+    if where and not is_end[-1] and kind != "whitespace":
         del members[where[-1]]
     cost = {place: math.fsum(float(bits[i]) for i in at) for place, at in members.items()}
     return Words({place: END if is_end[at[-1]] else spell(at) for place, at in members.items()}, cost)

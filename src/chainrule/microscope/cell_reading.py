@@ -14,6 +14,7 @@ from chainrule.inspection.running_text import PROPERTIES, Property, RunningText
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress
+from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.tokenizer import byte_alphabet
 
 TOP: Final = 10  # cells of a property that was asked for
@@ -93,17 +94,23 @@ def running_text(sample: Sample, tokens: int) -> RunningText:
     eos, unk = sample.model.tokenizer.eos, sample.model.tokenizer.unk
     pieces: list[bytes] = []
     is_apart: list[bool] = []
+    joins_next = False
     for i, name in zip(ids, sample.written, strict=False):
         is_first = not pieces or pieces[-1] == b"\n"
         if i == eos:
             pieces.append(b"\n")
-        elif kind in ("word", "char") or i == unk:
+        elif kind == "word":
+            text = punctuation.join(name)
+            left, right = punctuation.joins(name)
+            pieces.append(text.encode())
+            is_first, joins_next = is_first or left or joins_next, right
+        elif kind in ("whitespace", "char") or i == unk:
             pieces.append(name.encode())
         else:
             written = sample.model.tokenizer.backend.id_to_token(i) or ""
             pieces.append(_bytes(written.removeprefix("##") if kind == "wordpiece" else written))
             is_first = is_first or (kind == "wordpiece" and written.startswith("##"))
-        is_apart.append(kind in ("word", "wordpiece") and i != eos and not is_first)
+        is_apart.append(sample.model.tokenizer.config.collapses_blanks and i != eos and not is_first)
     return RunningText.of(pieces, is_apart, is_line=sample.model.lm.context == "line")
 
 

@@ -194,7 +194,7 @@ def _reading(each: Look, name: str) -> Figure:
 
 def _is_apart(sample: Sample) -> bool:
     """Whether blanks stand between tokens, which are words then."""
-    return sample.model.tokenizer.config.kind == "word"
+    return sample.model.tokenizer.config.kind == "whitespace"
 
 
 def _calibration(looks: Sequence[Look]) -> list[Figure]:

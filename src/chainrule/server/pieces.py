@@ -11,6 +11,7 @@ from typing import Final
 
 from chainrule.server.errors import ApiError
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.config import BOS, EOS
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet
 
@@ -27,7 +28,7 @@ class Pieces:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._controls = {tokenizer.bos: BOS, tokenizer.eos: EOS}
-        self._is_plain = tokenizer.config.kind in ("word", "char")  # names are text, not the byte alphabet
+        self._is_plain = tokenizer.config.is_names  # names are text, not the byte alphabet
         self._has_blanks = tokenizer.config.collapses_blanks  # each word but the first has a blank before it
 
     def bytes(self, previous: int | None, id_: int) -> bytes:
@@ -36,6 +37,8 @@ class Pieces:
             return b""
         name = self.tokenizer.backend.id_to_token(id_) or ""
         blank = b""
+        if self.tokenizer.config.splits_punctuation:
+            return self._split_bytes(previous, name)
         if self._has_blanks and previous is not None and previous not in self._controls:
             is_inside = not self._is_plain and name.startswith(INSIDE_A_WORD)
             name = name.removeprefix(INSIDE_A_WORD) if is_inside else name
@@ -43,6 +46,13 @@ class Pieces:
         if self._is_plain or id_ == self.tokenizer.unk:
             return blank + name.encode()
         return blank + bytes(byte_alphabet()[c] for c in name)
+
+    def _split_bytes(self, previous: int | None, name: str) -> bytes:
+        is_joined = previous is None or previous in self._controls or punctuation.joins(name)[0]
+        if not is_joined:
+            before = self.tokenizer.backend.id_to_token(previous) or ""
+            is_joined = punctuation.joins(before)[1]
+        return b" " * (not is_joined) + punctuation.join(name).encode()
 
     def text(self, previous: int | None, id_: int) -> str:
         r"""The same to be read: a control symbol by its name, bytes that are no character as \xNN."""

@@ -14,7 +14,7 @@ from chainrule import config as settings
 from chainrule.errors import ModelFileError
 from chainrule.folder import Content, Sealed
 from chainrule.model import Origin
-from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.config import TokenizerConfig, saved_settings
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 LOG = "train_log.jsonl"
@@ -80,7 +80,7 @@ def _file(role: str) -> str:
 
 
 def _tokenizer(sealed: Sealed, role: str, own: dict[str, Any]) -> Tokenizer:
-    config = settings.make(TokenizerConfig, own, "tokenizer", is_saved=True)
+    config = settings.make(TokenizerConfig, saved_settings(own), "tokenizer", is_saved=True)
     return Tokenizer.from_json(sealed.bytes(_file(role)), config, str(sealed.path / _file(role)))
 
 

@@ -141,8 +141,10 @@ class _Lesson:
 
 def _check_kind(tokenizer: Tokenizer) -> None:
     kind = tokenizer.config.kind
-    if kind != "word":
-        raise ConfigError(f"tokenizer is '{kind}', and tags belong to words; choose word, or the folder of one")
+    if kind != "whitespace":
+        raise ConfigError(
+            f"tokenizer is '{kind}', and tags belong to the words of the data; choose whitespace, or the folder of one"
+        )
 
 
 def _short_enough(sentences: Sequence[Tagged], config: TagConfig, name: str) -> list[Tagged]:

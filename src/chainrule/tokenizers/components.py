@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from chainrule.errors import ModelFileError
-from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
+from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
 
 BLANKS: Final = "[ \t]+"
 ANY_CHARACTER: Final = r"[\s\S]"
@@ -105,9 +105,12 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
     },
     "decoder": {
         "ByteLevel": _BYTE_LEVEL,
-        "WordPiece": {"prefix": lambda value: value == "##", "cleanup": _is_bool},
+        "WordPiece": {"prefix": lambda value: value in ("##", JOINER), "cleanup": _is_bool},
         "Fuse": {},
-        "Replace": {"pattern": lambda value: value == {"String": " "}, "content": lambda value: value == "Ġ"},
+        "Replace": {
+            "pattern": lambda value: value in ({"String": " "}, {"String": JOINER + " "}),
+            "content": lambda value: value in ("Ġ", ""),
+        },
     },
     "model": {
         "WordLevel": {"vocab": _is_any, "unk_token": _is_text},
@@ -164,8 +167,17 @@ _DECODE_PIECES: Final = {
         _DECODE_BYTES,
     ],
 }
+_DECODE_JOINED: Final = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "WordPiece", "prefix": JOINER, "cleanup": False},
+        {"type": "Fuse"},
+        {"type": "Replace", "pattern": {"String": JOINER + " "}, "content": ""},
+    ],
+}
 KINDS: Final[Mapping[str, tuple[str, Any, Any]]] = {
-    "word": ("WordLevel", _SPLIT_BLANKS, None),
+    "word": ("WordLevel", _SPLIT_BLANKS, _DECODE_JOINED),
+    "whitespace": ("WordLevel", _SPLIT_BLANKS, None),
     "char": ("WordLevel", _SPLIT_ALL, {"type": "Fuse"}),
     "byte": ("BPE", _BYTES, _DECODE_BYTES),
     "bpe": ("BPE", _WORDS_OF_BYTES, _DECODE_BYTES),
@@ -235,7 +247,7 @@ def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: M
         raise _Refused(f"has {unk!r:.40} for unknown words, and its config says {config.unk!r}")
     if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
         raise _Refused("has symbols of several characters, and its config says char")
-    if config.kind not in ("word", "char"):
+    if not config.is_names:
         _check_bytes(symbols, config, alphabet)
     if config.kind == "byte" and model.get("merges"):
         raise _Refused("has merges, and its config says byte")

@@ -140,7 +140,7 @@ def _batches(fragments: Iterable[Fragment]) -> Iterator[list[Fragment]]:
 
 def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[str]]]:
     """Ids of each piece, and the spellings behind `<unk>` among them, as the tokenizer sees them."""
-    if tokenizer.config.kind == "word":
+    if tokenizer.config.is_words:
         yield from (_look_up(tokenizer, fragment.text) for fragment in batch)
         return
     texts = [fragment.text for fragment in batch]
@@ -151,7 +151,7 @@ def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[
 def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
     """Words by a dictionary: what the library does, in half the time for the whole of encoding."""
     assert tokenizer.unk is not None
-    words = split_words(tokenizer.normalize(text))
+    words = tokenizer.words(text)
     known, unk = tokenizer.known, tokenizer.unk
     ids = [known.get(word, unk) for word in words]
     return ids, [word for word, id_ in zip(words, ids, strict=True) if id_ == unk] if unk in ids else []

@@ -20,23 +20,25 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 
 def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
     """How often each word stands in the text, the most frequent first, in code point order among equals."""
-    files = find_plain(corpus) if config.kind == "word" and not config.lowercase else None
+    files = find_plain(corpus) if config.is_words and not config.lowercase else None
     if files is None:
         return None
-    counts: dict[str, int] | None = files.core.count_plain_words(files.names, files.threads)
+    counts: dict[str, int] | None = files.core.count_plain_words(
+        files.names, files.threads, _placeholder(config)
+    )
     return counts
 
 
 def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None) -> Encoded | None:
     """Every line's ids, in memory or in a file of int32."""
-    is_plain = tokenizer.config.kind == "word" and tokenizer.backend.normalizer is None
+    is_plain = tokenizer.config.is_words and tokenizer.backend.normalizer is None
     files = find_plain(corpus) if is_plain else None
     if files is None:
         return None
     assert tokenizer.unk is not None
     target = b"" if ids_file is None else os.fsencode(ids_file)
     found: dict[str, Any] | None = files.core.encode_plain_words(
-        files.names, tokenizer.known, tokenizer.unk, tokenizer.eos, files.threads, target
+        files.names, tokenizer.known, tokenizer.unk, tokenizer.eos, files.threads, target, _placeholder(tokenizer.config)
     )
     if found is None:
         return None
@@ -49,6 +51,11 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = N
         bytes=found["bytes"],
         spellings=found["spellings"],
     )
+
+
+def _placeholder(config: TokenizerConfig) -> str | None:
+    """What the core leaves whole where it splits punctuation off; None where it cuts at blanks alone."""
+    return config.unk if config.splits_punctuation else None
 
 
 def ids_of_file(path: Path) -> Ids:

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
-from chainrule.tokenizers import components
+from chainrule.tokenizers import components, punctuation
 from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
 
 
@@ -43,6 +43,14 @@ def no_panic() -> Iterator[None]:
         raise ModelFileError(
             f"the tokenizers library failed: {str(error)[:200]}; train the tokenizer again"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Ids of a text with the characters that each stands for, as the `tokenizers` library gives them."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -133,26 +141,44 @@ class Tokenizer:
         found: normalizers.Normalizer | None = self.backend.normalizer
         return found
 
+    def words(self, text: str) -> list[str]:
+        """The tokens of a piece of one line by name, those outside the vocabulary among them; words alone."""
+        seen = self.normalize(text)
+        return split_words(punctuation.split(seen, self.config.unk) if self.config.splits_punctuation else seen)
+
     def encode(self, text: str) -> Ids:
         """Ids of a piece of one line, control symbols neither added nor recognised."""
         return np.array(self.encoding(text).ids, dtype=np.int32)
 
-    def encoding(self, text: str) -> tokenizers.Encoding:
+    def encoding(self, text: str) -> "tokenizers.Encoding | Encoding":
         """Ids of a piece of one line with the characters that each stands for."""
+        if self.config.splits_punctuation:
+            return self._split_encoding(text)
         try:
             with no_panic():
                 return self.backend.encode(text, add_special_tokens=False)
         except TypeError as error:  # a lone surrogate: bytes on the command line that are not UTF-8
             raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
 
-    def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+    def _split_encoding(self, text: str) -> "Encoding":
+        assert self.unk is not None
+        known, unk = self.known, self.unk
+        spans = punctuation.split_spans(text, self.config.unk)
+        ids = [known.get(self.normalize(name), unk) for name, _, _ in spans]
+        return Encoding(ids, [(first, last) for _, first, last in spans])
+
+    def encodings(self, texts: Sequence[str]) -> "Sequence[tokenizers.Encoding | Encoding]":
         """The same of several texts, on all cores."""
+        if self.config.splits_punctuation:
+            return [self._split_encoding(text) for text in texts]
         with no_panic():
             return self.backend.encode_batch(list(texts), add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, control symbols left out."""
         keep = [int(i) for i in ids if i not in (self.bos, self.eos)]
+        if self.config.splits_punctuation:
+            return punctuation.join(" ".join(self._readable[i] for i in keep))
         with no_panic():
             return self.backend.decode(keep, skip_special_tokens=False)
 
@@ -162,7 +188,7 @@ class Tokenizer:
 
     def spellings_known(self) -> list[str]:
         """What an unknown word cannot be: the words of the vocabulary; none where tokens are pieces of words."""
-        if self.config.kind not in ("word", "char"):
+        if not self.config.is_names:
             return []
         control = {self.bos, self.eos, self.unk}
         return [name for i, name in enumerate(self.names()) if i not in control]
@@ -175,7 +201,7 @@ class Tokenizer:
     @cached_property
     def _readable(self) -> list[str]:
         names = self.names()
-        if self.config.kind in ("word", "char"):
+        if self.config.is_names:
             return names
         return [name if i in (self.bos, self.eos, self.unk) else readable(name) for i, name in enumerate(names)]
 

@@ -15,8 +15,9 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
-from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
+from chainrule.tokenizers.config import BOS, EOS, JOINER, SUBWORD_SIZE, TokenizerConfig
 from chainrule.tokenizers.plain import count_words
+from chainrule.tokenizers.punctuation import resolve_kind, split
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, no_panic, split_words
 from chainrule.tokenizers.word_list import given_words
 
@@ -26,12 +27,12 @@ LONGEST_PIECED_WORD = 200
 
 def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
     """Train the configured kind of tokenizer, or make the one of a given list of words."""
-    config = lower_unk(config)
+    config = resolve_kind(corpus, lower_unk(config))
     if config.vocab is not None:
         return from_words(*given_words(config))
     progress(f"training the {config.kind} tokenizer", 0, None)
     match config.kind:
-        case "word" | "char":
+        case "word" | "whitespace" | "char":
             backend = _counted(corpus, config)
         case "byte":
             backend = _byte_level(models.BPE(vocab=_byte_vocabulary(), merges=[]), use_regex=False)
@@ -82,19 +83,32 @@ def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
     """How often each word or character stands in the text, in the order of the vocabulary."""
     counts: Counter[str] = Counter()
     for piece in _pieces(corpus, config):
-        counts.update(split_words(piece) if config.kind == "word" else piece)
+        counts.update(_words(piece, config) if config.is_words else piece)
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
 
 
 def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
     vocabulary = {config.unk: 0} | {t: i for i, t in enumerate(types, start=1)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=config.unk))
-    if config.kind == "word":
+    if config.is_words:
         backend.pre_tokenizer = _at_blanks()
+        if config.splits_punctuation:
+            backend.decoder = _joined_decoder()
     else:
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         backend.decoder = decoders.Fuse()
     return backend
+
+
+def _words(piece: str, config: TokenizerConfig) -> list[str]:
+    return split_words(split(piece, config.unk) if config.splits_punctuation else piece)
+
+
+def _joined_decoder() -> decoders.Decoder:
+    """What gives back the text in programs that know the `tokenizers` library alone."""
+    return decoders.Sequence(
+        [decoders.WordPiece(prefix=JOINER, cleanup=False), decoders.Fuse(), decoders.Replace(JOINER + " ", "")]
+    )
 
 
 def _at_blanks() -> pre_tokenizers.PreTokenizer:
@@ -164,7 +178,7 @@ def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:
     normalizer = normalizers.Lowercase() if config.lowercase else None
     fragments = corpus.fragments()
     remedy = "put blanks in, or learn from it with --tokenizer char, byte or bpe"
-    words = WordLengthCheck(fragments, remedy) if config.kind in ("word", "wordpiece") else None
+    words = WordLengthCheck(fragments, remedy) if config.collapses_blanks else None
     for fragment in fragments:
         if words:
             words.check(fragment.text + "\n" * fragment.ends_line)
