@@ -23,9 +23,7 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
     files = find_plain(corpus) if config.is_words and not config.lowercase else None
     if files is None:
         return None
-    counts: dict[str, int] | None = files.core.count_plain_words(
-        files.names, files.threads, _placeholder(config)
-    )
+    counts: dict[str, int] | None = files.core.count_plain_words(files.names, files.threads, _placeholder(config))
     return counts
 
 
@@ -38,7 +36,13 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = N
     assert tokenizer.unk is not None
     target = b"" if ids_file is None else os.fsencode(ids_file)
     found: dict[str, Any] | None = files.core.encode_plain_words(
-        files.names, tokenizer.known, tokenizer.unk, tokenizer.eos, files.threads, target, _placeholder(tokenizer.config)
+        files.names,
+        tokenizer.known,
+        tokenizer.unk,
+        tokenizer.eos,
+        files.threads,
+        target,
+        _placeholder(tokenizer.config),
     )
     if found is None:
         return None

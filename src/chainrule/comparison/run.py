@@ -1,30 +1,25 @@
-"""The main job: every family on the same split of the same text, on one scale.
+"""Train every family on the same split of the same text and evaluate all on one scale."""
 
-Lives here: what is trained, measured and kept. Not here: the table and the page (report/, cli/), any family's name.
-"""
-
-import dataclasses
-import shutil
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from chainrule import families, folder, manifest
+from chainrule import families, folder
 from chainrule.api import tokenizer_choice, train_prepared
+from chainrule.comparison.output import Output
+from chainrule.comparison.settings import Settings, make_settings
+from chainrule.comparison.stages import Inner
 from chainrule.data.encoded import Encoded
-from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
+from chainrule.errors import ChainruleError, ChainruleWarning, InputError, MissingExtra, UsageError
 from chainrule.evaluation.perplexity import LN2, Evaluation
 from chainrule.inspection.flow import GradientFlow
-from chainrule.lm import Context
 from chainrule.microscope import flow
 from chainrule.microscope.sample import take
 from chainrule.model import OVERLAP_WORTH_A_WORD, Model, Origin
 from chainrule.preparation import Prepared, prepare
 from chainrule.progress import Progress, silent
-from chainrule.report import files
 from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders, ranked
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
@@ -34,12 +29,9 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
-PARTS = 100  # steps of the progress bar for each piece of work
 CURVE_PARTS = (16, 8, 4, 2, 1)
 CURVE_SECONDS = 20.0
 """A model that takes longer to train gets no learning curve."""
-MIN_COUNT = 2
-"""Words seen once are unknown words, unless said otherwise: every family meets some while it learns."""
 FLOW_TOKENS = 2000  # of the test text that gradients are followed in
 FLOW_LAGS = 50
 FLOW_POSITIONS = 64
@@ -48,32 +40,6 @@ SENTENCE_LENGTHS = range(8, 22)
 SAMPLE_TOKENS = 30
 SAMPLES = 8
 """The first that is more than an empty line is shown."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How to compare."""
-
-    families: tuple[str, ...] = ()  # all that learn from text, where none are named
-    tokenizer: str = "word"
-    tokenizer_settings: dict[str, object] = dataclasses.field(default_factory=dict)
-    context: Context = "line"
-    seed: int = 0
-    max_seconds: float | None = None  # for each family
-    device: str = "auto"
-    out: Path | None = None  # where report, results and models go
-    force: bool = False  # replace another comparison in `out`
-    command: str = "chainrule.compare(…)"
-
-    def __post_init__(self) -> None:
-        for name in self.families:
-            families.get(name)
-            if name not in families.trainable():
-                raise ConfigError(
-                    f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
-                )
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ConfigError(f"max-seconds is {self.max_seconds:g}; choose a number above 0")
 
 
 def compare(
@@ -89,7 +55,7 @@ def compare(
     Where `out` is given, report, results and models are written there; another comparison there is refused unless
     `force` is True.
     """
-    settings = _settings(chosen)
+    settings = make_settings(chosen)
     if settings.out is None:
         return _compare(text, valid, test, progress, settings, None)
     output = Output(settings.out, settings.command, settings.force)
@@ -105,7 +71,7 @@ def _compare(
     test: Sources | Corpus | None,
     progress: Progress,
     settings: Settings,
-    output: "Output | None",
+    output: Output | None,
 ) -> Results:
     start = time.perf_counter()
     texts = divide(text, valid, test, settings.seed)
@@ -158,7 +124,7 @@ class Arena:
         prepared: Prepared,
         test: Encoded,
         progress: Progress,
-        output: "Output | None" = None,
+        output: Output | None = None,
     ) -> None:
         self.texts, self.settings, self.prepared, self.test = texts, settings, prepared, test
         self.progress, self.output = progress, output
@@ -298,104 +264,6 @@ class Arena:
             note=note,
             facets=family.facets(model.config),
         )
-
-
-class Output:
-    """The folder of a comparison: `report.html` and `results.json`, which describe the models under `models/`.
-
-    The report of an earlier comparison is removed before its first model is replaced, so that a run that is
-    interrupted leaves models without a report, never a report of other models.
-    """
-
-    def __init__(self, path: Path, command: str, force: bool) -> None:
-        self.path, self.command, self.force = path, command, force
-        self.models = path / "models"
-        self._is_begun = False
-
-    def check(self, text_sha256: str | None = None, training_sha256: str | None = None) -> None:
-        """Refuse a model, another comparison, or the same one of another text, as far as the text is known."""
-        if self.path.exists() and (not self.path.is_dir() or (self.path / manifest.NAME).exists()):
-            raise UsageError(f"{self.path} is a file or a model; choose another --out")
-        if (self.path / folder.CHECKPOINT).exists():
-            raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
-        if self.force:
-            return
-        for run in sorted(self.models.glob(f"*/{folder.CHECKPOINT}")):
-            folder.check_replace(run.parent, {})
-        earlier = files.read_origin(self.path)
-        recorded = [facts for facts in map(folder.recorded, self._saved()) if facts is not None]
-        commands = [folder.command_words(facts.get("command")) for facts in (*recorded, *earlier)]
-        command = folder.command_words(self.command)
-        if commands and (command is None or any(words != command for words in commands)):
-            raise UsageError(f"{self.path} holds another comparison; {folder.REPLACE}")
-        known = [(facts["text_sha256"], text_sha256) for facts in earlier]
-        known += [(folder.text_sha256(facts), training_sha256) for facts in recorded]
-        if any(now is not None and then != now for then, now in known):
-            raise UsageError(f"{self.path} holds a comparison of another text; {folder.REPLACE}")
-
-    def save(self, model: Model, name: str) -> None:
-        """Save one model; before the first, remove the report and the models of another comparison."""
-        if not self._is_begun:
-            self._begin(model)
-            self._is_begun = True
-        model.save(self.models / name, force=True)
-
-    def finish(self, results: Results) -> None:
-        """Write the report; remove the models it does not describe."""
-        names = {row.name for row in results.rows}
-        self._remove([model for model in self._saved() if model.name not in names])
-        files.write(results, self.path)
-
-    def _begin(self, model: Model) -> None:
-        files.remove(self.path)
-        text = None if model.origin.fingerprint is None else model.origin.fingerprint.sha256
-        wanted = (folder.command_words(self.command), text)
-        others = []
-        for path in self._saved():
-            facts = folder.recorded(path) or {}
-            if (folder.command_words(facts.get("command")), folder.text_sha256(facts)) != wanted:
-                others.append(path)
-        self._remove(others)
-
-    def _saved(self) -> list[Path]:
-        """The model folders under `models/`; what has no intact manifest is not ours to remove."""
-        paths = sorted(path.parent for path in self.models.glob(f"*/{manifest.NAME}"))
-        return [path for path in paths if folder.recorded(path) is not None]
-
-    def _remove(self, models: Sequence[Path]) -> None:
-        for model in models:
-            folder.check_target(model)  # which refuses files of others in it
-            try:
-                shutil.rmtree(model)
-            except OSError as error:
-                raise ChainruleError(f"cannot remove {model}: {error.strerror}; remove it by hand") from error
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inner:
-    """One of `total` pieces of work after `before` others; what it tells is told as a part of the whole."""
-
-    outer: Progress
-    name: str
-    before: int
-    total: int
-
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Move the whole's bar by this piece's part."""
-        part = min(1.0, done / total) if total else 0.0
-        words = f"{self.name}: {what}" if what else self.name
-        self.outer(words, round(PARTS * (self.before + part)), PARTS * self.total)
-
-
-def _settings(chosen: dict[str, Any]) -> Settings:
-    """The settings, with words seen once cut off where nothing else was said of the vocabulary."""
-    if chosen.get("out") is not None:
-        chosen = chosen | {"out": Path(chosen["out"])}
-    settings = Settings(**chosen)
-    cuts = {"min_count", "vocab_size", "top_percent", "closed"}
-    if settings.tokenizer not in ("word", "whitespace", "char") or cuts & set(settings.tokenizer_settings):
-        return settings
-    return dataclasses.replace(settings, tokenizer_settings={**settings.tokenizer_settings, "min_count": MIN_COUNT})
 
 
 def _candidates(family: str) -> list[Any]:

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import chainrule
-from chainrule import comparison, families
-from chainrule.comparison import row_name
+from chainrule import families
+from chainrule.comparison import run as comparison
+from chainrule.comparison.run import row_name
+from chainrule.comparison.settings import make_settings
+from chainrule.comparison.stages import PARTS
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.neural import gru, transformer
@@ -76,9 +79,9 @@ def test_speed_counts_the_tokens_that_were_learnt_from(tmp_path: Path, monkeypat
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2, smoothing="laplace")])
     family: Any = families.get("rnn")
     config = family.Config(hidden=4, epochs=3, batch_size=4)
-    monkeypatch.setitem(families.FAMILIES, "tiny", "test_comparison:tiny")
+    monkeypatch.setitem(families.FAMILIES, "tiny", "comparison.test_compare:tiny")
     monkeypatch.setattr(
-        "test_comparison.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
+        "comparison.test_compare.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
     )
     found = chainrule.compare(lines(20), families=("ngram", "tiny"), device="cpu", out=tmp_path)
     tokens = {"ngram": found.split.train_tokens, "tiny": 3 * found.split.train_tokens}
@@ -176,9 +179,9 @@ def test_names() -> None:
 def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
     lines = ["a b c", "a b d", "a b e", "a a", "b b", "a b"] * 3 + ["x y z"]
     for given, cut in (({}, 2), ({"min_count": 1}, 1), ({"vocab_size": 4}, 1)):
-        found = comparison._settings({"tokenizer_settings": given})
+        found = make_settings({"tokenizer_settings": given})
         assert found.tokenizer_settings.get("min_count", 1) == cut
-    assert "min_count" not in comparison._settings({"tokenizer": "byte"}).tokenizer_settings
+    assert "min_count" not in make_settings({"tokenizer": "byte"}).tokenizer_settings
     assert chainrule.compare(Corpus.from_lines(lines)).rows
 
 
@@ -214,7 +217,7 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         loaded = chainrule.load(tmp_path / "models" / row.name, device="cpu")
         assert loaded.parameters == row.parameters
     inside = [done for what, done, total in told if what.startswith("comparing: gru-1-192-after: training")]
-    assert any(done % comparison.PARTS for done in inside)  # the bar moves while a network learns
+    assert any(done % PARTS for done in inside)  # the bar moves while a network learns
     networks = {flow.name.split("-")[0] for flow in found.flows}
     assert networks == {"gru", "transformer"}  # one of each family, and nothing of n-grams
     assert all(flow.relative()[-1][0] == 1 for flow in found.flows)
