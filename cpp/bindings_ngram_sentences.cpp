@@ -1,10 +1,13 @@
 // What an n-gram model is asked with text, and word by word from states, for Python.
 #include <nanobind/operators.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -30,8 +33,8 @@ Sums for_python(SentenceScores found) {
 }
 
 Sums score_texts(const PyNgramModel& self, const nb::object& sentences, bool bos, bool eos,
-                 std::int64_t threads) {
-    const SentenceOptions options{bos, eos, threads_of(threads)};
+                 std::int64_t threads, const std::optional<std::string>& placeholder) {
+    const SentenceOptions options{bos, eos, threads_of(threads), nullptr, Splitting::of(placeholder)};
     const Texts texts(sentences);
     SentenceScores found;
     {
@@ -54,8 +57,9 @@ Sums score_file(const PyNgramModel& self, const std::filesystem::path& path, boo
 }
 
 std::tuple<Doubles, Longs, Doubles> score_spelled(const PyNgramModel& self, const nb::object& sentences,
-                                                  const Speller& speller, std::int64_t threads) {
-    const SentenceOptions options{true, true, threads_of(threads), &speller};
+                                                  const Speller& speller, std::int64_t threads,
+                                                  const std::optional<std::string>& placeholder) {
+    const SentenceOptions options{true, true, threads_of(threads), &speller, Splitting::of(placeholder)};
     const Texts texts(sentences);
     SentenceScores found;
     {
@@ -113,12 +117,14 @@ void bind_sentences(nb::module_& module, NgramClass& bound) {
         .def("copy", [](const PyState& a) { return a; });
     bound
         .def("score_sentences", &score_texts, nb::arg("sentences"), nb::arg("bos") = true,
-             nb::arg("eos") = true, nb::arg("threads") = 1,
-             "Of each sentence log p, how many tokens it has, how many are unknown.")
+             nb::arg("eos") = true, nb::arg("threads") = 1, nb::arg("placeholder") = nb::none(),
+             "Of each sentence log p, how many tokens it has, how many are unknown. With a placeholder "
+             "punctuation is split off first, and the placeholder is one token.")
         .def("score_file", &score_file, nb::arg("path"), nb::arg("bos") = true, nb::arg("eos") = true,
              nb::arg("threads") = 1, "The same of each line of a file.")
         .def(
             "score_spelled", &score_spelled, nb::arg("sentences"), nb::arg("speller"), nb::arg("threads") = 1,
+            nb::arg("placeholder") = nb::none(),
             "Of each sentence log p, how many tokens it has, and log p of how its unknown words are written.")
         .def("full_scores", &full_scores, nb::arg("sentences"), nb::arg("bos") = true, nb::arg("eos") = true,
              nb::arg("threads") = 1,

@@ -60,15 +60,10 @@ nb::ndarray<nb::numpy, std::int32_t> array_of_ids(Array<std::int32_t> ids) {
     return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
 }
 
-// `placeholder` is None where words are cut at blanks alone.
-Splitting splitting_of(const std::optional<std::string>& placeholder) {
-    return {placeholder.has_value(), placeholder.value_or("")};
-}
-
 nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
                  const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
-    const Splitting splitting = splitting_of(placeholder);
+    const Splitting splitting = Splitting::of(placeholder);
     PlainText text = plain_text(files);
     std::optional<WordCounts> found;
     {
@@ -118,7 +113,7 @@ nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb
                   const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
     Coding coding = coding_of(known, unk, eos);
-    coding.splitting = splitting_of(placeholder);
+    coding.splitting = Splitting::of(placeholder);
     const std::string file(ids_file.c_str(), ids_file.size());
     PlainText text = plain_text(files);
     std::optional<EncodedText> found;
@@ -188,6 +183,13 @@ void bind_text(nb::module_& module) {
         "`placeholder` is one token.");
     module.def("split_punctuation_spans", &split_spans, nb::arg("line"), nb::arg("placeholder"),
                "The same as a list of (token, first, last), the last two in characters of the line.");
+    module.def(
+        "split_without_joiners",
+        [](const std::string& text) {
+            const std::string words = split_without_joiners(text);
+            return nb::bytes(words.data(), words.size());
+        },
+        nb::arg("text"), "The words of several lines as UTF-8, one blank apart and without joiners.");
     module.def("join_punctuation", &join_tokens, nb::arg("tokens"),
                "The text of tokens that are one blank apart: the inverse of `split_punctuation`.");
     module.def(

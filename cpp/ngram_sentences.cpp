@@ -131,6 +131,32 @@ void need_names(const Model& model) {
         throw Failure("this model knows words by number alone; it has no names to read text by");
 }
 
+// Sentences whose punctuation is split off, in memory of their own.
+class SplitSentences {
+  public:
+    std::span<const std::string_view> of(std::span<const std::string_view> sentences,
+                                         const Splitting& splitting) {
+        text_.clear();
+        ends_.clear();
+        for (const std::string_view sentence : sentences) {
+            append_split(sentence, splitting.placeholder, text_);
+            ends_.push_back(text_.size());
+        }
+        views_.clear();
+        std::size_t from = 0;
+        for (const std::size_t end : ends_) {
+            views_.push_back(std::string_view(text_).substr(from, end - from));
+            from = end;
+        }
+        return views_;
+    }
+
+  private:
+    std::string text_;
+    std::vector<std::size_t> ends_;
+    std::vector<std::string_view> views_;
+};
+
 // `use(turn, first sentence)` on each thread, for all sentences a turn at a time.
 template <class Use>
 void in_turns(const Model& model, std::span<const std::string_view> sentences, const SentenceOptions& options,
@@ -141,9 +167,12 @@ void in_turns(const Model& model, std::span<const std::string_view> sentences, c
     in_parallel(
         std::clamp<std::size_t>(options.threads, 1, std::max<std::size_t>(turns, 1)), [&](std::size_t) {
             Turn turn;
+            SplitSentences split;
             for (std::size_t i; (i = next.fetch_add(1)) < turns;) {
                 const std::size_t from = i * kAtOnce, size = std::min(kAtOnce, sentences.size() - from);
-                read(model, sentences.subspan(from, size), options, turn);
+                const std::span<const std::string_view> some = sentences.subspan(from, size);
+                read(model, options.splitting.is_on ? split.of(some, options.splitting) : some, options,
+                     turn);
                 score(model, options, turn);
                 use(turn, from);
             }

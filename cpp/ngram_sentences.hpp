@@ -1,4 +1,5 @@
-// Sentences of plain text: cut into words at blanks and tabs, looked up, scored many at a time.
+// Sentences of plain text: cut into words at blanks and tabs, after splitting punctuation where that is
+// wanted, looked up, scored many at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "ngram_model.hpp"
+#include "punctuation.hpp"
 #include "speller.hpp"
 
 namespace chainrule {
@@ -17,6 +19,7 @@ struct SentenceOptions {
     bool ends = true;    // </s> is predicted too
     std::size_t threads = 1;
     const Speller* speller = nullptr;  // of unknown words, where their letters count
+    Splitting splitting = {};          // of punctuation
 };
 
 struct SentenceScores {

@@ -16,6 +16,10 @@ enum class Kind : std::uint8_t { kBlank, kWord, kMark, kIdeograph };
 
 constexpr std::uint32_t kJoinerCode = 0xFFED;
 
+// Longer ones are split as other text is. Without a bound, text made for it would be split in quadratic time.
+constexpr std::size_t kLongestAddress = 2048;     // bytes to the next blank
+constexpr std::size_t kLongestAbbreviation = 16;  // letters
+
 bool is_in(const CodePoints* begin, const CodePoints* end, std::uint32_t code) {
     const CodePoints* const at =
         std::lower_bound(begin, end, code, [](const CodePoints& r, std::uint32_t c) { return r.last < c; });
@@ -106,6 +110,7 @@ class Chunk {
         const std::string_view rest = text_.substr(at);
         if (!rest.starts_with("http://") && !rest.starts_with("https://") && !rest.starts_with("www."))
             return 0;
+        if (rest.size() > kLongestAddress) return 0;
         std::size_t end = text_.size();
         while (end > at && std::string_view(".,;:!?)\"'>]").find(text_[end - 1]) != std::string_view::npos)
             --end;
@@ -113,16 +118,16 @@ class Chunk {
         return has_joiner || is_word_at(end) ? 0 : end;
     }
 
-    // Letters with a dot after each, two or more, and no word behind them.
+    // The end of letters with a dot after each, two or more, with no word behind them; 0 if none begin here.
     std::size_t abbreviation_end(std::size_t at) const {
         std::size_t letters = 0, end = at;
-        while (end < text_.size()) {
+        while (end < text_.size() && letters <= kLongestAbbreviation) {
             const Character letter = character_at(text_, end);
             if (!is_letter(letter) || letter.end >= text_.size() || text_[letter.end] != '.') break;
             end = letter.end + 1;
             ++letters;
         }
-        return letters < 2 || is_word_at(end) ? 0 : end;
+        return letters < 2 || letters > kLongestAbbreviation || is_word_at(end) ? 0 : end;
     }
 
     std::size_t word_end(std::size_t at) const {
@@ -200,7 +205,7 @@ void split_tokens(std::string_view line, std::string_view placeholder, std::vect
 }
 
 void append_split(std::string_view line, std::string_view placeholder, std::string& out) {
-    std::vector<SplitToken> tokens;
+    thread_local std::vector<SplitToken> tokens;  // its memory serves the next line
     split_tokens(line, placeholder, tokens);
     bool is_first = true;
     for (const SplitToken& token : tokens) {
@@ -219,6 +224,22 @@ std::string split_lines(std::string_view lines, std::string_view placeholder) {
         append_split(line, placeholder, out);
         out += '\n';
     });
+    return out;
+}
+
+std::string split_without_joiners(std::string_view text) {
+    std::string out;
+    out.reserve(text.size() + text.size() / 4);
+    std::vector<SplitToken> tokens;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        const std::string_view line = text.substr(at, end - at);
+        split_tokens(line, {}, tokens);
+        for (const SplitToken& token : tokens)
+            (out += line.substr(token.begin, token.end - token.begin)) += ' ';
+        if (end < text.size()) out += '\n';
+        at = end + 1;
+    }
     return out;
 }
 

@@ -7,13 +7,14 @@
 //
 // A word is a run of characters that are neither blanks, nor punctuation or symbols (Unicode P and S), nor
 // ideographs. Inside a word stay: an apostrophe between letters (don't; but 's at the end of a word is a
-// token),
-// `.`, `,` and `:` between digits (3.14, 1,000, 12:30), `&` and `@` between any two of its characters (AT&T).
+// token), `.`, `,` and `:` between digits (3.14, 1,000, 12:30), `&` and `@` between any two of its characters
+// (AT&T).
 // Abbreviations of single letters (e.g., U.S.) and addresses (http://, https://, www.) are one token. A run
 // of one and the same mark is one token (...), and so is each ideograph.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,29 @@ void append_split(std::string_view line, std::string_view placeholder, std::stri
 
 // The same of lines that end with LF.
 std::string split_lines(std::string_view lines, std::string_view placeholder);
+
+// Whether punctuation is split off (punctuation.hpp), and the placeholder of unknown words that is left
+// whole.
+struct Splitting {
+    bool is_on = false;
+    std::string placeholder;
+
+    // Nothing is split off without a placeholder.
+    static Splitting of(const std::optional<std::string>& placeholder) {
+        return {placeholder.has_value(), placeholder.value_or("")};
+    }
+
+    // The lines as they are, or split; they may stand in `buffer`.
+    std::string_view apply(std::string_view lines, std::string& buffer) const {
+        if (!is_on) return lines;
+        buffer = split_lines(lines, placeholder);
+        return buffer;
+    }
+};
+
+// The words of a text of several lines, one blank apart and without joiners, line breaks as they are; the
+// last line, where it is not ended, gets a blank.
+std::string split_without_joiners(std::string_view text);
 
 // The text of tokens that are one blank apart.
 std::string join_tokens(std::string_view tokens);

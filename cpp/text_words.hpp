@@ -20,20 +20,6 @@ struct WordCounts {
     std::vector<std::uint32_t> order;   // numbers: the most frequent first, among equals by their bytes
 };
 
-// Whether punctuation is split off (punctuation.hpp), and the placeholder of unknown words that is left
-// whole.
-struct Splitting {
-    bool is_on = false;
-    std::string placeholder;
-
-    // The lines as they are, or split; they may stand in `buffer`.
-    std::string_view apply(std::string_view lines, std::string& buffer) const {
-        if (!is_on) return lines;
-        buffer = split_lines(lines, placeholder);
-        return buffer;
-    }
-};
-
 // Nothing where the text is not plain.
 std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
 

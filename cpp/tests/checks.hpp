@@ -78,6 +78,7 @@ void test_ngram_levels();
 void test_ngram_small();
 void test_noise();
 void test_text();
+void test_punctuation();
 void test_speller();
 void test_threads();
 void test_word2vec();

@@ -20,6 +20,7 @@ int main() {
     test_ngram_external();
     test_arpa();
     test_text();
+    test_punctuation();
     test_speller();
     std::printf("%d checks, %d failed\n", checked, failed);
     return failed ? 1 : 0;

@@ -22,6 +22,12 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 IDS_AT_ONCE: Final = 1 << 20
+MOST_UNKNOWN: Final = 0.1
+"""Part of the tokens above which unknown words are worth a warning."""
+LONGEST_MEAN: Final = 15.0
+"""Characters a token above which words are not separated by blanks, as in Thai."""
+LEAST_TOKENS: Final = 1000
+"""A shorter text says nothing about the tokenizer."""
 FEW: Final = 0.1
 """Part of the vocabulary's types that is too few to learn spelling from."""
 
@@ -64,14 +70,42 @@ def prepare(
     if train.replaced:
         message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
+    held_out = None if valid is None else encode(valid, made, progress)
+    _warn_of_unsuited(made, train, held_out)
     return Prepared(
         tokenizer=made,
         train=train,
-        valid=None if valid is None else encode(valid, made, progress),
+        valid=held_out,
         speller=_speller(corpus, made, train, progress),
         fingerprint=mark,
         valid_fingerprint=None if valid is None else fingerprint(valid),
     )
+
+
+def _warn_of_unsuited(tokenizer: Tokenizer, train: Encoded, valid: Encoded | None) -> None:
+    """Warn where words are no tokens for this text: many are unknown, or no blanks separate them."""
+    config = tokenizer.config
+    if not config.is_words:
+        return
+    if train.tokens >= LEAST_TOKENS and train.characters > LONGEST_MEAN * train.tokens:
+        others = "word, char or bpe" if config.kind == "whitespace" else "char or bpe"
+        message = (
+            f"the tokens of the training text have {train.characters / train.tokens:.0f} characters on average"
+        )
+        warnings.warn(
+            f"{message}: it has few blanks between words; choose --tokenizer {others}",
+            ChainruleWarning,
+            stacklevel=3,
+        )
+    for name, text in (("training", train), ("validation", valid)):
+        if text is None or text.tokens < LEAST_TOKENS:
+            continue
+        share = sum(spelling != config.unk for spelling in text.spellings) / text.tokens
+        if share > MOST_UNKNOWN:
+            is_cut = config.min_count > 1 or config.vocab_size is not None or config.top_percent is not None
+            remedy = "keep more words (--min-count, --vocab-size)" if is_cut else "train on more text"
+            message = f"{share:.0%} of the {name} text's tokens are unknown words"
+            warnings.warn(f"{message}; choose --tokenizer bpe or char, or {remedy}", ChainruleWarning, stacklevel=3)
 
 
 def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Progress) -> Speller | None:

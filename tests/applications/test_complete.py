@@ -70,7 +70,7 @@ def test_the_worked_example(toy: Path) -> None:
 
 
 def test_words_that_begin_so(tmp_path: Path) -> None:
-    model = trained(tmp_path, english(), min_count=2)
+    model = trained(tmp_path, english(), min_count=2, tokenizer="whitespace")
     completer = Completer(model)
     for context in ("", "the ", "the cat ", "the zebra sees ", "one cat\nthe "):
         distribution = dict(model.next(context, top=1000))
@@ -84,6 +84,73 @@ def test_words_that_begin_so(tmp_path: Path) -> None:
                 {word: p / total for word, p in fit.items()}, rel=1e-5
             )
             assert found == sorted(found, key=lambda each: -each.probability)
+
+
+SPLIT = """\
+"I don't know," he said.
+"I do," said he (a man).
+He said, "No... I don't."
+(a man) said: a U.S. man's hat.
+He said (a man) no.
+"""
+
+
+@pytest.fixture
+def splitting(tmp_path: Path) -> Model:
+    model = trained(tmp_path, SPLIT)
+    assert model.tokenizer.config.kind == "word"
+    return model
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("he sa", ("he ", "sa")),
+        ('he said, "I', ('he said, "', "I")),
+        ("he said,", ("he said,", "")),
+        ("he said, ", ("he said, ", "")),
+        ("(", ("(", "")),
+        ("I don'", ("I ", "don'")),  # don't is a word of the vocabulary
+        ("he said'", ("he said'", "")),
+        ("a U.S", ("a ", "U.S")),
+        ("a well-kn", ("a well-", "kn")),
+        ("one\n(a", ("one\n(", "a")),
+        ("", ("", "")),
+    ],
+)
+def test_the_prefix_stands_behind_the_last_mark(splitting: Model, text: str, wanted: tuple[str, str]) -> None:
+    assert Completer(splitting).part(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "prefix"),
+    [
+        ("he sa", ["he"], "sa"),
+        ('he said, "I', ["he", "said", "\uffed,", '"\uffed'], "I"),
+        ("(a m", ["(\uffed", "a"], "m"),
+        ("(a", ["(\uffed"], "a"),
+        ("I don'", ["I"], "don'"),
+        ("he ", ["he"], ""),
+        ("He said (", ["He", "said", "(\uffed"], ""),  # the only form that the text has
+        ("I don't know,", ["I", "don't", "know", "\uffed,"], ""),
+    ],
+)
+def test_marks_are_offered_as_text(splitting: Model, text: str, read: list[str], prefix: str) -> None:
+    known = splitting.tokenizer.known
+    log_p = log_p_after(splitting, [known[name] for name in read])
+    is_apart = text.endswith(" ") or bool(prefix and text.removesuffix(prefix)[-1:] in (" ", ""))
+    fit: dict[str, float] = {}
+    for name, i in known.items():
+        written = name.strip("\uffed")
+        if i == splitting.tokenizer.unk or not written.startswith(prefix):
+            continue
+        if not (is_apart and name.startswith("\uffed")):
+            fit[written] = fit.get(written, 0.0) + math.exp(log_p[i])
+    completions = Completer(splitting).complete(text, top=1000)
+    assert {each.word: each.probability for each in completions} == pytest.approx(
+        {word: p / sum(fit.values()) for word, p in fit.items()}, rel=1e-5
+    )
+    assert not any("\uffed" in each.word for each in completions)
 
 
 def test_capitals_are_read_as_the_tokenizer_reads_them(tmp_path: Path) -> None:

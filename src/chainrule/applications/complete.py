@@ -1,13 +1,16 @@
 """Completion as one types: the words that what was typed may become, p(word | context, prefix).
 
-Lives here: parting the text into context and prefix, choosing among known words, and a small beam to the end of
-the word where tokens are smaller than words. Not here: tokens as text (pieces.py), reading a context (reading.py).
+The text is parted into context and prefix. A word model chooses among the words of its vocabulary; where tokens are
+smaller than words, a small beam follows them to the end of the word. Tokens as text are in pieces.py, reading a
+context is in reading.py.
 """
 
+import heapq
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,14 +19,20 @@ from chainrule.applications.reading import Reader
 from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.ranges import check
 from chainrule.errors import InputError
-from chainrule.lm import Floats, Ids
+from chainrule.lm import Floats, Ids, Mask
 from chainrule.model import Model
 from chainrule.text.lines import BLANKS
+from chainrule.tokenizers.config import JOINER
+from chainrule.tokenizers.punctuation import is_mark, join, joins
+from chainrule.tokenizers.tokenizer import Tokenizer
 
 BEAM: Final = 16
 LONGEST: Final = 40
 """Tokens of a word that the beam follows at most."""
 HIGHEST: Final = "\U0010ffff"
+LONGEST_INSIDE: Final = 8
+"""Tokens that a word being typed has at most, as it has no end yet: U.S is three."""
+SEPARATORS: Final = f"{BLANKS}\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,23 @@ class _Beam:
     state: Any
 
 
+class _Word(NamedTuple):
+    """A word of the vocabulary as it is written, and whether it is joined to what stands before it."""
+
+    text: str
+    id: int
+    joins_left: bool
+
+
+def _words(tokenizer: Tokenizer) -> Iterator[_Word]:
+    """The words of the vocabulary, marks without joiners; the unknown word is none."""
+    for name, i in tokenizer.known.items():
+        if i == tokenizer.unk:
+            continue
+        is_joined = tokenizer.config.splits_punctuation and JOINER in name
+        yield _Word(join(name), i, joins(name)[0]) if is_joined else _Word(name, i, False)
+
+
 def part(text: str) -> tuple[str, str]:
     """What has been read, and the beginning of a word at its end: what stands behind the last blank.
 
@@ -61,12 +87,37 @@ class Completer:
         self._tokenizer = model.tokenizer
         self._reader = Reader(model.lm)
         self._kind = model.tokenizer.config.kind
-        unk = model.tokenizer.unk
+        self._is_split = model.tokenizer.config.splits_punctuation
         is_words = model.tokenizer.config.is_words
-        words = sorted((w, i) for w, i in model.tokenizer.known.items() if i != unk) if is_words else []
-        self._words = [word for word, _ in words]
-        self._ids: Ids = np.array([i for _, i in words], dtype=np.int64)
+        words = sorted(_words(model.tokenizer)) if is_words else []
+        self._words = [word.text for word in words]
+        self._ids: Ids = np.array([word.id for word in words], dtype=np.int64)
+        self._joins: Mask = np.array([word.joins_left for word in words], dtype=bool)
         self._pieces = None if is_words else Pieces(model.tokenizer)
+
+    def part(self, text: str) -> tuple[str, str]:
+        """What has been read, and the beginning of a word at its end.
+
+        It begins behind the last blank or, where the tokenizer splits punctuation, behind the last mark, unless a
+        word of the vocabulary begins with that mark and the word before it (don' for don't).
+        """
+        context, typed = part(text)
+        if not self._is_split or not typed:
+            return context, typed
+        first = self._word_start(typed)
+        return context + typed[:first], typed[first:]
+
+    def _word_start(self, chunk: str) -> int:
+        """Where the word that is being typed begins in what stands behind the last blank."""
+        *before, (last, start, _) = self._tokenizer.spans(chunk)[-LONGEST_INSIDE:]
+        for name, first, _ in before:
+            if not is_mark(name) and self._is_beginning(self._tokenizer.normalize(chunk[first:])):
+                return first
+        return len(chunk) if is_mark(last) else start
+
+    def _is_beginning(self, prefix: str) -> bool:
+        place = bisect_left(self._words, prefix)
+        return place < len(self._words) and self._words[place].startswith(prefix)
 
     def complete(self, text: str, top: int = 10) -> list[Completion]:
         """The most probable words that the end of the text may become, the best first.
@@ -75,14 +126,16 @@ class Completer:
         probability is that of its pieces and of an end behind them.
         """
         check("top", top)
-        context, typed = part(text)
+        context, typed = self.part(text)
         prefix = self._tokenizer.normalize(typed)
         try:
             wanted = prefix.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
+        if self._is_split:
+            return self._known(self._read_split(text, typed), prefix, top, not context or context[-1] in SEPARATORS)
         if self._pieces is None:
-            return self._known(context, prefix, top)
+            return self._known(self._read(context)[0], prefix, top)
         # The blank belongs to the word: it is the first byte of most of a sub-word tokenizer's words.
         blank = context[-1:] if context[-1:] in BLANKS else ""
         before = context[: len(context) - len(blank)]
@@ -92,18 +145,53 @@ class Completer:
     def _read(self, context: str) -> tuple[Floats, Any]:
         return self._reader.after(Continuation(self._tokenizer, context).prompt_ids)
 
-    def _known(self, context: str, prefix: str, top: int) -> list[Completion]:
-        """Words of the vocabulary, by their places in alphabetical order."""
+    def _read_split(self, text: str, typed: str) -> Floats:
+        """Log p of the next token, the word that is being typed left out.
+
+        The text is split as a whole, so that a mark before that word has its joiner. A mark at the end of the text
+        is read with a joiner behind it or without one, whichever is more probable.
+        """
+        ids = Continuation(self._tokenizer, text).prompt_ids
+        if typed:
+            return self._reader.after(ids[: -len(self._tokenizer.spans(typed))])[0]
+        forms = self._forms(text)
+        if not forms:
+            return self._reader.after(ids)[0]
+        log_p = self._reader.after(ids[:-1])[0]
+        return self._reader.after((*ids[:-1], max(forms, key=log_p.__getitem__)))[0]
+
+    def _forms(self, text: str) -> list[int]:
+        """The ids that a mark at the end of the text may have."""
+        chunk = part(text)[1]
+        if not chunk:
+            return []
+        name = self._tokenizer.spans(chunk)[-1][0]
+        return [i for form in (name, name + JOINER) if (i := self._tokenizer.known.get(form)) is not None]
+
+    def _known(self, log_p: Floats, prefix: str, top: int, is_apart: bool = False) -> list[Completion]:
+        """Words of the vocabulary, by their places in alphabetical order; if `is_apart`, none that is joined."""
         first, last = bisect_left(self._words, prefix), bisect_right(self._words, prefix + HIGHEST)
-        ids = self._ids[first:last]
-        log_p = self._read(context)[0][ids]
+        places = np.arange(first, last)
+        if is_apart:
+            places = places[~self._joins[first:last]]
+        ids = self._ids[places]
+        log_p = log_p[ids]
         total = _log_sum(log_p)
         if total == -np.inf:
             return []
+        if self._is_split:  # a mark with and without a joiner is one text
+            return self._merged(places, log_p - total, top)
         best = np.argpartition(-log_p, top - 1)[:top] if top < len(ids) else np.arange(len(ids))
         best = best[np.lexsort((ids[best], -log_p[best]))]
         p = np.exp(log_p[best] - total)
         return [Completion(self._words[first + i], q) for i, q in zip(best.tolist(), p.tolist(), strict=True) if q]
+
+    def _merged(self, places: Ids, log_p: Floats, top: int) -> list[Completion]:
+        sums: dict[str, float] = {}
+        for place, p in zip(places.tolist(), np.exp(log_p).tolist(), strict=True):
+            sums[self._words[place]] = sums.get(self._words[place], 0.0) + p
+        best = heapq.nsmallest(top, ((-p, word) for word, p in sums.items() if p))
+        return [Completion(word, -p) for p, word in best]
 
     def _spelled(self, read: tuple[Floats, Any], wanted: bytes, lead: int, top: int) -> list[Completion]:
         """Words piece by piece: first what agrees with the prefix, then to the end of the word."""

@@ -23,6 +23,7 @@ from chainrule.applications.words import Word, cut
 from chainrule.errors import InputError
 from chainrule.lm import Floats
 from chainrule.model import Model
+from chainrule.tokenizers.punctuation import is_mark
 
 LINES_AT_ONCE: Final = 512
 CELLS_AT_ONCE: Final = 1 << 22  # K · V of distributions that a model without an engine holds
@@ -95,17 +96,23 @@ class Corrector:
 
     def candidates_of(self, words: Sequence[str], top: int = 10) -> list[list[Candidate]]:
         """The same of many words, each alone."""
-        cuts = [cut(word, self.model.tokenizer, self._candidates.known) for word in words]
-        for word, found in zip(words, cuts, strict=True):
-            if len(found) != 1:
-                raise InputError(f"{word!r} is not one word; correct takes a line")
+        cuts = [self._single(word) for word in words]
         prior, weight = self._candidates.log_prior, self.settings.weight
         ranked = []
-        for (own,), arcs in zip(cuts, self._candidates.of_words([own for (own,) in cuts]), strict=True):
+        for word, own, arcs in zip(words, cuts, self._candidates.of_words(cuts), strict=True):
             first, second = arcs.ids.T
             log_p = arcs.log_channel + weight * (prior[first] + np.where(second >= 0, prior[second], 0))
-            ranked.append(_ranked([own.put(text) for text in arcs.texts], log_p, top))
+            before, after = word[: own.start], word[own.end :]
+            ranked.append(_ranked([before + own.put(text) + after for text in arcs.texts], log_p, top))
         return ranked
+
+    def _single(self, text: str) -> Word:
+        """The word of a text that holds one, with or without punctuation marks around it."""
+        found = cut(text, self.model.tokenizer, self._candidates.known)
+        words = [word for word in found if not is_mark(word.core)] or found
+        if len(words) != 1 or any(word.blanks for word in found[1:]):
+            raise InputError(f"{text!r} is not one word; correct takes a line")
+        return words[0]
 
     def _batch(self, lines: Sequence[str], top: int) -> Iterator[Correction]:
         if not all(isinstance(line, str) and "\n" not in line for line in lines):

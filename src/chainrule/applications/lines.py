@@ -1,7 +1,7 @@
 """Lines of text and what a model makes of each, many at a time.
 
-Lives here: reading lines in batches of bounded size, and their log-probabilities, by the n-gram engine's own
-reading of words where the tokenizer only cuts at blanks. Not here: what they are used for (filter.py, identify.py).
+Lines are read in batches of bounded size. Where tokens are words as they are written, the n-gram engine reads the
+lines itself. What the log-probabilities are used for is in filter.py and identify.py.
 """
 
 import math
@@ -20,7 +20,6 @@ from chainrule.processors import threads
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
 from chainrule.tokenizers.encode import encode, encode_fragments
-from chainrule.tokenizers.punctuation import split
 from chainrule.tokenizers.tokenizer import split_words
 
 LONG: Final = FRAGMENT
@@ -88,15 +87,13 @@ class Scorer:
         return whole - blanks + np.maximum(words, 1)  # a blank between two words, and the break
 
     def _score_words(self, lines: Sequence[str]) -> LineScores:
-        """By the engine, which cuts at blanks itself."""
-        speller = self.model.speller
-        if self.model.tokenizer.config.splits_punctuation:
-            placeholder = self.model.tokenizer.config.unk
-            lines = [split(line, placeholder) for line in lines]
+        """By the engine, which splits punctuation and cuts at blanks itself."""
+        speller, config = self.model.speller, self.model.tokenizer.config
+        options = {"threads": threads(), "placeholder": config.unk if config.splits_punctuation else None}
         if speller is not None:
-            log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), threads=threads())
+            log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), **options)
             return LineScores(check_scores(log_probs, self._engine), *others)
-        log_probs, tokens, unknown = self._engine.score_sentences(lines, threads=threads())
+        log_probs, tokens, unknown = self._engine.score_sentences(lines, **options)
         check_scores(log_probs, self._engine)
         return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf, 0.0))
 

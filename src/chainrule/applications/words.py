@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 WORD: Final = re.compile(r"[^ \t]+")
@@ -16,6 +17,7 @@ LONGEST_ACRONYM: Final = 5
 FIRST_LETTER: Final = re.compile(r"[^\W\d_]")
 SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
 """What the word before the first word of a sentence ends with."""
+LONGEST_SENTENCE_END: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Word:
     is_capitalized: bool = False  # a correction in lower case gets a capital
     is_upper: bool = False  # a correction is written in capitals
     is_name: bool = False  # not in the vocabulary, with capitals that the start of a sentence does not explain
-    is_fixed: bool = False  # never changed: an acronym, or a word in mixed case
+    is_fixed: bool = False  # never changed: a punctuation mark, an acronym, or a word in mixed case
     blanks: str = ""  # between it and the word before
 
     @property
@@ -61,21 +63,34 @@ def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
     """The words of a line, cut where the tokenizer cuts.
 
     A word that the vocabulary does not hold as it stands is looked up without the punctuation around it and, where
-    it has capitals, in lower case.
+    it has capitals, in lower case. Where the tokenizer splits punctuation, a mark is a word that never changes.
     """
+    if tokenizer.config.splits_punctuation:
+        found = [
+            _split_word(line[first:last], name, first, tokenizer, known)
+            for name, first, last in tokenizer.spans(line)
+        ]
+    else:
+        found = [_word(match[0], match.start(), tokenizer, known) for match in WORD.finditer(line)]
+    is_all_upper = len(found) > 1 and not any(map(str.islower, line))
     words: list[Word] = []
-    matches = list(WORD.finditer(line))
-    is_all_upper = len(matches) > 1 and not any(map(str.islower, line))
     end = 0
-    for match in matches:
-        word = _word(match[0], match.start(), tokenizer, known)
-        if word.core not in known:
-            begins_sentence = not words or SENTENCE_END.search(words[-1].text) is not None
-            is_name = _is_written_as_name(word, begins_sentence)
+    for word in found:
+        if word.core not in known and not word.is_fixed:
+            is_name = _is_written_as_name(word, _begins_sentence(line, word.start))
             word = replace(word, is_name=is_name, is_fixed=_is_fixed(word, is_all_upper))
         words.append(replace(word, blanks=line[end : word.start]))
         end = word.end
     return words
+
+
+def _begins_sentence(line: str, start: int) -> bool:
+    """Whether the word that begins there is the first of a sentence; quotes and brackets may stand before it."""
+    chunk = 1 + max(line.rfind(" ", 0, start), line.rfind("\t", 0, start))
+    if any(map(str.isalnum, line[chunk:start])):
+        return False
+    previous = line[:chunk].rstrip(" \t")
+    return not previous or SENTENCE_END.search(previous[-LONGEST_SENTENCE_END:]) is not None
 
 
 def split_punctuation(text: str) -> tuple[str, str, str]:
@@ -122,6 +137,16 @@ def _word(text: str, start: int, tokenizer: Tokenizer, known: Container[str]) ->
     if core not in known and (core.lower() in known or middle.istitle() or middle.isupper()):
         core = core.lower()
     return _shaped(text, core, start, before, middle, after)
+
+
+def _split_word(text: str, name: str, start: int, tokenizer: Tokenizer, known: Container[str]) -> Word:
+    """A token of a line whose punctuation is split off; a mark is looked up with its joiners."""
+    if punctuation.is_mark(name) or name == tokenizer.config.unk:
+        return Word(text, name, start, is_fixed=True)
+    core = name
+    if core not in known and (core.lower() in known or text.istitle() or text.isupper()):
+        core = core.lower()
+    return _shaped(text, core, start, "", text, "")
 
 
 def _shaped(text: str, core: str, start: int, before: str, middle: str, after: str) -> Word:

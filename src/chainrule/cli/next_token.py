@@ -28,10 +28,11 @@ def next_token(
     loaded = api.load(model, device=options.device(device))
     document: dict[str, object] = {"context": context}
     if complete:
-        from chainrule.applications.complete import Completer, part
+        from chainrule.applications.complete import Completer
 
-        found = [(each.word, each.probability) for each in Completer(loaded).complete(context, top)]
-        document["prefix"] = part(context)[1]
+        completer = Completer(loaded)
+        found = [(each.word, each.probability) for each in completer.complete(context, top)]
+        document["prefix"] = completer.part(context)[1]
     else:
         found = loaded.next(context, top)
     if json:

@@ -14,6 +14,8 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.config import Choices
+    from chainrule.text.corpus import Corpus
+    from chainrule.tokenizers.config import TokenizerConfig
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
@@ -29,8 +31,8 @@ DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave 
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="word, char, byte, bpe, wordpiece, unigram (whose training no --seed repeats), or the folder of one.  "
-        "[default: word]"
+        help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (whose training no --seed "
+        "repeats), or the folder of one.  [default: word]"
     ),
 ]
 VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
@@ -42,6 +44,10 @@ Vocab = Annotated[
 Closed = Annotated[bool, typer.Option("--closed", help="No <unk>: unknown words are impossible.")]
 Unk = Annotated[str | None, typer.Option(help="The corpus word for unknown words.  [default: <unk>]")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
+Locale = Annotated[
+    str | None,
+    typer.Option("--lowercase-locale", help="With --lowercase: tr or az, where I becomes ı and İ becomes i."),
+]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads to use.  [default: all]")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")]
 ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; 'stream': it goes on.")]
@@ -127,6 +133,21 @@ def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) ->
         *(str(name) for name in (vocab, tokenizer) if name),
         *([valid] if isinstance(valid, str) else valid),
     ]
+
+
+def choose_splitting(corpus: "Corpus", config: "TokenizerConfig") -> "TokenizerConfig":
+    """Choose between `word` and `whitespace` by the text where `word` is wanted, and say which on stderr."""
+    from chainrule.cli.console import say
+    from chainrule.tokenizers.punctuation import resolve_kind
+
+    if config.kind != "word":
+        return config
+    config = resolve_kind(corpus, config)
+    if config.kind == "word":
+        say("tokenizer: word (punctuation is split from words)")
+    else:
+        say("tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)")
+    return config
 
 
 def use_threads(number: int | None) -> None:

@@ -30,7 +30,8 @@ def train(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="word, char, byte, bpe, wordpiece or unigram (differs from run to run).  "
+            help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece or unigram (differs from run "
+            "to run).  "
             "[default: bpe, or word with --vocab]",
         ),
     ] = None,
@@ -41,6 +42,7 @@ def train(
     closed: options.Closed = False,
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
+    locale: options.Locale = None,
     trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge with its count.")] = False,
     column: options.Column = None,
     errors: options.Errors = "strict",
@@ -75,11 +77,15 @@ def train(
         closed=closed,
         unk=unk,
         lowercase=lowercase,
+        locale=locale,
     )
     command = options.command_line()
+    config = make(TokenizerConfig, wanted, "tokenizer")
     with options.writing(out, [vocab], force=force):
+        if text:
+            config = options.choose_splitting(corpus, config)
         with progress() as bar:
-            made = training.train(corpus, make(TokenizerConfig, wanted, "tokenizer"), bar)
+            made = training.train(corpus, config, bar)
         if trace:
             _print_merges(merges(corpus, made), json)
         names = text or [str(vocab)]

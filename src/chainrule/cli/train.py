@@ -14,10 +14,11 @@ from chainrule.cli.learning import said_if_saved
 if TYPE_CHECKING:
     from chainrule.config import Choices
     from chainrule.model import Model
+    from chainrule.tokenizers.config import TokenizerConfig
 
 FAMILIES = "ngram, feedforward, rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
 SETTINGS = (
-    *("vocab_size", "min_count", "top_percent", "vocab", "closed", "unk", "lowercase"),
+    *("vocab_size", "min_count", "top_percent", "vocab", "closed", "unk", "lowercase", "locale"),
     *("order", "smoothing", "prune", "entropy_prune", "layout", "bits"),
     *("hidden", "layers", "embedding", "dropout", "attention", "init"),
     *("bptt", "batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
@@ -49,6 +50,7 @@ def train(
     closed: options.Closed = False,
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
+    locale: options.Locale = None,
     context: options.RunContext = None,
     order: options.Order = None,
     smoothing: options.Smoothing = None,
@@ -97,15 +99,18 @@ def train(
     command = options.command_line()
     chosen = _choices(family, recipe, config, _typed(set_ or [], call.params), tokenizer)
     kind = chosen.tokenizer.pop("kind", "word")
-    _check(family, chosen)  # a wrong name is answered here, before any work
+    wanted = _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
     inputs = options.inputs_of(call.params, chosen, kind)
     writing = options.writing(out, inputs, force=force, resume=resume)
+    corpus = Corpus.of(text, **rules)
     with said_if_saved(out), writing, progress() as bar:
+        if (tokenizer or kind) == "word":
+            tokenizer = options.choose_splitting(corpus, wanted).kind
         model = api.train(
             family,
-            Corpus.of(text, **rules),
+            corpus,
             valid=None if valid is None else Corpus.of(valid, **rules),
             tokenizer=str(kind) if tokenizer is None else tokenizer,
             context=run.context,
@@ -169,8 +174,8 @@ def _choices(
     return chosen | typed
 
 
-def _check(family: str, chosen: "Choices") -> None:
-    """Refuse what the family or the tokenizer does not have."""
+def _check(family: str, chosen: "Choices") -> "TokenizerConfig":
+    """The settings of the tokenizer; what the family or the tokenizer does not have is refused."""
     from chainrule import families
     from chainrule.config import make
     from chainrule.tokenizers.config import TokenizerConfig
@@ -180,7 +185,7 @@ def _check(family: str, chosen: "Choices") -> None:
         make(families.get(family).Config, chosen.model, "model", family)
     else:
         chosen.model.clear()  # the family itself is what will be refused
-    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    return make(TokenizerConfig, chosen.tokenizer, "tokenizer")
 
 
 def _show_validation(model: "Model") -> None:

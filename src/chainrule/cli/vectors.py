@@ -1,6 +1,7 @@
 """`chainrule vectors`: learn word vectors, look at them, measure them, exchange them."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ Rule = Annotated[str, typer.Option(help="add: 3CosAdd; mul: 3CosMul.")]
 
 SETTINGS = (
     *("method", "dimensions", "window", "negative", "epochs", "min_count", "vocab_size", "lowercase"),
-    *("sample", "learning_rate", "memory"),
+    *("tokenizer", "sample", "learning_rate", "memory"),
 )
 """The options that are settings by the same name."""
 
@@ -44,6 +45,10 @@ def train(
     ] = None,
     vocab_size: Annotated[int | None, typer.Option(help="Keep at most this many words.")] = None,
     lowercase: options.Lowercase = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="word (splits punctuation) or whitespace (words end at blanks alone).  [default: word]"),
+    ] = None,
     sample: Annotated[
         float | None, typer.Option(help="skipgram, cbow: thin out words above this part.  [default: 0.001]")
     ] = None,
@@ -73,6 +78,7 @@ def train(
     from chainrule.embeddings import learning as learner
     from chainrule.embeddings.config import VectorConfig
     from chainrule.text.corpus import Corpus
+    from chainrule.tokenizers.config import TokenizerConfig
 
     start = time.perf_counter()
     given = dict(call.params)
@@ -80,6 +86,9 @@ def train(
     chosen = parse_overrides(set_ or []) | named | _subwords(subwords)
     config = make(VectorConfig, chosen, "vectors")
     corpus = Corpus.of(text, **options.text_rules(column, errors, False))
+    if config.tokenizer == "word":
+        splitting = options.choose_splitting(corpus, TokenizerConfig())
+        config = replace(config, tokenizer="word" if splitting.splits_punctuation else "whitespace")
     with progress() as bar:
         made = learner.train(
             corpus,

@@ -9,6 +9,8 @@ from chainrule.errors import ConfigError
 
 Method = Literal["skipgram", "cbow", "glove", "ppmi", "one-hot"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
+Splitting = Literal["word", "whitespace"]
+TOKENIZERS: Final[tuple[Splitting, ...]] = get_args(Splitting)
 RATES: Final[dict[str, float]] = {"skipgram": 0.025, "cbow": 0.05, "glove": 0.05}
 INSTRUCTIONS: Final = ("auto", "avx512", "avx2", "none")
 MOST: Final = 1 << 16
@@ -30,6 +32,7 @@ class VectorConfig:
     min_count: int = 5
     vocab_size: int | None = None  # the most frequent so many
     lowercase: bool = False
+    tokenizer: Splitting = "word"  # word: punctuation is split from words; whitespace: words end at blanks alone
     shortest: int = 0  # letters of the shortest character n-gram; 0: none
     longest: int = 0
     buckets: int = 200_000  # vectors that the character n-grams share
@@ -43,6 +46,8 @@ class VectorConfig:
             raise ConfigError(f"vectors.method is '{self.method}'; choose one of {', '.join(METHODS)}")
         if self.simd not in INSTRUCTIONS:
             raise ConfigError(f"vectors.simd is '{self.simd}'; choose one of {', '.join(INSTRUCTIONS)}")
+        if self.tokenizer not in TOKENIZERS:
+            raise ConfigError(f"vectors.tokenizer is '{self.tokenizer}'; choose one of {', '.join(TOKENIZERS)}")
         for name, least, most in (
             ("dimensions", 1, MOST),
             ("window", 1, MOST),

@@ -1,8 +1,9 @@
 """Text to a file of word numbers in one pass, so that the text is never in memory.
 
 Each new word gets the next number. The file holds one 32-bit number a word, and BREAK after every sentence (line)
-that has words. Words are cut at blanks and tabs, as tokenizers/tokenizer.py does. Not here: which words are kept
-(vocabulary.py). Compiled where the extension is present, to the same file byte for byte.
+that has words. Words are cut at blanks and tabs, punctuation split from them where it is wanted, as in tokenizers/.
+Which words are kept is decided in vocabulary.py. Compiled where the extension is present, to the same file byte for
+byte.
 """
 
 from array import array
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from chainrule import native
 from chainrule.errors import ChainruleError, InputError
 from chainrule.progress import Progress, silent
+from chainrule.tokenizers.punctuation import split_without_joiners
 from chainrule.tokenizers.tokenizer import split_words
 
 BREAK: Final = -1
@@ -110,20 +112,29 @@ def count_blocks(
     lowercase: bool = False,
     progress: Progress = silent,
     digest: Digest | None = None,
+    *,
+    splits_punctuation: bool = False,
 ) -> Counted:
-    """Write the numbers of a text's words to `file`; blocks of text are cut anywhere, and `digest` reads them."""
+    """Write the numbers of a text's words to `file`; blocks of text are cut anywhere, and `digest` reads them.
+
+    With `splits_punctuation` words are those of the word tokenizer, punctuation marks without joiners.
+    """
     core: Any = native.load()
     counter: Counter = core.WordCounter(str(file)) if core else CounterInPython(file)
     done = 0
     progress("counting words", 0, None)
-    for piece in pieces(blocks, is_between_words=lowercase):
+    for piece in pieces(blocks, is_between_words=lowercase or splits_punctuation):
         try:
             text = piece.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(f"the text holds half a surrogate pair, which no UTF-8 has: {error}") from error
         if digest:
             digest.update(text)
-        counter.feed(piece.lower().encode("utf-8") if lowercase else text)
+        words = piece.lower() if lowercase else piece
+        if splits_punctuation:
+            counter.feed(split_without_joiners(words))
+        else:
+            counter.feed(words.encode("utf-8") if lowercase else text)
         done += len(text)
         progress(f"counting words, {counter.words:,}", done, None)
     counter.finish()
@@ -134,7 +145,7 @@ def count_blocks(
 def pieces(blocks: Iterable[str], is_between_words: bool, size: int = PIECE) -> Iterator[str]:
     """The same text in pieces of about `size` characters.
 
-    Lower case needs whole words: a Σ at the end of one has a lower case of its own.
+    Lower case and splitting need whole words: a Σ at the end of one has a lower case of its own.
     """
     held: list[str] = []
     length = 0

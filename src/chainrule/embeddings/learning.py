@@ -8,6 +8,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
 from chainrule.text.files import Sources
 from chainrule.text.utf8 import warn_of_replaced
+from chainrule.tokenizers.punctuation import looks_pretokenised
+from chainrule.tokenizers.word_list import UNK
 
 METHODS: Final = {
     "skipgram": "chainrule.embeddings.word2vec",
@@ -84,6 +87,8 @@ def _train(
 ) -> WordVectors:
     """Learn the vectors; `check` sees the facts of the manifest once the text is read, and may refuse to go on."""
     corpus = Corpus.of(text)
+    if config.tokenizer == "word" and looks_pretokenised(corpus, UNK):
+        config = replace(config, tokenizer="whitespace")
     digest = hashlib.sha256()
     start = time.perf_counter()
     with scratch_folder() as scratch:
@@ -136,7 +141,8 @@ def _count(
     """The text as numbers, and the words to keep."""
     blocks = corpus.blocks()
     checked = _check_words(blocks)
-    counted = counting.count_blocks(checked, file, config.lowercase, progress, digest)
+    is_split = config.tokenizer == "word"
+    counted = counting.count_blocks(checked, file, config.lowercase, progress, digest, splits_punctuation=is_split)
     warn_of_replaced(corpus.name, blocks.replaced)
     if not counted.total:
         raise InputError(f"{corpus.name} holds no words; give a text with words")

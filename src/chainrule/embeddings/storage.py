@@ -133,11 +133,14 @@ def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
         buckets=buckets,
         lowercase=config["lowercase"],
         metrics=read_json(sealed, METRICS),
-        config=None
-        if config["model"] is None
-        else settings.make(VectorConfig, config["model"], "vectors", is_saved=True),
+        config=None if config["model"] is None else _config(config["model"]),
         about=dict(sealed.facts),
     )
+
+
+def _config(saved: dict[str, Any]) -> VectorConfig:
+    """The settings of a folder; one written before punctuation was split says nothing of a tokenizer."""
+    return settings.make(VectorConfig, {"tokenizer": "whitespace", **saved}, "vectors", is_saved=True)
 
 
 def _subwords(values: Any) -> Subwords | None:

@@ -109,16 +109,20 @@ def contextual(
     """The vectors of every word of every sentence in every layer, or in one of them.
 
     `model` is a neural language model or an encoder of `chainrule pretrain`, as `chainrule.load` gives them. Each
-    sentence is read by itself. A word that the tokenizer cuts into pieces has the mean of their vectors; pieces
-    that are blanks alone belong to no word. The last layer of a recurrent or Transformer language model is what
-    predicts the next token: attention over the past and a last norm are in it where the model has them.
+    sentence is read by itself. Where the tokenizer splits punctuation, a mark is a word of its own. A word that the
+    tokenizer cuts into pieces has the mean of their vectors; pieces that are blanks alone belong to no word. The
+    last layer of a recurrent or Transformer language model is what predicts the next token: attention over the past
+    and a last norm are in it where the model has them.
     """
     source = _source(model)
     wanted = _wanted(source.network.config.layers, layer)
     if isinstance(sentences, str):
         raise UsageError("contextual was given one text; give a list of sentences, such as [text]")
-    texts = [_words(sentence, place) for place, sentence in enumerate(sentences, start=1)]
-    pieces = [_cut(words, source.tokenizer) for words in texts]
+    texts, pieces = [], []
+    for place, sentence in enumerate(sentences, start=1):
+        words, of_words = _cut(sentence, place, source.tokenizer)
+        texts.append(words)
+        pieces.append(of_words)
     found = _read([source.frame(each.ids) for each in pieces], source, wanted, progress)
     return [
         Layers(words, {k: _mean(x, each, len(words)) for k, x in zip(wanted, vectors, strict=True)})
@@ -147,18 +151,33 @@ def _wanted(layers: int, layer: int | None) -> list[int]:
     return [layer]
 
 
-def _words(sentence: Sentence, place: int) -> tuple[str, ...]:
-    words = split_words(sentence) if isinstance(sentence, str) else list(sentence)
+def _cut(sentence: Sentence, place: int, tokenizer: Tokenizer) -> tuple[tuple[str, ...], _Pieces]:
+    """The words of a sentence and their tokens.
+
+    The words of a text are those of a word tokenizer, or else what stands between blanks; a list gives them.
+    """
+    if isinstance(sentence, str) and tokenizer.config.splits_punctuation:
+        encoding = tokenizer.encoding(sentence)
+        words = _checked((sentence[first:last] for first, last in encoding.offsets), place)
+        every = np.arange(len(words))
+        return words, _Pieces(np.array(encoding.ids, dtype=np.int64), every, every)
+    words = _checked(split_words(sentence) if isinstance(sentence, str) else sentence, place)
+    return words, _pieces(words, tokenizer)
+
+
+def _checked(words: Iterable[str], place: int) -> tuple[str, ...]:
+    """The same words; one with a blank or a line break is refused."""
+    words = tuple(words)
     for word in words:
         if not word or any(mark in word for mark in " \t\n"):
             raise InputError(
                 f"sentence {place}: {word[:40]!r} is no word; give words without blanks and line breaks"
             )
-    return tuple(words)
+    return words
 
 
-def _cut(words: Sequence[str], tokenizer: Tokenizer) -> _Pieces:
-    """The tokens of the words with one blank between each two."""
+def _pieces(words: Sequence[str], tokenizer: Tokenizer) -> _Pieces:
+    """The tokens of words with one blank between each two."""
     text = " ".join(words)
     encoding = tokenizer.encoding(text)
     owner = np.repeat(np.arange(2 * len(words)), [part for word in words for part in (len(word), 1)])

@@ -63,4 +63,5 @@ def _find(layers: Layers, word: str, tokenizer: Tokenizer, where: str) -> int:
     for place, each in enumerate(layers.words):
         if tokenizer.normalize(each) == wanted:
             return place
-    raise InputError(f"{where} does not hold '{word}' as a word by itself; put blanks around words and signs")
+    remedy = "" if tokenizer.config.splits_punctuation else "; put blanks around words and signs"
+    raise InputError(f"{where} does not hold '{word}' as a word by itself{remedy}")

@@ -152,7 +152,7 @@ def with_shape(kind: type[C], own: Mapping[str, object], decided: Mapping[str, o
 
 def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, running: Running) -> Beginning[C]:
     """The same with the vectors of a file for the words it holds; how many that are is said."""
-    config, names = first.config, first.tokenizer.tokens(range(first.tokenizer.vocab_size))
+    config, names = first.config, first.tokenizer.texts(range(first.tokenizer.vocab_size))
     found = read_vectors(file, {*names, *(name.lower() for name in names)})
     width = found.matrix.shape[1]
     if is_width_given and config.embedding_width != width:
@@ -160,7 +160,8 @@ def _with_vectors(first: Beginning[C], file: str | Path, is_width_given: bool, r
             f"model.embedding is {config.embedding_width} but {file} has vectors of {width}; leave it out"
         )
     matrix, coverage = initial(found, names, np.random.default_rng(running.seed))
-    held, words = set(found.words), first.tokenizer.known.keys() - {first.tokenizer.config.unk}
+    held, known = set(found.words), first.tokenizer.known
+    words = first.tokenizer.texts(sorted(i for i in known.values() if i != first.tokenizer.unk))
     number = sum(word in held or word.lower() in held for word in words)
     running.say(f"{file} has vectors for {number:,} of the {len(words):,} words of the vocabulary")
     config = dataclasses.replace(config, embedding=width)

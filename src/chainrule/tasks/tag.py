@@ -52,6 +52,8 @@ def train(
     running = Running.of(running, chosen)
     data, name = read(tagged, column)
     held_out, held_name = read(valid, column) if valid else ((), "")
+    if tokenizer == "word" or (tokenizer is None and pretrained is None):
+        tokenizer = "whitespace"  # the words are given: each is one token
     given = Given(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
     lines = [" ".join(map(as_one, sentence.words)) for sentence in data]
     begun = begin(TagConfig, family, chosen, lines, given, running, {"lowercase": True})
@@ -141,9 +143,9 @@ class _Lesson:
 
 def _check_kind(tokenizer: Tokenizer) -> None:
     kind = tokenizer.config.kind
-    if kind != "whitespace":
+    if not tokenizer.config.is_words:
         raise ConfigError(
-            f"tokenizer is '{kind}', and tags belong to the words of the data; choose whitespace, or the folder of one"
+            f"tokenizer is '{kind}', and tags belong to words; choose whitespace, or the folder of one"
         )
 
 

@@ -210,7 +210,10 @@ def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
         raise InputError(
             f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
         )
-    ids = tokenizer.encode(" ".join(map(as_one, words))).astype(np.int64)
+    if tokenizer.config.splits_punctuation:  # each word is one token all the same
+        ids = np.array([tokenizer.word_id(as_one(word)) for word in words if word], dtype=np.int64)
+    else:
+        ids = tokenizer.encode(" ".join(map(as_one, words))).astype(np.int64)
     if len(ids) != len(words):
         raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
     return ids

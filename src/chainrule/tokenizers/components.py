@@ -17,6 +17,8 @@ from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
 BLANKS: Final = "[ \t]+"
 ANY_CHARACTER: Final = r"[\s\S]"
 SPLIT_PATTERNS: Final = (BLANKS, ANY_CHARACTER)
+TURKISH: Final = {"I\u0307": "i", "\u0130": "i", "I": "\u0131"}
+"""Capitals whose lower case is another one in Turkish and Azerbaijani, in the order of replacement."""
 LONGEST_WORDPIECE_WORD: Final = 200
 LONGEST_SEQUENCE: Final = 8
 HIGHEST_SCORE: Final = 1e6
@@ -77,6 +79,10 @@ _BYTE_LEVEL: Final[Mapping[str, Check]] = {
 COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
     "normalizer": {
         "Lowercase": {},
+        "Replace": {
+            "pattern": lambda value: value in [{"String": upper} for upper in TURKISH],
+            "content": lambda value: value in TURKISH.values(),
+        },
         "NFC": {},
         "BertNormalizer": {
             "clean_text": _is_bool,
@@ -225,10 +231,9 @@ def check_kind(
 
 def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
     model_type, pre_tokenizer, decoder = KINDS[config.kind]
-    normalizer = {"type": "Lowercase"} if config.lowercase else None
     model = content["model"]
     expected = {
-        "normalizer": normalizer,
+        "normalizer": _normalizer(config),
         "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": decoder,
@@ -251,6 +256,16 @@ def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: M
         _check_bytes(symbols, config, alphabet)
     if config.kind == "byte" and model.get("merges"):
         raise _Refused("has merges, and its config says byte")
+
+
+def _normalizer(config: TokenizerConfig) -> dict[str, Any] | None:
+    lower = {"type": "Lowercase"} if config.lowercase else None
+    if lower is None or not config.locale:
+        return lower
+    replaced = [
+        {"type": "Replace", "pattern": {"String": upper}, "content": content} for upper, content in TURKISH.items()
+    ]
+    return {"type": "Sequence", "normalizers": [*replaced, lower]}
 
 
 def _check_bytes(symbols: Mapping[str, int], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:

@@ -8,6 +8,8 @@ from chainrule.errors import ConfigError
 
 Kind = Literal["word", "whitespace", "char", "byte", "bpe", "wordpiece", "unigram"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+Locale = Literal["", "tr", "az"]
+LOCALES: Final[tuple[Locale, ...]] = get_args(Locale)
 BOS: Final = "<s>"
 EOS: Final = "</s>"
 SUBWORD_SIZE: Final = 8000
@@ -27,6 +29,7 @@ class TokenizerConfig:
     unk: str = "<unk>"  # the word of the corpus that stands for unknown words
     closed: bool = False  # no probability for unknown words
     lowercase: bool = False
+    locale: Locale = ""  # whose lower case: tr and az have a dotless ı, the lower case of I
     joiner: str = JOINER  # word: stored, so that folders written before punctuation was split are told apart
 
     def __post_init__(self) -> None:
@@ -40,6 +43,10 @@ class TokenizerConfig:
             raise ConfigError(f"top-percent is {self.top_percent}; choose a number in (0, 100]")
         if not self.unk or any(blank in self.unk for blank in " \t\r\n") or self.unk in (BOS, EOS):
             raise ConfigError(f"unk is '{self.unk}'; it must be one word, and not {BOS} or {EOS}")
+        if self.locale not in LOCALES:
+            raise ConfigError(f"locale is '{self.locale}'; choose tr or az, or leave it out")
+        if self.locale and not self.lowercase:
+            raise ConfigError(f"locale is '{self.locale}', but the text is not lower-cased; add --lowercase")
         is_cut = self.vocab_size is not None or self.min_count > 1 or self.top_percent is not None
         if self.joiner != JOINER:
             raise ConfigError(f"joiner is {self.joiner!r}; it must be {JOINER!r} (U+FFED)")

@@ -5,12 +5,13 @@ The splitting itself is done by the compiled core (cpp/punctuation.hpp says by w
 
 import dataclasses
 import re
+from collections import Counter
 from typing import Any, Final
 
 from chainrule import native
 from chainrule.errors import ChainruleError, InputError
 from chainrule.text.corpus import Corpus
-from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.config import JOINER, TokenizerConfig
 
 SAMPLE_BYTES: Final = 1 << 20
 PRETOKENISED: Final = re.compile(r"""[.,;:!?"()]+|``|''|'(?:s|re|ve|ll|d|m|S)|n't|-LRB-|-RRB-|@[-,.]@""")
@@ -34,6 +35,12 @@ def split_spans(text: str, placeholder: str) -> list[tuple[str, int, int]]:
     return spans
 
 
+def split_without_joiners(text: str) -> bytes:
+    """The words and punctuation marks of several lines as UTF-8, one blank apart; the text cannot be restored."""
+    words: bytes = _core().split_without_joiners(text)
+    return words
+
+
 def join(tokens: str) -> str:
     """The text of tokens that are one blank apart: the inverse of `split`.
 
@@ -49,6 +56,15 @@ def joins(token: str) -> tuple[bool, bool]:
     return bool(left), bool(right)
 
 
+def is_mark(token: str) -> bool:
+    """Whether a token is a punctuation mark, an ideograph or 's, all of which may carry joiners.
+
+    >>> is_mark(","), is_mark("\uffed's"), is_mark("don't")
+    (True, True, False)
+    """
+    return any(joins(token)) or joins(JOINER + token)[0]
+
+
 def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
     """Choose `whitespace` in place of `word` for a text that looks pre-tokenised."""
     if config.kind != "word" or not looks_pretokenised(corpus, config.unk):
@@ -58,17 +74,28 @@ def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
 
 def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
     """Whether most punctuation of the first megabyte stands between blanks, as in Penn Treebank or WikiText."""
-    apart = attached = size = 0
+    counts: Counter[str] = Counter()
+    size = 0
     for fragment in corpus.fragments():
-        for word in re.split("[ \t]+", fragment.text):
-            if word == placeholder or PRETOKENISED.fullmatch(word):
-                apart += 1
-            elif ATTACHED.fullmatch(word):
-                attached += 1
+        counts.update(fragment.text.replace("\t", " ").split(" "))
         size += len(fragment.text.encode(errors="replace")) + 1
         if size >= SAMPLE_BYTES:
             break
+    apart = sum(n for word, n in counts.items() if word == placeholder or PRETOKENISED.fullmatch(word))
+    attached = sum(n for word, n in counts.items() if word != placeholder and ATTACHED.fullmatch(word))
     return apart > attached
+
+
+def joined_forms(word: str) -> list[str]:
+    """The names of a word of a list: of a punctuation mark, an ideograph or 's also those with joiners.
+
+    >>> joined_forms("the"), joined_forms(","), joined_forms("'s")
+    (['the'], [',', '￭,', ',￭', '￭,￭'], ["'s", "￭'s"])
+    """
+    if re.fullmatch("['\u2019][sS]", word):
+        return [word, JOINER + word]
+    is_mark = split(word, "") == word and joins(JOINER + word)[0]
+    return [word, JOINER + word, word + JOINER, JOINER + word + JOINER] if is_mark else [word]
 
 
 def _core() -> Any:

@@ -4,6 +4,7 @@ Control symbols are added tokens outside the model's vocabulary, so that `<s>` i
 text. Not here: how a vocabulary is made (train.py), how a corpus is read (encode.py).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,17 @@ def split_words(text: str) -> list[str]:
     ['a\xa0b', 'c']
     """
     return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+def normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
+    """What lower-cases the text; None where it stays as it is."""
+    if not config.lowercase:
+        return None
+    lower = normalizers.Lowercase()
+    if not config.locale:
+        return lower
+    turkish = [normalizers.Replace(upper, content) for upper, content in components.TURKISH.items()]
+    return normalizers.Sequence([*turkish, lower])
 
 
 @contextmanager
@@ -162,10 +174,29 @@ class Tokenizer:
 
     def _split_encoding(self, text: str) -> "Encoding":
         assert self.unk is not None
-        known, unk = self.known, self.unk
-        spans = punctuation.split_spans(text, self.config.unk)
-        ids = [known.get(self.normalize(name), unk) for name, _, _ in spans]
+        spans = self.spans(text)
+        ids = [self.known.get(name, self.unk) for name, _, _ in spans]
         return Encoding(ids, [(first, last) for _, first, last in spans])
+
+    def spans(self, text: str) -> list[tuple[str, int, int]]:
+        """The tokens of a line by name, those outside the vocabulary among them, and where they begin and end.
+
+        For a tokenizer that splits punctuation.
+        """
+        spans = punctuation.split_spans(self.normalize(text), self.config.unk)
+        if self._normalizer is None:
+            return spans
+        places = self._places(text)
+        return [(name, places[first][0], places[last - 1][1]) for name, first, last in spans]
+
+    def _places(self, text: str) -> list[tuple[int, int]]:
+        """Where the characters begin and end of which each character of the normalized text was made.
+
+        The library lower-cases characters one by one, and replaces what is Turkish before: one may become two, and
+        I with a combining dot becomes one.
+        """
+        parts = re.finditer("I\u0307|.", text, re.DOTALL)
+        return [part.span() for part in parts for _ in self.normalize(part[0])]
 
     def encodings(self, texts: Sequence[str]) -> "Sequence[tokenizers.Encoding | Encoding]":
         """The same of several texts, on all cores."""
@@ -192,6 +223,21 @@ class Tokenizer:
             return []
         control = {self.bos, self.eos, self.unk}
         return [name for i, name in enumerate(self.names()) if i not in control]
+
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """What each id stands for by itself: as `tokens`, but punctuation marks without joiners."""
+        names = self.tokens(ids)
+        return [punctuation.join(name) for name in names] if self.config.splits_punctuation else names
+
+    def word_id(self, word: str) -> int:
+        """The id of a word that stands by itself; of a punctuation mark also where only joined ones are known.
+
+        For tokenizers of words, where the words are given and not to be split.
+        """
+        assert self.unk is not None
+        name = self.normalize(word)
+        forms = punctuation.joined_forms(name) if self.config.splits_punctuation else [name]
+        return next((self.known[form] for form in forms if form in self.known), self.unk)
 
     def names(self) -> list[str]:
         """What the backend calls each id; "" where it has none."""

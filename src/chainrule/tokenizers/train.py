@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
@@ -18,7 +18,7 @@ from chainrule.text.corpus import Corpus, WordLengthCheck
 from chainrule.tokenizers.config import BOS, EOS, JOINER, SUBWORD_SIZE, TokenizerConfig
 from chainrule.tokenizers.plain import count_words
 from chainrule.tokenizers.punctuation import resolve_kind, split
-from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, no_panic, split_words
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, no_panic, normalizer, split_words
 from chainrule.tokenizers.word_list import given_words
 
 LONGEST_PIECED_WORD = 200
@@ -44,21 +44,24 @@ def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) 
             _train(backend, corpus, config, trainers.UnigramTrainer)
         case "wordpiece":
             backend = _wordpiece(corpus, config)
-    if config.lowercase:
-        backend.normalizer = normalizers.Lowercase()
+    lower = normalizer(config)
+    if lower is not None:
+        backend.normalizer = lower
     return Tokenizer.sealed(backend, config)
 
 
 def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
     """The config with its unknown word in lower case where the text is lower-cased: `UNK` becomes `unk` there."""
-    return replace(config, unk=normalizers.Lowercase().normalize_str(config.unk)) if config.lowercase else config
+    lower = normalizer(config)
+    return config if lower is None else replace(config, unk=lower.normalize_str(config.unk))
 
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
     """A word tokenizer of exactly these words, in this order after the unknown word."""
     backend = _word_level(words, config)
-    if config.lowercase:
-        backend.normalizer = normalizers.Lowercase()
+    lower = normalizer(config)
+    if lower is not None:
+        backend.normalizer = lower
     return Tokenizer.sealed(backend, config)
 
 
@@ -175,11 +178,11 @@ def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfi
 
 
 def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:
-    normalizer = normalizers.Lowercase() if config.lowercase else None
+    lower = normalizer(config)
     fragments = corpus.fragments()
     remedy = "put blanks in, or learn from it with --tokenizer char, byte or bpe"
     words = WordLengthCheck(fragments, remedy) if config.collapses_blanks else None
     for fragment in fragments:
         if words:
             words.check(fragment.text + "\n" * fragment.ends_line)
-        yield fragment.text if normalizer is None else normalizer.normalize_str(fragment.text)
+        yield fragment.text if lower is None else lower.normalize_str(fragment.text)
