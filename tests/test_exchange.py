@@ -14,6 +14,7 @@ from cli.command import english, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
 
+MARKS = ['"The cat," he said, "sees a (small) dog."', "A bird's nest: 3.14 metres...", "the cat sees (a dog)!"]
 LINES = ["the cat sees a dog today", "a zebra sees", "", "in the old garden", "garden garden", "<s> bird"]
 
 
@@ -24,7 +25,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "stupid-backoff"])
 def test_the_scores_survive(tmp_path: Path, text: Path, smoothing: str) -> None:
-    model = chainrule.train("ngram", text, order=3, smoothing=smoothing, min_count=15)
+    model = chainrule.train("ngram", text, order=3, smoothing=smoothing, min_count=15, tokenizer="whitespace")
     model.save(tmp_path / "m")
     export_arpa(tmp_path / "m", tmp_path / "m.arpa")
     back = import_arpa(tmp_path / "m.arpa")
@@ -35,6 +36,18 @@ def test_the_scores_survive(tmp_path: Path, text: Path, smoothing: str) -> None:
     back.save(tmp_path / "back")
     again = chainrule.load(tmp_path / "back")
     assert [s.log_probs for s in again.scores(LINES)] == [s.log_probs for s in back.scores(LINES)]
+
+
+def test_a_model_whose_punctuation_is_split_survives(tmp_path: Path) -> None:
+    model = chainrule.train("ngram", write(tmp_path / "marks.txt", "\n".join(MARKS * 2)), order=3)
+    assert model.tokenizer.config.kind == "word"
+    model.save(tmp_path / "m")
+    export_arpa(tmp_path / "m", tmp_path / "m.arpa")
+    back = import_arpa(tmp_path / "m.arpa")
+    assert back.tokenizer.config.kind == "word"
+    for mine, other in zip(model.scores([*LINES, *MARKS]), back.scores([*LINES, *MARKS]), strict=True):
+        assert other.tokens == mine.tokens
+        assert other.log_probs == pytest.approx(mine.log_probs, rel=1e-4, abs=1e-5)
 
 
 def test_a_sub_word_model_is_written_in_its_symbols(tmp_path: Path, text: Path) -> None:

@@ -23,6 +23,7 @@ from chainrule.text import plain
 from chainrule.text.corpus import Corpus
 from chainrule.text.utf8 import Errors
 from chainrule.tokenizers import plain as plain_words
+from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.config import Kind, TokenizerConfig
 from chainrule.tokenizers.train import from_words
 
@@ -45,12 +46,24 @@ ODD = [
     "  ",
     "\n\n",
 ]
-WORDS = ["<unk>", "<s>", "</s>", "of", "eight888", "ninechars", "a line that is long enough to be judged\n"]
+WORDS = [
+    "<unk>",
+    "<s>",
+    *".,'(",
+    "U.S.",
+    "man's",
+    "</s>",
+    "of",
+    "eight888",
+    "ninechars",
+    "a line that is long enough to be judged\n",
+]
 PIECE = st.sampled_from([*(text.encode() for text in (*ODD, *WORDS)), b"\xff", b"\xed\xa0\x80", b"\x1f\x8b"])
 PLAIN = st.sampled_from([text.encode() for text in (*ODD, *WORDS) if text not in ("\r", "\ufeff")])
 FILE = st.lists(PLAIN, max_size=40).map(b"".join) | st.lists(PIECE, max_size=12).map(b"".join)
 CONFIG = st.builds(
     TokenizerConfig,
+    kind=st.sampled_from(["word", "whitespace"]),
     min_count=st.sampled_from([1, 2]),
     vocab_size=st.sampled_from([None, 2]),
     top_percent=st.sampled_from([None, 40.0]),
@@ -61,7 +74,11 @@ CONFIG = st.builds(
 
 @contextmanager
 def python_way() -> Iterator[None]:
-    with mock.patch.object(native, "load", return_value=None):
+    core = native.load()  # which splits punctuation all the same
+    with (
+        mock.patch.object(native, "load", return_value=None),
+        mock.patch.object(punctuation, "_core", return_value=core),
+    ):
         yield
 
 
@@ -152,7 +169,10 @@ def long_text() -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("config", [TokenizerConfig(), TokenizerConfig(min_count=3, unk="é0")])
+@pytest.mark.parametrize(
+    "config",
+    [TokenizerConfig(), TokenizerConfig(min_count=3, unk="é0"), TokenizerConfig(kind="whitespace")],
+)
 def test_threads_and_pieces_do_not_matter(tmp_path: Path, config: TokenizerConfig, threads: int) -> None:
     (tmp_path / "one.txt").write_text(long_text(), encoding="utf-8")
     (tmp_path / "two.txt").write_text("é0 of the last file")

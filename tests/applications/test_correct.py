@@ -25,6 +25,8 @@ from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.ngram.table_model import TableModel
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.train import from_words
 
 TEXT = [
     "i read the letter from my friend",
@@ -44,10 +46,15 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def trained(lines: list[str], tokenizer: str = "word") -> Model:
+    settings = {"order": 3, "smoothing": "witten-bell"}
+    model: Model = chainrule.train("ngram", Corpus.from_lines(lines), tokenizer=tokenizer, **settings)
+    return model
+
+
 @pytest.fixture(scope="module")
 def model() -> Model:
-    found: Model = chainrule.train("ngram", Corpus.from_lines(TEXT), order=3, smoothing="witten-bell")
-    return found
+    return trained(TEXT)
 
 
 def line_score(corrector: Corrector, candidates: Candidates, line: str, meant: tuple[str, ...]) -> float:
@@ -100,12 +107,72 @@ def test_a_word_of_the_vocabulary_may_be_wrong(model: Model) -> None:
     assert sure.correct(written).corrected == written
 
 
-def test_blanks_capitals_and_punctuation_stay(model: Model) -> None:
-    corrector = Corrector(model, Channel(), Settings(error_rate=0.1))
+@pytest.mark.parametrize(
+    ("kind", "change"), [("word", (3, 9, "freind", "friend")), ("whitespace", (3, 10, "freind,", "friend,"))]
+)
+def test_blanks_capitals_and_punctuation_stay(kind: str, change: tuple[int, int, str, str]) -> None:
+    corrector = Corrector(trained(TEXT, kind), Channel(), Settings(error_rate=0.1))
     assert corrector.correct("  My freind,\tread  (teh) SEA!  ").corrected == "  My friend,\tread  (the) SEA!  "
     found = corrector.correct("my freind, is")
-    assert [(c.start, c.end, c.written, c.corrected) for c in found.changes] == [(3, 10, "freind,", "friend,")]
+    assert [(c.start, c.end, c.written, c.corrected) for c in found.changes] == [change]
     assert found.corrected[3:10] == "friend,"
+
+
+MARKS = [
+    '"I read the letter," said my friend.',
+    "The red house (near the sea) is my friend's house!",
+    "my friend, the red house... the sea; e.g. the letter, from the U.S., is here.",
+] * 4
+
+
+@pytest.fixture(scope="module")
+def splitting() -> Model:
+    model = trained(MARKS)
+    assert model.tokenizer.config.kind == "word"
+    return model
+
+
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("the leter,  (naer teh sea)", "the letter,  (near the sea)"),
+        ('"Teh leter..." siad he;', '"The letter..." said he;'),
+        ("my freind's houes!", "my friend's house!"),
+        ("e.g. the U.S., http://x.com/leter.", "e.g. the U.S., http://x.com/leter."),
+        ("the let ter, is", "the letter, is"),
+        ("theletter, is", "the letter, is"),
+        ("the, letter", "the, letter"),  # no mark is changed or taken for a blank
+        ("letter日本。", "letter日本。"),
+        ("", ""),
+        (" .,! ", " .,! "),
+    ],
+)
+def test_words_are_corrected_between_punctuation_marks(splitting: Model, line: str, corrected: str) -> None:
+    found = Corrector(splitting, Channel(), Settings(error_rate=0.1)).correct(line)
+    assert found.corrected == corrected
+    ends = [0, *(change.end for change in found.words)]
+    assert all(not line[a : c.start].strip(" \t") for a, c in zip(ends, found.words, strict=False))
+
+
+def test_marks_are_read_with_their_joiners(splitting: Model) -> None:
+    corrector = Corrector(splitting, Channel(), Settings(error_rate=0.1))
+    line = '"I read the letter," said my friend.'
+    sure = math.log1p(-0.1)
+    tokens = splitting.score(line).tokens[:-1]
+    assert "\uffed," in tokens
+    wanted = len(tokens) * sure + splitting.score(line).log_prob
+    assert corrector.correct(line).score == pytest.approx(wanted, rel=1e-6)
+
+
+def test_candidates_of_a_word_with_marks_around_it(splitting: Model) -> None:
+    corrector = Corrector(splitting)
+    plain = corrector.candidates("leter", 3)
+    marked = corrector.candidates('"leter,', 3)
+    assert [c.text for c in marked] == [f'"{c.text},' for c in plain]
+    assert [c.probability for c in marked] == [c.probability for c in plain]
+    for text in ("the-leter", "the leter", ""):
+        with pytest.raises(InputError, match="is not one word"):
+            corrector.candidates(text)
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +225,17 @@ def test_capitalised_unknown_words_cost_more_to_change(cased: Model) -> None:
     assert reckless.correct("the people in Freud went").corrected == "the people in Fraud went"
     # The first word of a sentence has a capital anyway; capitals elsewhere are those of names and acronyms.
     assert Corrector(cased).correct("Teh people. Nxet year").corrected == "The people. Next year"
-    words = cut("Teh Freud went. NASA NEXT COLEGE. iPohne. A McDonald", cased.tokenizer, cased.tokenizer.known)
+    line = "Teh Freud went. NASA NEXT COLEGE. iPohne. A McDonald"
+    words = cut(line, cased.tokenizer, cased.tokenizer.known)
+    assert [word.text for word in words if word.is_name] == ["Freud", "NASA", "COLEGE", "iPohne", "McDonald"]
+    assert [word.text for word in words if word.is_fixed] == [".", "NASA", ".", "iPohne", ".", "McDonald"]
+    words = cut('"Teh end." (Teh', cased.tokenizer, cased.tokenizer.known)
+    assert not any(word.is_name for word in words)
+    by_blanks = from_words(list(cased.tokenizer.known), TokenizerConfig(kind="whitespace"))
+    words = cut(line, by_blanks, cased.tokenizer.known)
     assert [word.text for word in words if word.is_name] == ["Freud", "NASA", "COLEGE.", "iPohne.", "McDonald"]
     assert [word.text for word in words if word.is_fixed] == ["NASA", "iPohne.", "McDonald"]
-    words = cut("NASA NXET COLEGE iPohne's", cased.tokenizer, cased.tokenizer.known)
+    words = cut("NASA NXET COLEGE iPohne's", by_blanks, cased.tokenizer.known)
     assert [word.text for word in words if word.is_fixed] == ["NASA", "NXET", "iPohne's"]
     words = cut("NASA NXET COLEGE", cased.tokenizer, cased.tokenizer.known)  # capitals tell nothing here
     assert [word.text for word in words if word.is_fixed] == []
@@ -252,6 +326,8 @@ TIES = """
 import chainrule
 from chainrule.applications.correct import Corrector
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.train import from_words
 
 words = ["cat", "cet", "cit", "cut", "cbt", "cdt", "cft", "cgt", "cht", "cjt", "ckt", "clt", "cmt", "cnt"]
 model = chainrule.train("ngram", Corpus.from_lines(words), order=1, smoothing="laplace")

@@ -18,7 +18,7 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet
 from chainrule.tokenizers.train import train
 
-LINES = ["the cat sat on the mat", "a dog ran to Häuser <unk> x"] * 5
+LINES = ["the cat sat, on the mat.", "a dog ran to Häuser <unk> x"] * 5
 SIZES = {"bpe": 300, "wordpiece": 600, "unigram": 300}
 
 
@@ -138,7 +138,7 @@ EDITS: list[tuple[Kind, Callable[[Any], object], str]] = [
     (
         "bpe",
         put("normalizer", value={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}),
-        "'Replace'",
+        "Replace with pattern",
     ),
     ("bpe", put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "'Precompiled'"),
     ("bpe", put("normalizer", value={"type": "NFKD"}), "'NFKD', which chainrule does not load; allowed: Lowercase"),

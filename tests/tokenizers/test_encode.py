@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from chainrule.text import lines as text_lines
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import encode as encoding
-from chainrule.tokenizers.config import KINDS, TokenizerConfig
+from chainrule.tokenizers.config import KINDS, Kind, TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.train import from_words, train
 
@@ -15,7 +15,7 @@ LINE = st.text(st.sampled_from("ab\té \u00a0日"), max_size=12)
 
 
 def test_ids_and_sizes_by_hand() -> None:
-    tokenizer = from_words(["the", "cat", "sat", "on"], TokenizerConfig())
+    tokenizer = from_words(["the", "cat", "sat", "on"], TokenizerConfig(kind="whitespace"))
     text = encode(Corpus.from_lines(LINES), tokenizer)
     # <unk> 0, the 1, cat 2, sat 3, on 4, <s> 5, </s> 6
     assert text.ids.tolist() == [1, 2, 3, 6, 6, 4, 1, 0, 6, 0, 0, 0, 6]
@@ -24,6 +24,18 @@ def test_ids_and_sizes_by_hand() -> None:
     # As the tokenizer sees it: "the cat sat\n\non the mat\nnaïve zebra 日本\n"
     assert text.characters == 12 + 1 + 11 + 15
     assert text.bytes == 12 + 1 + 11 + 20
+
+
+def test_ids_and_sizes_of_split_text_by_hand() -> None:
+    tokenizer = from_words(["the", "cat", "\uffed,", "(\uffed"], TokenizerConfig())
+    text = encode(Corpus.from_lines(["the  cat, (the", "日本!"]), tokenizer)
+    # <unk> 0, the 1, cat 2, ￭, 3, (￭ 4, <s> 5, </s> 6
+    assert text.ids.tolist() == [1, 2, 3, 4, 1, 6, 0, 0, 0, 6]
+    assert text.spellings == ["日", "\uffed本", "\uffed!"]
+    # Words and sizes are those of "the cat, (the\n日本!\n".
+    assert (text.tokens, text.lines, text.oov, text.words) == (10, 2, 3, 4)
+    assert text.characters == 14 + 4
+    assert text.bytes == 14 + 8
 
 
 def test_a_lossless_tokenizer_sees_every_blank() -> None:
@@ -36,7 +48,7 @@ def test_a_lossless_tokenizer_sees_every_blank() -> None:
 @settings(max_examples=25, deadline=None)
 @given(lines=st.lists(LINE, min_size=1, max_size=6))
 def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) -> None:
-    config = TokenizerConfig(kind=kind, vocab_size=None if kind in ("word", "char", "byte") else 600)  # type: ignore[arg-type]
+    config = TokenizerConfig(kind=kind, vocab_size=None if kind in ("word", "whitespace", "char", "byte") else 600)  # type: ignore[arg-type]
     tokenizer = train(Corpus.from_lines(["ab é ba", "a\tb"]), config)
     long = [" x ".join(["ab é"] * 30), *(blank.join([*lines, "ab"] * 9) for blank in (" ", "\t", "  ", " \t"))]
     whole = encode(Corpus.from_lines(long), tokenizer)
@@ -53,9 +65,10 @@ def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) 
     assert whole.characters == sum(len(line) + 1 for line in seen)
 
 
+@pytest.mark.parametrize("kind", ["word", "whitespace"])
 @given(line=LINE, is_lower=st.booleans())
-def test_words_by_dictionary_are_the_library_s(line: str, is_lower: bool) -> None:
-    config = TokenizerConfig(lowercase=is_lower)
+def test_words_by_dictionary_are_the_library_s(kind: Kind, line: str, is_lower: bool) -> None:
+    config = TokenizerConfig(kind=kind, lowercase=is_lower)
     tokenizer = train(Corpus.from_lines(["ab é <unk> b\u00a0a", "A <s>"]), config)
     for text in (line, line.upper(), f"<unk> {line} <s>\t</s>  B"):
         encoded = encode(Corpus.from_lines([text]), tokenizer)

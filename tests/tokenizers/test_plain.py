@@ -19,7 +19,7 @@ from chainrule.tokenizers.plain import count_words, encode_words
 from chainrule.tokenizers.train import train
 
 pytestmark = pytest.mark.native
-WORDS = TokenizerConfig()
+WORDS = TokenizerConfig(kind="whitespace")
 
 
 def corpus_of(tmp_path: Path, content: bytes, name: str = "text.txt") -> Corpus:

@@ -124,7 +124,8 @@ def _words(each: Look) -> disagreement.Words:
         return tokenizer.decode(sample.ids[at].tolist()).strip(disagreement.BLANKS)
 
     is_end = sample.ids == sample.text.eos
-    return disagreement.words(sample.tokens, _bits_with_spelling(each), is_end, tokenizer.config.kind, spell)
+    tokens = sample.written if tokenizer.config.splits_punctuation else sample.tokens  # <unk> has no joiners
+    return disagreement.words(tokens, _bits_with_spelling(each), is_end, tokenizer.config.kind, spell)
 
 
 def _bits_with_spelling(each: Look) -> Floats:
@@ -188,7 +189,7 @@ def _reading(each: Look, name: str) -> Figure:
         "Point at a token, or move with the arrow keys, to see what was expected there and how unsure the model "
         f"was (entropy): a surprise where it was sure is a mistake, one where it was unsure is not.{unknown}{score}"
     )
-    drawing = reading_html(sample.shown, each.predictions, names, sample.text.eos, is_apart=_is_apart(sample))
+    drawing = reading_html(sample.running, each.predictions, names, sample.text.eos, is_apart=_is_apart(sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 
@@ -263,7 +264,7 @@ def _orders_text(each: Look, name: str) -> Figure:
         "over all tokens; an n-gram that was pruned counts as not seen."
     )
     is_end = each.sample.ids == each.sample.text.eos
-    drawing = depth.orders_html(each.sample.shown, each.orders, is_end, _is_apart(each.sample))
+    drawing = depth.orders_html(each.sample.running, each.orders, is_end, _is_apart(each.sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 

@@ -8,6 +8,7 @@ from chainrule.errors import InputError
 from chainrule.lm import Ids
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.encode import encode
 
 LONGEST_LINE = 1 << 16  # characters of a line that are looked at, where few tokens are wanted
@@ -41,6 +42,25 @@ class Sample:
         """(N,) the same, unknown words in brackets: the model read them as `<unk>`."""
         pairs = zip(self.ids.tolist(), self.written, strict=True)
         return tuple(f"⟨{token}⟩" if i == self.text.unk else token for i, token in pairs)
+
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """(N,) the same as parts of a running text: joiners are left out, and a blank stands before other tokens.
+
+        For a tokenizer that splits punctuation; the tokens of others are as they are shown.
+        """
+        if not self.model.tokenizer.config.splits_punctuation:
+            return self.shown
+        parts: list[str] = []
+        is_joined = True  # to the token before
+        for i, written in zip(self.ids.tolist(), self.written, strict=True):
+            left, right = punctuation.joins(written)
+            text = punctuation.join(written) if left or right else written
+            text = f"⟨{text}⟩" if i == self.text.unk else text
+            parts.append(text if is_joined or left or i == self.text.eos else f" {text}")
+            is_joined = right or i == self.text.eos
+        return tuple(parts)
 
 
 def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:

@@ -9,11 +9,11 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 
 
 class Starts:
-    """The readable names of all tokens in order, blanks before them and control symbols left out."""
+    """The texts of all tokens in order, blanks before them, joiners and control symbols left out."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = [i for i in range(tokenizer.vocab_size) if i not in (tokenizer.bos, tokenizer.eos, tokenizer.unk)]
-        names = [name.lstrip(" ") for name in tokenizer.tokens(ids)]
+        names = [name.lstrip(" ") for name in tokenizer.texts(ids)]
         order = sorted(range(len(ids)), key=names.__getitem__)
         self._names = [names[place] for place in order]
         self._ids = np.array([ids[place] for place in order], dtype=np.int64)
