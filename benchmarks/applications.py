@@ -61,8 +61,8 @@ def filtering(folder: Path) -> list[dict[str, Any]]:
     """Lines and words a second of `filter` and of what it is made of."""
     novels = folder / "novels.txt"
     novels.write_bytes(lzma.decompress((NOVELS / "novels89.txt.xz").read_bytes()))
-    model = chainrule.train("ngram", BENCHMARKS["wikitext2"].corpus("train"), order=5)
-    general = chainrule.train("ngram", BENCHMARKS["ptb"].corpus("train"), order=5)
+    model = chainrule.train("ngram", BENCHMARKS["wikitext2"].corpus("train"), tokenizer="whitespace", order=5)
+    general = chainrule.train("ngram", BENCHMARKS["ptb"].corpus("train"), tokenizer="whitespace", order=5)
     model.save(folder / "reference")
     by_line = kenlm.Model(folder / "reference")
     corpus = Corpus.of(novels)
@@ -149,7 +149,7 @@ def completion(sentences: int) -> list[dict[str, Any]]:
     """Milliseconds a keystroke and the keystrokes that suggestions save."""
     text = list(BENCHMARKS["ptb"].corpus("test"))[:sentences]
     found = []
-    for kind, order in (("word", 5), ("bpe", 5), ("char", 8)):
+    for kind, order in (("whitespace", 5), ("bpe", 5), ("char", 8)):
         model = chainrule.train("ngram", BENCHMARKS["ptb"].corpus("train"), tokenizer=kind, order=order)
         found.append({"model": f"{kind}, order {order}"} | _typed(Completer(model), text))
     return found

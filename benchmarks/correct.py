@@ -64,7 +64,8 @@ def paragraphs() -> list[str]:
 def trained(out: Path, name: str, lines: Sequence[str], order: int) -> Model:
     """A model of these lines, or the one that is there."""
     if not (out / name).exists():
-        chainrule.train("ngram", _written(out / f"{name}.txt", lines), order=order).save(out / name)
+        model = chainrule.train("ngram", _written(out / f"{name}.txt", lines), tokenizer="whitespace", order=order)
+        model.save(out / name)
     found: Model = chainrule.load(out / name)
     return found
 

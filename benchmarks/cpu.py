@@ -173,7 +173,7 @@ def read(name: str) -> Text:
     """A benchmark text, every word of its training part in the vocabulary."""
     benchmark = BENCHMARKS[name]
     corpus = benchmark.corpus("train")
-    tokenizer = tokenizer_training.train(corpus, TokenizerConfig())
+    tokenizer = tokenizer_training.train(corpus, TokenizerConfig(kind="whitespace"))
     train, valid = encode(corpus, tokenizer), encode(benchmark.corpus("valid"), tokenizer)
     return Text(benchmark.title, train, replace(valid, ids=valid.ids[:VALID]), tokenizer.vocabulary)
 

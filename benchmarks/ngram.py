@@ -101,6 +101,7 @@ def arpa(on: Run) -> list[str]:
 def memory(on: Run) -> list[str]:
     """The command with a limit of memory, from start to end, its folder written."""
     command = [sys.executable, "-m", "chainrule", "train", "ngram", on.text.train, "--order", ORDER]
+    command += ["--tokenizer", "whitespace"]  # KenLM cuts at blanks, too
 
     def ours() -> Usage:
         shutil.rmtree(on.folder / "limited", ignore_errors=True)
@@ -134,7 +135,7 @@ class Models:
 def models(on: Run) -> Models:
     """Both sides' files of every kind."""
     ours = {}
-    trained = chainrule.train("ngram", on.text.train, order=ORDER)
+    trained = chainrule.train("ngram", on.text.train, tokenizer="whitespace", order=ORDER)
     arpa_file = on.folder / "kenlm.arpa"
     for name, layout, bits in (("fast", "fast", 0), ("small", "small", 0), ("small, 8 bits", "small", 8)):
         ours[name] = on.folder / f"{on.text.name}.{layout}{bits}.ngram"

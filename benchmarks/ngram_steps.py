@@ -22,7 +22,7 @@ SENTENCE: Final = "the price of the company"
 
 def trained(text: Path, order: int, **chosen: Any) -> Model:
     """By the public door."""
-    return chainrule.train("ngram", text, order=order, **chosen)
+    return chainrule.train("ngram", text, tokenizer="whitespace", order=order, **chosen)
 
 
 def ready(text: Path, order: int, folder: Path) -> dict[str, float]:

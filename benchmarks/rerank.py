@@ -64,7 +64,8 @@ def trained(out: Path, family: str, texts: Iterable[Path], **settings: Any) -> P
 def treebank(out: Path) -> Path:
     """A 5-gram of the treebank, whose tokenizer is that of all."""
     texts = [out / "text" / f"{name}.txt" for name in TREEBANK]
-    return trained(out / "ngram-treebank", "ngram", texts, order=5, vocab=str(out / "text" / "vocab.txt"))
+    vocab = str(out / "text" / "vocab.txt")
+    return trained(out / "ngram-treebank", "ngram", texts, tokenizer="whitespace", order=5, vocab=vocab)
 
 
 def ngrams(out: Path, others: Sequence[str]) -> Path:

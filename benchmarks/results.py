@@ -75,7 +75,7 @@ PUBLISHED: Final[Mapping[str, Mapping[str, Figures]]] = {
 }
 
 TOKENIZERS: Final[Mapping[str, tuple[TokenizerConfig, int]]] = {
-    "word": (TokenizerConfig(kind="word"), 5),
+    "word": (TokenizerConfig(kind="whitespace"), 5),
     "char": (TokenizerConfig(kind="char"), 8),
     "byte": (TokenizerConfig(kind="byte"), 8),
     "bpe": (TokenizerConfig(kind="bpe"), 5),
@@ -123,7 +123,7 @@ def say(message: str) -> None:
 
 def measure_methods(benchmark: Benchmark) -> dict[tuple[str, int], Evaluation]:
     say(f"{benchmark.title}: preparing and counting")
-    ready = study(benchmark, TokenizerConfig(), max(ORDERS))
+    ready = study(benchmark, TokenizerConfig(kind="whitespace"), max(ORDERS))
     figures = {}
     for method, settings in METHODS.items():
         for order in ORDERS:
@@ -188,7 +188,7 @@ def show_vocabularies(benchmark: Benchmark, order: int = 5) -> None:
     rows = []
     for size in VOCABULARIES:
         say(f"{benchmark.title}: a vocabulary of {size or 'all'} words")
-        ready = study(benchmark, TokenizerConfig(vocab_size=size), order)
+        ready = study(benchmark, TokenizerConfig(kind="whitespace", vocab_size=size), order)
         found = ready.evaluate(Config(order=order))
         hidden = f"{found.oov / found.tokens:.1%}"
         name = f"{size:,}" if size else "all"

@@ -83,7 +83,7 @@ def pack(counts: Counts, prob: list[Floats], backoff: list[Floats]) -> BackoffTa
 def main() -> None:
     argparse.ArgumentParser(description="SRILM's rule for contexts without mass, as a Markdown table.").parse_args()
     ptb = BENCHMARKS["ptb"]
-    prepared = prepare(ptb.corpus("train"), TokenizerConfig())
+    prepared = prepare(ptb.corpus("train"), TokenizerConfig(kind="whitespace"))
     vocabulary = prepared.tokenizer.vocabulary
     counts = count(prepared.train.ids, max(ORDERS), vocabulary)
     test = encode(ptb.corpus("test"), prepared.tokenizer)

@@ -39,6 +39,34 @@ def score_lines(model: Model, lines: list[str]) -> LineScores:
     return Scorer(model).score(lines)
 
 
+MARKS = [
+    "(a) cat, the dog.",
+    '"The U.S.," he said...',
+    "日本 don't John's <unk> ,",
+    "the cat sees, a dog",
+    "cat\t(the",
+]
+
+
+@pytest.mark.parametrize("settings", [{"min_count": 2}, {"closed": True}, {"min_count": 2, "lowercase": True}])
+def test_punctuation_is_split_by_the_engine(tmp_path: Path, settings: dict[str, object]) -> None:
+    path = tmp_path / "marks.txt"
+    path.write_text("\n".join(MARKS[:2] * 2 + ["the cat, a dog.", "(a cat) the"]))
+    model = chainrule.train("ngram", path, order=3, smoothing="witten-bell", **settings)  # type: ignore[arg-type]
+    assert model.tokenizer.config.kind == "word"
+    lines = [*MARKS, "", " ", "the cat"]
+    if settings.get("closed"):
+        lines = [line for line in lines if not model.score(line).oov]
+    scorer = Scorer(model)
+    scores = scorer.score(lines)
+    wanted = list(model.scores(lines))
+    assert_allclose(scores.log_probs, [score.log_prob for score in wanted], rtol=1e-5)
+    assert_allclose(scores.log_probs_with_spelling, [score.log_prob_with_spelling for score in wanted], rtol=1e-5)
+    assert scores.tokens.tolist() == [len(score.tokens) for score in wanted]
+    sizes = [len(model.tokenizer.see(line).encode()) + 1 for line in lines]
+    assert scorer.count_bytes(lines, scores).tolist() == sizes
+
+
 def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's threads remember spellings; however many there are, each word has its own."""
     model = train(tmp_path, min_count=10)

@@ -30,7 +30,7 @@ def test_merges_are_counted_by_occurrence(tmp_path: Path) -> None:
     assert done("tokenizer", "encode", tmp_path / "bpe", "--tokens", stdin="ababab\n").out == "'abab' 'ab'\n"
 
 
-@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "unigram", "wordpiece", "word"])
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "unigram", "wordpiece", "word", "whitespace"])
 def test_text_comes_back(tmp_path: Path, kind: str) -> None:
     lines = "the cat sees a dog\n\none <s> bird\n"
     text = write(tmp_path / "t.txt", english() + lines.replace("<s>", "<t>"))
@@ -40,6 +40,59 @@ def test_text_comes_back(tmp_path: Path, kind: str) -> None:
     ids = done("tokenizer", "encode", tmp_path / "t", stdin=wanted).out
     assert len(ids.splitlines()) == 3
     assert done("tokenizer", "decode", tmp_path / "t", stdin=ids).out == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "tokens"),
+    [
+        (
+            'He said, "go!"\n',
+            "tokenizer: word (punctuation is split from words)\n",
+            "'He' 'said' '\uffed,' '\"\uffed' 'go' '\uffed!' '\uffed\"'\n",
+        ),
+        (
+            'He said , " go ! "\n',
+            "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)\n",
+            "'He' 'said' ',' '\"' 'go' '!' '\"'\n",
+        ),
+    ],
+)
+def test_word_says_whether_it_splits_punctuation(tmp_path: Path, text: str, message: str, tokens: str) -> None:
+    file = write(tmp_path / "t.txt", text)
+    outcome = done("tokenizer", "train", file, "--tokenizer", "word", "--out", tmp_path / "t")
+    assert message in outcome.err
+    assert done("tokenizer", "encode", tmp_path / "t", "--tokens", stdin=text).out == tokens
+    ids = done("tokenizer", "encode", tmp_path / "t", stdin=text).out
+    assert done("tokenizer", "decode", tmp_path / "t", stdin=ids).out == text
+    piped = done("tokenizer", "train", "-", "--tokenizer", "word", "--out", tmp_path / "piped", stdin=text)
+    assert message in piped.err
+    kind = "word" if "split" in message else "whitespace"
+    trained = done("train", "ngram", file, "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "m")
+    assert message in trained.err
+    assert done("info", tmp_path / "m", "--json").json()["tokenizer"]["kind"] == kind
+    vectors = done("vectors", "train", file, "--method", "one-hot", "--min-count", 1, "--out", tmp_path / "v")
+    assert message in vectors.err
+    assert done("info", tmp_path / "v", "--json").json()["config"]["tokenizer"] == kind
+    names = (tmp_path / "v" / "words.txt").read_text(encoding="utf-8").split("\n")
+    assert set(names) == {"He", "said", ",", '"', "go", "!", ""}
+
+
+def test_whitespace_is_taken_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.txt", 'He said, "go!"\n')
+    outcome = done("tokenizer", "train", file, "--tokenizer", "whitespace", "--out", tmp_path / "t")
+    assert "tokenizer:" not in outcome.err
+    assert done("tokenizer", "encode", tmp_path / "t", "--tokens", stdin="He said,").out == "'He' 'said,'\n"
+
+
+def test_turkish_lower_case(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.txt", "ISPARTA, İzmir\n")
+    options = ("--tokenizer", "word", "--lowercase", "--lowercase-locale", "tr", "--out", tmp_path / "t")
+    done("tokenizer", "train", file, *options)
+    tokens = done("tokenizer", "encode", tmp_path / "t", "--tokens", stdin="Isparta izmir").out
+    assert tokens == "'ısparta' 'izmir'\n"
+    options = ("--lowercase", "--set", "locale=tr", "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "m")
+    done("train", "ngram", file, *options)
+    assert done("info", tmp_path / "m", "--json").json()["tokenizer"]["locale"] == "tr"
 
 
 def test_every_string_comes_back_from_bytes(tmp_path: Path) -> None:
@@ -57,7 +110,7 @@ def test_every_string_comes_back_from_bytes(tmp_path: Path) -> None:
 
 def test_words_by_rank(tmp_path: Path) -> None:
     text = write(tmp_path / "t.txt", "b a c\na b\na <s>\n")
-    done("tokenizer", "train", text, "--tokenizer", "word", "--vocab-size", 2, "--out", tmp_path / "t")
+    done("tokenizer", "train", text, "--tokenizer", "whitespace", "--vocab-size", 2, "--out", tmp_path / "t")
     # <unk> is 0, then by count: a (3), b (2); c is left out, and so is the text's own <s>.
     assert done("tokenizer", "encode", tmp_path / "t", stdin="a b c <s>\n").out == "1 2 0 0\n"
 

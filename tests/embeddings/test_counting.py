@@ -47,6 +47,21 @@ def test_lower_case(tmp_path: Path) -> None:
     assert count(["The THE the", "Ä ä"], tmp_path / "numbers", lowercase=True).words == ("the", "ä")
 
 
+@pytest.mark.native
+@pytest.mark.parametrize("size", [1, 3, 1 << 20])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_punctuation_is_split_wherever_the_text_is_cut(tmp_path: Path, size: int, lowercase: bool) -> None:
+    text = 'The cat, "the cat."\n\nJohn\'s U.S. cat\n(日本)'
+    blocks = [text[i : i + size] for i in range(0, len(text), size)]
+    counted = count_blocks(blocks, tmp_path / "numbers", lowercase, splits_punctuation=True)
+    words = ["The", "cat", ",", '"', "the", "cat", ".", '"', "John", "'s", "U.S.", "cat", "(", "日", "本", ")"]
+    words = [word.lower() for word in words] if lowercase else words
+    names = counted.words
+    ids = numbers(counted)
+    assert [names[i] for i in ids if i != BREAK] == words
+    assert [place for place, i in enumerate(ids) if i == BREAK] == [8, 13, 18]
+
+
 @pytest.mark.usefixtures("way")
 def test_an_empty_text_is_no_error(tmp_path: Path) -> None:
     counted = count([], tmp_path / "numbers")

@@ -14,8 +14,6 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.config import Choices
-    from chainrule.text.corpus import Corpus
-    from chainrule.tokenizers.config import TokenizerConfig
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
@@ -135,19 +133,14 @@ def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) ->
     ]
 
 
-def choose_splitting(corpus: "Corpus", config: "TokenizerConfig") -> "TokenizerConfig":
-    """Choose between `word` and `whitespace` by the text where `word` is wanted, and say which on stderr."""
+def say_splitting(wanted: object, chosen: str) -> None:
+    """Say on stderr which of `word` and `whitespace` was chosen by the text, where `word` was wanted."""
     from chainrule.cli.console import say
-    from chainrule.tokenizers.punctuation import resolve_kind
 
-    if config.kind != "word":
-        return config
-    config = resolve_kind(corpus, config)
-    if config.kind == "word":
+    if wanted == "word" and chosen == "word":
         say("tokenizer: word (punctuation is split from words)")
-    else:
+    elif wanted == "word":
         say("tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)")
-    return config
 
 
 def use_threads(number: int | None) -> None:

@@ -82,8 +82,6 @@ def train(
     command = options.command_line()
     config = make(TokenizerConfig, wanted, "tokenizer")
     with options.writing(out, [vocab], force=force):
-        if text:
-            config = options.choose_splitting(corpus, config)
         with progress() as bar:
             made = training.train(corpus, config, bar)
         if trace:
@@ -93,6 +91,8 @@ def train(
         artifact.save_tokenizer(
             made, out, Origin(text=", ".join(names), fingerprint=mark, command=command), force=force
         )
+    if text:
+        options.say_splitting(config.kind, made.config.kind)
     if json and not trace:
         emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
     say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")

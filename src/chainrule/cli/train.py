@@ -14,7 +14,6 @@ from chainrule.cli.learning import said_if_saved
 if TYPE_CHECKING:
     from chainrule.config import Choices
     from chainrule.model import Model
-    from chainrule.tokenizers.config import TokenizerConfig
 
 FAMILIES = "ngram, feedforward, rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
 SETTINGS = (
@@ -99,18 +98,15 @@ def train(
     command = options.command_line()
     chosen = _choices(family, recipe, config, _typed(set_ or [], call.params), tokenizer)
     kind = chosen.tokenizer.pop("kind", "word")
-    wanted = _check(family, chosen)  # a wrong name is answered here, before any work
+    _check(family, chosen)  # a wrong name is answered here, before any work
     run = make(Run, chosen.run, "run")
     rules = options.text_rules(column, errors, drop_blank_lines)
     inputs = options.inputs_of(call.params, chosen, kind)
     writing = options.writing(out, inputs, force=force, resume=resume)
-    corpus = Corpus.of(text, **rules)
     with said_if_saved(out), writing, progress() as bar:
-        if (tokenizer or kind) == "word":
-            tokenizer = options.choose_splitting(corpus, wanted).kind
         model = api.train(
             family,
-            corpus,
+            Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
             tokenizer=str(kind) if tokenizer is None else tokenizer,
             context=run.context,
@@ -128,6 +124,7 @@ def train(
             **chosen.model,
         )
         model.save(out, force=force)
+    options.say_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
@@ -174,8 +171,8 @@ def _choices(
     return chosen | typed
 
 
-def _check(family: str, chosen: "Choices") -> "TokenizerConfig":
-    """The settings of the tokenizer; what the family or the tokenizer does not have is refused."""
+def _check(family: str, chosen: "Choices") -> None:
+    """Refuse what the family or the tokenizer does not have."""
     from chainrule import families
     from chainrule.config import make
     from chainrule.tokenizers.config import TokenizerConfig
@@ -185,7 +182,7 @@ def _check(family: str, chosen: "Choices") -> "TokenizerConfig":
         make(families.get(family).Config, chosen.model, "model", family)
     else:
         chosen.model.clear()  # the family itself is what will be refused
-    return make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
 
 
 def _show_validation(model: "Model") -> None:

@@ -1,7 +1,6 @@
 """`chainrule vectors`: learn word vectors, look at them, measure them, exchange them."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +77,6 @@ def train(
     from chainrule.embeddings import learning as learner
     from chainrule.embeddings.config import VectorConfig
     from chainrule.text.corpus import Corpus
-    from chainrule.tokenizers.config import TokenizerConfig
 
     start = time.perf_counter()
     given = dict(call.params)
@@ -86,9 +84,6 @@ def train(
     chosen = parse_overrides(set_ or []) | named | _subwords(subwords)
     config = make(VectorConfig, chosen, "vectors")
     corpus = Corpus.of(text, **options.text_rules(column, errors, False))
-    if config.tokenizer == "word":
-        splitting = options.choose_splitting(corpus, TokenizerConfig())
-        config = replace(config, tokenizer="word" if splitting.splits_punctuation else "whitespace")
     with progress() as bar:
         made = learner.train(
             corpus,
@@ -100,6 +95,7 @@ def train(
             force=force,
             command=options.command_line(),
         )
+    options.say_splitting(config.tokenizer, "" if made.config is None else made.config.tokenizer)
     if json:
         emit({"model": str(out), "method": made.method, "dimensions": made.dimensions, **made.metrics})
     speed = made.metrics.get("words_per_second")

@@ -43,7 +43,6 @@ class Sample:
         pairs = zip(self.ids.tolist(), self.written, strict=True)
         return tuple(f"⟨{token}⟩" if i == self.text.unk else token for i, token in pairs)
 
-
     @property
     def running(self) -> tuple[str, ...]:
         """(N,) the same as parts of a running text: joiners are left out, and a blank stands before other tokens.
