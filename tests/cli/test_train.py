@@ -162,7 +162,8 @@ def test_standard_input_and_columns(tmp_path: Path, toy_text: Path) -> None:
 
 def test_only_line_feeds_and_returns_break_lines(tmp_path: Path) -> None:
     text = write(tmp_path / "odd.txt", "a\u2028b c\x0bd\x0ce\x85f\u00a0g\n")
-    found = done("train", "ngram", text, "--out", tmp_path / "m", *SMALL, "--json").json()
+    options = ("--tokenizer", "whitespace", *SMALL)
+    found = done("train", "ngram", text, "--out", tmp_path / "m", *options, "--json").json()
     assert found["train_tokens"] == 3  # two words, parted by the one ASCII blank, and </s>
     assert done("evaluate", tmp_path / "m", text, "--json").json()["sentences"] == 1
 
@@ -273,7 +274,10 @@ def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
         (["--set", "order"], "write it as key=value"),
         (["--set", "order=many"], "it must be a whole number"),
         (["--prune", "1,0"], "must start with 0 and never fall"),
-        (["--tokenizer", "nowhere"], "choose one of word, char, byte, bpe, wordpiece, unigram, or a folder"),
+        (
+            ["--tokenizer", "nowhere"],
+            "choose one of word, whitespace, char, byte, bpe, wordpiece, unigram, or a fold",
+        ),
         (["--closed", "--min-count", "2"], "--closed leaves no room"),
         (["--min-count", "0"], "choose 1 or more"),
         (["--context", "page"], "choose line or stream"),

@@ -91,11 +91,11 @@ def train(
         artifact.save_tokenizer(
             made, out, Origin(text=", ".join(names), fingerprint=mark, command=command), force=force
         )
-    if text:
-        options.say_splitting(config.kind, made.config.kind)
     if json and not trace:
         emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
     say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")
+    if text:
+        options.say_splitting(config.kind, made.config.kind)
 
 
 def _print_merges(merges: "Iterable[Merge]", json: bool) -> None:

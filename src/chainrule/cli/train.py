@@ -124,10 +124,10 @@ def train(
             **chosen.model,
         )
         model.save(out, force=force)
-    options.say_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
+    options.say_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
     if valid is not None:
         _show_validation(model)
     _advise(model)

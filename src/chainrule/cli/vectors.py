@@ -95,12 +95,12 @@ def train(
             force=force,
             command=options.command_line(),
         )
-    options.say_splitting(config.tokenizer, "" if made.config is None else made.config.tokenizer)
     if json:
         emit({"model": str(out), "method": made.method, "dimensions": made.dimensions, **made.metrics})
     speed = made.metrics.get("words_per_second")
     shown = f", {speed:,.0f} words/s" if isinstance(speed, int | float) else ""
     say(f"saved {out}: {_size(made)}{shown}, {time.perf_counter() - start:.1f} s in all")
+    options.say_splitting(config.tokenizer, "" if made.config is None else made.config.tokenizer)
 
 
 def _subwords(lengths: str | None) -> dict[str, object]:
