@@ -47,8 +47,8 @@ def _quiet() -> Iterator[None]:
 
 
 def trained(lines: list[str], tokenizer: str = "word") -> Model:
-    settings = {"order": 3, "smoothing": "witten-bell"}
-    model: Model = chainrule.train("ngram", Corpus.from_lines(lines), tokenizer=tokenizer, **settings)
+    corpus = Corpus.from_lines(lines)
+    model: Model = chainrule.train("ngram", corpus, tokenizer=tokenizer, order=3, smoothing="witten-bell")
     return model
 
 

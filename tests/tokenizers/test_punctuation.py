@@ -103,8 +103,8 @@ def test_tokens_by_hand(text: str, tokens: str) -> None:
 
 
 BLANKS = " \t"
-HAN = ((0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF))
-HAN += ((0xFF66, 0xFF9D), (0x1B000, 0x1B16F), (0x20000, 0x3134F))
+HAN = [(0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF)]
+HAN += [(0xFF66, 0xFF9D), (0x1B000, 0x1B16F), (0x20000, 0x3134F)]
 
 
 def category(character: str) -> str:
@@ -338,7 +338,8 @@ def model_of(text: str, folder_: Path, **chosen: Any) -> Model:
         "ngram", Corpus.from_lines(text.split("\n")), order=2, smoothing="witten-bell", **chosen
     )
     model.save(folder_)
-    return chainrule.load(folder_)
+    loaded: Model = chainrule.load(folder_)
+    return loaded
 
 
 def test_a_stored_tokenizer_does_not_decide_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.lines import Fragment
 from chainrule.tokenizers.plain import encode_words, ids_of_file
-from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
 
 CHARACTERS_PER_BATCH = 1 << 20
 
@@ -157,7 +157,7 @@ def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
     return ids, [word for word, id_ in zip(words, ids, strict=True) if id_ == unk] if unk in ids else []
 
 
-def _unknown(tokenizer: Tokenizer, text: str, encoding: tokenizers.Encoding) -> list[str]:
+def _unknown(tokenizer: Tokenizer, text: str, encoding: tokenizers.Encoding | Encoding) -> list[str]:
     ids = encoding.ids
     if tokenizer.unk is None or tokenizer.unk not in ids:
         return []
