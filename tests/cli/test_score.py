@@ -71,8 +71,10 @@ def test_an_empty_line_is_the_end_of_a_line(closed: Path) -> None:
     assert found["tokens"] == ["</s>"]
 
 
-def test_control_symbols_in_a_text_are_text(laplace: Path) -> None:
-    empty, start, end, unknown = done("score", laplace, "--json", stdin="\n<s>\n</s>\n<unk>\n").json_lines()
+def test_control_symbols_in_a_text_are_text(tmp_path: Path, toy_text: Path) -> None:
+    options = ("--order", 3, "--smoothing", "laplace", "--tokenizer", "whitespace", "--out", tmp_path / "m")
+    done("train", "ngram", toy_text, *options)
+    empty, start, end, unknown = done("score", tmp_path / "m", "--json", stdin="\n<s>\n</s>\n<unk>\n").json_lines()
     for found in (start, end, unknown):
         # One word nobody has seen: p(<unk> | <s> <s>) = 1/11, then p(</s> | an unseen context) = 1/8.
         assert found["tokens"] == ["<unk>", "</s>"]
