@@ -87,7 +87,12 @@ def test_a_word_that_may_go_on_is_left_out(kind: str) -> None:
 
 
 def test_a_whole_word_is_kept_at_the_end() -> None:
-    assert (2, 0) in read(LINES["word"][:-1], "word").names
+    assert (2, 0) in read(LINES["whitespace"][:-1], "whitespace").names
+
+
+def test_words_with_split_punctuation() -> None:
+    tokens = ["(\uffed", "the", "\uffed,", "cat", "\uffed-\uffed", "like", "</s>", "it"]
+    assert places(tokens, ends(tokens), "word") == [*[(0, 0)] * 3, *[(0, 1)] * 3, (0, 2), (1, 0)]
 
 
 @pytest.mark.parametrize("kind", LINES)
