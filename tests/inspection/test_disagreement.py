@@ -87,7 +87,7 @@ def test_a_word_that_may_go_on_is_left_out(kind: str) -> None:
 
 
 def test_a_whole_word_is_kept_at_the_end() -> None:
-    assert (2, 0) in read(LINES["whitespace"][:-1], "whitespace").names
+    assert (2, 0) in read(LINES["word"][:-1], "whitespace").names
 
 
 def test_words_with_split_punctuation() -> None:
@@ -97,7 +97,8 @@ def test_words_with_split_punctuation() -> None:
 
 @pytest.mark.parametrize("kind", LINES)
 def test_one_token_is_no_trouble(kind: str) -> None:
-    assert len(read(["a"], kind).names) == (kind == "word")
+    assert read(["a"], kind).names == {}  # it may go on
+    assert len(read(["a"], "whitespace").names) == 1
     assert read(["</s>"], kind).names == {(0, 0): "</s>"}
 
 
