@@ -23,7 +23,7 @@ from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
 from chainrule.replacement import cannot_write
 from chainrule.report.results import Results
-from chainrule.text import parts
+from chainrule.text import default
 from chainrule.text.corpus import Corpus
 from cli.command import english, write
 
@@ -121,9 +121,9 @@ def test_given_parts(few: None) -> None:
 
 
 def test_the_embedded_text(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "default_text", lambda: english(40).splitlines())
+    monkeypatch.setattr(default, "_paragraphs", lambda: tuple(english(40).splitlines()))
     found = chainrule.compare()
-    assert found.text == "the Python language reference (embedded)"
+    assert found.text == "Pride and Prejudice (embedded)"
     assert found.split.train_lines + found.split.valid_lines + found.split.test_lines == 40
 
 

@@ -20,7 +20,7 @@ from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import train
 
 for kind in sys.argv[1:]:
-    lines = default_text()[:500]
+    lines = default_text()[:80]
     tokenizer = train(Corpus.from_lines(lines), TokenizerConfig(kind=kind, vocab_size=900))
     print(kind, hashlib.sha256(tokenizer.to_json().encode()).hexdigest())
 """

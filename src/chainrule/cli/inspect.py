@@ -63,7 +63,7 @@ def inspect(
 
     And how their training went.
 
-    Without TEXT: on the embedded text, the Python language reference. A translator
+    Without TEXT: on the embedded text, Pride and Prejudice. A translator
     reads pairs: two files, or one TSV.
 
     Examples: chainrule inspect runs/lstm test.txt --out lstm.html

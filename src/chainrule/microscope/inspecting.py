@@ -27,7 +27,7 @@ from chainrule.microscope.sample import Sample, take
 from chainrule.model import Model
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
-from chainrule.text.default import default_text
+from chainrule.text.default import default_corpus
 from chainrule.text.files import Sources
 from chainrule.text.pairs import Pairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -43,7 +43,6 @@ MODULES: Final[Mapping[str, str]] = {
 }
 """The sections in the order of the page; each module offers `section`, and is imported when it is asked."""
 
-EMBEDDED: Final = "the Python language reference (embedded, as no text was given)"
 NOTHING: Final = "nothing to say of these models"
 PARTS: Final = 100  # steps of the progress bar for each section
 
@@ -115,8 +114,8 @@ def _of_language_models(
 ) -> _Job:
     if isinstance(text, Pairs):
         raise UsageError("pairs are for translators; give a language model a text")
-    corpus = Corpus.from_lines(default_text()) if text is None else Corpus.of(text)
-    source = EMBEDDED if text is None else corpus.name
+    corpus = default_corpus() if text is None else Corpus.of(text)
+    source = f"{corpus.name}, as no text was given" if text is None else corpus.name
     samples = [take(model, corpus, name=name, tokens=tokens, source=source) for name, model in named]
 
     def maker(name: str) -> Maker:

@@ -12,7 +12,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from chainrule.errors import NotFoundError
 from chainrule.server.errors import ApiError
 from chainrule.server.service import Service
 from chainrule.text.default import default_text
@@ -24,7 +23,7 @@ KINDS: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-SENTENCE: Final = re.compile(r"(?<=[.:] )[A-Z][a-z]+ [a-z ,]{40,150}\.(?= )")
+SENTENCE: Final = re.compile(r"(?<=[.:] )(?<!Mr\. )(?<!Mrs\. )[A-Z][a-z]+ [a-z ,]{40,150}\.(?= )")
 
 
 def router(service: Service) -> APIRouter:
@@ -37,8 +36,6 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/page/passage")
     async def passage(number: Annotated[int, Query(ge=0, le=1 << 31)] = 0) -> dict[str, str]:
-        if not passages():
-            raise ApiError(404, "there is no text to choose from on this machine; paste one")
         return {"text": passages()[number % len(passages())]}
 
     @routes.api_route("/page/{name}", methods=["GET", "HEAD"])
@@ -50,11 +47,8 @@ def router(service: Service) -> APIRouter:
 
 @cache
 def passages() -> tuple[str, ...]:
-    """Plain sentences of the default text; none where this Python comes without it."""
-    try:
-        text = " ".join(line.strip() for line in default_text())
-    except NotFoundError:
-        return ()
+    """Return plain sentences of the default text."""
+    text = " ".join(default_text())
     return tuple(dict.fromkeys(SENTENCE.findall(text)))
 
 

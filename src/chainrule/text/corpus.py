@@ -6,7 +6,7 @@ decoding (utf8.py), records (documents.py), line breaks (lines.py).
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Self, get_args
 
 from chainrule.errors import InputError, UsageError
@@ -35,6 +35,7 @@ class Corpus:
     column: str | None = None  # of JSON Lines and Parquet (`text` by default), CSV and TSV
     errors: Errors = "strict"
     drop_blank_lines: bool = False
+    title: str = ""  # shown as `name` in place of the file names
 
     def __post_init__(self) -> None:
         if self.errors not in get_args(Errors):
@@ -61,24 +62,24 @@ class Corpus:
         becomes U+FFFD; `fragments()` counts it.
         """
         if isinstance(sources, Corpus):
-            return cls(sources.files, sources.texts, sources.column, sources.errors, sources.drop_blank_lines)
+            return cls(**{field.name: getattr(sources, field.name) for field in fields(Corpus)})
         files = find_files(sources, reads_once=reads_once)
         for file in files:
             check_column(file, column, expects_lines)
         return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
 
     @classmethod
-    def from_lines(cls, lines: Sequence[str]) -> Self:
+    def from_lines(cls, lines: Sequence[str], *, title: str = "") -> Self:
         """The text of lines in memory; one that holds line breaks is several."""
         if isinstance(lines, str):
             raise UsageError("from_lines was given one text; give a list of lines, such as [text]")
-        return cls(texts=tuple(lines))
+        return cls(texts=tuple(lines), title=title)
 
     @property
     def name(self) -> str:
-        """What to call it: its files, one whose name is not UTF-8 as well as it goes."""
-        found = ", ".join(file.name for file in self.files) or "lines in memory"
-        return found.encode(errors="replace").decode()
+        """The title, or the names of the files; bytes of a name that are not UTF-8 are replaced."""
+        name = self.title or ", ".join(file.name for file in self.files) or "lines in memory"
+        return name.encode(errors="replace").decode()
 
     def __iter__(self) -> Iterator[str]:
         """Whole lines, without their breaks."""

@@ -1,15 +1,53 @@
-"""The text chainrule learns from when none is given: CPython's own language reference."""
+"""The texts that need no file: an embedded novel, the default, and the language reference of the running Python."""
 
-from chainrule.errors import NotFoundError
+import lzma
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from chainrule.errors import NotFoundError, UsageError
+from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import SHORT
 from chainrule.text.lines import BLANKS, cut_lines, drop_blanks, join_lines
 
+NOVEL: Final = Path(__file__).parent / "embedded" / "pride-and-prejudice.txt.xz"
+
+
+def default_corpus(name: str = "novel") -> Corpus:
+    """Return the text `novel` or `python` as a corpus with a title.
+
+    >>> default_corpus().name
+    'Pride and Prejudice (embedded)'
+    """
+    if name not in _TEXTS:
+        raise UsageError(f"text is '{name}'; choose one of {', '.join(_TEXTS)}, or name a file of your own")
+    title, read = _TEXTS[name]
+    return Corpus.from_lines(read(), title=title)
+
 
 def default_text() -> list[str]:
-    """The lines of every topic in the order of their names, without blank lines and trailing blanks.
+    """Return the paragraphs of Jane Austen's *Pride and Prejudice*, one per line, the same on every Python.
 
-    Topics repeat whole pages of each other: a longer line that stood before is left out, so that what is tested
-    on was not learnt from. The text differs a little from one Python release to the next.
+    Source and licence are in `embedded/README.md`.
+
+    >>> default_text()[0][:38]
+    'It is a truth universally acknowledged'
+    """
+    return list(_paragraphs())
+
+
+@cache
+def _paragraphs() -> tuple[str, ...]:
+    return tuple(lzma.decompress(NOVEL.read_bytes()).decode("ascii").splitlines())
+
+
+def python_reference() -> list[str]:
+    """Return the lines of the running Python's language reference (the topics of `help()`), sorted by topic.
+
+    Blank lines and trailing blanks are removed. Topics repeat whole pages of each other: of equal lines of at least
+    `SHORT` characters only the first is kept, so that the test part is not contained in the training part. The text
+    differs between Python releases.
     """
     try:
         from pydoc_data.topics import topics
@@ -20,3 +58,9 @@ def default_text() -> list[str]:
     lines = [line.rstrip(BLANKS) for line in join_lines(drop_blanks(fragments))]
     first = {line.strip(BLANKS): place for place, line in reversed(list(enumerate(lines)))}
     return [line for place, line in enumerate(lines) if len(line) < SHORT or first[line.strip(BLANKS)] == place]
+
+
+_TEXTS: Final[Mapping[str, tuple[str, Callable[[], list[str]]]]] = {
+    "novel": ("Pride and Prejudice (embedded)", default_text),
+    "python": ("the Python language reference", python_reference),
+}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chainrule.text.corpus import Corpus
-from chainrule.text.default import default_text
+from chainrule.text.default import default_corpus
 from chainrule.text.files import Sources
 from chainrule.text.splits import split
 
@@ -28,8 +28,8 @@ def divide(
     text: Sources | Corpus | None, valid: Sources | Corpus | None, test: Sources | Corpus | None, seed: int
 ) -> Parts:
     """The parts as given; what is not given is dealt block by block from the text, or from the embedded one."""
-    corpus = Corpus.from_lines(default_text()) if text is None else Corpus.of(text)
-    name = "the Python language reference (embedded)" if text is None else corpus.name
+    corpus = default_corpus() if text is None else Corpus.of(text)
+    name = corpus.name
     lines = list(corpus)
     sha256 = Corpus.from_lines(lines).digest()
     if valid is not None and test is not None:
