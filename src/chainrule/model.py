@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from chainrule.config import make
 from chainrule.data.encoded import Encoded
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
+from chainrule.decoding.spelled import Spell
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
 from chainrule.evaluation.scores import TokenScorer, token_log_probs
@@ -33,6 +35,8 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
 OVERLAP_WORTH_A_WORD = 0.3
+SPELLING_ATTEMPTS = 1000
+"""Spellings drawn before a word outside the vocabulary is given up and U+FFFD is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +188,11 @@ class Model:
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:
         """Several continuations: samples in their order, or the best of a beam first."""
-        return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num)
+        return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num, spell=self._spell)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """Continue a prompt piece by piece."""
-        return stream(self.lm, self.tokenizer, prompt, _decoding(settings))
+        return stream(self.lm, self.tokenizer, prompt, _decoding(settings), spell=self._spell)
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
         """The most probable next tokens and their probabilities."""
@@ -202,6 +206,11 @@ class Model:
         from chainrule.artifact import save
 
         save(self, Path(folder), force=force)
+
+    @property
+    def _spell(self) -> Spell | None:
+        """Draws the spelling of a word outside the vocabulary; None where the model has no speller."""
+        return None if self.speller is None else partial(_draw_unknown_word, self.speller, self.tokenizer)
 
     def _summary(self, text: Encoded, log_probs: Floats, start: float) -> Evaluation:
         """The figures of a text whose scoring began at `start`."""
@@ -250,3 +259,12 @@ def _decoding(settings: dict[str, Any]) -> Decoding:
     stop = settings.pop("stop", ())
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     return replace(make(Decoding, settings, "generate"), stop=stops)
+
+
+def _draw_unknown_word(speller: Speller, tokenizer: Tokenizer, rng: np.random.Generator) -> str:
+    """Draw spellings until one is a single word outside the vocabulary and not the name of `<unk>`."""
+    for _ in range(SPELLING_ATTEMPTS):
+        word = speller.sample(rng)
+        if word != tokenizer.config.unk and tokenizer.encode(word).tolist() == [tokenizer.unk]:
+            return word
+    return "\N{REPLACEMENT CHARACTER}"

@@ -138,3 +138,38 @@ def test_many_texts_come_in_turns(laplace: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_streamed_prompt_ends_where_the_tokenizer_says(laplace: Path) -> None:
     options = ("generate", laplace, "--prompt", "i love ", "--strategy", "greedy", "--max-tokens", 1)
     assert done(*options, "--stream").out == done(*options).out == "i love cats\n"
+
+
+@pytest.fixture(scope="module")
+def rare(shelf: Path) -> Path:
+    """A unigram of words seen twice: p(<unk>) is the highest."""
+    text = write(shelf / "rare.txt", "cat lion\ncat tiger puma\nlynx ocelot jaguar\ncougar caracal serval\n")
+    return trained(shelf / "rare", text, "--order", 1, "--smoothing", "laplace", "--min-count", 2)
+
+
+def test_unknown_words_are_not_printed_unless_asked_for(rare: Path) -> None:
+    options = ("--seed", 1, "--num", 30, "--max-tokens", 8)
+    words = set(done("generate", rare, *options).out.split())
+    assert words == {"cat"}
+    assert set(done("generate", rare, *options, "--unk", "keep").out.split()) == {"cat", "<unk>"}
+    for strategy in ("greedy", "beam"):
+        assert "<unk>" not in done("generate", rare, "--strategy", strategy, "--max-tokens", 5).out
+    assert "<unk>" not in done("generate", rare, "--seed", 1, "--stream").out
+
+
+def test_the_speller_writes_words_outside_the_vocabulary(rare: Path) -> None:
+    options = ("--seed", 1, "--max-tokens", 8, "--unk", "spell")
+    text = done("generate", rare, *options).out
+    assert done("generate", rare, *options).out == text
+    assert done("generate", rare, *options, "--stream").out == text
+    lines = done("generate", rare, *options, "--num", 20, "--json").json_lines()
+    assert "<unk>" not in " ".join(line["text"] for line in lines)
+    for line in lines:  # as many words as tokens, and `cat` where the model said so
+        tokens = [token for token in line["tokens"] if token != "</s>"]
+        assert [word == "cat" for word in line["text"].split()] == [token == "cat" for token in tokens]
+    kept = done("generate", rare, *options[:-1], "keep", "--num", 20, "--json").json_lines()
+    assert [line["log_prob"] for line in kept] == [line["log_prob"] for line in lines]
+
+
+def test_other_values_of_unk_are_refused(rare: Path) -> None:
+    assert "unk is 'drop'; choose one of exclude, spell, keep" in refused(2, "generate", rare, "--unk", "drop")

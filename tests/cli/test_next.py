@@ -40,3 +40,13 @@ def test_wrong_usage(closed: Path, tmp_path: Path) -> None:
     assert "top is 0; choose a whole number of at least 1" in refused(2, "next", closed, "i", "--top", 0)
     refused(4, "next", tmp_path / "nowhere", "i")
     assert "not UTF-8" in refused(3, "next", closed, "a\udcff")
+
+
+def test_an_unknown_word_is_shown_as_one(toy_text: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    done("train", "ngram", toy_text, "--order", 1, "--smoothing", "laplace", "--min-count", 2, "--out", model)
+    # i, love and cats twice each, 3 words once, </s> three times: (3 + 1) / (12 + 5) for <unk>
+    assert f"{4 / 17:.6f}\t<unk> (an unknown word)\n" in done("next", model, "i").out
+    found = {entry["token"]: entry for entry in done("next", model, "i", "--json").json()["next"]}
+    assert found["<unk>"] == {"token": "<unk>", "probability": pytest.approx(4 / 17), "is_unknown": True}
+    assert found["cats"]["is_unknown"] is False

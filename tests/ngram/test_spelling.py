@@ -216,3 +216,19 @@ def test_texts_sum_towards_one_and_never_above(tokenizer: str, settings_: dict[s
     rest = [1 - value for value in sums]
     assert all(later < 0.85 * earlier for earlier, later in pairwise(rest))
     assert rest[-1] < 0.2
+
+
+def test_sampled_spellings_have_the_frequencies_of_their_probabilities() -> None:
+    speller = train_speller(["ab", "ab", "b"], [], rare=())
+    rng = np.random.default_rng(0)
+    drawn = [speller.sample(rng) for _ in range(2000)]
+    assert set("".join(drawn)) == {"a", "b"}
+    assert "" not in drawn
+    ratio = np.exp(np.subtract(*speller.log_probs(["ab", "b"])))
+    assert drawn.count("ab") / drawn.count("b") == pytest.approx(ratio, rel=0.15)
+
+
+def test_a_sampled_character_is_one_character() -> None:
+    speller = train_speller(["x", "y", "y"], ["a"], is_single=True)
+    rng = np.random.default_rng(0)
+    assert {speller.sample(rng) for _ in range(100)} == {"x", "y"}

@@ -17,6 +17,7 @@ from chainrule.model import Model
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
 from chainrule.server.scheduler import Drawn, Job, Scheduler
+from chainrule.text.corpus import Corpus
 from server.running import get, post, running
 from server.speaking import KINDS, ask, refused, serving, trained
 
@@ -313,3 +314,40 @@ def test_all_choices_share_one_stop_automaton(client: TestClient, monkeypatch: p
     monkeypatch.setattr(StopStrings, "__init__", counted)
     complete(client, model="word", prompt=["the", "a"], n=8, max_tokens=4, stop=["cat", "dög"])
     assert built == [2]
+
+
+@pytest.fixture(scope="module")
+def rare_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Model]]:
+    """A unigram of `cat`, `<unk>` and `</s>`, of which `<unk>` is the most probable."""
+    folder = tmp_path_factory.mktemp("rare")
+    lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
+    text = Corpus.from_lines(lines)
+    chainrule.train("ngram", text, order=1, smoothing="laplace", min_count=2).save(folder / "rare")
+    with serving(folder / "rare", limits=Limits()) as client:
+        yield client, chainrule.load(folder / "rare")
+
+
+def test_unknown_words_are_drawn_only_if_kept(rare_words: tuple[TestClient, Model]) -> None:
+    client, model = rare_words
+    fields: dict[str, Any] = {"prompt": "cat", "n": 8, "seed": 2, "max_tokens": 20}
+    excluded = complete(client, **fields, logprobs=3)["choices"]
+    assert "<unk>" not in "".join(choice["text"] for choice in excluded)
+    kept = complete(client, **fields, unk="keep")["choices"]
+    assert "<unk>" in "".join(choice["text"] for choice in kept)
+    # the log-probabilities are those of the model, `<unk>` among the alternatives
+    probabilities = dict(model.next("cat", 3))
+    top = excluded[0]["logprobs"]["top_logprobs"][0]
+    assert {token.strip(): math.exp(p) for token, p in top.items()} == {
+        token: pytest.approx(p) for token, p in probabilities.items()
+    }
+    assert " <unk>" in top
+
+
+def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) -> None:
+    client, _ = rare_words
+    listed = ask(client, "/v1/next", prompt="cat")["next"]
+    unknown = next(entry for entry in listed if entry["is_unknown"])
+    assert unknown["token"] == "<unk>"
+    assert unknown["shaped_probability"] == pytest.approx(unknown["probability"]) != 0
+    nodes = ask(client, "/v1/beam", prompt="cat")["nodes"]
+    assert "<unk>" not in {node["token"] for node in nodes}

@@ -45,7 +45,7 @@ def transformer() -> Model:
 @pytest.mark.parametrize(("size", "length"), [(1, 4), (3, 6), (5, 2)])
 def test_the_tree_holds_the_very_search(trigram: Model, size: int, length: int) -> None:
     prompt = Prompt(Continuation(trigram.tokenizer, "the").prompt_ids, trigram.lm.vocabulary)
-    settings = Decoding(strategy="beam", beam_size=size, max_tokens=length)
+    settings = Decoding(strategy="beam", beam_size=size, max_tokens=length, unk="keep")
     tree = grow(trigram.lm, prompt, settings)
     assert tree.found == beam.search(trigram.lm, prompt, settings, num=size)
     for hypothesis in tree.found:  # each of them is a path of nodes that were not pruned

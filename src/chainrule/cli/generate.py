@@ -25,6 +25,12 @@ def generate(
         float | None, typer.Option(help="Above 1 makes tokens already there less likely.  [default: 1]")
     ] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option(help="No n-gram of this order twice.")] = None,
+    unk: Annotated[
+        str | None,
+        typer.Option(
+            help="<unk>: exclude (never drawn), spell (the speller writes a word), or keep.  [default: exclude]"
+        ),
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="At most this many.  [default: 100]")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given again.")] = None,
     num: Annotated[int, typer.Option(help="How many texts.")] = 1,
@@ -54,6 +60,7 @@ def generate(
         length_penalty=length_penalty,
         repetition_penalty=repetition_penalty,
         no_repeat_ngram=no_repeat_ngram,
+        unk=unk,
         max_tokens=max_tokens,
         stop=tuple(stop) if stop else None,
         seed=seed,

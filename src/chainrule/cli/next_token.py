@@ -35,8 +35,10 @@ def next_token(
         document["prefix"] = completer.part(context)[1]
     else:
         found = loaded.next(context, top)
+    unk = None if loaded.tokenizer.unk is None else loaded.tokenizer.config.unk
     if json:
-        emit(document | {"next": [{"token": token, "probability": p} for token, p in found]})
+        entries = [{"token": token, "probability": p, "is_unknown": token == unk} for token, p in found]
+        emit(document | {"next": entries})
         return
     for token, p in found:
-        print(f"{p:.6f}\t{token}")
+        print(f"{p:.6f}\t{token}" + (" (an unknown word)" if token == unk else ""))

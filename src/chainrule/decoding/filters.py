@@ -31,6 +31,21 @@ def normalize(log_p: Floats) -> Floats:
     return shifted
 
 
+def exclude(log_p: Floats, token: int, fallback: int) -> Floats:
+    """Make one token impossible; a row in which no other token is possible becomes `fallback` with probability 1.
+
+    >>> np.exp(exclude(np.log([[0.5, 0.3, 0.2]]), 0, fallback=2)).round(3)
+    array([[0. , 0.3, 0.2]])
+    """
+    if np.isneginf(log_p[:, token]).all():
+        return log_p
+    out = np.array(log_p)
+    out[:, token] = -np.inf
+    is_empty = np.isneginf(out).all(axis=-1) & (log_p[:, token] > -np.inf)
+    out[is_empty, fallback] = 0.0
+    return out
+
+
 def temperature(log_p: Floats, T: float) -> Floats:
     """p^{1/T}, renormalised; T = 0 puts all on the argmax, the lowest id among equals."""
     check("temperature", T)

@@ -5,7 +5,7 @@ Lives here: generating whole or in pieces, and the distribution of the next toke
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,7 +19,8 @@ from chainrule.decoding.ranges import check
 from chainrule.decoding.sample import generators, sample
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.shaping import distribution
-from chainrule.errors import VocabularyError
+from chainrule.decoding.spelled import Spell, SpelledCodec
+from chainrule.errors import ConfigError, VocabularyError
 from chainrule.lm import AnyModel
 
 CELLS_AT_ONCE: Final = 1 << 21
@@ -46,36 +47,46 @@ class Generation:
         return self.prompt + self.text
 
 
-def generate(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1) -> list[Generation]:
+def generate(
+    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1, spell: Spell | None = None
+) -> list[Generation]:
     """`num` continuations of the prompt: samples in their order, or the best of a beam first.
 
-    The i-th sample of a seed is the same text whatever `num` is. A beam gives fewer where it finds fewer.
+    The i-th sample of a seed is the same text whatever `num` is. A beam gives fewer where it finds fewer. With
+    `unk="spell"` `spell` is needed; the spelling of a word changes neither ids nor log-probabilities.
     """
     check("num", num)
+    tokenizer = _spelling(lm, tokenizer, settings, spell)
     start, continuation = _start(lm, tokenizer, prompt, settings)
     if settings.strategy == "beam":
         found = [(h.ids, h.log_probs) for h in beam.search(lm, start, settings, num=num)]
     else:
         found = _samples(lm, start, settings, num)
-    return [
-        Generation(
-            prompt=continuation.prompt,
-            text=continuation.text(ids),
-            tokens=tokenizer.tokens(ids),
-            ids=list(ids),
-            log_probs=list(log_probs),
-            finish_reason="stop" if start.is_ended_by(ids) else "length",
+    generations = []
+    for (ids, log_probs), rng in zip(found, _spelling_generators(settings.seed, len(found)), strict=True):
+        spelled = _spell_unknown(tokenizer, ids, rng)
+        generations.append(
+            Generation(
+                prompt=continuation.prompt,
+                text=continuation.text(spelled),
+                tokens=tokenizer.tokens(ids),
+                ids=list(ids),
+                log_probs=list(log_probs),
+                finish_reason="stop" if start.is_ended_by(spelled) else "length",
+            )
         )
-        for ids, log_probs in found
-    ]
+    return generations
 
 
-def stream(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> Iterator[str]:
+def stream(
+    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, spell: Spell | None = None
+) -> Iterator[str]:
     """The text of one continuation in pieces, each as soon as it is settled; a beam comes in one piece."""
-    start, continuation = _start(lm, tokenizer, prompt, settings)
     if settings.strategy == "beam":
-        return (generation.text for generation in generate(lm, tokenizer, prompt, settings))
-    return _pieces(lm, start, continuation, settings)
+        return (generation.text for generation in generate(lm, tokenizer, prompt, settings, spell=spell))
+    tokenizer = _spelling(lm, tokenizer, settings, spell)
+    start, continuation = _start(lm, tokenizer, prompt, settings)
+    return _pieces(lm, tokenizer, start, continuation, settings)
 
 
 def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[tuple[str, float]]:
@@ -120,11 +131,33 @@ def _samples(
     return [(tuple(i), tuple(log_p)) for i, log_p in zip(ids, log_probs, strict=True)]
 
 
-def _pieces(lm: AnyModel, start: Prompt, continuation: Continuation, settings: Decoding) -> Iterator[str]:
+def _pieces(
+    lm: AnyModel, tokenizer: Codec, start: Prompt, continuation: Continuation, settings: Decoding
+) -> Iterator[str]:
     text = continuation.grow()
+    (rng,) = _spelling_generators(settings.seed, 1)
     for draw in sample(lm, start, settings):
-        text.add(draw.id)
+        text.add(*_spell_unknown(tokenizer, [draw.id], rng))
         if piece := text.release():
             yield piece
     if rest := text.end():
         yield rest
+
+
+def _spelling(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: Spell | None) -> Codec:
+    """The codec of a generation: with `unk="spell"` one that writes a word for `<unk>`."""
+    vocabulary = lm.vocabulary
+    if settings.unk != "spell" or vocabulary.unk is None or vocabulary.closed:
+        return tokenizer
+    if spell is None:
+        raise ConfigError("unk is 'spell', but this model has no speller; choose exclude or keep")
+    return SpelledCodec(tokenizer, vocabulary.unk, spell)
+
+
+def _spell_unknown(tokenizer: Codec, ids: Sequence[int], rng: np.random.Generator) -> list[int]:
+    return [tokenizer.spelled(i, rng) if isinstance(tokenizer, SpelledCodec) else i for i in ids]
+
+
+def _spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
+    """One generator of spellings a text, apart from those that draw its tokens."""
+    return [np.random.default_rng(child.spawn(1)[0]) for child in np.random.SeedSequence(seed).spawn(num)]

@@ -11,11 +11,12 @@ from chainrule.decoding.ranges import RANGES, check
 from chainrule.errors import ConfigError
 
 Strategy = Literal["greedy", "sample", "beam"]
+UnknownWord = Literal["exclude", "spell", "keep"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """The settings of generation; the defaults sample from the model as it is and truncate nothing.
+    """The settings of generation; the defaults sample from the model without `<unk>` and truncate nothing.
 
     `greedy` is sampling at temperature 0; `beam` searches the very distribution that `sample` draws from.
     """
@@ -30,13 +31,15 @@ class Decoding:
     repetition_penalty: float = 1.0  # log p of a token already in the text is multiplied by it
     no_repeat_ngram: int | None = None  # no n-gram of this order occurs twice
     max_tokens: int = 100
+    unk: UnknownWord = "exclude"  # `<unk>`: impossible, written by the speller, or printed as it is
     stop: tuple[str, ...] = ()  # the text ends before the first of these
     seed: int | None = None  # None: different each time
 
     def __post_init__(self) -> None:
-        if self.strategy not in get_args(Strategy):
-            choices = ", ".join(get_args(Strategy))
-            raise ConfigError(f"strategy is {self.strategy!r}; choose one of {choices}")
+        for name, kind in (("strategy", Strategy), ("unk", UnknownWord)):
+            if getattr(self, name) not in get_args(kind):
+                choices = ", ".join(get_args(kind))
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; choose one of {choices}")
         for name in self.__slots__:
             value = getattr(self, name)
             if name in RANGES and value is not None:

@@ -19,9 +19,13 @@ def shape(log_p: Floats, texts: Sequence[filters.Text], settings: Decoding, voca
 
     `texts` holds the ids of each row so far, those of the prompt included (`history` makes one that grows).
     The result sums to one, also where the model's scores do not; what is not predictable, `<s>` above all, is
-    impossible in it.
+    impossible in it. So is `<unk>` with `unk="exclude"`: the others are renormalised, and where there are none the
+    text ends with `</s>`.
     """
-    first = allowed = filters.normalize(possible(log_p, vocabulary))
+    allowed = possible(log_p, vocabulary)
+    if settings.unk == "exclude" and vocabulary.unk is not None:
+        allowed = filters.exclude(allowed, vocabulary.unk, fallback=vocabulary.eos)
+    first = allowed = filters.normalize(allowed)
     if settings.repetition_penalty != 1:
         allowed = filters.repetition_penalty(allowed, texts, settings.repetition_penalty)
     if settings.no_repeat_ngram is not None:

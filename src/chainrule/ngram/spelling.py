@@ -34,6 +34,8 @@ ORDER: Final = 6
 SCALARS: Final = 0x110000 - 0x800
 """Unicode scalar values: all code points but the surrogates."""
 BREAKS: Final = "\r\n"
+LONGEST_SAMPLE: Final = 64
+"""Characters of a spelling that is drawn."""
 WORDS_AT_ONCE: Final = 1 << 13
 LEAST_SPELLED: Final = 1e-5
 """The least ε: probability of an unknown word that is not the placeholder, however many placeholders were seen."""
@@ -56,6 +58,29 @@ class Speller:
         """log p(spelling | unknown), one each: by the compiled speller where there is one."""
         compiled = self.compiled()
         return self.specified(spellings) if compiled is None else np.asarray(compiled.log_probs(spellings))
+
+    def sample(self, rng: np.random.Generator) -> str:
+        """Draw a spelling from the character model: of known characters, not empty, `LONGEST_SAMPLE` at most.
+
+        It may be a word of the vocabulary: the caller draws again. The placeholder has no part in it.
+        """
+        vocabulary = self.lm.vocabulary
+        spelling = ""
+        log_p, state = self.lm.step(self.lm.start(1), np.array([vocabulary.bos]))
+        for _ in range(1 if self.is_single else LONGEST_SAMPLE):
+            p = np.exp(log_p[0].astype(np.float64))
+            p[[vocabulary.bos, vocabulary.unk]] = 0
+            if not spelling or self.is_single:
+                p[vocabulary.eos] = 0
+            total = p.sum()
+            drawn = (
+                int(np.searchsorted(np.cumsum(p), rng.random() * total, side="right")) if total else vocabulary.eos
+            )
+            if drawn >= len(self.alphabet):
+                break
+            spelling += self.alphabet[drawn]
+            log_p, state = self.lm.step(state, np.array([drawn]))
+        return spelling
 
     def compiled(self) -> Any:
         """The same in the core, made once; None where the core is not built."""

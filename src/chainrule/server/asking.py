@@ -173,6 +173,7 @@ def _next(
         {
             "token": token,
             "id": id_,
+            "is_unknown": id_ == tokenizer.unk,
             "text": _added(pieces, given.last, id_),
             "probability": float(own[id_]),
             "shaped_probability": float(shaped[id_]),

@@ -50,6 +50,9 @@ class CompletionRequest(Request):
     min_p: Chance | None = None
     repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=1)] | None = None
+    unk: Literal["exclude", "keep"] = Field(
+        default="exclude", description="Whether <unk> may be drawn; logprobs are those of the model either way."
+    )
     n: int | None = Field(default=1, ge=1)
     best_of: int | None = Field(default=None, ge=1, description="Only as many as n.")
     echo: bool | None = False
@@ -96,6 +99,7 @@ class CompletionRequest(Request):
             min_p=self.min_p,
             repetition_penalty=1.0 if self.repetition_penalty is None else self.repetition_penalty,
             no_repeat_ngram=self.no_repeat_ngram,
+            unk=self.unk,
             max_tokens=16 if self.max_tokens is None else self.max_tokens,
             stop=self.stops,
             seed=None if self.seed is None else self.seed % 2**64,
@@ -167,8 +171,10 @@ class NextRequest(Request):
     )
 
     def decoding(self) -> Decoding:
-        """The settings whose effect is shown."""
-        return Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
+        """The settings whose effect is shown; `<unk>` is shown with its probability."""
+        return Decoding(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p, unk="keep"
+        )
 
 
 def within(name: str, value: int | None, most: int) -> None:

@@ -22,9 +22,10 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A token as a label: blanks at its ends and control characters as signs that can be seen. */
+/** A token as a label: blanks at its ends and control characters as signs that can be seen; `<unk>` in words. */
 export function visible(token) {
   if (token === "") return "∅";
+  if (token.trim() === "<unk>") return "an unknown word";
   return token
     .replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
     .replace(/[\u0000-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))

@@ -1,0 +1,67 @@
+"""Unknown words in generated text: a spelling in place of `<unk>`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chainrule.decoding.codec import Codec
+from chainrule.lm import Ids
+
+Spell = Callable[[np.random.Generator], str]
+"""Draws the spelling of a word outside the vocabulary."""
+
+
+@dataclass(slots=True)
+class SpelledCodec:
+    """A codec in which the ids from V on stand for unknown words with a spelling; V is the vocabulary size.
+
+    The model reads and predicts `<unk>`; only the text differs.
+    """
+
+    codec: Codec
+    unk: int
+    spell: Spell
+    spellings: list[str] = field(default_factory=list)  # of the ids V, V + 1, …
+
+    @property
+    def bos(self) -> int:
+        """The id of `<s>`."""
+        return self.codec.bos
+
+    @property
+    def eos(self) -> int:
+        """The id of `</s>`."""
+        return self.codec.eos
+
+    @property
+    def vocab_size(self) -> int:
+        """V, without the spelled words."""
+        return self.codec.vocab_size
+
+    def spelled(self, token: int, rng: np.random.Generator) -> int:
+        """Return the id of a new spelling for `<unk>`, and any other id unchanged."""
+        if token != self.unk:
+            return token
+        self.spellings.append(self.spell(rng))
+        return self.vocab_size + len(self.spellings) - 1
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a line or its beginning."""
+        return self.codec.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids, with spellings in place of the name of `<unk>`."""
+        V = self.vocab_size
+        plain = [self.unk if i >= V else i for i in ids]
+        name = self.codec.decode([self.unk])
+        text, first, parts = self.codec.decode(plain), 0, []
+        for place in (place for place, i in enumerate(ids) if i >= V):
+            end = len(self.codec.decode(plain[: place + 1]))  # decoding appends, see `Codec`
+            parts += [text[first : end - len(name)], self.spellings[ids[place] - V]]
+            first = end
+        return "".join([*parts, text[first:]])
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The name of each id; that of a spelled word is the one of `<unk>`."""
+        return self.codec.tokens([self.unk if i >= self.vocab_size else i for i in ids])
