@@ -13,10 +13,11 @@ from chainrule import config as settings
 from chainrule import memory as sizes
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
+from chainrule.evaluation.perplexity import perplexity
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.preparation import Prepared, prepare
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
@@ -40,7 +41,7 @@ def train(
     recipe: str | None = None,
     device: str = "auto",
     memory: str | int | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     command: str = "",
     out: str | Path | None = None,
     resume: bool = False,
@@ -54,8 +55,9 @@ def train(
     An n-gram model takes at most `memory` (`"2G"`, by default `"80%"` of the machine's) and works on disk where
     that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes
     on from it; save the finished model to the same folder. An unfinished run or a finished model in `out` is
-    refused unless `force` is True.
+    refused unless `force` is True. `progress=True` prints a line of progress to stderr every 30 seconds.
     """
+    progress = as_progress(progress)
     run, choice, config = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
     place = None if out is None else Path(out)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
@@ -225,10 +227,11 @@ def mix(
     models: Sequence[Model | str | Path],
     *,
     held_out: Sources | Corpus,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     command: str = "",
 ) -> Model:
     """Interpolate models, given or in folders, that share a tokenizer; the weights are the best for `held_out`."""
+    progress = as_progress(progress)
     loaded = [model if isinstance(model, Model) else load(model) for model in models]
     if len(loaded) < 2:
         raise ConfigError(f"a mixture needs two models or more, not {len(loaded)}")
@@ -243,7 +246,8 @@ def mix(
     if not text.tokens:
         raise InputError("the held-out text is empty; give one with at least one line")
     components = [mixture.Component(m.family, m.config, m.lm) for m in loaded]
-    lm = mixture.fit(components, text, first.tokenizer.vocabulary, progress)
+    log_probs = mixture.component_log_probs(components, text, progress)  # (M, N)
+    lm = mixture.fit_scored(components, log_probs, first.tokenizer.vocabulary)
     origin = Origin.now(
         text=first.origin.text,
         fingerprint=first.origin.fingerprint,
@@ -260,7 +264,10 @@ def mix(
     )
     figures = made.evaluate_encoded(text)
     metrics = {"held_out_perplexity": figures.perplexity, "held_out_bits_per_byte": figures.bits_per_byte}
-    return dataclasses.replace(made, metrics={k: v for k, v in metrics.items() if v < float("inf")})
+    finite: dict[str, Any] = {name: value for name, value in metrics.items() if value < float("inf")}
+    perplexities = [perplexity(row) for row in log_probs]
+    finite["held_out_component_perplexities"] = [p if p < float("inf") else None for p in perplexities]
+    return dataclasses.replace(made, metrics=finite)
 
 
 def split_settings(chosen: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

@@ -125,8 +125,23 @@ def fit(
     components: Sequence[Component], held_out: Encoded, vocabulary: Vocabulary, progress: Progress = silent
 ) -> Mixture:
     """Mix with the weights that make `held_out` most probable."""
-    log_probs = np.stack([token_log_probs(c.lm, held_out, progress) for c in components])  # (M, N)
+    return fit_scored(components, component_log_probs(components, held_out, progress), vocabulary)
+
+
+def fit_scored(components: Sequence[Component], log_probs: Floats, vocabulary: Vocabulary) -> Mixture:
+    """Mix with the weights that are best for a text whose (M, N) log-probabilities are given."""
     return Mixture(tuple(components), tuple(em_weights(log_probs).tolist()), vocabulary)
+
+
+def component_log_probs(components: Sequence[Component], text: Encoded, progress: Progress = silent) -> Floats:
+    """(M, N) log p of each token by each component; progress is in tokens over all components."""
+    total = len(components) * len(text.ids)
+
+    def after(done_before: int) -> Progress:
+        return lambda what, done, _: progress(what, done_before + done, total)
+
+    scored = [token_log_probs(c.lm, text, after(i * len(text.ids))) for i, c in enumerate(components)]
+    return np.stack(scored)
 
 
 def em_weights(log_probs: Floats, iterations: int = 1000) -> Floats:

@@ -25,7 +25,7 @@ from chainrule.evaluation.perplexity import Evaluation, first_impossible, summar
 from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import AnyModel, Floats
 from chainrule.ngram.spelling import Speller
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.score import Score
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
@@ -130,8 +130,9 @@ class Model:
             )
             first = last
 
-    def evaluate(self, text: Sources | Corpus, progress: Progress = silent) -> Evaluation:
+    def evaluate(self, text: Sources | Corpus, progress: Progress | bool = silent) -> Evaluation:
         """Perplexity, bits per byte and the rest, of files or of a corpus."""
+        progress = as_progress(progress)
         corpus = Corpus.of(text)
         self._warn_of_overlap(corpus)
         return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)

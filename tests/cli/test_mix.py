@@ -1,5 +1,6 @@
 """`chainrule mix`: weights known by hand, and a result that is a model like any other."""
 
+import json
 import math
 from pathlib import Path
 
@@ -36,7 +37,24 @@ def test_weights_worked_by_hand(letters: tuple[Path, Path], tmp_path: Path) -> N
 def test_as_text(letters: tuple[Path, Path], tmp_path: Path) -> None:
     held_out = write(tmp_path / "held_out.txt", "a\na\nb\na\n")
     outcome = done("mix", *letters, "--held-out", held_out, "--out", tmp_path / "m")
-    assert outcome.out == f"0.7500\t{letters[0]}\n0.2500\t{letters[1]}\n"
+    mixed = ((3 / 8) ** 3 * (1 / 8) * (1 / 2) ** 4) ** (-1 / 8)  # neither model alone knows both letters
+    assert outcome.out.splitlines() == [
+        "weight\tperplexity\tmodel",
+        f"0.7500\tinfinite\t{letters[0]}",
+        f"0.2500\tinfinite\t{letters[1]}",
+        f"1.0000\t{mixed:.2f}\t{tmp_path / 'm'}",
+    ]
+
+
+def test_perplexities_of_the_components(letters: tuple[Path, Path], tmp_path: Path) -> None:
+    held_out = write(tmp_path / "held_out.txt", "a\na\n")
+    out = tmp_path / "m"
+    found = done("mix", *letters, "--held-out", held_out, "--out", out, "--json").json()
+    # p(a) = p(</s>) = 1/2 by the first model, which has all the weight; the second cannot predict a
+    assert [w["perplexity"] for w in found["weights"]] == [pytest.approx(2), None]
+    assert found["held_out_perplexity"] == pytest.approx(2)
+    stored = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert stored["held_out_component_perplexities"] == [pytest.approx(2), None]
 
 
 def test_a_mix_of_mixes(letters: tuple[Path, Path], tmp_path: Path) -> None:

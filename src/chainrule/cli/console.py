@@ -10,9 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, ProgressLines
 from chainrule.versions import SCHEMA_VERSION
 
+BAR_WIDTH: Final = 20
+"""Columns of a progress bar; long descriptions are shortened instead."""
+BESIDE: Final = BAR_WIDTH + 26
+"""Columns of all but the description: spinner, bar, percentage, two times and the blanks between them."""
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -97,9 +101,9 @@ def show_warning(
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A bar on stderr while the block runs, if stderr is a terminal."""
+    """A bar on stderr while the block runs if stderr is a terminal, else a line every 30 seconds."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield silent
+        yield ProgressLines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -107,23 +111,29 @@ def progress() -> Iterator[Progress]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=BAR_WIDTH),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, transient=True) as bars:
         task = bars.add_task("starting", total=None)
 
         def draw(what: str, done: int, total: int | None) -> None:
-            bars.update(task, description=what, completed=done, total=total)
+            bars.update(task, description=shorten(what, console.width - BESIDE), completed=done, total=total)
 
         shown, warnings.showwarning = warnings.showwarning, _above(bars)
         try:
             yield draw
         finally:
             warnings.showwarning = shown
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text to `width` characters, `…` at its end where it was longer."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
 def _above(bars: Any) -> Any:

@@ -37,10 +37,18 @@ def mix(
         made = api.mix(loaded, held_out=corpus, progress=bar, command=command)
         made.save(out, force=force)
     weights = list(zip(map(str, models), made.config.weights, strict=True))
+    perplexities = made.metrics["held_out_component_perplexities"]
+    components = list(zip(weights, perplexities, strict=True))
     if json:
-        shown = [{"model": name, "weight": weight} for name, weight in weights]
+        shown = [{"model": name, "weight": weight, "perplexity": p} for (name, weight), p in components]
         emit({"model": str(out), "weights": shown, **made.metrics})
     else:
-        for name, weight in weights:
-            print(f"{weight:.4f}\t{name}")
+        print("weight\tperplexity\tmodel")
+        for (name, weight), p in components:
+            print(f"{weight:.4f}\t{_shown(p)}\t{name}")
+        print(f"1.0000\t{_shown(made.metrics.get('held_out_perplexity'))}\t{out}")
     say(f"saved {out}")
+
+
+def _shown(perplexity: float | None) -> str:
+    return "infinite" if perplexity is None else f"{perplexity:.2f}"

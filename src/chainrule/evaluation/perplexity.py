@@ -122,6 +122,15 @@ def first_impossible(text: Encoded, log_probs: Floats) -> tuple[int, int, int] |
     return int(text.ids[at]), len(ends) + 1, at - start + 1
 
 
+def perplexity(log_probs: Floats) -> float:
+    """exp(−mean of (N,) log p in nats); inf where a token is impossible.
+
+    >>> round(perplexity(np.log([0.5, 0.5, 0.5])), 6)
+    2.0
+    """
+    return _exp(-float(log_probs.mean()))
+
+
 def _exp(nats: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.exp(nats))
