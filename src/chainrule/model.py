@@ -109,11 +109,13 @@ class Model:
         return next(iter(self.scores([text])))
 
     def scores(
-        self, texts: Sequence[str], progress: Progress = silent, scorer: TokenScorer | None = None
+        self, texts: Sequence[str], progress: Progress | bool = silent, scorer: TokenScorer | None = None
     ) -> Iterator[Score]:
         """One score a text; a `stream` model reads them one after another as one stream, which `scorer` goes on."""
         encoded = encode(Corpus.from_lines(texts), self.tokenizer)
-        log_probs = scorer.log_probs(encoded.ids) if scorer else token_log_probs(self.lm, encoded, progress)
+        log_probs = (
+            scorer.log_probs(encoded.ids) if scorer else token_log_probs(self.lm, encoded, as_progress(progress))
+        )
         spellings = iter(self._spelling_log_probs(encoded))
         lines = [sum(1 for _ in Corpus.from_lines([text])) for text in texts]
         ends = np.flatnonzero(encoded.ids == encoded.eos) + 1
@@ -152,12 +154,13 @@ class Model:
         *,
         train: Sources | Corpus | None = None,
         stride: int | None = None,
-        progress: Progress = silent,
+        progress: Progress | bool = silent,
     ) -> dict[str, tuple[Evaluation, dict[str, float]]]:
         """The figures with the model adapted to the text, and the settings chosen on `valid`, by kind.
 
         Kinds are `temperature`, `cache`, `dynamic` and, for a Transformer, `stride`.
         """
+        progress = as_progress(progress)
         adapt = getattr(families.get(self.family), "adapt", None)
         if adapt is None:
             raise UsageError(
