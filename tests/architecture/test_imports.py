@@ -28,6 +28,7 @@ RANKS = [
     {"card", "single"},
     {"artifact"},
     {"preparation", "exchange", "report", "kenlm"},
+    {"sizing"},
     {"api"},
     {"tasks", "applications"},
     {"loading"},

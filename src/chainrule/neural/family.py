@@ -43,9 +43,9 @@ class NeuralFamily:
 
         def plan(network: Network, device: torch.device) -> Plan:
             return Plan(
-                source=_source(data, config, network, device),
+                source=training_source(data, config, network, device),
                 objective=next_token,
-                validate=_validation(NeuralModel(network, data.vocabulary, data.context), data.valid),
+                validate=_validation(NeuralModel(network, data.vocabulary, data.context), data.valid, config),
                 unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # its loss is no log p
             )
 
@@ -84,7 +84,7 @@ class NeuralFamily:
         return adapt(lm, text, valid, kind, train=train, stride=stride, progress=progress)
 
 
-def _source(data: TrainingData, config: Any, network: Network, device: torch.device) -> Source:
+def training_source(data: TrainingData, config: Any, network: Network, device: torch.device) -> Source:
     """Lines or one stream; a network with a window never reads more than that at once."""
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
@@ -93,10 +93,13 @@ def _source(data: TrainingData, config: Any, network: Network, device: torch.dev
     return Lines(data.train.ids, data.vocabulary.bos, data.vocabulary.eos, config, data.seed, device)
 
 
-def _validation(model: NeuralModel, valid: Encoded | None) -> Callable[[], float] | None:
+def _validation(model: NeuralModel, valid: Encoded | None, config: Any) -> Callable[[], float] | None:
     if valid is None or not model.vocabulary.predictable[valid.ids].any():
         return None
-    return lambda: validation.mean_nats(model, valid)
+    sample = validation.sample(valid, config.validation_tokens, model.context)
+    if not model.vocabulary.predictable[sample.ids].any():
+        sample = valid
+    return lambda: validation.mean_nats(model, sample)
 
 
 def _entropy(counts: Floats) -> float:

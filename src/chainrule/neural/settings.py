@@ -29,6 +29,7 @@ class Architecture(Training):
     output: OutputKind = "softmax"
     samples: int = 1024  # sampled, nce: noise words a batch
     cutoffs: tuple[int, ...] = ()  # adaptive: where the clusters begin; empty: chosen by size
+    validation_tokens: int = 0  # language models: of the validation text, read while learning; 0: all of it
     init: Initialization = "xavier"
     init_range: float = 0.1  # of uniform weights and of word vectors
 
@@ -37,6 +38,8 @@ class Architecture(Training):
         for name in ("hidden", "layers", "samples"):
             if not 1 <= getattr(self, name) <= LARGEST:
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; choose 1 to {LARGEST}")
+        if self.validation_tokens < 0:
+            raise ConfigError(f"model.validation_tokens is {self.validation_tokens}; choose 0 or more")
         if not 0 <= self.embedding <= LARGEST:
             raise ConfigError(f"model.embedding is {self.embedding}; choose 0 to {LARGEST}")
         for name in ("dropout", "input_dropout", "output_dropout", "embedding_dropout"):

@@ -3,16 +3,37 @@
 A stream is read in columns side by side, each from an empty state; evaluation reads it as the one stream it is.
 """
 
+import dataclasses
+
 import numpy as np
 
 from chainrule.data.encoded import Encoded
 from chainrule.evaluation.scores import token_log_probs
-from chainrule.lm import Batch
+from chainrule.lm import Batch, Context
 from chainrule.neural.adapter import NeuralModel
 
 COLUMNS = 16
 SHORTEST = 1024  # tokens: fewer columns where they would be shorter
 TOKENS_AT_ONCE = 512
+
+
+def sample(text: Encoded, tokens: int, context: Context) -> Encoded:
+    """About `tokens` tokens of a text, spread evenly over it; 0: all of it.
+
+    Of lines whole lines, of a stream as many pieces as `mean_nats` reads columns.
+    """
+    if not 0 < tokens < text.tokens:
+        return text
+    if context == "stream":
+        pieces = max(1, min(COLUMNS, tokens // SHORTEST))
+        starts = np.arange(pieces) * (text.tokens // pieces)
+        ids = np.concatenate([text.ids[start : start + tokens // pieces] for start in starts])
+    else:
+        ends = np.flatnonzero(text.ids == text.eos) + 1
+        chosen = np.linspace(0, len(ends) - 1, max(1, round(len(ends) * tokens / text.tokens))).astype(int)
+        starts = np.concatenate([[0], ends[:-1]])
+        ids = np.concatenate([text.ids[starts[i] : ends[i]] for i in chosen])
+    return dataclasses.replace(text, ids=ids)
 
 
 def mean_nats(model: NeuralModel, text: Encoded) -> float:

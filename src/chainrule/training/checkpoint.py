@@ -23,6 +23,7 @@ from chainrule.errors import InputError, ModelFileError, UsageError
 NAME, LOG = folder.CHECKPOINT, folder.LOG
 REMEDY = "remove the checkpoint folder to start anew"
 SIDES = {"translate": 2, "classify": 2}  # texts that go together in a task: source and target, text and label
+ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings that earlier versions did not have
 EMPTY = hashlib.sha256().hexdigest()  # the digest of no text
 
 
@@ -89,6 +90,8 @@ def _read(target: Path) -> Checkpoint:
 def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to go on where the run that wrote the checkpoint, `found`, is not the run asked for, `wanted`."""
     then, now = _plain(found), _plain(wanted)
+    if isinstance(then.get("config"), dict):
+        then["config"] = {name: value for name, value in ADDED.items() if name in now["config"]} | then["config"]
     changed = [name for name in now | then if now.get(name) != then.get(name)]
     if "text" in changed:
         raise InputError(f"{_what_changed(then, now)}, or {REMEDY}")

@@ -40,6 +40,8 @@ class Training:
     shuffle: bool = True  # lines in a new order, columns from a new place, in every epoch
     keep: Literal["best", "last"] = "best"  # by validation, where there is a validation text
     validate_every: int = 1  # epochs
+    validations: int = 0  # in a run, evenly spaced over its progress; 0: every `validate_every` epochs
+    stop_after: int = 0  # early stopping: validations without a new best before training ends; 0: never
     checkpoint_seconds: float = 60.0  # between checkpoints, where there is a folder for them
     log_every: int = 50  # steps
     graphs: bool = True  # on the GPU: replay steps as CUDA graphs where shapes allow
@@ -47,6 +49,7 @@ class Training:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "batch_size", "epochs", "validate_every", "log_every", "patience")
+        _at_least(self, 0, "validations", "stop_after")
         _at_least(self, 0, "bptt", "warmup", "clip", "clip_value", "weight_decay", "checkpoint_seconds")
         _between(self, 0, 1, "momentum", "beta1", "beta2", "average_decay", open_end=True)
         _between(self, 0, 1, "flat", "average_from", "decay")

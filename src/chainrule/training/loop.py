@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from chainrule.errors import ConfigError
 from chainrule.progress import Progress, silent
-from chainrule.training import advice, averaging, checkpoint, optimizers, resuming, schedules
+from chainrule.training import advice, averaging, checkpoint, ending, optimizers, resuming, schedules
 from chainrule.training.batches import Source, Stream
 from chainrule.training.checkpoint import LOG, holds_model_or_run
 from chainrule.training.config import Training
@@ -62,6 +62,9 @@ class Position:
     best: float | None = None  # validation nats
     best_epoch: int = 0
     history: list[float] = field(default_factory=list)  # validation nats, one a validation
+    history_epochs: list[float] = field(default_factory=list)  # epochs done at each validation
+    waited: int = 0  # validations since the best, for early stopping
+    validated_part: int = 0  # of the `validations` evenly spaced ones, the last that was due
     train_history: list[float] = field(default_factory=list)  # training nats, one an epoch
     sums: list[float] = field(default_factory=lambda: [0.0] * 4)  # of this epoch: nats, tokens, clipped, steps
     norms: list[float] = field(default_factory=list)  # of this epoch's gradients, one mean a line of the log
@@ -79,6 +82,8 @@ class Trainer:
         self.network, self.config, self.run = network, config, run
         if config.schedule == "plateau" and run.validate is None:
             raise ConfigError("model.schedule is 'plateau', which follows a validation text: give --valid")
+        if config.stop_after and run.validate is None:
+            raise ConfigError("early stopping (--patience) follows a validation text: give --valid")
         self.position = Position()
         self.rate = 0.0
         self.plateau = schedules.Plateau.start(config)
@@ -115,15 +120,20 @@ class Trainer:
     def summary(self) -> dict[str, Any]:
         """What the run did, the parts before a resumption included, as figures of the model."""
         position = self.position
-        epochs = position.epoch + position.step_in_epoch / max(1, self.steps)
         is_complete = position.epoch >= self.config.epochs
+        epochs = position.epoch if is_complete else round(self._epochs_done(), 3)
+        if is_complete:
+            reason = "all epochs done"
+        elif self._is_stopped_early():
+            reason = f"no improvement for {position.waited} validations"
+        else:
+            reason = f"max_seconds ({self.config.max_seconds:g}) is over"
         figures = {
             "train_seconds": round(self.meter.seconds(), 3),
-            "train_epochs": position.epoch if is_complete else round(epochs, 3),
+            "train_epochs": epochs,
             "train_steps": position.step,
-            "train_stopped": "all epochs done"
-            if is_complete
-            else f"max_seconds ({self.config.max_seconds:g}) is over",
+            "train_stopped": reason,
+            **self._ending(epochs, is_complete=is_complete).figures(),
         }
         if position.tokens is not None:
             figures["train_tokens_processed"] = position.tokens
@@ -131,10 +141,23 @@ class Trainer:
             figures["best_epoch"] = position.best_epoch
         return figures
 
+    def _ending(self, epochs: float, *, is_complete: bool) -> ending.Ending:
+        """How the run ended, judged by its validations."""
+        position = self.position
+        waited = position.waited if self._is_stopped_early() and not is_complete else 0
+        return ending.judge(epochs, self.config.epochs, position.history, position.history_epochs, waited)
+
+    def _epochs_done(self) -> float:
+        return self.position.epoch + self.position.step_in_epoch / max(1, self.steps)
+
+    def _is_stopped_early(self) -> bool:
+        return 0 < self.config.stop_after <= self.position.waited
+
     def _is_unfinished(self) -> bool:
         """Whether an epoch is left to read, or one that was read to be concluded."""
         is_read = 0 < self.steps <= self.position.step_in_epoch
-        return self.position.epoch < self.config.epochs and (is_read or self._fraction() < 1)
+        is_time_left = self._fraction() < 1 and not self._is_stopped_early()
+        return self.position.epoch < self.config.epochs and (is_read or is_time_left)
 
     def _epoch(self) -> None:
         position = self.position
@@ -146,16 +169,26 @@ class Trainer:
             fraction = self._fraction()
             if position.step % self.config.log_every == 0 or self.run.device.type == "cpu":
                 self._look(is_due=position.step % self.config.log_every == 0)
+            if self._is_validation_due(fraction):
+                self._validate()
             if self.stop.signal is not None:
                 self._leave()
             if self.run.place is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds:
                 self._look()
                 self._save()
-            if fraction >= 1:
+            if fraction >= 1 or self._is_stopped_early():
                 break
             self._set_rate(fraction)
         if position.step_in_epoch >= self.steps:
             self._conclude()
+
+    def _is_validation_due(self, fraction: float) -> bool:
+        """Whether the run has come to the next of its evenly spaced validations; the last one follows the run."""
+        part = int(fraction * self.config.validations)
+        if fraction >= 1 or part <= self.position.validated_part:
+            return False
+        self.position.validated_part = part
+        return True
 
     def _updates(self) -> Iterator[None]:
         """One update at each `next`; how far it moved each matrix is measured before a line of the log."""
@@ -177,7 +210,8 @@ class Trainer:
         position = self.position
         self._look(is_due=position.step % self.config.log_every != 0)  # else it was read
         position.epoch, position.step_in_epoch = position.epoch + 1, 0
-        if position.epoch % self.config.validate_every == 0 and position.epoch < self.config.epochs:
+        is_due = not self.config.validations and position.epoch % self.config.validate_every == 0
+        if is_due and position.epoch < self.config.epochs:
             self._validate()
             self._set_rate(self._fraction())  # it may have been a plateau
         self._advise()
@@ -191,7 +225,7 @@ class Trainer:
     def _fraction(self) -> float:
         """How much of the run is done: by epochs, or by the clock where that runs out first."""
         position, config = self.position, self.config
-        by_epochs = (position.epoch + position.step_in_epoch / max(1, self.steps)) / config.epochs
+        by_epochs = self._epochs_done() / config.epochs
         position.seconds = self.meter.seconds()
         if config.max_seconds is None:
             return by_epochs
@@ -249,9 +283,12 @@ class Trainer:
         if not math.isfinite(nats):
             raise self._diverged()
         self.position.history.append(nats)
+        self.position.history_epochs.append(self._epochs_done())
+        self.position.waited += 1
         self.plateau = self.plateau.after(nats)
         if self.position.best is None or nats < self.position.best:
             self.position.best, self.position.best_epoch = nats, self.position.epoch
+            self.position.waited = 0
             if self.config.keep == "best":
                 self.best = weights.clone()
         weights.copy_(learning)

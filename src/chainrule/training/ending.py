@@ -1,0 +1,77 @@
+"""How a training run ended: converged, stopped early, or still improving, judged by its validation losses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+CONVERGED_PERCENT: Final = 1.0
+"""A run has converged when its last epoch lowered the validation loss by less than this many per cent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a run as text and as data."""
+
+    status: str
+    is_converged: bool | None = None  # None: there are too few validations to tell
+    falling_percent: float | None = None  # by how much the last epoch lowered the validation loss
+
+    def figures(self) -> dict[str, Any]:
+        """What `metrics.json` holds of it; what is not known is left out."""
+        figures: dict[str, Any] = {"status": self.status}
+        if self.is_converged is not None:
+            figures["train_is_converged"] = self.is_converged
+        if self.falling_percent is not None:
+            figures["train_falling_percent"] = round(self.falling_percent, 3)
+        return figures
+
+
+def judge(
+    epochs: float, planned: int, losses: Sequence[float], losses_epochs: Sequence[float], waited: int = 0
+) -> Ending:
+    """Judge a run.
+
+    Args:
+        epochs: Epochs done.
+        planned: Epochs of the config.
+        losses: The validation loss at each validation.
+        losses_epochs: Epochs done at each validation.
+        waited: Validations without a new best, where these ended the run; else 0.
+
+    >>> judge(3.1, 12, [5.0, 4.9], [2.1, 3.1]).status
+    'stopped at 3.1 of 12 epochs, validation still falling by 2 % per epoch'
+
+    """
+    percent = falling_percent(losses, losses_epochs)
+    if waited:
+        return Ending(f"stopped early: no improvement for {waited} validations", True, percent)
+    if percent is not None and percent < CONVERGED_PERCENT:
+        return Ending("converged", True, percent)
+    shown = f"{epochs:.2g}" if epochs < 10 else f"{epochs:.1f}"
+    progress = f"all {planned} epochs done" if epochs >= planned else f"stopped at {shown} of {planned} epochs"
+    if percent is None:
+        missing = "too few validations to tell whether it converged" if losses else "no validation text"
+        return Ending(f"{progress}, {missing}")
+    return Ending(f"{progress}, validation still falling by {percent:.2g} % per epoch", False, percent)
+
+
+def falling_percent(losses: Sequence[float], epochs: Sequence[float]) -> float | None:
+    """By how many per cent the last epoch lowered the validation loss; negative where it rose.
+
+    The loss one epoch before the last validation is interpolated between validations. Of a run whose validations
+    span less than an epoch, the mean fall is extrapolated to one. None where it cannot be known.
+
+    >>> falling_percent([5.0, 4.0, 3.8], [1.0, 2.0, 3.0])
+    5.0
+    >>> falling_percent([5.0, 4.5], [0.25, 0.5])
+    40.0
+    """
+    if len(losses) != len(epochs) or len(losses) < 2 or epochs[-1] <= epochs[0]:
+        return None
+    span = min(1.0, epochs[-1] - epochs[0])
+    before = float(np.interp(epochs[-1] - span, epochs, losses))
+    if before <= 0:
+        return None
+    return round(100 * (before - losses[-1]) / before / span, 9)
