@@ -3,16 +3,16 @@
 import dataclasses
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from chainrule import artifact, families, folder, mixture, recipes
+from chainrule import artifact, families, folder, mixture, recipes, sizing
 from chainrule import config as settings
 from chainrule import memory as sizes
 from chainrule.data.training import TrainingData
-from chainrule.errors import ConfigError, InputError, UsageError, VocabularyError
+from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
@@ -47,6 +47,8 @@ def train(
     resume: bool = False,
     force: bool = False,
     tensorboard: bool = False,
+    size: str | None = None,
+    announce: Callable[[str], None] = lambda plan: None,
     **chosen: Any,
 ) -> Model:
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
@@ -56,25 +58,24 @@ def train(
     that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes
     on from it; save the finished model to the same folder. An unfinished run or a finished model in `out` is
     refused unless `force` is True. `progress=True` prints a line of progress to stderr every 30 seconds.
+
+    `size="auto"` sizes a network to text, machine and `max_seconds`; `announce` receives the plan before training.
     """
     progress = as_progress(progress)
-    run, choice, config = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
-    place = None if out is None else Path(out)
+    _check_size(size, family)
+    run, choice, config, given = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
+    place, limit = None if out is None else Path(out), _limit(family, memory)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
-    limit = _limit(family, memory)
     with _writing(place, command, force=force, resume=resume), _ids_file(memory) as ids_file:
-        prepared = prepare(corpus, choice, held_out, progress, ids_file)
-        if prepared.valid is not None and not prepared.valid.words:
-            raise InputError("the validation text holds no words; give one with words, or none")
-        origin = Origin.now(
-            text=corpus.name,
-            fingerprint=prepared.fingerprint,
-            command=command or f"chainrule.train({family!r}, …)",
-            seed=run.seed,
-            run=place,
-        )
+        prepared = _prepare(corpus, choice, held_out, progress, ids_file)
+        mark, words = prepared.fingerprint, command or f"chainrule.train({family!r}, …)"
+        origin = Origin.now(text=corpus.name, fingerprint=mark, command=words, seed=run.seed, run=place)
         if place is not None and not resume:
             folder.check_replace(place, artifact.facts("model", origin), force=force)
+        plan = ""
+        if size is not None:
+            config, plan = _sized(family, prepared, given, place if resume else None, run, device)
+            announce(plan)
         return train_prepared(
             family,
             config,
@@ -88,6 +89,7 @@ def train(
             place=place,
             resume=resume,
             tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
+            plan=plan,
         )
 
 
@@ -102,8 +104,11 @@ def _choose(
     tokenizer: str | Path | None,
     of_run: Mapping[str, Any],
     chosen: Mapping[str, Any],
-) -> tuple[settings.Run, TokenizerConfig | Path, Any]:
-    """The settings of the run, of the tokenizer and of the model: the recipe's, and over them what is given."""
+) -> tuple[settings.Run, TokenizerConfig | Path, Any, dict[str, object]]:
+    """The settings of the run, of the tokenizer and of the model: the recipe's, and over them what is given.
+
+    Last those of the model that were chosen, without defaults.
+    """
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
@@ -114,7 +119,58 @@ def _choose(
     wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
     families.check_settings(family, own)
     config = settings.make(config_kind, own, "model")
-    return run, tokenizer_choice(tokenizer or kind, wanted), config
+    return run, tokenizer_choice(tokenizer or kind, wanted), config, own
+
+
+def _prepare(
+    corpus: Corpus,
+    tokenizer: TokenizerConfig | Path,
+    valid: Corpus | None,
+    progress: Progress,
+    ids_file: Path | None,
+) -> Prepared:
+    """Prepare the texts; refuse a validation text without words."""
+    prepared = prepare(corpus, tokenizer, valid, progress, ids_file)
+    if prepared.valid is not None and not prepared.valid.words:
+        raise InputError("the validation text holds no words; give one with words, or none")
+    return prepared
+
+
+def _check_size(size: str | None, family: str) -> None:
+    if size not in (None, "auto"):
+        raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
+    if size is not None and family not in sizing.LADDERS:
+        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is none; leave it out")
+
+
+def _sized(
+    family: str,
+    prepared: Prepared,
+    given: Mapping[str, object],
+    resumed: Path | None,
+    run: settings.Run,
+    device: str,
+) -> tuple[Any, str]:
+    """The sized config and its plan; a resumed run keeps the config that its checkpoint was written with."""
+    limit = settings.make(families.get(family).Config, given, "model").max_seconds
+    fixed = {name: value for name, value in given.items() if name != "max_seconds"}
+    if resumed is not None:
+        fixed = {**_checkpoint_config(resumed), **fixed}
+    sized = sizing.size(
+        family, prepared, seconds=limit, device=device, context=run.context, seed=run.seed, settings=fixed
+    )
+    return sized.config, sized.plan
+
+
+def _checkpoint_config(place: Path) -> dict[str, Any]:
+    """The settings of the run that wrote the checkpoint; none where it cannot be read, as the trainer says."""
+    if not (place / folder.CHECKPOINT).exists():
+        return {}
+    try:
+        config = folder.read_json(folder.read(place / folder.CHECKPOINT), "config.json").get("config")
+    except ModelFileError:
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def _limit(family: str, memory: str | int | None) -> int | None:
@@ -159,8 +215,9 @@ def train_prepared(
     place: Path | None = None,
     resume: bool = False,
     tensorboard: Path | None = None,
+    plan: str = "",
 ) -> Model:
-    """Train one model on a text that is ready; its validation figures become its metrics."""
+    """Train one model on a text that is ready; its validation figures and the `plan` become its metrics."""
     data = TrainingData(
         train=prepared.train,
         valid=prepared.valid,
@@ -192,6 +249,7 @@ def train_prepared(
             "train_oov": prepared.train.oov,
             "train_seconds": round(seconds, 3),
             **data.summary,
+            **({"plan": plan} if plan else {}),
         },
     )
     if prepared.valid is None or not prepared.valid.tokens:

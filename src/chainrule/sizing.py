@@ -6,8 +6,8 @@ part in a prediction, whichever is less. How fast this machine is, is measured b
 """
 
 import dataclasses
-import itertools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -27,37 +27,58 @@ EPOCHS: Final = 4.0
 TOKENS_PER_WEIGHT: Final = 15.0
 """Of a text that is too long for `EPOCHS`: tokens to read for each weight used in a prediction."""
 FEWEST_EPOCHS: Final = 2.0
-"""Below it the smallest network is noted as scaled down as far as possible."""
+"""Where not even the smallest network reads the text so often, the note says so."""
 FEWEST_STEPS: Final = 200
 """Updates below which a network learns nothing useful."""
+ENOUGH_STEPS: Final = 1_000
+"""Updates below which batches are made smaller."""
+LONGEST: Final = 2.5
+"""A run ends after so many times the usual number of epochs, even where time is left."""
 VALIDATIONS: Final = 10
-"""In a run with a budget; twice as many in a run to convergence."""
 PATIENCE: Final = 4
+"""Validations in a run, and how many of them may bring no improvement before it stops."""
 VALIDATION_SHARE: Final = 0.05
-"""Part of the budget that validations may take together."""
+"""Part of the budget that the validations of a run may take together."""
 LARGEST_RESERVE: Final = 0.5
 """Part of the budget that the final evaluation of the validation text may take from learning."""
-LARGE_VOCABULARY: Final = 5_000
-"""Above it training on a CPU samples its softmax."""
+FEWEST_VALIDATION_TOKENS: Final = 2_000
+LARGE_VOCABULARY: Final = {"cpu": 5_000, "cuda": 50_000}
+"""Above it training samples its softmax."""
 SAMPLES: Final = 1024
-RECURRENT_GATES: Final = {"rnn": 1, "gru": 3, "lstm": 4}
-CPU_FLOPS: Final = 7e10
-CUDA_FLOPS: Final = 1e13
-"""First guesses of floating-point operations per second; the measurement replaces them."""
+FLOPS: Final = {"cpu": 7e10, "cuda": 5e12}
+"""First guess of floating-point operations per second; a measurement replaces it."""
 PROBES: Final = 3
 """Candidates to measure at most."""
+LARGEST_PROBE_SHARE: Final = 0.1
+"""Part of the budget after which no further candidate is measured."""
+GATES: Final = {"rnn": 1, "gru": 3, "lstm": 4}
 
-WIDTHS: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
-    "feedforward": [(64, 1), (96, 1), (128, 1), (192, 1), (256, 1), (384, 1), (512, 1)],
-    "rnn": [(64, 1), (96, 1), (128, 1), (192, 1), (256, 1), (384, 1), (512, 1), (768, 1), (1024, 1)],
-    "gru": [(48, 1), (64, 1), (96, 1), (128, 1), (192, 1), (256, 1), (384, 1), (512, 1), (768, 1), (1024, 1)],
-    "lstm": [(48, 1), (64, 1), (96, 1), (128, 1), (192, 1), (256, 1), (384, 1), (512, 1), (768, 1), (1024, 1)],
-    "transformer": [(48, 1), (64, 2), (96, 2), (128, 2), (128, 3), (192, 3), (256, 4), (384, 6), (512, 6)],
+_RECURRENT: Final = tuple((width, 1) for width in (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024))
+LADDERS: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
+    "feedforward": _RECURRENT[1:8],
+    "rnn": _RECURRENT,
+    "gru": _RECURRENT,
+    "lstm": _RECURRENT,
+    "transformer": ((48, 1), (64, 2), (96, 2), (128, 2), (128, 3), (192, 3), (256, 4), (384, 6), (512, 6)),
 }
-"""Widths and layers by family, smallest first."""
+"""Widths and layers to choose from, smallest first."""
 
-LARGEST_BY_BYTES: Final = ((0.1e6, 128), (0.3e6, 192), (1e6, 384), (3e6, 512), (10e6, 768), (math.inf, 1024))
-"""Widest recurrent network for a text of up to so many bytes; wider ones overfit before they get better."""
+LARGEST_WIDTHS: Final = ((3e4, 128), (1e5, 192), (3e5, 384), (1e6, 768), (math.inf, 1024))
+"""Widest recurrent network for a text of up to so many tokens; of the other families half of it."""
+LARGEST_UNLIMITED: Final = {"cpu": 384, "cuda": 1024}
+"""Widest recurrent network where no budget is given."""
+
+LEARNING_RATES: Final = {
+    "lstm": (4.5e-3, 256),
+    "gru": (4.5e-3, 256),
+    "rnn": (3e-3, 256),
+    "feedforward": (2.5e-3, 192),
+    "transformer": (2e-3, 128),
+}
+"""The rate at a width; it falls with the square root of the width."""
+
+DROPOUT: Final = {"characters": (0.07, 1.4, 0.6), "words": (0.15, 4.7, 0.65), "transformer": (0.05, 1.4, 0.3)}
+"""(s, r0, largest) of dropout = s log2(r / r0) at least 0, r = epochs x weights / tokens."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +99,9 @@ class Sized:
         `lstm: 256 units, sampled softmax, about 4.1 epochs in 600 s at 9,800 tokens/s`
         """
         config = self.config
-        layers = f"{config.layers} layers of {config.hidden} units" if config.layers > 1 else f"{config.hidden} units"
+        layers = (
+            f"{config.layers} layers of {config.hidden} units" if config.layers > 1 else f"{config.hidden} units"
+        )
         output = {"softmax": "full softmax", "nce": "noise-contrastive estimation"}.get(
             config.output, f"{config.output} softmax"
         )
@@ -119,11 +142,22 @@ def size(
         ConfigError: the family has no size to choose, or a setting is wrong.
 
     """
-    if family not in WIDTHS:
+    if family not in LADDERS:
         raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is none; leave it out")
     if seconds is not None and not 0 < seconds < math.inf:
         raise ConfigError(f"the budget is {seconds:g} seconds; choose a number above 0")
-    raise NotImplementedError
+    from chainrule.neural.device import choose
+
+    families.get(family)
+    chooser = _Chooser(
+        family=family,
+        text=_Text.of(prepared, context),
+        seconds=seconds,
+        device=choose(device).type,
+        settings=dict(settings or {}),
+        measure=measure or _measurer(family, prepared, device, context, seed, seconds),
+    )
+    return chooser.choose()
 
 
 def throughput(
@@ -150,3 +184,245 @@ def throughput(
         device=device,
     )
     return measure(neural_family, data, config, seconds)
+
+
+def _measurer(
+    family: str, prepared: Prepared, device: str, context: Context, seed: int, seconds: float | None
+) -> Measure:
+    """Measure for about a second, less where the budget is small."""
+    probe = 1.0 if seconds is None else min(1.0, max(0.2, 0.01 * seconds))
+    return lambda config: throughput(
+        family, config, prepared, device=device, context=context, seed=seed, seconds=probe
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What the rules need to know of a text."""
+
+    tokens: int
+    vocabulary: int
+    valid_tokens: int
+    line_tokens: float  # of a mean line; a stream is one line
+    is_characters: bool
+
+    @classmethod
+    def of(cls, prepared: Prepared, context: Context) -> "_Text":
+        train, kind = prepared.train, prepared.tokenizer.config.kind
+        return cls(
+            tokens=train.tokens,
+            vocabulary=prepared.tokenizer.vocab_size,
+            valid_tokens=0 if prepared.valid is None else prepared.valid.tokens,
+            line_tokens=train.tokens / max(1, train.lines) if context == "line" else math.inf,
+            is_characters=kind in ("char", "byte"),
+        )
+
+    @property
+    def usual_epochs(self) -> int:
+        """Epochs to convergence: 40 for a text of few tokens, 12 for a million, 6 for ten million and more."""
+        return round(min(40.0, max(6.0, 12 * (1e6 / max(1, self.tokens)) ** 0.35)))
+
+    @property
+    def largest_width(self) -> int:
+        return next(width for limit, width in LARGEST_WIDTHS if self.tokens <= limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """How the budget is divided; infinite without one."""
+
+    run: float  # max_seconds of the run: learning and the validations within it
+    learning: float
+    final: float  # evaluating the validation text after the run
+    validation_tokens: int  # 0: the whole validation text
+
+
+@dataclass(slots=True)
+class _Chooser:
+    """Chooses among the candidates of one family; `choose` is what it offers."""
+
+    family: str
+    text: _Text
+    seconds: float | None
+    device: str
+    settings: dict[str, object]
+    measure: Measure
+    speeds: "dict[int, Throughput]" = dataclasses.field(default_factory=dict)  # of the candidates measured
+    spent: float = 0.0  # seconds of measuring
+
+    def choose(self) -> Sized:
+        ladder = self._ladder()
+        flops = FLOPS[self.device]
+        index = self._largest(ladder, flops)
+        for _ in range(PROBES):
+            if index in self.speeds:
+                break
+            start = time.perf_counter()
+            self.speeds[index] = self.measure(self._config(ladder[index], self._tokens(ladder[index], flops)))
+            self.spent += time.perf_counter() - start
+            flops = self.speeds[index].training * self._flops(ladder[index])
+            index = self._largest(ladder, flops)
+            if self.seconds is not None and self.spent > LARGEST_PROBE_SHARE * self.seconds:
+                break
+        if index not in self.speeds:  # still undecided after the last measurement: take a measured one
+            index = max((i for i in self.speeds if i <= index), default=min(self.speeds))
+        return self._sized(ladder, index)
+
+    def _ladder(self) -> list[tuple[int, int]]:
+        """Widths and layers allowed for this text, or those that the settings fix."""
+        largest = self.text.largest_width
+        if self.seconds is None:
+            largest = min(largest, LARGEST_UNLIMITED[self.device])
+        cap = largest // (1 if self.family in GATES else 2)
+        steps = [step for step in LADDERS[self.family] if step[0] <= cap] or [LADDERS[self.family][0]]
+        fixed = [self.settings.get(name) for name in ("hidden", "layers")]
+        return list(dict.fromkeys((int(fixed[0] or width), int(fixed[1] or n)) for width, n in steps))  # type: ignore[call-overload]
+
+    def _largest(self, ladder: Sequence[tuple[int, int]], flops: float) -> int:
+        """The largest candidate that reads enough in the time; the smallest where none does."""
+        if self.seconds is None:
+            return len(ladder) - 1
+        fitting = [i for i, step in enumerate(ladder) if self._tokens(step, flops, i) >= self._enough(step)]
+        return max(fitting, default=0)
+
+    def _enough(self, step: tuple[int, int]) -> float:
+        return min(min(EPOCHS, self._usual_epochs()) * self.text.tokens, TOKENS_PER_WEIGHT * self._flops(step) / 6)
+
+    def _tokens(self, step: tuple[int, int], flops: float, index: int = -1) -> float:
+        """Tokens a candidate learns from in the time."""
+        if self.seconds is None:
+            return float(self._usual_epochs() * self.text.tokens)
+        speed = self.speeds[index].training if index in self.speeds else flops / self._flops(step)
+        seconds = self._clock(self.speeds[index]).learning if index in self.speeds else self.seconds
+        return speed * seconds
+
+    def _usual_epochs(self) -> int:
+        return int(self.settings.get("epochs", self.text.usual_epochs))  # type: ignore[call-overload]
+
+    def _flops(self, step: tuple[int, int]) -> float:
+        """Floating-point operations of training per token: 6 for each weight that takes part."""
+        return 6.0 * (self._hidden_weights(step) + self._rows() * step[0])
+
+    def _rows(self) -> int:
+        """Rows of the output matrix that training evaluates."""
+        return SAMPLES if self._output() in ("sampled", "nce") else self.text.vocabulary
+
+    def _output(self) -> str:
+        is_large = self.text.vocabulary > LARGE_VOCABULARY[self.device]
+        return str(self.settings.get("output", "sampled" if is_large else "softmax"))
+
+    def _hidden_weights(self, step: tuple[int, int]) -> float:
+        width, layers = step
+        if self.family == "feedforward":
+            return float((self._order() - 1 + layers - 1) * width**2)
+        return float((2 * GATES[self.family] if self.family in GATES else 12) * layers * width**2)
+
+    def _order(self) -> int:
+        return int(self.settings.get("order", 10 if self.text.is_characters else 5))  # type: ignore[call-overload]
+
+    def _dropout(self, step: tuple[int, int], epochs: float) -> float:
+        """Grows with epochs x weights / tokens; a tenth of the embedding's weights count."""
+        weights = self._hidden_weights(step) + 0.1 * self.text.vocabulary * step[0]
+        ratio = max(1e-9, epochs * weights / max(1, self.text.tokens))
+        units = "characters" if self.text.is_characters else "words"
+        scale, start, largest = DROPOUT["transformer" if self.family == "transformer" else units]
+        return round(20 * min(largest, max(0.0, scale * math.log2(ratio / start)))) / 20
+
+    def _learning_rate(self, width: int) -> float:
+        rate, at = LEARNING_RATES[self.family]
+        return float(f"{min(1e-2, rate * math.sqrt(at / width)):.2g}")
+
+    def _config(self, step: tuple[int, int], tokens: float, clock: _Clock | None = None) -> Any:
+        """The config of a candidate that learns from so many tokens."""
+        width, layers = step
+        epochs = tokens / max(1, self.text.tokens)
+        chosen: dict[str, object] = {
+            "hidden": width,
+            "layers": layers,
+            "dropout": self._dropout(step, epochs),
+            "output": self._output(),
+            "samples": SAMPLES,
+            "learning_rate": self._learning_rate(width),
+            "epochs": self._epochs(epochs),
+            **self._batches(tokens),
+        }
+        if self.family == "feedforward":
+            chosen["order"] = self._order()
+        if chosen["output"] == "adaptive":
+            chosen["tie"] = False
+        if self.text.valid_tokens:
+            chosen |= {"validations": VALIDATIONS, "stop_after": PATIENCE}
+        if clock is not None and clock.run < math.inf:
+            chosen |= {"max_seconds": round(clock.run, 3), "validation_tokens": clock.validation_tokens}
+        config_kind = families.get(self.family).Config
+        return settings_reader.make(config_kind, chosen | self.settings, "model", self.family)
+
+    def _epochs(self, expected: float) -> int:
+        """With a budget more than the time allows, so that the clock ends the run and no time is left."""
+        usual = self.text.usual_epochs
+        return usual if self.seconds is None else min(max(usual, math.ceil(1.5 * expected)), round(LONGEST * usual))
+
+    def _batches(self, tokens: float) -> dict[str, object]:
+        """Batches smaller than usual where there would be too few updates."""
+        window = 128 if self.text.is_characters else 64
+        length = 100 if self.text.is_characters else 35 if self.family == "feedforward" else 50
+        length = window if self.family == "transformer" else length
+        batch = 64 if self.device == "cuda" else 16 if self.family in ("feedforward", "transformer") else 32
+        while batch > 8 and tokens / (batch * min(length, self.text.line_tokens)) < ENOUGH_STEPS:
+            batch //= 2
+        sizes: dict[str, object] = {"batch_size": batch}
+        return sizes | ({"window": window} if self.family == "transformer" else {"bptt": length})
+
+    def _clock(self, speed: "Throughput") -> _Clock:
+        """Set apart the time of the final evaluation and of the validations."""
+        if self.seconds is None:
+            return _Clock(math.inf, math.inf, self.text.valid_tokens / speed.evaluation, 0)
+        final = min(self.text.valid_tokens / speed.evaluation, LARGEST_RESERVE * self.seconds)
+        left = max(0.1 * self.seconds, self.seconds - self.spent - final)
+        if not self.text.valid_tokens:
+            return _Clock(left, left, 0.0, 0)
+        affordable = int(VALIDATION_SHARE * left * speed.validation / VALIDATIONS)
+        tokens = max(FEWEST_VALIDATION_TOKENS, affordable)
+        is_sampled = tokens < self.text.valid_tokens
+        validation = (tokens if is_sampled else self.text.valid_tokens) / speed.validation
+        run = max(0.1 * left, left - validation)  # the last one follows the run
+        return _Clock(run, max(0.1 * run, run - (VALIDATIONS - 1) * validation), final, tokens if is_sampled else 0)
+
+    def _sized(self, ladder: Sequence[tuple[int, int]], index: int) -> Sized:
+        step, speed = ladder[index], self.speeds[index]
+        clock = self._clock(speed)
+        tokens = self._tokens(step, 0.0, index)
+        config = self._config(step, tokens, clock)
+        epochs = min(tokens / max(1, self.text.tokens), config.epochs)
+        seconds = self.seconds
+        if seconds is None or epochs == config.epochs:
+            seconds = epochs * self.text.tokens / speed.training + clock.final
+        return Sized(
+            config=config,
+            expected_seconds=seconds,
+            expected_epochs=epochs,
+            note=self._note(ladder, index, config, tokens, clock),
+            family=self.family,
+            tokens_per_second=speed.training,
+        )
+
+    def _note(
+        self, ladder: Sequence[tuple[int, int]], index: int, config: Any, tokens: float, clock: _Clock
+    ) -> str:
+        """What the budget did to the size."""
+        if self.seconds is None:
+            return ""
+        epochs = tokens / max(1, self.text.tokens)
+        length = min(config.bptt or getattr(config, "window", math.inf), self.text.line_tokens, self.text.tokens)
+        steps = tokens / (config.batch_size * length)
+        notes = []
+        if steps < FEWEST_STEPS and epochs < FEWEST_EPOCHS:
+            notes.append(f"cannot learn anything useful in {self.seconds:g} s: {steps:.0f} updates")
+        elif index < len(ladder) - 1 and "hidden" not in self.settings:
+            largest = ladder[-1][0]
+            is_smallest = tokens < self._enough(ladder[index])
+            end = ", the smallest size" if is_smallest and index == 0 else ""
+            notes.append(f"scaled down from {largest} to {ladder[index][0]} units to fit {self.seconds:g} s{end}")
+        if clock.final >= LARGEST_RESERVE * self.seconds:
+            notes.append("evaluating the validation text takes half of the time: give a shorter one")
+        return "; ".join(notes)

@@ -151,6 +151,9 @@ def test_the_summary_says_what_a_run_did() -> None:
         "train_epochs": 2,
         "train_steps": 8,
         "train_stopped": "all epochs done",
+        "status": "converged",  # the second validation was no better
+        "train_is_converged": True,
+        "train_falling_percent": -100.0,
         "train_tokens_processed": 8,
         "best_epoch": 1,
     }

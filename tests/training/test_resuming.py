@@ -32,6 +32,12 @@ RUNS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rnn-line-nce": ("rnn", "line", {"output": "nce", "samples": 4, "optimizer": "adam", "bptt": 0}),
     "transformer-line": ("transformer", "line", {"window": 4, "heads": 2, "layers": 2, "schedule": "cosine"}),
     "transformer-stream": ("transformer", "stream", {"window": 8, "heads": 2, "layers": 1, "positions": "learned"}),
+    "gru-line-validations": (  # worse after the second validation: it stops early
+        "gru",
+        "line",
+        {"validations": 12, "stop_after": 2, "validation_tokens": 9, "learning_rate": 3.0, "epochs": 8},
+    ),
+    "lstm-stream-validations": ("lstm", "stream", {"validations": 7, "stop_after": 6, "dropout": 0.3}),
     "feedforward-stream": ("feedforward", "stream", {"output": "adaptive", "tie": False}),
 }
 
@@ -176,3 +182,10 @@ def test_another_seed_or_step_gives_another_model() -> None:
     family, context, settings = RUNS[run]
     assert weights(run, finished(run)) != weights(run, learn(family, context, **settings | {"epochs": 2}))
     assert weights(run, finished(run)) != weights(run, learn(family, context, **settings | {"dropout": 0.31}))
+
+
+def test_one_of_the_runs_stops_early() -> None:
+    log = entries(finished("gru-line-validations").log)
+    losses = [entry["nats"] for entry in log if entry.get("event") == "validation"]
+    assert len(losses) < 12
+    assert min(losses[-2:]) >= min(losses)

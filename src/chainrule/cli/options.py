@@ -93,6 +93,13 @@ Attention = Annotated[str | None, typer.Option(help="rnn, lstm, gru: none, dot, 
 Bptt = Annotated[int | None, typer.Option(help="Networks: tokens between two updates; 0: the whole line.")]
 BatchSize = Annotated[int | None, typer.Option(help="Networks: lines, or columns of a stream, side by side.")]
 Epochs = Annotated[int | None, typer.Option(help="Networks: times through the text.")]
+Patience = Annotated[
+    int | None,
+    typer.Option(min=1, help="Networks: stop after so many validations without improvement; needs --valid."),
+]
+Size = Annotated[
+    str | None, typer.Option(help="Networks: auto: sizes to suit the text, the machine and --max-seconds.")
+]
 MaxSeconds = Annotated[float | None, typer.Option(help="Networks: the time to learn in, at most.")]
 Optimizer = Annotated[str | None, typer.Option(help="Networks: sgd, momentum, rmsprop, adam or adamw.")]
 LearningRate = Annotated[float | None, typer.Option(help="Networks: the highest of the schedule.")]

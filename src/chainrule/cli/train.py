@@ -68,6 +68,8 @@ def train(
     batch_size: options.BatchSize = None,
     epochs: options.Epochs = None,
     max_seconds: options.MaxSeconds = None,
+    patience: options.Patience = None,
+    size: options.Size = None,
     optimizer: options.Optimizer = None,
     learning_rate: options.LearningRate = None,
     clip: options.Clip = None,
@@ -119,6 +121,8 @@ def train(
             resume=resume,
             force=force,
             tensorboard=tensorboard,
+            size=size,
+            announce=say,
             recipe=None,  # it is among what was chosen
             **chosen.tokenizer,
             **chosen.model,
@@ -128,6 +132,7 @@ def train(
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
     options.say_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
+    _show_run(model)
     if valid is not None:
         _show_validation(model)
     _advise(model)
@@ -139,6 +144,8 @@ def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":
     from chainrule.config import Choices, parse_overrides
 
     switch = {} if given["tie"] is None else {"tie": given["tie"]}
+    if given["patience"] is not None:
+        switch["stop_after"] = given["patience"]  # `patience` is a setting of the plateau schedule
     if given["bits"] and given["layout"] is None:
         given = {**given, "layout": "small"}  # the only one that has them
     named = options.chosen(**{name: given[name] for name in SETTINGS})
@@ -183,6 +190,14 @@ def _check(family: str, chosen: "Choices") -> None:
     else:
         chosen.model.clear()  # the family itself is what will be refused
     make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+
+
+def _show_run(model: "Model") -> None:
+    """Epochs, steps and why training stopped; an n-gram model has none of them."""
+    if "train_steps" in model.metrics:
+        epochs, steps, reason = (model.metrics[f"train_{name}"] for name in ("epochs", "steps", "stopped"))
+        say(f"trained {epochs:g} epochs, {steps:,} steps: {reason}")
+        say(f"status: {model.metrics['status']}")
 
 
 def _show_validation(model: "Model") -> None:

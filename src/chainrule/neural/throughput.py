@@ -1,8 +1,10 @@
 """How many tokens a second a network learns from and scores on this machine, measured on the text itself."""
 
 import dataclasses
+import json
 import time
 import warnings
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -12,15 +14,15 @@ from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.device import choose
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.validation import mean_nats
-from chainrule.progress import silent
 
-LONGEST_PART: Final = 1 << 18  # tokens of the text that training is measured on
-SCORED: Final = 1 << 13  # tokens that validation is measured on
-SCORED_AS_STREAM: Final = 1 << 11  # tokens that a stream is evaluated on, one after another
-WARM_UP: Final = 0.1  # of the time, spent before anything is measured
+LONGEST_PART: Final = 1 << 16  # tokens of the text that training is measured on
+SCORED: Final = (1 << 8, 1 << 10, 1 << 12)  # tokens that scoring is measured on, until it takes long enough
+LONG_ENOUGH: Final = 0.1  # seconds
 ENDLESS: Final = 1 << 20  # epochs
+LOG_EVERY: Final = {"cpu": 1, "cuda": 10}  # a line of the log waits for the GPU
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,32 +35,41 @@ class Throughput:
 
 
 def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: float) -> Throughput:
-    """Train for about `seconds` from random weights, then score a part of the text twice.
-
-    A tenth of the time is spent on a run that is not counted: in it kernels are chosen and memory is taken.
-    """
+    """Train for about `seconds` from random weights, then score a small part of the text."""
     first = _beginning(data.train, LONGEST_PART)
+    run = dataclasses.replace(data, train=first, valid=None, place=None, summary={})
     limits: dict[str, Any] = {"epochs": ENDLESS, "stop_after": 0, "validations": 0, "schedule": "constant"}
+    limits |= {"max_seconds": seconds, "log_every": LOG_EVERY[choose(data.device).type]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)  # advice on a run of a second
-        for part in (WARM_UP, 1.0):
-            run = dataclasses.replace(
-                data, train=first, valid=None, place=None, resume=False, tensorboard=None, progress=silent, summary={}
-            )
-            model = family.train(run, dataclasses.replace(config, max_seconds=part * seconds, **limits))
-    training = run.summary["train_tokens_processed"] / max(1e-6, run.summary["train_seconds"])
-    validation = _speed(mean_nats, model, _beginning(first, SCORED))
+        model = family.train(run, dataclasses.replace(config, **limits))
+    training = _training_speed(model.log)
+    if training is None:
+        training = run.summary["train_tokens_processed"] / max(1e-6, run.summary["train_seconds"])
+    validation = _scoring_speed(mean_nats, model, first)
     if data.context == "line":
         return Throughput(training, validation, validation)
-    return Throughput(training, validation, _speed(token_log_probs, model, _beginning(first, SCORED_AS_STREAM)))
+    return Throughput(training, validation, _scoring_speed(token_log_probs, model, first))
 
 
-def _speed(score: Any, model: NeuralModel, text: Encoded) -> float:
-    """Tokens a second, the second time."""
-    score(model, text)
-    start = time.perf_counter()
-    score(model, text)
-    return text.tokens / max(1e-6, time.perf_counter() - start)
+def _training_speed(log: bytes) -> float | None:
+    """Tokens a second after the first line of the log, in which kernels are chosen and memory is taken."""
+    lines = [line for line in map(json.loads, log.splitlines()) if "tokens_per_second" in line]
+    seconds = [after["seconds"] - before["seconds"] for before, after in pairwise(lines)]
+    tokens = sum(gone * line["tokens_per_second"] for gone, line in zip(seconds, lines[1:], strict=True))
+    return tokens / sum(seconds) if sum(seconds) > 0 else None
+
+
+def _scoring_speed(score: Any, model: NeuralModel, text: Encoded) -> float:
+    """Tokens a second over ever longer parts, until one takes long enough to be measured."""
+    for tokens in SCORED:
+        part = _beginning(text, tokens)
+        start = time.perf_counter()
+        score(model, part)
+        seconds = time.perf_counter() - start
+        if seconds >= LONG_ENOUGH and tokens > SCORED[0]:
+            break
+    return part.tokens / max(1e-6, seconds)
 
 
 def _beginning(text: Encoded, tokens: int) -> Encoded:

@@ -1,0 +1,160 @@
+"""Networks sized to text and budget: the rules, given a throughput."""
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainrule import sizing
+from chainrule.errors import ConfigError
+from chainrule.neural.throughput import Throughput
+from chainrule.preparation import Prepared, prepare
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
+
+NETWORKS = ["feedforward", "rnn", "lstm", "gru", "transformer"]
+BUDGETS = [1, 5, 10, 30, 60, 120, 240, 480, 600, 1200, 3600, 10_000]
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Prepared:
+    lines = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 40
+    return prepare(Corpus.from_lines(lines), TokenizerConfig(kind="char"), Corpus.from_lines(lines[:30]))
+
+
+def longer(prepared: Prepared, tokens: int, valid: int = 20_000) -> Prepared:
+    """The same text over and over."""
+    train, held_out = (np.resize(prepared.train.ids, number) for number in (tokens, valid))
+    assert prepared.valid is not None
+    return dataclasses.replace(
+        prepared,
+        train=dataclasses.replace(prepared.train, ids=train),
+        valid=dataclasses.replace(prepared.valid, ids=held_out),
+    )
+
+
+def machine(flops: float, slow: float = 1.0) -> Callable[[Any], Throughput]:
+    """A machine of so many operations a second, for recurrent networks of one layer."""
+
+    def measure(config: Any) -> Throughput:
+        speed = flops / compute(config)
+        return Throughput(speed, 3 * speed * slow, speed * slow)
+
+    return measure
+
+
+def compute(config: Any) -> float:
+    return 6.0 * (9 * config.layers * config.hidden**2 + 1000 * config.hidden)
+
+
+def chosen(prepared: Prepared, family: str = "lstm", seconds: float | None = 600, **given: Any) -> sizing.Sized:
+    options: dict[str, Any] = {"measure": machine(7e10), "device": "cpu", "context": "stream"}
+    return sizing.size(family, prepared, seconds=seconds, **options | given)
+
+
+@pytest.mark.parametrize("family", NETWORKS)
+@pytest.mark.parametrize("tokens", [2_000, 70_000, 1_000_000, 30_000_000])
+def test_more_time_gives_a_network_that_computes_more(prepared: Prepared, family: str, tokens: int) -> None:
+    text = longer(prepared, tokens)
+    plans = [chosen(text, family, seconds) for seconds in BUDGETS]
+    widths = [plan.config.hidden * plan.config.layers for plan in plans]
+    assert widths == sorted(widths)
+    done = [compute(plan.config) * plan.expected_epochs for plan in plans]
+    assert all(after >= 0.95 * before for before, after in pairwise(done))
+    assert done[-1] > done[0]
+
+
+@pytest.mark.parametrize("family", NETWORKS)
+@pytest.mark.parametrize("seconds", [*BUDGETS, None])
+def test_sizes_stay_within_their_bounds(prepared: Prepared, family: str, seconds: float | None) -> None:
+    for tokens in (100, 70_000, 1_000_000):
+        plan = chosen(longer(prepared, tokens), family, seconds)
+        config = plan.config
+        assert (config.hidden, config.layers) in sizing.LADDERS[family]
+        assert 0 <= config.dropout <= 0.65
+        assert 8 <= config.batch_size <= 64
+        assert 1e-4 <= config.learning_rate <= 1e-2
+        assert (config.validations, config.stop_after) == (sizing.VALIDATIONS, sizing.PATIENCE)
+        assert plan.expected_epochs <= config.epochs
+        if seconds is None:
+            assert config.max_seconds is None
+        else:
+            assert config.max_seconds is not None
+            assert 0 < config.max_seconds < seconds
+            assert plan.expected_seconds <= seconds
+
+
+def test_the_same_throughput_gives_the_same_size(prepared: Prepared) -> None:
+    text = longer(prepared, 500_000)
+    plans = [chosen(text, seed=seed) for seed in (0, 1)]
+    assert dataclasses.replace(plans[0].config, max_seconds=1) == dataclasses.replace(
+        plans[1].config, max_seconds=1
+    )
+    assert plans[0].config.max_seconds == pytest.approx(plans[1].config.max_seconds, rel=1e-2)
+
+
+def test_the_time_of_validation_is_set_apart(prepared: Prepared) -> None:
+    # 20,000 tokens at 100 a second: 200 s after the run. Of the other 400 s a twentieth is for ten validations of
+    # 2 s, at 3,000 tokens a second 6,000 tokens each; the last one follows the run.
+    text = longer(prepared, 1_000_000)
+    plan = chosen(text, measure=lambda config: Throughput(10_000.0, 3_000.0, 100.0))
+    assert plan.config.validation_tokens == pytest.approx(6_000, rel=1e-2)
+    assert plan.config.max_seconds == pytest.approx(400 - 2, rel=1e-2)
+    assert plan.expected_epochs == pytest.approx((398 - 9 * 2) * 10_000 / 1e6, rel=1e-2)
+
+
+def test_without_a_validation_text_nothing_is_validated(prepared: Prepared) -> None:
+    text = dataclasses.replace(longer(prepared, 100_000), valid=None)
+    config = chosen(text).config
+    assert (config.validations, config.stop_after, config.validation_tokens) == (0, 0, 0)
+
+
+def test_settings_that_are_given_are_kept(prepared: Prepared) -> None:
+    text = longer(prepared, 1_000_000)
+    given = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
+    config = chosen(text, settings=given).config
+    assert (config.hidden, config.dropout, config.epochs, config.output) == (100, 0.45, 3, "adaptive")
+    assert not config.tie
+    with pytest.raises(ConfigError, match="has no setting 'hiden'"):
+        chosen(text, settings={"hiden": 3})
+
+
+def test_a_large_vocabulary_is_sampled(prepared: Prepared) -> None:
+    words = [" ".join(f"w{i}" for i in range(first, first + 20)) for first in range(0, 6000, 20)]
+    text = prepare(Corpus.from_lines(words), TokenizerConfig(kind="word"))
+    assert chosen(text, context="line").config.output == "sampled"
+    assert chosen(prepared).config.output == "softmax"
+
+
+def test_notes_say_what_the_budget_did(prepared: Prepared) -> None:
+    text = longer(prepared, 3_000_000)
+    slow = machine(1e8)
+    assert "cannot learn anything useful in 1 s" in chosen(text, seconds=1, measure=slow).note
+    assert chosen(text, seconds=600).note.startswith("scaled down from 1024 to ")
+    assert chosen(text, seconds=1e6).note == ""
+    heavy = chosen(longer(prepared, 100_000, valid=10**6), measure=machine(7e10, slow=1e-3))
+    assert "evaluating the validation text takes half of the time" in heavy.note
+
+
+def test_the_plan_is_one_line(prepared: Prepared) -> None:
+    plan = sizing.Sized(
+        chosen(prepared, settings={"hidden": 256, "dropout": 0}).config, 600, 4.12, "", "lstm", 9800
+    )
+    words = "lstm: 256 units, full softmax, dropout 0, about 4.1 epochs in 600 s at 9,800 tokens/s"
+    assert plan.plan == words
+    assert dataclasses.replace(plan, note="scaled down").plan == f"{words} (scaled down)"
+
+
+def test_an_n_gram_model_has_no_size(prepared: Prepared) -> None:
+    with pytest.raises(ConfigError, match="chooses the size of a network, and 'ngram' is none"):
+        chosen(prepared, "ngram")
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_throughput_is_measured(prepared: Prepared, context: Any) -> None:
+    config = chosen(prepared, "gru", settings={"hidden": 8}).config
+    speed = sizing.throughput("gru", config, prepared, device="cpu", context=context, seconds=0.05)
+    assert min(speed.training, speed.validation, speed.evaluation) > 0
