@@ -1,19 +1,22 @@
 """Networks sized to text and budget: the rules, given a throughput."""
 
 import dataclasses
+import signal
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from chainrule import sizing
+from chainrule import api, sizing
 from chainrule.errors import ConfigError
 from chainrule.neural.throughput import Throughput
 from chainrule.preparation import Prepared, prepare
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.training.step import Step
 
 NETWORKS = ["feedforward", "rnn", "lstm", "gru", "transformer"]
 BUDGETS = [1, 5, 10, 30, 60, 120, 240, 480, 600, 1200, 3600, 10_000]
@@ -158,3 +161,39 @@ def test_throughput_is_measured(prepared: Prepared, context: Any) -> None:
     config = chosen(prepared, "gru", settings={"hidden": 8}).config
     speed = sizing.throughput("gru", config, prepared, device="cpu", context=context, seconds=0.05)
     assert min(speed.training, speed.validation, speed.evaluation) > 0
+
+
+@pytest.mark.filterwarnings("ignore:the loss:chainrule.errors.ChainruleWarning")
+def test_a_resumed_run_keeps_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is far slower when the run is resumed; the settings stay those of the checkpoint."""
+    lines = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 20
+    text, valid = (Corpus.from_lines(part) for part in (lines, lines[:9]))
+    given: dict[str, Any] = {"tokenizer": "char", "device": "cpu", "size": "auto", "hidden": 6, "epochs": 4}
+    speeds = [Throughput(1e5, 1e5, 1e5)]
+    monkeypatch.setattr(sizing, "throughput", lambda *args, **settings: speeds[-1])
+    plans: list[str] = []
+    whole = api.train("gru", text, valid=valid, announce=plans.append, **given)
+    assert plans == [whole.metrics["plan"]]
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", stopping_at(5))
+        with pytest.raises(SystemExit):
+            api.train("gru", text, valid=valid, out=tmp_path, **given)
+    speeds.append(Throughput(10.0, 10.0, 10.0))
+    again = api.train("gru", text, valid=valid, out=tmp_path, resume=True, **given)
+    assert again.config == whole.config
+    assert again.metrics["status"] == whole.metrics["status"]
+    assert again.metrics["train_steps"] == whole.metrics["train_steps"]
+    assert again.score("the cat").log_prob == whole.score("the cat").log_prob
+
+
+def stopping_at(step: int) -> Any:
+    """An update that is interrupted when it is made for this time."""
+    real, made = Step.__call__, [0]
+
+    def counted(self: Step, *args: Any) -> Any:
+        made[0] += 1
+        if made[0] == step:
+            signal.raise_signal(signal.SIGTERM)
+        return real(self, *args)
+
+    return counted

@@ -72,6 +72,34 @@ def test_a_network_shows_its_validation_figure_and_info_what_the_run_did(tmp_pat
     assert metrics["train_stopped"] == "all epochs done"
     shown = done("info", tmp_path / "m").out
     assert re.search(r"\n  train_epochs +2\n  train_steps +2\n  train_stopped +all epochs done\n", shown)
+    assert "trained 2 epochs, 2 steps: all epochs done" in outcome.err.splitlines()
+    assert f"status: {metrics['status']}" in outcome.err.splitlines()
+    assert re.search(rf"\n  status +{re.escape(metrics['status'])}\n", shown)
+
+
+def test_patience_stops_a_run_early(tmp_path: Path, toy_text: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "mice love i\n")  # words in an order that the text does not have
+    options = ("--hidden", 8, "--epochs", 300, "--learning-rate", 0.1, "--device", "cpu", "--dropout", 0)
+    outcome = done("train", "rnn", toy_text, "--valid", valid, "--patience", 3, *options, "--out", tmp_path / "m")
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
+    assert metrics["status"] == "stopped early: no improvement for 3 validations"
+    assert metrics["train_epochs"] < 300
+    assert metrics["train_is_converged"]
+    assert "status: stopped early: no improvement for 3 validations" in outcome.err.splitlines()
+    message = refused(2, "train", "rnn", toy_text, "--patience", 3, *options, "--out", tmp_path / "n")
+    assert "give --valid" in message
+
+
+def test_size_auto_prints_its_plan(tmp_path: Path, toy_text: Path) -> None:
+    options = ("--valid", toy_text, "--max-seconds", 1, "--size", "auto", "--device", "cpu", "--hidden", 8)
+    outcome = done("train", "gru", toy_text, *options, "--out", tmp_path / "m")
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
+    assert metrics["plan"].startswith("gru: 8 units, full softmax, ")
+    assert metrics["plan"] in outcome.err.splitlines()
+    config = json.loads((tmp_path / "m" / "config.json").read_bytes())
+    assert "'validations': 10" in str(config)
+    assert "choose auto" in refused(2, "train", "gru", toy_text, "--size", "big", "--out", tmp_path / "n")
+    assert "leave it out" in refused(2, "train", "ngram", toy_text, "--size", "auto", "--out", tmp_path / "n")
 
 
 def test_the_files_are_those_of_the_interface(laplace: Path) -> None:
