@@ -103,7 +103,8 @@ def test_the_time_of_validation_is_set_apart(prepared: Prepared) -> None:
     # 20,000 tokens at 100 a second: 200 s after the run. Of the other 400 s a twentieth is for ten validations of
     # 2 s, at 3,000 tokens a second 6,000 tokens each; the last one follows the run.
     text = longer(prepared, 1_000_000)
-    plan = chosen(text, measure=lambda config: Throughput(10_000.0, 3_000.0, 100.0))
+    measured = Throughput(10_000.0, 3_000.0, 100.0)
+    plan = chosen(text, settings={"hidden": 128}, measure=lambda config: measured)
     assert plan.config.validation_tokens == pytest.approx(6_000, rel=1e-2)
     assert plan.config.max_seconds == pytest.approx(400 - 2, rel=1e-2)
     assert plan.expected_epochs == pytest.approx((398 - 9 * 2) * 10_000 / 1e6, rel=1e-2)

@@ -171,7 +171,7 @@ def throughput(
     seconds: float = 1.0,
 ) -> "Throughput":
     """Tokens per second of training, of validation while training, and of evaluation, measured on this machine."""
-    neural_family = families.get(family)
+    neural_family: Any = families.get(family)
     from chainrule.neural.throughput import measure
 
     data = TrainingData(
@@ -220,7 +220,8 @@ class _Text:
     @property
     def usual_epochs(self) -> int:
         """Epochs to convergence: 40 for a text of few tokens, 12 for a million, 6 for ten million and more."""
-        return round(min(40.0, max(6.0, 12 * (1e6 / max(1, self.tokens)) ** 0.35)))
+        epochs: float = 12 * (1e6 / max(1, self.tokens)) ** 0.35
+        return round(min(40.0, max(6.0, epochs)))
 
     @property
     def largest_width(self) -> int:
@@ -264,8 +265,16 @@ class _Chooser:
             index = self._largest(ladder, flops)
             if self.seconds is not None and self.spent > LARGEST_PROBE_SHARE * self.seconds:
                 break
-        if index not in self.speeds:  # still undecided after the last measurement: take a measured one
-            index = max((i for i in self.speeds if i <= index), default=min(self.speeds))
+        if index not in self.speeds:  # no time to measure it: scale the speed of its nearest neighbour
+            nearest = min(self.speeds, key=lambda i: abs(i - index))
+            ratio = min(2.0, self._flops(ladder[nearest]) / self._flops(ladder[index]))
+            speed = self.speeds[nearest]
+            self.speeds[index] = dataclasses.replace(
+                speed,
+                training=ratio * speed.training,
+                validation=ratio * speed.validation,
+                evaluation=ratio * speed.evaluation,
+            )
         return self._sized(ladder, index)
 
     def _ladder(self) -> list[tuple[int, int]]:
@@ -297,7 +306,7 @@ class _Chooser:
         return speed * seconds
 
     def _usual_epochs(self) -> int:
-        return int(self.settings.get("epochs", self.text.usual_epochs))  # type: ignore[call-overload]
+        return int(str(self.settings.get("epochs", self.text.usual_epochs)))
 
     def _flops(self, step: tuple[int, int]) -> float:
         """Floating-point operations of training per token: 6 for each weight that takes part."""
@@ -318,7 +327,7 @@ class _Chooser:
         return float((2 * GATES[self.family] if self.family in GATES else 12) * layers * width**2)
 
     def _order(self) -> int:
-        return int(self.settings.get("order", 10 if self.text.is_characters else 5))  # type: ignore[call-overload]
+        return int(str(self.settings.get("order", 10 if self.text.is_characters else 5)))
 
     def _dropout(self, step: tuple[int, int], epochs: float) -> float:
         """Grows with epochs x weights / tokens; a tenth of the embedding's weights count."""

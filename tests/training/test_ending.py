@@ -15,7 +15,7 @@ from training.small import UP, Slopes, Weights, events, learn, lines, sgd, train
         ([4.0, 3.0], [1, 2], 25.0),
         ([4.0, 3.8, 3.7, 3.61], [2.0, 2.5, 3.0, 3.5], 5.0),  # 3.8 -> 3.61 in the last epoch
         ([4.0, 2.0, 1.5], [0, 2, 2.5], 40.0),  # 2.5 at epoch 1.5, between two validations
-        ([4.0, 3.8], [0.1, 0.2], 50.0),  # a twentieth in a tenth of an epoch
+        ([4.0, 2.0], [0.25, 0.75], 75.0),  # half in half an epoch, and half again in the other
         ([4.0, 5.0], [1, 2], -25.0),
         ([4.0], [1], None),
         ([], [], None),

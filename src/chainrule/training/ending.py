@@ -54,24 +54,28 @@ def judge(
     if percent is None:
         missing = "too few validations to tell whether it converged" if losses else "no validation text"
         return Ending(f"{progress}, {missing}")
-    return Ending(f"{progress}, validation still falling by {percent:.2g} % per epoch", False, percent)
+    return Ending(f"{progress}, validation still falling by {_short(percent)} % per epoch", False, percent)
+
+
+def _short(percent: float) -> str:
+    return f"{percent:.2g}" if percent < 10 else f"{percent:.0f}"
 
 
 def falling_percent(losses: Sequence[float], epochs: Sequence[float]) -> float | None:
     """By how many per cent the last epoch lowered the validation loss; negative where it rose.
 
     The loss one epoch before the last validation is interpolated between validations. Of a run whose validations
-    span less than an epoch, the mean fall is extrapolated to one. None where it cannot be known.
+    span less than an epoch, the same relative fall is extrapolated to one. None where it cannot be known.
 
     >>> falling_percent([5.0, 4.0, 3.8], [1.0, 2.0, 3.0])
     5.0
     >>> falling_percent([5.0, 4.5], [0.25, 0.5])
-    40.0
+    34.39
     """
     if len(losses) != len(epochs) or len(losses) < 2 or epochs[-1] <= epochs[0]:
         return None
     span = min(1.0, epochs[-1] - epochs[0])
     before = float(np.interp(epochs[-1] - span, epochs, losses))
-    if before <= 0:
+    if before <= 0 or losses[-1] < 0:
         return None
-    return round(100 * (before - losses[-1]) / before / span, 9)
+    return round(100 * (1 - (losses[-1] / before) ** (1 / span)), 9)
