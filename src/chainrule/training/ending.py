@@ -78,4 +78,5 @@ def falling_percent(losses: Sequence[float], epochs: Sequence[float]) -> float |
     before = float(np.interp(epochs[-1] - span, epochs, losses))
     if before <= 0 or losses[-1] < 0:
         return None
-    return round(100 * (1 - (losses[-1] / before) ** (1 / span)), 9)
+    remaining: float = (losses[-1] / before) ** (1 / span)
+    return round(100 * (1 - remaining), 9)
