@@ -146,6 +146,25 @@ class Model:
         start = time.perf_counter()
         return self._summary(text, token_log_probs(self.lm, text, progress), start)
 
+    def evaluate_lines(
+        self, text: Encoded, log_probs: Floats | None = None, progress: Progress = silent
+    ) -> tuple[Evaluation, Floats]:
+        """The figures of `evaluate_encoded`, and −log p of each line with its spellings in nats, (lines,).
+
+        `log_probs` are those of the tokens, (N,), where they are known already.
+        """
+        if not text.tokens:
+            raise InputError("the text is empty; give one with at least one line")
+        start = time.perf_counter()
+        if log_probs is None:
+            log_probs = token_log_probs(self.lm, text, progress)
+        figures = self._summary(text, log_probs, start)
+        nats = -log_probs
+        if text.oov:
+            nats[text.ids == text.unk] -= self._spelling_log_probs(text)
+        starts = np.concatenate([[0], np.flatnonzero(text.ids == text.eos)[:-1] + 1])
+        return figures, np.add.reduceat(nats, starts)
+
     def evaluate_adapted(
         self,
         text: Sources | Corpus,

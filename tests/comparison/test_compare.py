@@ -12,10 +12,9 @@ import pytest
 
 import chainrule
 from chainrule import families
-from chainrule.comparison import run as comparison
-from chainrule.comparison.run import row_name
+from chainrule.comparison import figures
+from chainrule.comparison.planning import row_name
 from chainrule.comparison.settings import make_settings
-from chainrule.comparison.stages import PARTS
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.neural import gru, transformer
@@ -64,7 +63,7 @@ def test_a_row_for_each_candidate(results: Results) -> None:
 
 def test_a_row_is_the_evaluation_of_its_model(results: Results, tmp_path: Path, few: None) -> None:
     test = write(tmp_path / "test.txt", "the cat sees a dog now\ndog dog one\n")
-    again = chainrule.compare(lines(), test=test, out=tmp_path)
+    again = chainrule.compare(lines(), test=test, out=tmp_path, keep="all")
     for row, same in zip(results.rows, again.rows, strict=True):
         assert (row.name, row.bits_per_byte, row.sample) == (same.name, same.bits_per_byte, same.sample)
         model = chainrule.load(tmp_path / "models" / row.name)
@@ -83,19 +82,19 @@ def test_speed_counts_the_tokens_that_were_learnt_from(tmp_path: Path, monkeypat
     monkeypatch.setattr(
         "comparison.test_compare.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
     )
-    found = chainrule.compare(lines(20), families=("ngram", "tiny"), device="cpu", out=tmp_path)
+    found = chainrule.compare(lines(20), families=("ngram", "tiny"), device="cpu", out=tmp_path, size="fixed")
     tokens = {"ngram": found.split.train_tokens, "tiny": 3 * found.split.train_tokens}
-    for row in found.rows:
+    for row in (row for row in found.rows if row.family != "mixture"):
         seconds = max(row.train_seconds, 1e-3)
         assert row.train_tokens_per_second == pytest.approx(tokens[row.family] / seconds)
 
 
-def test_curves_of_the_models_kept(results: Results) -> None:
-    assert [curve.name for curve in results.curves] == ["ngram-2-laplace", "ngram-1-laplace"]  # best first
+def test_curve_of_the_best_model_of_each_family(results: Results) -> None:
+    assert [curve.name for curve in results.curves] == ["ngram-2-laplace"]
     by_name = {row.name: row for row in results.rows}
     for curve in results.curves:
         assert list(curve.tokens) == sorted(set(curve.tokens))
-        assert len(curve.tokens) == len(comparison.CURVE_PARTS)
+        assert len(curve.tokens) == len(figures.CURVE_PARTS)
         assert curve.tokens[-1] == results.split.train_tokens
         assert curve.bits_per_byte[-1] == by_name[curve.name].bits_per_byte
 
@@ -166,9 +165,15 @@ def test_every_candidate_survives_small_texts() -> None:
     """Degenerate counts must not end the comparison: Jelinek-Mercer's weights once left [0, 1] here."""
     for seed, chosen in ((3, families.trainable()), (4, ["ngram"])):
         found = chainrule.compare(
-            lines(60, seed), families=tuple(chosen), tokenizer_settings={"min_count": 2}, device="cpu"
+            lines(60, seed),
+            families=tuple(chosen),
+            tokenizer_settings={"min_count": 2},
+            device="cpu",
+            size="fixed",
+            max_seconds=600,
         )
-        assert len(found.rows) == sum(len(families.get(name).candidates()) for name in chosen)
+        trained = [row for row in found.rows if row.family != "mixture"]
+        assert len(trained) == sum(len(families.get(name).candidates()) for name in chosen)
         assert all(not math.isnan(row.bits_per_byte) for row in found.rows)
 
 
@@ -179,9 +184,9 @@ def test_names() -> None:
 def test_words_seen_once_are_unknown_unless_said_otherwise(few: None) -> None:
     lines = ["a b c", "a b d", "a b e", "a a", "b b", "a b"] * 3 + ["x y z"]
     for given, cut in (({}, 2), ({"min_count": 1}, 1), ({"vocab_size": 4}, 1)):
-        found = make_settings({"tokenizer_settings": given})
-        assert found.tokenizer_settings.get("min_count", 1) == cut
-    assert "min_count" not in make_settings({"tokenizer": "byte"}).tokenizer_settings
+        settings = make_settings({"tokenizer_settings": given})
+        assert settings.settings_of("word").get("min_count", 1) == cut
+    assert "min_count" not in make_settings({"tokenizer": "byte"}).settings_of("byte")
     assert chainrule.compare(Corpus.from_lines(lines)).rows
 
 
@@ -191,7 +196,7 @@ def test_a_family_that_does_not_learn_is_refused_at_once() -> None:
 
 
 def test_out_may_be_a_string_and_holds_all(few: None, tmp_path: Path) -> None:
-    results = chainrule.compare(lines(), out=str(tmp_path / "c"))
+    results = chainrule.compare(lines(), out=str(tmp_path / "c"), keep="all")
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"report.html", "results.json", "models"}
     assert len(list((tmp_path / "c" / "models").iterdir())) == len(results.rows)
 
@@ -207,17 +212,22 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         lines(),
         families=("ngram", "gru", "transformer"),
         device="cpu",
+        size="fixed",
+        keep="all",
         out=tmp_path,
         progress=lambda *what: told.append(what),
     )
     names = {"ngram-2-modified-kneser-ney", "gru-1-192-after", "gru-1-192-before", "transformer-2-96"}
-    assert {row.name for row in found.rows} == names
+    mixtures = {"mixture-ngram-gru", "mixture-ngram-transformer", "mixture-ngram-gru-transformer"}
+    mixtures.add("mixture-ngram-transformer-gru")
+    assert names < {row.name for row in found.rows} < names | mixtures
     assert all(row.is_ranked and math.isfinite(row.bits_per_byte) for row in found.rows)
     for row in found.rows:
         loaded = chainrule.load(tmp_path / "models" / row.name, device="cpu")
         assert loaded.parameters == row.parameters
-    inside = [done for what, done, total in told if what.startswith("comparing: gru-1-192-after: training")]
-    assert any(done % PARTS for done in inside)  # the bar moves while a network learns
+    assert any(what.startswith("training gru-1-192-after: training") for what, _, _ in told)
+    by_clock = [(done, total) for what, done, total in told if what.startswith("training gru")]
+    assert all(total == 120 and 0 <= done <= 120 for done, total in by_clock)  # seconds of the default budget
     networks = {flow.name.split("-")[0] for flow in found.flows}
     assert networks == {"gru", "transformer"}  # one of each family, and nothing of n-grams
     assert all(flow.relative()[-1][0] == 1 for flow in found.flows)
@@ -225,7 +235,7 @@ def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def run_of(out: Path, command: str, text: Corpus | None = None, *, force: bool = False) -> Results:
-    return chainrule.compare(text or lines(), out=out, command=command, force=force)
+    return chainrule.compare(text or lines(), out=out, command=command, force=force, keep="all")
 
 
 def names(out: Path) -> set[str]:
@@ -286,7 +296,7 @@ def test_an_interrupted_comparison_leaves_no_report_of_other_models(
     monkeypatch.setattr(Model, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_of(tmp_path, "chainrule compare b", lines(70, 4), force=True)
-    assert names(tmp_path) == {"models", *(f"models/{path.name}" for path in saved)}
+    assert names(tmp_path) == {"unfinished.jsonl", "models", *(f"models/{path.name}" for path in saved)}
     monkeypatch.setattr(Model, "save", save)
     run_of(tmp_path, "chainrule compare b", lines(70, 4))  # the same command goes over it without --force
 

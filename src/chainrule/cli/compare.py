@@ -1,5 +1,7 @@
 """`chainrule compare`: the main job."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import typer
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
 from chainrule.cli.table import print_table
+from chainrule.errors import UsageError
 
 
 def compare(
@@ -15,7 +18,7 @@ def compare(
         list[str] | None, typer.Argument(metavar="[TEXT...]", help="Files, folders, globs, or - for stdin.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where report, results and models go.")] = Path("runs/compare"),
-    families: Annotated[str, typer.Option(help="Which to train, parted by commas.  [default: all]")] = "",
+    families: Annotated[str, typer.Option(help="Which to train, separated by commas.  [default: all]")] = "",
     valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
     test: Annotated[list[str] | None, typer.Option(help="Test text; else a part of TEXT.")] = None,
     tokenizer: options.Tokenizer = None,
@@ -30,7 +33,20 @@ def compare(
     context: options.ContextRule = "line",
     threads: options.Threads = None,
     device: options.Device = "auto",
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Time for the whole comparison: 90s, 10m, 1h.  [default: 2m without --max-seconds]"),
+    ] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Time for each family.")] = None,
+    tokenizers: Annotated[
+        str, typer.Option(help="Several tokenizers in one table, separated by commas: word,char,bpe.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(help="Train each network with this many seeds.")] = 1,
+    size: Annotated[
+        str, typer.Option(help="Networks: auto (fitted to text and time) or fixed (the same for every text).")
+    ] = "auto",
+    keep: Annotated[str, typer.Option(help="Models to keep: best (of each family), all or none.")] = "best",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
     seed: options.Seed = 0,
     column: options.Column = None,
     errors: options.Errors = "strict",
@@ -42,8 +58,10 @@ def compare(
 
     Without TEXT: on the embedded text, the Python language reference.
 
-    Example: chainrule compare corpus.txt --out runs/compare
+    Example: chainrule compare corpus.txt --tokenizers word,char --budget 10m --out runs/compare
     """
+    if tokenizers and tokenizer is not None:
+        raise UsageError("--tokenizer and --tokenizers exclude each other; give one of them")
     options.use_threads(threads)
     from chainrule import comparison
     from chainrule.text.corpus import Corpus
@@ -54,17 +72,24 @@ def compare(
         return Corpus.of(sources, **rules) if sources else None
 
     wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
-    with progress() as bar:
+    with progress() as bar, _resume_hint(out):
         results = comparison.compare(
             corpus(text),
             valid=corpus(valid),
             test=corpus(test),
             progress=bar,
-            families=tuple(dict.fromkeys(name for name in families.split(",") if name)),
+            announce=say,
+            families=_names(families),
+            tokenizers=_names(tokenizers),
             tokenizer="word" if tokenizer is None else tokenizer,
             tokenizer_settings=wanted,
             context=options.context(context),
+            budget=budget,
             max_seconds=max_seconds,
+            seeds=seeds,
+            size=size,
+            keep=keep,
+            resume=resume,
             device=options.device(device),
             seed=seed,
             out=out,
@@ -75,6 +100,24 @@ def compare(
         emit(results.to_json())
     else:
         print_table(results)
+    kept = len(comparison.kept_names(results.rows, keep))
     say(
-        f"wrote {out / 'report.html'}, {out / 'results.json'} and {len(results.rows)} models under {out / 'models'}"
+        f"wrote {out / 'report.html'}, {out / 'results.json'}"
+        + (f" and {kept} of {len(results.rows)} models under {out / 'models'}" if kept else "")
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names of a list separated by commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+@contextmanager
+def _resume_hint(out: Path) -> Iterator[None]:
+    """Say how to continue where the block is interrupted."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if (out / "unfinished.jsonl").exists():
+            say("interrupted; continue with the same command with --resume")
+        raise

@@ -2,5 +2,6 @@
 
 from chainrule.comparison.run import compare
 from chainrule.comparison.settings import Settings
+from chainrule.comparison.store import kept_names
 
-__all__ = ["Settings", "compare"]
+__all__ = ["Settings", "compare", "kept_names"]

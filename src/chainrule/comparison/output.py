@@ -1,7 +1,8 @@
 """The folder of a comparison: its report, its results and its models."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 
 from chainrule import folder, manifest
@@ -18,8 +19,8 @@ class Output:
     interrupted leaves models without a report, never a report of other models.
     """
 
-    def __init__(self, path: Path, command: str, force: bool) -> None:
-        self.path, self.command, self.force = path, command, force
+    def __init__(self, path: Path, command: str, force: bool, resume: bool = False) -> None:
+        self.path, self.command, self.force, self.resume = path, command, force, resume
         self.models = path / "models"
         self._is_begun = False
 
@@ -29,8 +30,10 @@ class Output:
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
         if (self.path / folder.CHECKPOINT).exists():
             raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
-        if self.force:
-            return
+        if self.resume and files.read_origin(self.path):
+            raise UsageError(f"{self.path} holds a finished comparison; remove --resume, or choose another --out")
+        if self.force or self.resume:
+            return  # a journal is compared before it is continued
         for run in sorted(self.models.glob(f"*/{folder.CHECKPOINT}")):
             folder.check_replace(run.parent, {})
         earlier = files.read_origin(self.path)
@@ -46,21 +49,28 @@ class Output:
 
     def save(self, model: Model, name: str) -> None:
         """Save one model; before the first, remove the report and the models of another comparison."""
-        if not self._is_begun:
-            self._begin(model)
-            self._is_begun = True
+        self.begin(None if model.origin.fingerprint is None else model.origin.fingerprint.sha256)
         model.save(self.models / name, force=True)
 
-    def finish(self, results: Results) -> None:
-        """Write the report; remove the models it does not describe."""
-        names = {row.name for row in results.rows}
+    def discard(self, name: str) -> None:
+        """Remove a model that is no longer needed, if it was saved."""
+        if (self.models / name / manifest.NAME).exists():
+            self._remove([self.models / name])
+
+    def finish(self, results: Results, names: Set[str]) -> None:
+        """Write the report; remove all models but those of these names."""
         self._remove([model for model in self._saved() if model.name not in names])
+        with suppress(OSError):  # files of others may be there
+            self.models.rmdir()
         files.write(results, self.path)
 
-    def _begin(self, model: Model) -> None:
+    def begin(self, training_sha256: str | None) -> None:
+        """Remove what is left of another comparison, once."""
+        if self._is_begun:
+            return
+        self._is_begun = True
         files.remove(self.path)
-        text = None if model.origin.fingerprint is None else model.origin.fingerprint.sha256
-        wanted = (folder.command_words(self.command), text)
+        wanted = (folder.command_words(self.command), training_sha256)
         others = []
         for path in self._saved():
             facts = folder.recorded(path) or {}

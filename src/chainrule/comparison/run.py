@@ -2,44 +2,43 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
 
 from chainrule import families, folder
-from chainrule.api import tokenizer_choice, train_prepared
+from chainrule.comparison import evidence, figures, measurement, mixtures
+from chainrule.comparison.journal import Journal
+from chainrule.comparison.measurement import Measured
+from chainrule.comparison.ngrams import HIGHEST_ORDER, ngram_candidates
 from chainrule.comparison.output import Output
+from chainrule.comparison.planning import Candidate, describe, is_installed, plan_networks
 from chainrule.comparison.settings import Settings, make_settings
-from chainrule.comparison.stages import Inner
-from chainrule.data.encoded import Encoded
-from chainrule.errors import ChainruleError, ChainruleWarning, InputError, MissingExtra, UsageError
-from chainrule.evaluation.perplexity import LN2, Evaluation
-from chainrule.inspection.flow import GradientFlow
-from chainrule.microscope import flow
-from chainrule.microscope.sample import take
-from chainrule.model import OVERLAP_WORTH_A_WORD, Model, Origin
-from chainrule.preparation import Prepared, prepare
+from chainrule.comparison.stages import Clock, Stage
+from chainrule.comparison.store import Store, kept_names
+from chainrule.comparison.tokenized import Tokenized, shared_text, tokenize_all
+from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+from chainrule.lm import Floats
+from chainrule.model import OVERLAP_WORTH_A_WORD
 from chainrule.progress import Progress, silent
-from chainrule.report.results import Curve, Results, Row, Sentence, SplitInfo, Surprisal, contenders, ranked
+from chainrule.report.quantities import bits, duration
+from chainrule.report.results import Results, Row, SplitInfo, ranked
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.text.fingerprint import fingerprint
-from chainrule.text.parts import Parts, divide, thin
-from chainrule.tokenizers.encode import encode
+from chainrule.text.parts import Parts, divide
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
-CURVE_PARTS = (16, 8, 4, 2, 1)
-CURVE_SECONDS = 20.0
-"""A model that takes longer to train gets no learning curve."""
-FLOW_TOKENS = 2000  # of the test text that gradients are followed in
-FLOW_LAGS = 50
-FLOW_POSITIONS = 64
-SENTENCES = 4
-SENTENCE_LENGTHS = range(8, 22)
-SAMPLE_TOKENS = 30
-SAMPLES = 8
-"""The first that is more than an empty line is shown."""
+Announce = Callable[[str], None]
+
+NGRAM_SHARE: Final = 0.4
+"""Part of the budget that n-grams may take where networks are trained, too."""
+NETWORK_SHARE: Final = 0.7
+"""Part of what n-grams leave that networks train for; evaluation, mixtures and learning curves have the rest."""
+COLLAPSED: Final = "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
 
 
 def compare(
@@ -48,21 +47,22 @@ def compare(
     valid: Sources | Corpus | None = None,
     test: Sources | Corpus | None = None,
     progress: Progress = silent,
+    announce: Announce = lambda line: None,
     **chosen: Any,
 ) -> Results:
     """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`.
 
     Where `out` is given, report, results and models are written there; another comparison there is refused unless
-    `force` is True.
+    `force` is True. `announce` is called with the plan and with each row as it is finished, a line at a time.
     """
     settings = make_settings(chosen)
     if settings.out is None:
-        return _compare(text, valid, test, progress, settings, None)
-    output = Output(settings.out, settings.command, settings.force)
+        return _compare(text, valid, test, progress, announce, settings, None)
+    output = Output(settings.out, settings.command, settings.force, settings.resume)
     output.check()
     with folder.hold(settings.out):
         output.check()
-        return _compare(text, valid, test, progress, settings, output)
+        return _compare(text, valid, test, progress, announce, settings, output)
 
 
 def _compare(
@@ -70,219 +70,242 @@ def _compare(
     valid: Sources | Corpus | None,
     test: Sources | Corpus | None,
     progress: Progress,
+    announce: Announce,
     settings: Settings,
     output: Output | None,
 ) -> Results:
-    start = time.perf_counter()
-    texts = divide(text, valid, test, settings.seed)
-    corpus = Corpus.from_lines(texts.train)
-    choice = tokenizer_choice(settings.tokenizer, settings.tokenizer_settings)
-    prepared = prepare(corpus, choice, Corpus.from_lines(texts.valid), progress)
+    clock = _clock(settings)
+    given = divide(text, valid, test, settings.seed)
+    texts = shared_text(given, settings)
+    tokenized = tokenize_all(texts, settings, progress)
     if output is not None:
-        output.check(texts.sha256, prepared.fingerprint.sha256)
-    encoded = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
-    if not encoded.tokens:
-        raise InputError("the test text is empty; give one with at least one line")
-    overlap = prepared.fingerprint.overlap(fingerprint(Corpus.from_lines(texts.test)))
-    if overlap >= OVERLAP_WORTH_A_WORD:
-        warnings.warn(
-            f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
-            "the figures say how well these are remembered",
-            ChainruleWarning,
-            stacklevel=2,
-        )
-    arena = Arena(texts, settings, prepared, encoded, progress, output)
-    rows = tuple(arena.rows())
-    if not rows:
-        raise InputError("no model could be trained on this text; see the warnings")
-    flows = tuple(arena.flows(rows))
-    results = Results(
-        text=texts.name,
-        text_sha256=texts.sha256,
-        tokenizer=_describe(prepared.tokenizer),
-        split=_split_info(texts, prepared, encoded),
-        rows=ranked(rows),
-        curves=tuple(arena.curves(rows)),
-        sentences=tuple(arena.sentences(rows)),
-        command=settings.command,
-        versions=versions(),
-        seconds=time.perf_counter() - start,
-        flows=flows,
-    )
+        output.check(texts.sha256, tokenized[0].prepared.fingerprint.sha256)
+    _warn_of_overlap(tokenized[0], texts)
+    journal = Journal(settings.out, _identity(texts, settings), settings.resume)
+    comparison = Comparison(texts, settings, tokenized, progress, announce, output, journal, clock)
+    results = comparison.results([COLLAPSED] if texts is not given else [])
     if output is not None:
-        output.finish(results)
+        output.finish(results, kept_names(results.rows, settings.keep))
+        journal.remove()
     return results
 
 
-class Arena:
-    """One comparison under way: the text, the rules, and the models worth keeping."""
+class Comparison:
+    """One comparison under way."""
 
     def __init__(
         self,
         texts: Parts,
         settings: Settings,
-        prepared: Prepared,
-        test: Encoded,
+        tokenized: list[Tokenized],
         progress: Progress,
-        output: Output | None = None,
+        announce: Announce,
+        output: Output | None,
+        journal: Journal,
+        clock: Clock,
     ) -> None:
-        self.texts, self.settings, self.prepared, self.test = texts, settings, prepared, test
-        self.progress, self.output = progress, output
-        self.models: dict[str, Model] = {}  # the best so far of each family and order
+        self.texts, self.settings, self.tokenized = texts, settings, tokenized
+        self.progress, self.announce, self.output, self.journal = progress, announce, output, journal
+        self.clock = clock
+        self.families = _families(settings)
+        self.networks = [name for name in self.families if name != "ngram"]
+        self.store = Store(settings, output, journal)
+        self.plan: list[str] = []
 
-    def rows(self) -> Iterator[Row]:
-        """Train and measure every candidate of every family."""
-        trained = self.settings.families or tuple(families.trainable())
-        wanted = [(name, config) for name in trained for config in _candidates(name)]
-        left = dict.fromkeys(trained, self.settings.max_seconds)
-        best: dict[tuple[object, ...], Row] = {}
-        for done, (family, config) in enumerate(wanted):
-            name = row_name(family, config)
-            inner = Inner(self.progress, f"comparing: {name}", done, len(wanted))
-            inner("", 0, None)
-            budget = left[family]
-            rivals = sum(name == family for name, _ in wanted[done:])
-            if budget is not None and budget <= 0:
-                warnings.warn(f"{name} is left out: {family}'s time is up", ChainruleWarning, stacklevel=2)
-                continue
+    @property
+    def is_labelled(self) -> bool:
+        """Whether names of models say which tokenizer they have."""
+        return len(self.tokenized) > 1
+
+    def results(self, remarks: list[str]) -> Results:
+        """Train, measure and compare everything."""
+        if "ngram" in self.families:
+            self.train_ngrams()
+        self.train_networks()
+        self.mix()
+        rows = tuple(self.store.rows)
+        if not rows:
+            raise InputError("no model could be trained on this text; see the warnings")
+        rows = evidence.with_differences(rows, self.store.line_nats, self._line_bytes(), self.settings.seed)
+        first = self.tokenized[0]
+        return Results(
+            text=self.texts.name,
+            text_sha256=self.texts.sha256,
+            tokenizer="; ".join(_describe(one.prepared.tokenizer) for one in self.tokenized),
+            split=_split_info(self.texts, first),
+            rows=ranked(rows),
+            sentences=tuple(figures.sentences(self.texts, rows, self.store)),
+            flows=tuple(figures.flows(self.texts, rows, self.store, self._stage)),
+            curves=tuple(
+                figures.curves(self.texts, rows, self.tokenized, self.settings, self._stage, self.clock, self.store)
+            ),
+            command=self.settings.command,
+            versions=versions(),
+            seconds=self.clock.elapsed,
+            remarks=tuple(remarks),
+            plan=tuple(self.plan),
+        )
+
+    def train_ngrams(self) -> None:
+        """Train the n-gram models of every tokenizer; each has an equal share of what the ones before left."""
+        limits = [self.settings.max_seconds, self.settings.total_seconds]
+        if limits[1] is not None and self.networks:
+            limits[1] *= NGRAM_SHARE
+        end = time.perf_counter() + min(seconds for seconds in limits if seconds is not None)
+
+        def valid_bits(name: str) -> float:
+            found = next((row.valid_bits_per_byte for row in self.store.rows if row.name == name), None)
+            return float("nan") if found is None else found
+
+        waiting = sorted(self.tokenized, key=_has_grid)
+        for place, tokenized in enumerate(waiting):
             start = time.perf_counter()
+            limit = (end - start) / (len(waiting) - place)
+            for candidate in ngram_candidates(tokenized, valid_bits, self.is_labelled):
+                if time.perf_counter() - start >= limit and self.store.rows:
+                    message = f"{candidate.name} is left out: ngram's time is up"
+                    warnings.warn(message, ChainruleWarning, stacklevel=2)
+                    if not _has_grid(tokenized):
+                        break
+                    continue
+                self._finish(candidate, lambda one=candidate: self._train_seed(one, self.settings.seed))
+
+    def train_networks(self) -> None:
+        """Plan the networks within the time that is left, announce the plan, and train them one after another."""
+        if not self.networks:
+            return
+        candidates = self.journal.planned({one.name: one for one in self.tokenized})
+        if candidates is None:
+            available = [name for name in self.networks if is_installed(name)]  # importing torch takes seconds
+            seconds = None if self.settings.total_seconds is None else NETWORK_SHARE * self.clock.left
+            candidates = plan_networks(self.tokenized, available, self.settings, seconds)
+            self.journal.add_plan(candidates)
+        if not candidates:
+            return
+        self.plan = describe(candidates, self.settings.seeds)
+        for line in self.plan:
+            self.announce(line)
+        for candidate in candidates:
+            self._finish(candidate, lambda one=candidate: self._train_seeds(one))
+
+    def mix(self) -> None:
+        """Add the mixtures of each tokenizer's best models."""
+        for tokenized in self.tokenized:
+            rows = [row for row in self.store.rows if row.tokenizer == tokenized.title]
+            names = {name for chosen in mixtures.choose_components(rows) for name in chosen}
+            if not names:
+                continue
+            self._stage("mixing")("", 0, None)
+            models = {name: self.store.get(name) for name in names}
+            arguments = (tokenized, rows, models, self.settings, self.texts.name, self.is_labelled)
+            for measured in mixtures.mix_best(*arguments):
+                self._add(measured)
+
+    def _finish(self, candidate: Candidate, train: Callable[[], Measured]) -> None:
+        """Take the row of an earlier run, or train; a model that fails is left out and said so."""
+        measured = self.journal.finished.get(candidate.name)
+        if measured is None:
             try:
-                limit = None if budget is None else budget / rivals
-                model = self._train(family, config, self.prepared, limit, inner)
-                row = self._row(name, model, model.evaluate_encoded(self.test))
+                measured = train()
             except UsageError:
                 raise
-            except ChainruleError as error:  # one that fails does not take the others along
-                warnings.warn(f"{name} is left out: {error}", ChainruleWarning, stacklevel=2)
-                continue
-            finally:
-                if budget is not None:
-                    left[family] = budget - (time.perf_counter() - start)
-            if self.output is not None:
-                self.output.save(model, name)  # a disk that is full ends the comparison
-            key = (family, row.facets.get("order"))
-            if row.is_ranked and (key not in best or row.bits_per_byte < best[key].bits_per_byte):
-                if key in best:
-                    self.models.pop(best[key].name)
-                best[key], self.models[name] = row, model
-            yield row
-        self.progress("comparing", len(wanted), len(wanted))
+            except ChainruleError as error:
+                warnings.warn(f"{candidate.name} is left out: {error}", ChainruleWarning, stacklevel=3)
+                return
+        self._add(measured)
 
-    def curves(self, rows: Sequence[Row]) -> Iterator[Curve]:
-        """Quality by the amount of training text, for the models kept."""
-        kept = [row for row in contenders(rows) if row.name in self.models and row.train_seconds <= CURVE_SECONDS]
-        points: dict[str, list[tuple[int, float]]] = {row.name: [] for row in kept}
-        for done, part in enumerate(CURVE_PARTS):
-            self.progress("learning curves", done, len(CURVE_PARTS))
-            lines = thin(self.texts.train, part)
-            if not any(line.strip() for line in lines):
-                continue
-            prepared, test = self._prepare(lines) if part > 1 else (self.prepared, self.test)
-            for row in kept:
-                old = self.models[row.name]
-                limit = None if self.settings.max_seconds is None else row.train_seconds
-                with suppress(ChainruleError):  # a part too small for a model is a point less
-                    inner = Inner(self.progress, f"learning curves: {row.name}", done, len(CURVE_PARTS))
-                    model = old if part == 1 else self._train(old.family, old.config, prepared, limit, inner)
-                    points[row.name].append((prepared.train.tokens, model.evaluate_encoded(test).bits_per_byte))
-        self.progress("learning curves", len(CURVE_PARTS), len(CURVE_PARTS))
-        for name, found in ((name, found) for name, found in points.items() if found):
-            tokens, bits = zip(*found, strict=True)
-            yield Curve(name=name, tokens=tokens, bits_per_byte=bits)
+    def _add(self, measured: Measured) -> None:
+        self.store.add(measured)  # a disk that is full ends the comparison
+        self.announce(_row_line(measured.row))
+        for words in measured.row.advice:
+            self.announce(f"  {measured.row.name}: {words}")
 
-    def sentences(self, rows: Sequence[Row]) -> Iterator[Sentence]:
-        """A few lines of the test text as the models kept read them."""
-        kept = [row.name for row in contenders(rows) if row.name in self.models]
-        lines = [line for line in self.texts.test if len(line.split()) in SENTENCE_LENGTHS]
-        lines = lines or [line for line in self.texts.test if line.strip()]
-        for line in lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]:
-            scores = [(name, self.models[name].score(line)) for name in kept]
-            views = (
-                Surprisal(name=name, tokens=score.tokens, bits=tuple(-p / LN2 for p in score.log_probs))
-                for name, score in scores
-            )
-            yield Sentence(text=line, by_model=tuple(views))
+    def _train_seeds(self, candidate: Candidate) -> Measured:
+        """Train a network with every seed; the best by validation is saved, so that a resumed run has it."""
+        seeds = range(self.settings.seed, self.settings.seed + self.settings.seeds)
+        measured: list[Measured] = []
+        for seed in seeds:
+            run = self.journal.runs.get((candidate.name, seed))
+            if run is None:
+                run = self._train_seed(candidate, seed)
+                is_best = measurement.combine_seeds([*measured, run], seeds[: len(measured) + 1]).model is run.model
+                if len(seeds) > 1 and self.output is not None and run.model is not None and is_best:
+                    self.output.save(run.model, candidate.name)
+                if len(seeds) > 1:
+                    self.journal.add(run, seed)
+            measured.append(run)
+        return measurement.combine_seeds(measured, seeds)
 
-    def flows(self, rows: Sequence[Row]) -> Iterator[GradientFlow]:
-        """How far back the error of one prediction reaches, in the networks kept."""
-        corpus = Corpus.from_lines(self.texts.test)
-        for row in contenders(rows):
-            if row.name in self.models and hasattr(self.models[row.name].lm, "network"):
-                sample = take(self.models[row.name], corpus, name=row.name, tokens=FLOW_TOKENS)
-                inner = Inner(self.progress, f"gradient flow: {row.name}", 0, 1)
-                found = flow.flows(sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=inner)
-                yield from flow.compared(found)
-
-    def _prepare(self, lines: list[str]) -> tuple[Prepared, Encoded]:
-        """A part of the training text with a tokenizer of its own, unless the tokenizer was given."""
-        choice = tokenizer_choice(self.settings.tokenizer, self.settings.tokenizer_settings)
-        prepared = prepare(Corpus.from_lines(lines), choice, Corpus.from_lines(self.texts.valid))
-        return prepared, encode(Corpus.from_lines(self.texts.test), prepared.tokenizer)
-
-    def _train(
-        self, family: str, config: Any, prepared: Prepared, max_seconds: float | None, progress: Progress
-    ) -> Model:
-        origin = Origin.now(
-            text=self.texts.name,
-            fingerprint=prepared.fingerprint,
-            command=self.settings.command,
-            seed=self.settings.seed,
+    def _train_seed(self, candidate: Candidate, seed: int) -> Measured:
+        """Train one model and measure it; a network keeps a checkpoint in the folder of its model."""
+        stage = self._stage(f"training {candidate.name}")
+        stage("", 0, None)
+        model, advice = measurement.train(
+            candidate,
+            candidate.tokenized.prepared,
+            self.settings,
+            self.texts.name,
+            seed=seed,
+            seconds=candidate.seconds,
+            progress=stage,
+            place=self._place(candidate),
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ChainruleWarning)  # discount fall-backs of the many small models
-            return train_prepared(
-                family,
-                config,
-                prepared,
-                origin,
-                context=self.settings.context,
-                seed=self.settings.seed,
-                max_seconds=max_seconds,
-                device=self.settings.device,
-                progress=progress,
-            )
+        return measurement.measure(candidate, model, self.settings, advice)
 
-    def _row(self, name: str, model: Model, figures: Evaluation) -> Row:
-        family = families.get(model.family)
-        note = "" if model.lm.is_normalized else "a score, not a probability"
-        if figures.infinite:
-            note = f"infinite: no probability for {figures.cause}"
-        seconds = model.metrics["train_seconds"]
-        samples = model.generate_several("", SAMPLES, seed=self.settings.seed, max_tokens=SAMPLE_TOKENS)
-        return Row(
-            name=name,
-            family=model.family,
-            parameters=model.parameters,
-            size_bytes=sum(map(len, family.files(model.lm).values())),
-            train_seconds=seconds,
-            train_tokens_per_second=_tokens_processed(model) / max(seconds, 1e-3),
-            perplexity=figures.perplexity,
-            perplexity_per_word=figures.perplexity_per_word,
-            bits_per_byte=figures.bits_per_byte,
-            sample=next((sample.text for sample in samples if sample.text), ""),
-            is_ranked=model.lm.is_normalized and not figures.infinite,
-            note=note,
-            facets=family.facets(model.config),
+    def _place(self, candidate: Candidate) -> Path | None:
+        if self.output is None or candidate.family == "ngram":
+            return None
+        self.output.begin(candidate.tokenized.prepared.fingerprint.sha256)
+        return self.output.models / candidate.name
+
+    def _stage(self, name: str) -> Stage:
+        return Stage(self.progress, self.clock, name)
+
+    def _line_bytes(self) -> Floats:
+        """UTF-8 bytes of each test line as the tokenizers see it, its line break included."""
+        see = self.tokenized[0].prepared.tokenizer.see
+        return np.array([len(see(line).encode()) + 1 for line in self.texts.test], dtype=np.float64)
+
+
+def _has_grid(tokenized: Tokenized) -> bool:
+    """Whether all smoothings of all orders are tried; these come last, as they take longest."""
+    return tokenized.kind not in HIGHEST_ORDER
+
+
+def _families(settings: Settings) -> tuple[str, ...]:
+    return settings.families or tuple(families.trainable())
+
+
+def _clock(settings: Settings) -> Clock:
+    return Clock(settings.total_seconds or (settings.max_seconds or 0) * len(_families(settings)))
+
+
+def _row_line(row: Row) -> str:
+    figure = bits(row.bits_per_byte) if row.is_ranked else f"({row.note})"
+    ending = "" if row.status in ("", "complete") else f", {row.status}"
+    return f"{row.name}: {figure} bits per byte, {duration(row.train_seconds)}{ending}"
+
+
+def _warn_of_overlap(tokenized: Tokenized, texts: Parts) -> None:
+    overlap = tokenized.prepared.fingerprint.overlap(fingerprint(Corpus.from_lines(texts.test)))
+    if overlap >= OVERLAP_WORTH_A_WORD:
+        warnings.warn(
+            f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
+            "the figures say how well these are remembered",
+            ChainruleWarning,
+            stacklevel=4,
         )
 
 
-def _candidates(family: str) -> list[Any]:
-    """What to train of a family; nothing, and a word about it, where something it needs is not installed."""
-    try:
-        return families.get(family).candidates()
-    except MissingExtra as error:
-        warnings.warn(f"{family} is left out: {error}", ChainruleWarning, stacklevel=2)
-        return []
+def _identity(texts: Parts, settings: Settings) -> dict[str, Any]:
+    """What an interrupted comparison must share with the run that continues it."""
+    names = ("families", "tokenizer_names", "tokenizer_settings", "context", "seed", "seeds", "size")
+    chosen = {name: _plain(getattr(settings, name)) for name in names}
+    return {"text_sha256": texts.sha256, "lines": [len(texts.train), len(texts.valid), len(texts.test)], **chosen}
 
 
-def _tokens_processed(model: Model) -> int:
-    """Tokens that were learnt from: a network reads its text once an epoch, an n-gram once."""
-    return int(model.metrics.get("train_tokens_processed", model.metrics["train_tokens"]))
-
-
-def row_name(family: str, config: Any) -> str:
-    """The family and what tells its candidates apart: `ngram-5-modified-kneser-ney`."""
-    return "-".join([family, *map(str, families.get(family).facets(config).values())])
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | dict) else value
 
 
 def _describe(tokenizer: Tokenizer) -> str:
@@ -290,13 +313,13 @@ def _describe(tokenizer: Tokenizer) -> str:
     return f"{words} (one way to cut of many: bits are upper bounds)" if tokenizer.config.is_ambiguous else words
 
 
-def _split_info(texts: Parts, prepared: Prepared, test: Encoded) -> SplitInfo:
+def _split_info(texts: Parts, tokenized: Tokenized) -> SplitInfo:
     return SplitInfo(
         train_lines=len(texts.train),
         valid_lines=len(texts.valid),
         test_lines=len(texts.test),
-        train_tokens=prepared.train.tokens,
-        test_tokens=test.tokens,
-        test_bytes=test.bytes,
+        train_tokens=tokenized.prepared.train.tokens,
+        test_tokens=tokenized.test.tokens,
+        test_bytes=tokenized.test.bytes,
         seed=texts.seed,
     )

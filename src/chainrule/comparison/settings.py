@@ -1,15 +1,25 @@
 """How to compare: the options of `chainrule compare`."""
 
 import dataclasses
+import math
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 from chainrule import families
 from chainrule.errors import ConfigError
 from chainrule.lm import Context
+from chainrule.tokenizers.config import KINDS
 
-MIN_COUNT = 2
+Keep = Literal["best", "all", "none"]
+Size = Literal["auto", "fixed"]
+
+MIN_COUNT: Final = 2
 """Words seen once are unknown words, unless said otherwise: every family meets some while it learns."""
+DEFAULT_BUDGET: Final = 120.0
+"""Seconds for the whole comparison where neither `budget` nor `max_seconds` is given."""
+COUNTED_KINDS: Final = ("word", "whitespace", "char")
+UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +28,18 @@ class Settings:
 
     families: tuple[str, ...] = ()  # all that learn from text, where none are named
     tokenizer: str = "word"
+    tokenizers: tuple[str, ...] = ()  # several in one table; replaces `tokenizer`
     tokenizer_settings: dict[str, object] = dataclasses.field(default_factory=dict)
     context: Context = "line"
     seed: int = 0
+    seeds: int = 1  # networks are trained this many times, with seeds `seed`, `seed` + 1, …
+    budget: float | None = None  # seconds for the whole comparison; DEFAULT_BUDGET without `max_seconds`
     max_seconds: float | None = None  # for each family
+    size: Size = "auto"  # of networks: fitted to text and time, or `fixed`, the candidates of each family
     device: str = "auto"
     out: Path | None = None  # where report, results and models go
+    keep: Keep = "best"  # models that stay in `out`: the best of each family and the winner, all, or none
+    resume: bool = False  # continue the interrupted comparison in `out`
     force: bool = False  # replace another comparison in `out`
     command: str = "chainrule.compare(…)"
 
@@ -34,16 +50,69 @@ class Settings:
                 raise ConfigError(
                     f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
                 )
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ConfigError(f"max-seconds is {self.max_seconds:g}; choose a number above 0")
+        for name in ("max_seconds", "budget"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ConfigError(f"{name.replace('_', '-')} is {seconds:g}; choose a number above 0")
+        if self.seeds < 1:
+            raise ConfigError(f"seeds is {self.seeds}; choose 1 or more")
+        for name, kind in (("keep", Keep), ("size", Size)):
+            if getattr(self, name) not in get_args(kind):
+                raise ConfigError(f"{name} is '{getattr(self, name)}'; choose one of {', '.join(get_args(kind))}")
+        if self.resume and self.out is None:
+            raise ConfigError("resume continues the comparison in a folder: give out")
+        labels = [tokenizer_label(name) for name in self.tokenizer_names]
+        if len(set(labels)) < len(labels):
+            raise ConfigError(f"tokenizers names '{max(labels, key=labels.count)}' twice; name each once")
+
+    @property
+    def tokenizer_names(self) -> tuple[str, ...]:
+        """Kinds or folders of the tokenizers that take part."""
+        return self.tokenizers or (self.tokenizer,)
+
+    @property
+    def total_seconds(self) -> float | None:
+        """Seconds for the whole comparison; None where only families have a limit."""
+        if self.budget is None and self.max_seconds is None:
+            return DEFAULT_BUDGET
+        return self.budget
+
+    def settings_of(self, tokenizer: str) -> dict[str, object]:
+        """Settings of one tokenizer; a vocabulary that is cut by nothing else leaves out words seen once."""
+        chosen = self.tokenizer_settings
+        if len(self.tokenizer_names) > 1:
+            if tokenizer not in KINDS:
+                return {}  # a finished tokenizer
+            if tokenizer not in COUNTED_KINDS:
+                chosen = {name: value for name, value in chosen.items() if name not in ("min_count", "top_percent")}
+        cuts = {"min_count", "vocab_size", "top_percent", "closed"}
+        if tokenizer not in COUNTED_KINDS or cuts & set(chosen):
+            return dict(chosen)
+        return {**chosen, "min_count": MIN_COUNT}
 
 
 def make_settings(chosen: dict[str, Any]) -> Settings:
-    """The settings, with words seen once cut off where nothing else was said of the vocabulary."""
+    """Settings from the keyword arguments of `chainrule.compare`."""
     if chosen.get("out") is not None:
         chosen = chosen | {"out": Path(chosen["out"])}
-    settings = Settings(**chosen)
-    cuts = {"min_count", "vocab_size", "top_percent", "closed"}
-    if settings.tokenizer not in ("word", "whitespace", "char") or cuts & set(settings.tokenizer_settings):
-        return settings
-    return dataclasses.replace(settings, tokenizer_settings={**settings.tokenizer_settings, "min_count": MIN_COUNT})
+    if isinstance(chosen.get("budget"), str):
+        chosen = chosen | {"budget": parse_duration(chosen["budget"])}
+    return Settings(**chosen)
+
+
+def tokenizer_label(tokenizer: str) -> str:
+    """A tokenizer's name in the table: its kind, or the name of its folder."""
+    return tokenizer if tokenizer in KINDS else Path(tokenizer).name
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `10m` or `1h`.
+
+    >>> parse_duration("90"), parse_duration("1.5m"), parse_duration("1h")
+    (90.0, 90.0, 3600.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smh]?)\s*", text)
+    seconds = float(match[1]) * UNITS[match[2]] if match else math.nan
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"budget is '{text}'; give a time above 0 such as 90s, 10m or 1h")
+    return seconds

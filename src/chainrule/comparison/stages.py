@@ -1,23 +1,39 @@
-"""Progress of one piece of work as a part of the whole."""
+"""Progress of a comparison by the clock: how much of its time has passed, and what is being done."""
 
 import dataclasses
+import time
 
 from chainrule.progress import Progress
 
-PARTS = 100  # steps of the progress bar for each piece of work
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of a comparison."""
+
+    total: float  # seconds that it may take, as far as is known
+    start: float = dataclasses.field(default_factory=time.perf_counter)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float:
+        """Seconds until the total; 0 once it is over."""
+        return max(0.0, self.total - self.elapsed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Inner:
-    """One of `total` pieces of work after `before` others; what it tells is told as a part of the whole."""
+class Stage:
+    """One piece of work; its progress moves the clock's bar and adds to the description."""
 
     outer: Progress
+    clock: Clock
     name: str
-    before: int
-    total: int
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Move the whole's bar by this piece's part."""
-        part = min(1.0, done / total) if total else 0.0
+        """Report the seconds that have passed, of those that there are."""
         words = f"{self.name}: {what}" if what else self.name
-        self.outer(words, round(PARTS * (self.before + part)), PARTS * self.total)
+        seconds = max(1, round(self.clock.total))
+        self.outer(words, min(round(self.clock.elapsed), seconds), seconds)

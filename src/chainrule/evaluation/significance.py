@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.errors import UsageError
 from chainrule.evaluation.overlap import MetricName, check_aligned, load_metric
-from chainrule.lm import Ids
+from chainrule.lm import Floats, Ids
 
 Statistic = Callable[[Ids], float]
 """A figure of the examples with these ids (n,), some of them several times."""
@@ -51,12 +51,18 @@ def paired_bootstrap(
     for sample in range(samples):
         ids = rng.integers(n, size=n)
         resampled[sample] = a(ids) - b(ids)
+    return _conclude(difference, resampled, whole_a, whole_b)
+
+
+def _conclude(difference: float, resampled: Floats, a: float, b: float) -> Comparison:
+    """The interval and the p-value of a difference, from those on the drawn test sets."""
+    samples = len(resampled)
     low, high = np.quantile(resampled, [0.025, 0.975])
     # Rounding must not tell equal distances apart, least of all where the systems are the same.
     slack = 1e-12 * max(1.0, abs(difference))
     as_far = int(np.sum(np.abs(resampled - difference) >= abs(difference) - slack))
     p_value = (as_far + 1) / (samples + 1)
-    return Comparison(difference, float(low), float(high), p_value, whole_a, whole_b, samples)
+    return Comparison(difference, float(low), float(high), p_value, a, b, samples)
 
 
 def compare_bleu(
@@ -86,3 +92,29 @@ def _corpus_score(found: Sequence[str], references: Sequence[str], name: MetricN
         return float(metric._compute_score_from_stats(counts[ids].sum(axis=0).tolist()).score)
 
     return score
+
+
+def compare_neighbors(
+    numerators: Floats, denominator: Floats, *, samples: int = 1000, seed: int = 0
+) -> list[Comparison]:
+    """Paired bootstrap of 1 − rᵢ / rᵢ₊₁ for neighbouring rows, rᵢ = Σ numerators[i] / Σ denominator.
+
+    With the nats of each line in `numerators`, (M, n), and its bytes in `denominator`, (n,), rᵢ is the
+    cross-entropy of model i, and 1 − rᵢ / rᵢ₊₁ the part of it that model i saves. All rows share the drawn test
+    sets, which are those of `paired_bootstrap` with the same seed; the M sums of each are one product of matrices.
+    """
+    rows, n = numerators.shape
+    if n < 1 or samples < 1:
+        raise UsageError(f"n is {n} and samples is {samples}; both must be 1 or more")
+    rng = np.random.default_rng(seed)
+    sums = np.empty((samples, rows))
+    for sample in range(samples):
+        times = np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)
+        sums[sample] = numerators @ times / (denominator @ times)
+    whole = numerators.sum(axis=1) / denominator.sum()
+    savings = 1 - sums[:, :-1] / sums[:, 1:]  # (samples, M − 1)
+    comparisons = []
+    for i in range(rows - 1):
+        difference = float(1 - whole[i] / whole[i + 1])
+        comparisons.append(_conclude(difference, savings[:, i], float(whole[i]), float(whole[i + 1])))
+    return comparisons

@@ -1,0 +1,131 @@
+"""What an interrupted comparison needs in order to continue: its finished rows and its plan, line by line."""
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from chainrule import config as configs
+from chainrule import families
+from chainrule.comparison.measurement import Measured
+from chainrule.comparison.planning import Candidate
+from chainrule.comparison.tokenized import Tokenized
+from chainrule.errors import InputError, UsageError
+from chainrule.replacement import cannot_write
+from chainrule.report.results import Row
+
+NAME: Final = "unfinished.jsonl"
+EXPECTATIONS: Final = ("seconds", "expected_seconds", "expected_epochs", "note")
+
+
+class Journal:
+    """A file of JSON lines beside the models; removed when the comparison is finished.
+
+    The first line identifies the comparison. A last line that was cut off by an interruption is ignored.
+    """
+
+    def __init__(self, folder: Path | None, identity: dict[str, Any], resume: bool) -> None:
+        self.path = None if folder is None else folder / NAME
+        self.finished: dict[str, Measured] = {}
+        self.runs: dict[tuple[str, int], Measured] = {}  # of one seed, by name and seed
+        self.plan: list[dict[str, Any]] | None = None
+        if self.path is None:
+            return
+        records = self._read() if resume else []
+        if records and records[0] != {"kind": "comparison", **identity}:
+            raise UsageError(
+                f"{self.path.parent} holds an interrupted comparison with other options or of another text; "
+                "continue it with its own command, or replace it with --force"
+            )
+        for record in records[1:]:
+            self._take(record)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            content = records or [{"kind": "comparison", **identity}]
+            self.path.write_text("".join(map(_line, content)), encoding="utf-8")
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+
+    def add(self, measured: Measured, seed: int | None = None) -> None:
+        """Record a finished row, or one run of a network that is trained with several seeds."""
+        self._write({"kind": "row", "seed": seed, "row": measured.row.to_json(), "nats": _pack(measured.line_nats)})
+
+    def add_plan(self, candidates: list[Candidate]) -> None:
+        """Record the networks to train, so that a checkpoint is continued with its own config."""
+        self.plan = [
+            {
+                "tokenizer": candidate.tokenized.name,
+                "family": candidate.family,
+                "config": configs.to_json(candidate.config),
+                "name": candidate.name,
+                **{name: getattr(candidate, name) for name in EXPECTATIONS},
+            }
+            for candidate in candidates
+        ]
+        self._write({"kind": "plan", "networks": self.plan})
+
+    def planned(self, tokenized: dict[str, Tokenized]) -> list[Candidate] | None:
+        """The recorded networks to train; None where there is no plan yet."""
+        if self.plan is None:
+            return None
+        return [
+            Candidate(
+                tokenized[entry["tokenizer"]],
+                entry["family"],
+                configs.make(families.get(entry["family"]).Config, entry["config"], "model", is_saved=True),
+                entry["name"],
+                **{name: entry[name] for name in EXPECTATIONS},
+            )
+            for entry in self.plan
+        ]
+
+    def remove(self) -> None:
+        """Remove the file: the comparison is finished."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "plan":
+            self.plan = record["networks"]
+            return
+        measured = Measured(Row.from_json(record["row"]), _unpack(record["nats"]), None)
+        if record["seed"] is None:
+            self.finished[measured.row.name] = measured
+        else:
+            self.runs[measured.row.name, record["seed"]] = measured
+
+    def _read(self) -> list[dict[str, Any]]:
+        assert self.path is not None
+        if not self.path.exists():
+            return []
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path} cannot be read ({error}); start anew with --force") from error
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if self.path is None:
+            return
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_line(record))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def _pack(nats: Any) -> str:
+    return base64.b64encode(np.asarray(nats, dtype="<f8").tobytes()).decode()
+
+
+def _unpack(nats: str) -> Any:
+    return np.frombuffer(base64.b64decode(nats), dtype="<f8").astype(np.float64)

@@ -1,0 +1,77 @@
+"""The models that the rest of a comparison needs: in memory, and in its folder until it is finished."""
+
+from collections.abc import Iterator, Sequence
+
+from chainrule import artifact
+from chainrule.comparison.journal import Journal
+from chainrule.comparison.measurement import Measured
+from chainrule.comparison.mixtures import by_validation, choose_components
+from chainrule.comparison.output import Output
+from chainrule.comparison.settings import Settings
+from chainrule.lm import Floats
+from chainrule.model import Model
+from chainrule.report.results import Row, contenders, is_unigram
+
+
+class Store:
+    """Finished rows with the nats of their test lines, and the models among them that are still needed."""
+
+    def __init__(self, settings: Settings, output: Output | None, journal: Journal) -> None:
+        self.settings, self.output, self.journal = settings, output, journal
+        self.rows: list[Row] = []
+        self.line_nats: dict[str, Floats] = {}
+        self.models: dict[str, Model] = {}
+
+    def add(self, measured: Measured) -> None:
+        """Take a finished row; save its model where it is needed, then let go of those that no longer are."""
+        row, is_new = measured.row, measured.row.name not in self.journal.finished
+        self.rows.append(row)
+        self.line_nats[row.name] = measured.line_nats
+        needed = needed_names(self.rows)
+        if measured.model is not None:
+            self.models[row.name] = measured.model
+            if self.output is not None and is_new and (self.settings.keep == "all" or row.name in needed):
+                self.output.save(measured.model, row.name)
+        if is_new:
+            self.journal.add(measured)
+        for name in {row.name for row in self.rows} - needed:
+            self.models.pop(name, None)
+            if self.output is not None and self.settings.keep != "all":
+                self.output.discard(name)
+
+    def get(self, name: str) -> Model:
+        """A needed model, loaded from the folder where this run did not train it."""
+        if name not in self.models:
+            assert self.output is not None
+            self.models[name] = artifact.load(self.output.models / name, self.settings.device)
+        return self.models[name]
+
+
+def needed_names(rows: Sequence[Row]) -> set[str]:
+    """Models that mixtures, figures and `keep best` need: by tokenizer and family the best on either text."""
+    names = {row.name for row in best_by(rows, "tokenizer", "family")}
+    for tokenizer in {row.tokenizer for row in rows}:
+        of_tokenizer = [row for row in rows if row.tokenizer == tokenizer]
+        names.update(name for chosen in choose_components(of_tokenizer) for name in chosen)
+        names.update(row.name for row in contenders(filter(is_unigram, of_tokenizer))[:1])
+        names.update(row.name for row in by_validation(of_tokenizer)[:1])
+    return names
+
+
+def best_by(rows: Sequence[Row], *fields: str) -> Iterator[Row]:
+    """The best row on the test text for each combination of these fields, best first."""
+    seen = set()
+    for row in contenders(rows):
+        key = tuple(getattr(row, field) for field in fields)
+        if key not in seen:
+            seen.add(key)
+            yield row
+
+
+def kept_names(rows: Sequence[Row], keep: str) -> set[str]:
+    """Models that stay in the folder of a finished comparison."""
+    if keep == "none":
+        return set()
+    if keep == "all":
+        return {row.name for row in rows}
+    return {row.name for row in best_by(rows, "family")}

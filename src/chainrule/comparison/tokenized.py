@@ -1,0 +1,87 @@
+"""One text under several tokenizers, with the same bytes for all of them."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from chainrule.api import tokenizer_choice
+from chainrule.artifact import load_tokenizer
+from chainrule.comparison.settings import Settings, tokenizer_label
+from chainrule.data.encoded import Encoded
+from chainrule.errors import InputError
+from chainrule.preparation import Prepared, prepare
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+from chainrule.text.parts import Parts
+from chainrule.tokenizers.config import KINDS, TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import split_words
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tokenized:
+    """The parts of the text under one tokenizer."""
+
+    name: str  # kind or folder, as it was chosen
+    prepared: Prepared
+    test: Encoded
+    title: str  # in the table
+
+    @property
+    def label(self) -> str:
+        """What names of models say of the tokenizer."""
+        return tokenizer_label(self.name)
+
+    @property
+    def kind(self) -> str:
+        """The kind of tokenizer that was trained: `word` may have become `whitespace`."""
+        return self.prepared.tokenizer.config.kind
+
+
+def shared_text(texts: Parts, settings: Settings) -> Parts:
+    """The text that all tokenizers read: blanks collapsed for all where several are compared and one does so.
+
+    Bits per byte are comparable only if every model predicts the same bytes.
+    """
+    names = settings.tokenizer_names
+    if len(names) == 1 or not any(_collapses_blanks(name) for name in names):
+        return texts
+    parts = {
+        name: [" ".join(split_words(line)) for line in getattr(texts, name)] for name in ("train", "valid", "test")
+    }
+    return dataclasses.replace(texts, **parts)
+
+
+def tokenize(texts: Parts, name: str, settings: Settings, progress: Progress = silent) -> Tokenized:
+    """Train the tokenizer on the training text and encode all three parts."""
+    choice = tokenizer_choice(name, settings.settings_of(name))
+    prepared = prepare(Corpus.from_lines(texts.train), choice, Corpus.from_lines(texts.valid), progress)
+    test = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
+    if not test.tokens:
+        raise InputError("the test text is empty; give one with at least one line")
+    return Tokenized(name, prepared, test, prepared.tokenizer.config.kind)
+
+
+def tokenize_all(texts: Parts, settings: Settings, progress: Progress) -> list[Tokenized]:
+    """The text under every tokenizer; where two are of one kind, the table names them as they were chosen."""
+    tokenized = [tokenize(texts, name, settings, progress) for name in settings.tokenizer_names]
+    check_bytes(tokenized)
+    if len({one.kind for one in tokenized}) < len(tokenized):
+        return [dataclasses.replace(one, title=one.label) for one in tokenized]
+    return tokenized
+
+
+def check_bytes(tokenized: Sequence[Tokenized]) -> None:
+    """Refuse tokenizers that see different texts, as one that lower-cases and one that does not."""
+    first = tokenized[0]
+    for other in tokenized[1:]:
+        if other.test.bytes != first.test.bytes:
+            raise InputError(
+                f"tokenizer {other.label} sees {other.test.bytes:,} bytes of the test text and {first.label} "
+                f"{first.test.bytes:,}: bits per byte cannot be compared; compare them one at a time"
+            )
+
+
+def _collapses_blanks(name: str) -> bool:
+    config = TokenizerConfig(kind=name) if name in KINDS else load_tokenizer(Path(name)).config  # type: ignore[arg-type]
+    return config.collapses_blanks
