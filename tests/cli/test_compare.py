@@ -23,6 +23,11 @@ ROW_KEYS = {
     "perplexity_per_word",
     "bits_per_byte",
     "sample",
+    "status",
+    "epochs",
+    "steps",
+    "tokenizer",
+    "sd",
 }
 
 
@@ -33,7 +38,7 @@ def out(shelf: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(out: Path, english_text: Path) -> Outcome:
-    return done("compare", english_text, "--families", "ngram", "--out", out, "--json")
+    return done("compare", english_text, "--families", "ngram", "--out", out, "--keep", "all", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,12 @@ def results(compared: Outcome) -> Any:
 def test_the_files_are_there(compared: Outcome, out: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"report.html", "results.json", "models"}
     assert strict((out / "results.json").read_text()) == compared.json()
-    assert compared.err.endswith(f"and 50 models under {out / 'models'}\n")
+    assert compared.err.endswith(f"and 50 of 50 models under {out / 'models'}\n")
+    lines = compared.err.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == [
+        "ngram-1-modified-kneser-ney",
+        "ngram-2-modified-kneser-ney",
+    ]
 
 
 def test_the_keys_of_the_interface(results: Any) -> None:
@@ -202,3 +212,31 @@ def test_another_rule_of_context(english_text: Path, tmp_path: Path) -> None:
     found = done("compare", english_text, *options).json()
     folder = tmp_path / "c" / "models" / found["rows"][0]["name"]
     assert json.loads((folder / "config.json").read_text())["context"] == "stream"
+
+
+def test_several_tokenizers_and_a_budget(english_text: Path, tmp_path: Path) -> None:
+    options = ("--families", "ngram", "--budget", "1m", "--keep", "none", "--out", tmp_path)
+    outcome = done("compare", english_text, "--tokenizers", "char,word", *options)
+    assert "ngram-char-1-modified-kneser-ney" in outcome.err
+    headings, *rows = outcome.out.split("\nmodel ")[1].splitlines()
+    names = [row.split()[0] for row in rows]
+    assert {"ngram-word-1-modified-kneser-ney", "ngram-char-1-modified-kneser-ney"} & set(names)
+    assert "† best of its family or tokenizer" in rows
+    assert rows[-1] == "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
+    assert all(len(line) <= 100 for line in (headings, *rows))
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "results.json"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--budget", "soon"), "budget is 'soon'; give a time above 0 such as 90s, 10m or 1h"),
+        (("--budget", "0m"), "budget is '0m'"),
+        (("--seeds", "0"), "seeds is 0; choose 1 or more"),
+        (("--keep", "some"), "keep is 'some'; choose one of best, all, none"),
+        (("--size", "large"), "size is 'large'; choose one of auto, fixed"),
+        (("--tokenizers", "word,char", "--tokenizer", "word"), "exclude each other"),
+    ],
+)
+def test_wrong_options(english_text: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in refused(2, "compare", english_text, "--out", tmp_path / "c", *options)

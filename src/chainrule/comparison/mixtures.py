@@ -17,7 +17,7 @@ from chainrule.report.results import Row, is_contender
 
 MOST_NETWORKS: Final = 3
 WORTHWHILE: Final = 0.001
-"""A mixture of n-grams alone is shown where it needs fewer bits of the validation text by this part."""
+"""A mixture is shown where it needs fewer bits of the validation text than its best component, by this part."""
 
 
 def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -55,7 +55,7 @@ def mix_best(
     text: str,
     is_labelled: bool,
 ) -> Iterator[Measured]:
-    """Fit and measure the mixtures of one tokenizer; those of n-grams alone only where they help."""
+    """Fit and measure the mixtures of one tokenizer; those that do not help on the validation text are left out."""
     valid = tokenized.prepared.valid
     if valid is None or not valid.tokens:
         return
@@ -67,8 +67,7 @@ def mix_best(
         model, weights = _mix([models[name] for name in names], [on_valid[name] for name in names], tokenized)
         held_out, _ = model.evaluate_lines(valid, _interpolate(weights, [on_valid[name] for name in names]))
         bits = held_out.bits_per_byte
-        is_helpful = bits <= (1 - WORTHWHILE) * min(map(_validation_bits, components))
-        if not is_helpful and all(row.family == "ngram" for row in components):
+        if bits > (1 - WORTHWHILE) * min(map(_validation_bits, components)):
             continue
         metrics = {
             "train_seconds": round(sum(row.train_seconds for row in components), 3),

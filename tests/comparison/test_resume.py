@@ -1,0 +1,154 @@
+"""Which models stay on disk, and how an interrupted comparison is continued."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule
+from chainrule.comparison import measurement
+from chainrule.comparison.journal import NAME
+from chainrule.errors import ConfigError, UsageError
+from chainrule.model import Model
+from chainrule.report.results import Results, Row
+from comparison.test_plan import compare, lines, tiny
+
+__all__ = ["tiny"]
+
+
+def figures(results: Results) -> list[tuple[Any, ...]]:
+    """What two runs of one comparison share: everything but times."""
+    timed = {"train_seconds": 0.0, "train_tokens_per_second": 0.0, "size_bytes": 0}  # logs hold times
+    return [tuple(dataclasses.replace(row, **timed).to_json().items()) for row in results.rows]
+
+
+def models(out: Path) -> set[str]:
+    return {path.name for path in (out / "models").glob("*")}
+
+
+def test_the_best_of_each_family_stays(tiny: None, tmp_path: Path) -> None:
+    results = compare(out=tmp_path)
+    best: dict[str, Row] = {}
+    for row in results.rows:
+        best.setdefault(row.family, row)
+    assert models(tmp_path) == {row.name for row in best.values()}
+    assert results.rows[0].name in models(tmp_path)
+    for row in best.values():
+        assert chainrule.load(tmp_path / "models" / row.name, device="cpu").parameters == row.parameters
+
+
+def test_all_or_none_stay(tiny: None, tmp_path: Path) -> None:
+    results = compare(out=tmp_path / "all", keep="all")
+    assert models(tmp_path / "all") == {row.name for row in results.rows}
+    compare(out=tmp_path / "none", keep="none")
+    assert {path.name for path in (tmp_path / "none").iterdir()} == {"report.html", "results.json"}
+
+
+class Interruption:
+    """Stop a comparison, as Ctrl-C would, once so many models are measured."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.measured = 0
+        measure = measurement.measure
+
+        def interrupted(*arguments: Any) -> Any:
+            if self.measured == after:
+                raise KeyboardInterrupt
+            self.measured += 1
+            return measure(*arguments)
+
+        monkeypatch.setattr(measurement, "measure", interrupted)
+
+
+@pytest.mark.parametrize(("after", "seeds"), [(1, 1), (2, 1), (3, 2)])
+def test_an_interrupted_comparison_goes_on(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, seeds: int
+) -> None:
+    """Between two n-grams, before the RNN, and between its two seeds."""
+    whole = compare(seeds=seeds, budget=600)
+    options: dict[str, Any] = {"seeds": seeds, "budget": 600, "out": tmp_path}
+    with monkeypatch.context() as context:
+        Interruption(context, after)
+        with pytest.raises(KeyboardInterrupt):
+            compare(**options)
+    assert (tmp_path / NAME).exists()
+    trained: list[str] = []
+    train = measurement.train
+    monkeypatch.setattr(
+        measurement,
+        "train",
+        lambda candidate, *arguments, **others: (
+            trained.append(candidate.name) if "place" in others else None,
+            train(candidate, *arguments, **others),
+        )[1],
+    )
+    resumed = compare(resume=True, **options)
+    assert figures(resumed) == figures(whole)
+    assert len(trained) == 2 + seeds - after
+    assert not (tmp_path / NAME).exists()
+    assert resumed.rows[0].name in models(tmp_path)
+
+
+def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.training.loop import Trainer
+
+    whole = compare(budget=600)
+    conclude = Trainer._conclude
+
+    def interrupted(trainer: Trainer) -> None:
+        conclude(trainer)
+        trainer._save()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, "_conclude", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compare(budget=600, out=tmp_path)
+    assert (tmp_path / "models" / "rnn-1-4" / "checkpoint").is_dir()
+    with pytest.raises(UsageError, match="unfinished run"):
+        compare(budget=600, out=tmp_path)
+    epochs: list[int] = []
+
+    def counted(trainer: Trainer) -> None:
+        epochs.append(trainer.position.epoch)
+        conclude(trainer)
+
+    monkeypatch.setattr(Trainer, "_conclude", counted)
+    resumed = compare(budget=600, out=tmp_path, resume=True)
+    assert epochs[:1] == [1]  # the first epoch is not read again
+    assert figures(resumed) == figures(whole)
+
+
+def test_resume_refused(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="give out"):
+        compare(resume=True)
+    with monkeypatch.context() as context:
+        Interruption(context, 1)
+        with pytest.raises(KeyboardInterrupt):
+            compare(out=tmp_path)
+    with pytest.raises(UsageError, match="with other options or of another text"):
+        compare(out=tmp_path, resume=True, seed=3)
+    with pytest.raises(UsageError, match="with other options or of another text"):
+        chainrule.compare(lines(70), families=("ngram", "rnn"), size="fixed", out=tmp_path, resume=True)
+    compare(out=tmp_path, resume=True)
+    with pytest.raises(UsageError, match="holds a finished comparison; remove --resume"):
+        compare(out=tmp_path, resume=True)
+
+
+def test_a_line_of_the_journal_that_was_cut_off_is_ignored(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        Interruption(context, 2)
+        with pytest.raises(KeyboardInterrupt):
+            compare(out=tmp_path)
+    journal = tmp_path / NAME
+    journal.write_bytes(journal.read_bytes()[:-10])
+    saved: list[str] = []
+    save = Model.save
+    monkeypatch.setattr(
+        Model, "save", lambda model, path, **options: (saved.append(path.name), save(model, path, **options))[1]
+    )
+    compare(out=tmp_path, resume=True)
+    assert saved
