@@ -44,7 +44,9 @@ def bars() -> str:
 
 
 def scatter() -> str:
-    return plots.size_against_quality(DOTS, title="Size", quantity="bits per byte", description="3 models")
+    return plots.cost_against_quality(
+        DOTS, title="Size", cost="size", unit="B", quantity="bits per byte", description="3 models"
+    )
 
 
 FIGURES = [by_facet, by_facet_log, growth, bars, scatter]

@@ -1,5 +1,6 @@
 """The report page: well formed, self-contained, escaped, and sensible for any mixture of rows."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -8,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from chainrule.report.page import render, verdict
-from chainrule.report.results import Curve, Results, Sentence, Surprisal
-from report.example import HOSTILE, neural_row, ngram_row, results
+from chainrule.report.results import Curve, Difference, Results, Row, Sentence, Surprisal
+from report.example import HOSTILE, curve, neural_row, ngram_row, results
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}
 NAMESPACES = {"http://www.w3.org/2000/svg"}
@@ -146,14 +147,14 @@ def test_unranked_rows_say_why() -> None:
 def test_figures_only_where_they_show_something() -> None:
     drawn = {name: Nesting(render(example)).tags.count("svg") for name, example in PAGES.items()}
     assert drawn == {
-        "full": 5,  # two by order, bars, size, learning curves
-        "mixed families": 4,  # one smoothing: no bars
-        "no facets": 2,  # size, learning curves
+        "full": 6,  # two by order, bars, size, time, learning curves
+        "mixed families": 5,  # one smoothing: no bars
+        "no facets": 3,  # size, time, learning curves
         "one row": 1,
         "one infinite row": 1,
         "no rows": 1,
-        "no curves": 4,
-        "no sentences": 5,
+        "no curves": 5,
+        "no sentences": 6,
     }
 
 
@@ -187,3 +188,41 @@ def test_verdict_of_few_rows() -> None:
     assert words(PAGES["one infinite row"]).startswith("None of these models can be ranked")
     twins = results(rows=(MIXED[2], replace(MIXED[2], name="twin")))
     assert words(twins).endswith("level with the next, twin.")
+
+
+def test_status_groups_and_differences_are_shown() -> None:
+    rows = [ngram_row(1, name) for name in ("modified-kneser-ney", "kneser-ney", "laplace")]
+    network = replace(
+        neural_row("lstm", 1.5),
+        status="stopped at 3.1 of 12 epochs, validation still falling",
+        is_still_falling=True,
+        epochs=3.1,
+        steps=1234,
+        sd=0.0123,
+        advice=("the loss <rises>",),
+        difference=Difference(other="gru", percent=0.4, margin=0.3, p_value=0.2),
+    )
+    page = render(results(rows=(*rows, network), curves=(), sentences=()))
+    assert "stopped at 3.1 of 12 epochs, validation still falling" in page
+    assert "the loss &lt;rises&gt;" in page
+    assert '1.500<span title="still improving when its time ran out">*</span>' in page
+    assert "± 0.012" in page
+    assert "vs next: 0.4 % ± 0.3, p = 0.2: a tie</span>" in page
+    assert "0.4 % ± 0.3 better than gru, p = 0.2: a tie" in page
+    assert "* Still improving when its time ran out: more time would lower it." in page
+    assert "stands first, in a statistical tie with the next" in page
+    assert "and 1 more within 0.04%" in page  # 2.241 and 2.242; 2.253 is more than 0.5 % above
+    assert "best of lstm" in page
+    assert page.count("<tr>") == 1 + 3
+
+
+def test_a_row_survives_json() -> None:
+    for row in results().rows:
+        assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row
+
+
+def test_curves_are_extrapolated_in_words() -> None:
+    longer = replace(curve(5, "modified-kneser-ney"), doubled_bits=1.523)
+    page = render(results(curves=(longer,), sentences=()))
+    assert "Twice the text would give <b>ngram-5-modified-kneser-ney</b> about 1.523: an extrapolation" in page
+    assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bits_per_byte": 1.523}

@@ -88,11 +88,22 @@ def quality_by_facet(
     return render(paint, title, description, _room_for(series))
 
 
-def learning_curves(series: Series, *, title: str, quantity: str, description: str = "") -> str:
-    """A quality by the amount of training text, tokens on a log scale."""
+def learning_curves(
+    series: Series,
+    *,
+    title: str,
+    quantity: str,
+    description: str = "",
+    extrapolated: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """A quality by the amount of training text, tokens on a log scale; dashed lines lead to extrapolated points."""
 
     def paint(axes: Axes) -> None:
         axes.set_xscale("log")
+        for colour, (name, points) in zip(cycle(PALETTE), series.items(), strict=False):
+            if extrapolated and name in extrapolated:
+                xs, ys = zip(points[-1], extrapolated[name], strict=True)
+                axes.plot(xs, ys, ls=(0, (3, 2)), lw=1.3, color=colour, alpha=0.8, clip_on=False)
         _draw_lines(axes, series, "tokens of training text", quantity)
         _tick_decades(axes.xaxis, _ticker("EngFormatter"))
 
@@ -130,11 +141,25 @@ def bars(values: Mapping[str, float], *, title: str, quantity: str, description:
     return render(paint, title, description, Margins(left=left, right=52, top=8), height)
 
 
-def size_against_quality(
-    dots: Sequence[Dot], *, title: str, quantity: str, most_labels: int = 6, description: str = ""
+def cost_against_quality(
+    dots: Sequence[Dot],
+    *,
+    title: str,
+    cost: str,
+    unit: str,
+    quantity: str,
+    most_labels: int = 6,
+    description: str = "",
 ) -> str:
-    """A quality by size in bytes on a log scale; what nothing smaller beats stands out, some by name."""
+    """A quality by a cost on a log scale; what nothing cheaper beats stands out, some by name.
+
+    The legend stands below the axes, where there are no dots.
+    """
     front = pareto_front(dots)
+    names = list(dict.fromkeys(dot.group for dot in dots))
+    columns = 3
+    legend_rows = math.ceil(len(names) / columns) if len(names) > 1 else 0
+    height = HEIGHT + 18 * legend_rows
 
     def paint(axes: Axes) -> None:
         axes.set_xscale("log")
@@ -146,13 +171,23 @@ def size_against_quality(
             axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **look)
         axes.margins(x=0.12, y=0.12)
         axes.autoscale_view()
-        _tick_decades(axes.xaxis, _ticker("EngFormatter", unit="B"))
-        _label_axes(axes, "size of the model", quantity)
+        _tick_decades(axes.xaxis, _ticker("EngFormatter", unit=unit))
+        _label_axes(axes, cost, quantity)
         _name_dots(axes, front[::-1], dots, most_labels)
-        if len({dot.group for dot in dots}) > 1:
-            axes.legend(frameon=False, loc="upper right", handletextpad=0.1)
+        if legend_rows:
+            below = axes.transAxes.inverted().transform((0, axes.get_window_extent().y0 - Margins().bottom))
+            corner = (0, float(below[1]))
+            axes.legend(
+                frameon=False,
+                loc="upper left",
+                bbox_to_anchor=corner,
+                borderaxespad=0,
+                ncols=columns,
+                handletextpad=0.1,
+            )
 
-    return render(paint, title, description, Margins())
+    margins = Margins(bottom=Margins().bottom + 18 * legend_rows)
+    return render(paint, title, description, margins, height)
 
 
 def pareto_front(dots: Sequence[Dot]) -> list[Dot]:

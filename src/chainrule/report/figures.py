@@ -1,8 +1,4 @@
-"""Which numbers go into which figure of the report, and the caption that says what to see there.
-
-Lives here: rows and curves -> `<figure>` elements; a figure that would show nothing is left out. Not here:
-drawing (inspection/plots.py).
-"""
+"""Which numbers go into which figure of the report, with captions; a figure that would show nothing is left out."""
 
 import html
 import math
@@ -10,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from chainrule.inspection import flow_plot, plots
 from chainrule.inspection.flow import GradientFlow
-from chainrule.report.quantities import bits, listing, perplexity, share, size
+from chainrule.report.quantities import bits, duration, listing, perplexity, share, size
 from chainrule.report.results import Curve, Row, contenders, is_contender
 
 Points = dict[str, list[tuple[float, float]]]
@@ -23,9 +19,9 @@ def by_order(rows: Iterable[Row]) -> list[str]:
     """Bits per byte and perplexity by n-gram order, one line a smoothing; needs two orders to compare."""
     faceted = [row for row in rows if has_order(row)]
     best = contenders(faceted)
-    if len({row.facets["order"] for row in best}) < 2:
+    if not _lines(best, "bits_per_byte"):
         return []
-    return [
+    figures = [
         _figure(
             plots.quality_by_facet(
                 _lines(best, "bits_per_byte"),
@@ -35,7 +31,11 @@ def by_order(rows: Iterable[Row]) -> list[str]:
                 facet=ORDER,
             ),
             _order_caption(best) + _left_out(faceted),
-        ),
+        )
+    ]
+    if len({row.tokenizer for row in best}) > 1:
+        return figures  # perplexities of different tokens cannot be compared
+    figures.append(
         _figure(
             plots.quality_by_facet(
                 _lines(best, "perplexity"),
@@ -47,14 +47,16 @@ def by_order(rows: Iterable[Row]) -> list[str]:
             ),
             "The same models by perplexity: among how many equally likely tokens each one might as well have "
             f"chosen, {perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
-        ),
-    ]
+        )
+    )
+    return figures
 
 
 def smoothing_bars(rows: Iterable[Row]) -> list[str]:
     """The smoothings side by side at the order of the best n-gram; needs two of them."""
     faceted = [row for row in rows if has_order(row)]
     best = contenders(faceted)
+    best = tuple(row for row in best if row.tokenizer == best[0].tokenizer)
     order = best[0].facets["order"] if best else None
     values = {str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order}
     values = dict(sorted(values.items(), key=lambda item: item[1]))
@@ -72,7 +74,7 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
         f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
         f"{share(1 - low / high)} fewer bits than {html.escape(last)}."
     )
-    at_order = [row for row in faceted if row.facets["order"] == order]
+    at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
     return [_figure(drawing, caption + _left_out(at_order))]
 
 
@@ -83,9 +85,11 @@ def size_and_quality(rows: Sequence[Row]) -> list[str]:
         return []
     dots = [plots.Dot(row.name, row.family, max(row.size_bytes, 1), row.bits_per_byte) for row in best]
     front = plots.pareto_front(dots)
-    drawing = plots.size_against_quality(
+    drawing = plots.cost_against_quality(
         dots,
         title="Size against quality",
+        cost="size of the model",
+        unit="B",
         quantity=BITS,
         description=f"{len(dots)} models; {len(front)} of them are beaten by none of their size or smaller.",
     )
@@ -95,6 +99,32 @@ def size_and_quality(rows: Sequence[Row]) -> list[str]:
         "each pale one, another is no larger and no worse. The best takes "
         f"{size(best[0].size_bytes)}, the smallest {size(smallest.size_bytes)}."
     )
+    return [_figure(drawing, caption + _left_out(rows))]
+
+
+def time_and_quality(rows: Sequence[Row]) -> list[str]:
+    """Training time against bits per byte, every family; needs two models."""
+    best = contenders(rows)
+    if len(best) < 2:
+        return []
+    dots = [plots.Dot(row.name, row.family, max(row.train_seconds, 1e-3), row.bits_per_byte) for row in best]
+    front = plots.pareto_front(dots)
+    drawing = plots.cost_against_quality(
+        dots,
+        title="Training time against quality",
+        cost="time to train",
+        unit="s",
+        quantity=BITS,
+        description=f"{len(dots)} models; {len(front)} of them are beaten by none that trains as fast.",
+    )
+    fastest = min(best, key=lambda row: row.train_seconds)
+    caption = (
+        "Lower and further left is better. The strong dots are the models that none trained in less time beats. "
+        f"The best took {duration(best[0].train_seconds)}, the fastest {duration(fastest.train_seconds)}."
+    )
+    falling = sum(row.is_still_falling for row in best)
+    if falling:
+        caption += f" {falling} of them were still improving when their time ran out."
     return [_figure(drawing, caption + _left_out(rows))]
 
 
@@ -118,7 +148,17 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
     if missing:
         caption += f" Not drawn, for want of two finite points: {listing(missing)}."
-    drawing = plots.learning_curves(drawn, title=title, quantity=BITS, description=ending)
+    doubled = {
+        curve.name: (2.0 * curve.tokens[-1], curve.doubled_bits)
+        for curve in curves
+        if curve.name in drawn and curve.doubled_bits is not None
+    }
+    if name in doubled:
+        caption += (
+            f" Twice the text would give <b>{html.escape(name)}</b> about {bits(doubled[name][1])}: "
+            "an extrapolation by a + b n<sup>−c</sup>, fitted to the last points (dashed)."
+        )
+    drawing = plots.learning_curves(drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled)
     return [_figure(drawing, caption)]
 
 
@@ -149,10 +189,12 @@ def has_order(row: Row) -> bool:
 
 
 def _lines(best: Sequence[Row], quantity: str) -> Points:
-    """One line a smoothing, the best model's first; of rows with the same smoothing and order, the best."""
+    """One line a smoothing and tokenizer, the best model's first; of rows with the same order, the best."""
     cells: dict[tuple[str, float], float] = {}
+    is_labelled = len({row.tokenizer for row in best}) > 1
     for row in best:
-        cells.setdefault((str(row.facets["smoothing"]), float(row.facets["order"])), getattr(row, quantity))
+        name = f"{row.tokenizer if is_labelled else ''} {row.facets['smoothing']}".strip()
+        cells.setdefault((name, float(row.facets["order"])), getattr(row, quantity))
     lines: Points = {}
     for (smoothing, order), value in cells.items():
         lines.setdefault(smoothing, []).append((order, value))

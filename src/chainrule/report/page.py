@@ -1,8 +1,5 @@
 """The report of a comparison: one HTML page that needs nothing beside itself.
 
-Lives here: the page and its sections in words. Not here: the table (table.py), the figures and their captions
-(figures.py), coloured sentences (inspection/surprisal.py), the looks (style.css).
-
 Every text that is not ours passes `html.escape` and stands in an element that isolates its direction.
 """
 
@@ -57,11 +54,14 @@ def verdict(rows: tuple[Row, ...]) -> str:
     if not others:
         return f"{_named(best)} is the only model ranked: {figure}."
     words = f"{_named(best)} predicts this text best: {figure}, {_lead(best, others[0])} the next"
+    if best.difference is not None and best.difference.is_tie:
+        words = words.replace("predicts this text best:", "stands first, in a statistical tie with the next:")
     unigram = next((row for row in others if row.facets.get("order") == 1), None)
+    ending = "" if not best.is_still_falling else " It was still improving when its time ran out."
     if unigram is None or unigram is others[0]:
-        return f"{words}, {_named(others[0])}."
+        return f"{words}, {_named(others[0])}.{ending}"
     over = f"{_lead(best, unigram)} {_named(unigram)}, the best model that looks at no context"
-    return f"{words} ({_named(others[0])}) and {over}."
+    return f"{words} ({_named(others[0])}) and {over}.{ending}"
 
 
 def _head(results: Results) -> str:
@@ -89,6 +89,8 @@ def _header(results: Results) -> str:
         "Split": "as given" if split.seed is None else f"drawn with seed {split.seed}",
         "Time": f"{quantities.duration(results.seconds)} for {_models(len(results.rows))}",
     }
+    if results.remarks:
+        facts["Remarks"] = html.escape("; ".join(results.remarks))
     pairs = "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts.items())
     return (
         '<header>\n<p class="kicker">chainrule compare</p>\n'
@@ -102,13 +104,14 @@ def _figures(results: Results) -> str:
     try:
         order = figures.by_order(results.rows)
         cost = figures.smoothing_bars(results.rows) + figures.size_and_quality(results.rows)
+        cost += figures.time_and_quality(results.rows)
         growth = figures.learning_curves(results.curves)
         reach = figures.gradient_flow(results.flows)
     except MissingExtra as missing:
         return _section("Figures", "", f'<p class="note">{html.escape(str(missing))}</p>')
     return (
         _section("What context buys", "", _pair(order))
-        + _section("What smoothing and size buy", "", _pair(cost))
+        + _section("What smoothing, size and time buy", "", _pair(cost))
         + _section("What more text buys", "", _pair(growth))
         + _section("How far back networks can learn", "", _pair(reach))
     )
@@ -143,10 +146,12 @@ def _reproduction(results: Results) -> str:
     versions = ", ".join(
         f"{html.escape(name)} {html.escape(version)}" for name, version in results.versions.items()
     )
+    plan = html.escape("\n".join(results.plan))
+    plan = f"<p>Networks as they were planned:</p>\n<pre>{plan}</pre>\n" if plan else ""
     return _section(
         "How to repeat this",
         "Run this on the same text, with these versions.",
-        f"<pre><code>{html.escape(results.command)}</code></pre>\n<p>{versions}</p>\n",
+        f"<pre><code>{html.escape(results.command)}</code></pre>\n<p>{versions}</p>\n" + plan,
     )
 
 

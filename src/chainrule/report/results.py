@@ -42,9 +42,19 @@ class Difference:
         >>> Difference(other="b", percent=0.41, margin=0.3, p_value=0.2).describe()
         '0.4 % ± 0.3 better than b, p = 0.2: a tie'
         """
-        chance = f"p < {0.01:g}" if self.p_value < 0.01 else f"p = {self.p_value:.2g}"
-        verdict = ": a tie" if self.is_tie else ""
-        return f"{self.percent:.1f} % ± {self.margin:.1f} better than {self.other}, {chance}{verdict}"
+        return f"{self.percent:.1f} % ± {self.margin:.1f} better than {self.other}, {self._chance()}"
+
+    def short(self) -> str:
+        """The same without the name of the other row.
+
+        >>> Difference(other="b", percent=0.41, margin=0.3, p_value=0.2).short()
+        'vs next: 0.4 % ± 0.3, p = 0.2: a tie'
+        """
+        return f"vs next: {self.percent:.1f} % ± {self.margin:.1f}, {self._chance()}"
+
+    def _chance(self) -> str:
+        chance = "p < 0.01" if self.p_value < 0.01 else f"p = {self.p_value:.2g}"
+        return f"{chance}{': a tie' if self.is_tie else ''}"
 
     def to_json(self) -> Json:
         """The figures and the conclusion."""

@@ -1,7 +1,4 @@
-"""The table of models: best first, then those that cannot be ranked, each with the reason.
-
-Lives here: rows -> `<table>`. Not here: their order (results.py), sorting by hand (sort.js).
-"""
+"""The table of models: best first, then those that cannot be ranked, each with the reason."""
 
 import html
 import math
@@ -9,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from chainrule.report import quantities
-from chainrule.report.results import Row, contenders, is_contender, ranked
+from chainrule.report.results import Row, best_of, contenders, groups, is_contender, ranked
 
 HEADINGS = (
     ("", "Rank"),
@@ -20,6 +17,8 @@ HEADINGS = (
     ("Per word", "Perplexity per word"),
     ("Size", "Size on disk"),
     ("Training", "Time to train"),
+    ("Epochs", "How often the training text was read (networks)"),
+    ("Status", "How training ended"),
     ("Sample", "Text drawn from the model"),
 )
 LONGEST_SAMPLE = 1200  # characters shown
@@ -42,12 +41,17 @@ class Cell(NamedTuple):
 
 
 def models_table(rows: Sequence[Row]) -> str:
-    """Every row; the ranked ones in a body of their own, so that the others stay below however one sorts."""
+    """Every row or group; the ranked ones in a body of their own: the others stay below however one sorts."""
     ordered = ranked(rows)
     first = contenders(rows)
     best = first[0].bits_per_byte if first else math.nan
-    bodies = [_row(place, row, best) for place, row in enumerate(first, start=1)]
-    others = [_row(0, row, best) for row in ordered if not is_contender(row)]
+    marks = best_of(rows)
+    bodies = []
+    place = 1
+    for group in groups(rows):
+        bodies.append(_row(place, group, best, marks.get(group[0].name, ())))
+        place += len(group)
+    others = [_row(0, (row,), best) for row in ordered if not is_contender(row)]
     heads = "".join(f'<th scope="col" title="{remark}">{name}</th>' for name, remark in HEADINGS)
     parting = f'<tbody class="parting"><tr><th colspan="{len(HEADINGS)}">Not ranked</th></tr></tbody>'
     return (
@@ -55,33 +59,77 @@ def models_table(rows: Sequence[Row]) -> str:
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(bodies)}</tbody>"
         + (f'{parting}<tbody class="unranked">{"".join(others)}</tbody>' if others else "")
         + "</table></div>"
+        + _footnotes(rows)
     )
 
 
-def _row(place: int, row: Row, best: float) -> str:
+def _footnotes(rows: Sequence[Row]) -> str:
+    notes = []
+    if any(row.is_still_falling for row in rows):
+        notes.append("* Still improving when its time ran out: more time would lower it.")
+    if any(row.sd is not None for row in rows):
+        notes.append("± The standard deviation over several seeds, of which the figures are means.")
+    return "".join(f'<p class="note">{note}</p>' for note in notes)
+
+
+def _row(place: int, group: tuple[Row, ...], best: float, marks: Sequence[str] = ()) -> str:
+    row = group[0]
     excess = row.bits_per_byte / best - 1 if place and best else math.inf
     behind = f"+{quantities.share(excess)}" if place > 1 and math.isfinite(excess) else ""
     rate = f"{row.train_tokens_per_second:,.0f} tokens a second"
+    steps = "" if row.steps is None else f"{row.steps:,} steps"
     cells = (
         Cell(str(place) if place else "–", place or math.inf),
-        Cell(_name(row), row.name),
-        Cell(quantities.bits(row.bits_per_byte), row.bits_per_byte),
-        Cell(behind, excess),
+        Cell(_name(group, marks), row.name),
+        Cell(_bits(row), row.bits_per_byte),
+        Cell(behind, excess, row.difference.describe() if row.difference else ""),
         Cell(quantities.perplexity(row.perplexity), row.perplexity),
         Cell(quantities.perplexity(row.perplexity_per_word), row.perplexity_per_word),
         Cell(quantities.size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
         Cell(quantities.duration(row.train_seconds), row.train_seconds, rate),
+        Cell("" if row.epochs is None else f"{row.epochs:.3g}", -1 if row.epochs is None else row.epochs, steps),
+        Cell(_status(row), row.status),
         Cell(_sample(row.sample), row.sample[:40]),
     )
     return f"<tr>{''.join(cell.to_html() for cell in cells)}</tr>"
 
 
-def _name(row: Row) -> str:
-    """The name, the family where the name does not begin with it, and the note."""
+def _name(group: tuple[Row, ...], marks: Sequence[str]) -> str:
+    """The name, what it is the best of, the family where the name does not begin with it, and the note."""
+    row = group[0]
     is_told = row.name.startswith(row.family)
     family = "" if is_told else f' <span class="aside">{html.escape(row.family)}</span>'
+    best = f' <span class="mark">best of {html.escape(quantities.listing(list(marks)))}</span>' if marks else ""
     note = f'<span class="note" dir="auto">{html.escape(row.note)}</span>' if row.note else ""
-    return f"<bdi>{html.escape(row.name)}</bdi>{family}{note}"
+    if row.difference is not None:
+        note += (
+            f'<span class="note" title="{html.escape(row.difference.describe())}">{row.difference.short()}</span>'
+        )
+    return f"<bdi>{html.escape(row.name)}</bdi>{family}{best}{note}{_others(group)}"
+
+
+def _others(group: tuple[Row, ...]) -> str:
+    """The models that stand in the same line, which opens to their figures."""
+    if len(group) == 1:
+        return ""
+    lines = "".join(
+        f"<li><bdi>{html.escape(row.name)}</bdi> {quantities.bits(row.bits_per_byte)}</li>" for row in group[1:]
+    )
+    spread = quantities.share(group[-1].bits_per_byte / group[0].bits_per_byte - 1)
+    summary = f"<summary>and {len(group) - 1} more within {spread}</summary>"
+    return f'<details class="group">{summary}<ul>{lines}</ul></details>'
+
+
+def _bits(row: Row) -> str:
+    mark = '<span title="still improving when its time ran out">*</span>' if row.is_still_falling else ""
+    deviation = "" if row.sd is None else f' <span class="aside">± {row.sd:.3f}</span>'
+    return f"{quantities.bits(row.bits_per_byte)}{mark}{deviation}"
+
+
+def _status(row: Row) -> str:
+    advice = "".join(f'<span class="note">{html.escape(words)}</span>' for words in row.advice)
+    status = "" if row.status == "complete" else html.escape(row.status)
+    return f"{status}{advice}"
 
 
 def _sample(sample: str) -> str:
