@@ -61,7 +61,7 @@ def plan_networks(
     """The networks to train in `seconds`, or in `settings.max_seconds` for each family, whichever is less."""
     counts = {name: _tokenizers(tokenized, seconds, len(names), settings) for name in names}
     runs = sum(map(len, counts.values())) * settings.seeds
-    candidates = []
+    candidates: list[Candidate] = []
     for family in names:
         chosen = counts[family]
         shares = [None if seconds is None else seconds / runs]
@@ -94,8 +94,16 @@ def _sized_candidates(
         seconds = None if seconds is None else seconds / max(1, len(configs))
         sizes = [Sized(config, seconds or 0.0, getattr(config, "epochs", 0), "") for config in configs]
     else:
-        arguments = {"device": settings.device, "context": settings.context, "seed": settings.seed}
-        sizes = [size(family, tokenized.prepared, seconds=seconds, **arguments)]
+        sizes = [
+            size(
+                family,
+                tokenized.prepared,
+                seconds=seconds,
+                device=settings.device,
+                context=settings.context,
+                seed=settings.seed,
+            )
+        ]
     for sized in sizes:
         yield Candidate(
             tokenized,

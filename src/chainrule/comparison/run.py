@@ -168,7 +168,7 @@ class Comparison:
                     if not _has_grid(tokenized):
                         break
                     continue
-                self._finish(candidate, lambda one=candidate: self._train_seed(one, self.settings.seed))
+                self._finish(candidate, self._train_first_seed)
 
     def train_networks(self) -> None:
         """Plan the networks within the time that is left, announce the plan, and train them one after another."""
@@ -186,7 +186,7 @@ class Comparison:
         for line in self.plan:
             self.announce(line)
         for candidate in candidates:
-            self._finish(candidate, lambda one=candidate: self._train_seeds(one))
+            self._finish(candidate, self._train_seeds)
 
     def mix(self) -> None:
         """Add the mixtures of each tokenizer's best models."""
@@ -201,12 +201,12 @@ class Comparison:
             for measured in mixtures.mix_best(*arguments):
                 self._add(measured)
 
-    def _finish(self, candidate: Candidate, train: Callable[[], Measured]) -> None:
+    def _finish(self, candidate: Candidate, train: Callable[[Candidate], Measured]) -> None:
         """Take the row of an earlier run, or train; a model that fails is left out and said so."""
         measured = self.journal.finished.get(candidate.name)
         if measured is None:
             try:
-                measured = train()
+                measured = train(candidate)
             except UsageError:
                 raise
             except ChainruleError as error:
@@ -219,6 +219,9 @@ class Comparison:
         self.announce(_row_line(measured.row))
         for words in measured.row.advice:
             self.announce(f"  {measured.row.name}: {words}")
+
+    def _train_first_seed(self, candidate: Candidate) -> Measured:
+        return self._train_seed(candidate, self.settings.seed)
 
     def _train_seeds(self, candidate: Candidate) -> Measured:
         """Train a network with every seed; the best by validation is saved, so that a resumed run has it."""

@@ -46,10 +46,10 @@ def shared_text(texts: Parts, settings: Settings) -> Parts:
     names = settings.tokenizer_names
     if len(names) == 1 or not any(_collapses_blanks(name) for name in names):
         return texts
-    parts = {
-        name: [" ".join(split_words(line)) for line in getattr(texts, name)] for name in ("train", "valid", "test")
-    }
-    return dataclasses.replace(texts, **parts)
+    train, valid, test = (
+        [" ".join(split_words(line)) for line in part] for part in (texts.train, texts.valid, texts.test)
+    )
+    return dataclasses.replace(texts, train=train, valid=valid, test=test)
 
 
 def tokenize(texts: Parts, name: str, settings: Settings, progress: Progress = silent) -> Tokenized:
@@ -83,5 +83,5 @@ def check_bytes(tokenized: Sequence[Tokenized]) -> None:
 
 
 def _collapses_blanks(name: str) -> bool:
-    config = TokenizerConfig(kind=name) if name in KINDS else load_tokenizer(Path(name)).config  # type: ignore[arg-type]
+    config = TokenizerConfig(kind=name) if name in KINDS else load_tokenizer(Path(name)).config
     return config.collapses_blanks
