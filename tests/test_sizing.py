@@ -50,7 +50,7 @@ def machine(flops: float, slow: float = 1.0) -> Callable[[Any], Throughput]:
 
 
 def compute(config: Any) -> float:
-    return 6.0 * (9 * config.layers * config.hidden**2 + 1000 * config.hidden)
+    return float(6 * (9 * config.layers * config.hidden**2 + 1000 * config.hidden))
 
 
 def chosen(prepared: Prepared, family: str = "lstm", seconds: float | None = 600, **given: Any) -> sizing.Sized:

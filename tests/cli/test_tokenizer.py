@@ -90,8 +90,8 @@ def test_turkish_lower_case(tmp_path: Path) -> None:
     done("tokenizer", "train", file, *options)
     tokens = done("tokenizer", "encode", tmp_path / "t", "--tokens", stdin="Isparta izmir").out
     assert tokens == "'ısparta' 'izmir'\n"
-    options = ("--lowercase", "--set", "locale=tr", "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "m")
-    done("train", "ngram", file, *options)
+    settings = ("--lowercase", "--set", "locale=tr", "--order", 1, "--smoothing", "laplace")
+    done("train", "ngram", file, *settings, "--out", tmp_path / "m")
     assert done("info", tmp_path / "m", "--json").json()["tokenizer"]["locale"] == "tr"
 
 

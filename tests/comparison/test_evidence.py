@@ -1,6 +1,7 @@
 """Seeds, the paired bootstrap between neighbours, and the extrapolation of learning curves."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from chainrule.report.results import Difference, Row, best_of, groups
 from comparison.test_plan import row
 
 
-def bits_row(name: str, bits: float, **options: object) -> Row:
+def bits_row(name: str, bits: float, **options: Any) -> Row:
     return row(name, str(options.pop("family", "lstm")), bits, bits_per_byte=bits, **options)
 
 

@@ -19,7 +19,11 @@ __all__ = ["tiny"]
 
 def figures(results: Results) -> list[tuple[Any, ...]]:
     """What two runs of one comparison share: everything but times."""
-    timed = {"train_seconds": 0.0, "train_tokens_per_second": 0.0, "size_bytes": 0}  # logs hold times
+    timed: dict[str, Any] = {
+        "train_seconds": 0.0,
+        "train_tokens_per_second": 0.0,
+        "size_bytes": 0,
+    }  # logs hold times
     return [tuple(dataclasses.replace(row, **timed).to_json().items()) for row in results.rows]
 
 
@@ -75,14 +79,13 @@ def test_an_interrupted_comparison_goes_on(
     assert (tmp_path / NAME).exists()
     trained: list[str] = []
     train = measurement.train
-    monkeypatch.setattr(
-        measurement,
-        "train",
-        lambda candidate, *arguments, **others: (
-            trained.append(candidate.name) if "place" in others else None,
-            train(candidate, *arguments, **others),
-        )[1],
-    )
+
+    def recorded(candidate: Any, *arguments: Any, **others: Any) -> Any:
+        if "place" in others:
+            trained.append(candidate.name)
+        return train(candidate, *arguments, **others)
+
+    monkeypatch.setattr(measurement, "train", recorded)
     resumed = compare(resume=True, **options)
     assert figures(resumed) == figures(whole)
     assert len(trained) == 2 + seeds - after
@@ -147,8 +150,11 @@ def test_a_line_of_the_journal_that_was_cut_off_is_ignored(
     journal.write_bytes(journal.read_bytes()[:-10])
     saved: list[str] = []
     save = Model.save
-    monkeypatch.setattr(
-        Model, "save", lambda model, path, **options: (saved.append(path.name), save(model, path, **options))[1]
-    )
+
+    def recorded(model: Model, path: Path, **options: Any) -> None:
+        saved.append(path.name)
+        save(model, path, **options)
+
+    monkeypatch.setattr(Model, "save", recorded)
     compare(out=tmp_path, resume=True)
     assert saved

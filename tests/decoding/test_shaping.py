@@ -43,7 +43,8 @@ def test_unk_is_excluded_and_its_mass_is_shared() -> None:
     given = log([[0, 0.1, 0.5, 0.4], [0, 0, 0.75, 0.25]])
     before = given.copy()
     # without <unk>: .1 and .4 of .5; .25 of .25
-    assert_allclose(np.exp(shape(given, [[], []], Decoding(), OPEN)), [[0, 0.2, 0, 0.8], [0, 0, 0, 1]], atol=1e-12)
+    expected = np.array([[0, 0.2, 0, 0.8], [0, 0, 0, 1.0]])
+    assert_allclose(np.exp(shape(given, [[], []], Decoding(), OPEN)), expected, atol=1e-12)
     assert (given == before).all()
 
 
@@ -61,7 +62,7 @@ def test_unk_takes_no_place_among_the_top_k() -> None:
 
 @pytest.mark.parametrize("settings", [Decoding(), Decoding(strategy="greedy"), Decoding(top_p=0.5, min_p=0.1)])
 def test_where_unk_is_the_only_continuation_the_text_ends(settings: Decoding) -> None:
-    given = log([[0, 0, 1, 0], [0, 0.5, 0, 0.5]])
+    given = log([[0.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5]])
     found = np.exp(shape(given, [[], []], settings, OPEN))
     assert found[0].tolist() == [0, 1, 0, 0]
 

@@ -17,6 +17,9 @@ def compare(
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT...]", help="Files, folders, globs, or - for stdin.")
     ] = None,
+    text_name: Annotated[
+        str, typer.Option("--text", help="The embedded text without TEXT: novel, or python (its reference).")
+    ] = "novel",
     out: Annotated[Path, typer.Option(help="Where report, results and models go.")] = Path("runs/compare"),
     families: Annotated[str, typer.Option(help="Which to train, separated by commas.  [default: all]")] = "",
     valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
@@ -56,7 +59,7 @@ def compare(
 ) -> None:
     """Train every family on one text and rank them by bits per byte.
 
-    Without TEXT: on the embedded text, the Python language reference.
+    Without TEXT: on the embedded text, a novel; `--text python` takes the language reference of this Python.
 
     Example: chainrule compare corpus.txt --tokenizers word,char --budget 10m --out runs/compare
     """
@@ -65,6 +68,7 @@ def compare(
     options.use_threads(threads)
     from chainrule import comparison
     from chainrule.text.corpus import Corpus
+    from chainrule.text.default import default_corpus
 
     rules = options.text_rules(column, errors, drop_blank_lines)
 
@@ -74,7 +78,7 @@ def compare(
     wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
     with progress() as bar, _resume_hint(out):
         results = comparison.compare(
-            corpus(text),
+            corpus(text) or default_corpus(text_name),
             valid=corpus(valid),
             test=corpus(test),
             progress=bar,

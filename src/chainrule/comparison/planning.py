@@ -9,9 +9,8 @@ from chainrule import families
 from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized import Tokenized
 from chainrule.errors import ChainruleWarning, MissingExtra
-from chainrule.lm import Context
-from chainrule.preparation import Prepared
 from chainrule.report.quantities import duration
+from chainrule.sizing import Sized, size
 
 SMALL_TEXT: Final = 2_000_000
 """Bytes of training text below which networks do better on characters than on words."""
@@ -19,16 +18,6 @@ CHARACTERS_FIRST: Final = ("char", "byte", "bpe", "unigram", "wordpiece", "word"
 WORDS_FIRST: Final = ("word", "whitespace", "bpe", "unigram", "wordpiece", "char", "byte")
 WORTHWHILE_SECONDS: Final = 60.0
 """A family is trained on a further tokenizer only if each of its runs has this long."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Sized:
-    """A network fitted to a text and to the time there is."""
-
-    config: Any
-    expected_seconds: float
-    expected_epochs: float
-    note: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,21 +97,13 @@ def _sized_candidates(
         yield Candidate(
             tokenized,
             family,
-            unlimited(sized.config),
+            sized.config,
             row_name(family, sized.config, tokenized.label if is_labelled else ""),
             seconds,
             sized.expected_seconds,
             sized.expected_epochs,
             sized.note,
         )
-
-
-def size(
-    family: str, prepared: Prepared, *, seconds: float | None, device: str, context: Context, seed: int = 0
-) -> Sized:
-    """The first candidate of the family, whatever the text."""
-    config = unlimited(families.get(family).candidates()[0])
-    return Sized(config, seconds or 0.0, getattr(config, "epochs", 0), "")
 
 
 def unlimited(config: Any) -> Any:

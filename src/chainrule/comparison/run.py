@@ -22,7 +22,7 @@ from chainrule.comparison.tokenized import Tokenized, shared_text, tokenize_all
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.lm import Floats
 from chainrule.model import OVERLAP_WORTH_A_WORD
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.report.quantities import bits, duration
 from chainrule.report.results import Results, Row, SplitInfo, ranked
 from chainrule.text.corpus import Corpus
@@ -46,7 +46,7 @@ def compare(
     *,
     valid: Sources | Corpus | None = None,
     test: Sources | Corpus | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     announce: Announce = lambda line: None,
     **chosen: Any,
 ) -> Results:
@@ -54,8 +54,10 @@ def compare(
 
     Where `out` is given, report, results and models are written there; another comparison there is refused unless
     `force` is True. `announce` is called with the plan and with each row as it is finished, a line at a time.
+    `progress=True` prints a line of progress to stderr every 30 seconds.
     """
     settings = make_settings(chosen)
+    progress = as_progress(progress)
     if settings.out is None:
         return _compare(text, valid, test, progress, announce, settings, None)
     output = Output(settings.out, settings.command, settings.force, settings.resume)

@@ -4,6 +4,7 @@ Lives here: one token in its place, and a prompt, given as text or as ids, cut i
 a completion while it grows (writing.py).
 """
 
+import builtins
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +48,9 @@ class Pieces:
             return blank + name.encode()
         return blank + bytes(byte_alphabet()[c] for c in name)
 
-    def _split_bytes(self, previous: int | None, name: str) -> bytes:
+    def _split_bytes(self, previous: int | None, name: str) -> builtins.bytes:
         is_joined = previous is None or previous in self._controls or punctuation.joins(name)[0]
-        if not is_joined:
+        if not is_joined and previous is not None:
             before = self.tokenizer.backend.id_to_token(previous) or ""
             is_joined = punctuation.joins(before)[1]
         return b" " * (not is_joined) + punctuation.join(name).encode()
