@@ -270,6 +270,14 @@ def test_names_acronyms_and_foreign_letters_are_left_alone(lower_case: Model, na
     assert Corrector(lower_case).correct(line).corrected == line
 
 
+@pytest.mark.parametrize(
+    "line", ["Dr. Smyth met at the station", "met Mr. Jomes at the station", "Mrs. Bown met at the station"]
+)
+def test_titles_and_the_names_behind_them_are_left_alone(lower_case: Model, line: str) -> None:
+    """The dot of a title does not end a sentence, so the name behind it is a name."""
+    assert Corrector(lower_case).correct(line).corrected == line
+
+
 def test_protected_words_do_not_protect_their_neighbours(lower_case: Model) -> None:
     corrector = Corrector(lower_case, Channel(), Settings(error_rate=0.1))
     assert corrector.correct("Zoë met at teh IKEA staton").corrected == "Zoë met at the IKEA station"

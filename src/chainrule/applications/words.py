@@ -18,6 +18,8 @@ FIRST_LETTER: Final = re.compile(r"[^\W\d_]")
 SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
 """What the word before the first word of a sentence ends with."""
 LONGEST_SENTENCE_END: Final = 16
+ABBREVIATION_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{0,3}\.$")
+"""A capitalised word of up to four letters and a dot, such as `Dr.`: it does not end a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
     end = 0
     for word in found:
         if word.core not in known and not word.is_fixed:
-            is_name = _is_written_as_name(word, _begins_sentence(line, word.start))
+            begins_sentence = _begins_sentence(line, word.start) and not _is_abbreviation(line, word)
+            is_name = _is_written_as_name(word, begins_sentence)
             word = replace(word, is_name=is_name, is_fixed=_is_fixed(word, is_all_upper))
         words.append(replace(word, blanks=line[end : word.start]))
         end = word.end
@@ -90,7 +93,16 @@ def _begins_sentence(line: str, start: int) -> bool:
     if any(map(str.isalnum, line[chunk:start])):
         return False
     previous = line[:chunk].rstrip(" \t")
-    return not previous or SENTENCE_END.search(previous[-LONGEST_SENTENCE_END:]) is not None
+    ending = previous[-LONGEST_SENTENCE_END:]
+    return not previous or (SENTENCE_END.search(ending) is not None and ABBREVIATION_BEFORE.search(ending) is None)
+
+
+def _is_abbreviation(line: str, word: Word) -> bool:
+    """Whether a word is short and capitalised, with a dot and a capitalised word behind it, as in `Dr. Who`."""
+    end = word.start + len(word.before) + len(word.core)
+    is_short = ABBREVIATION_BEFORE.search(line[: end + 1]) is not None and line[word.start : end].isalpha()
+    following = line[end + 1 :].lstrip(" \t")
+    return is_short and line[end + 1 : end + 2] in (" ", "\t") and following[:1].isupper()
 
 
 def split_punctuation(text: str) -> tuple[str, str, str]:
