@@ -68,7 +68,7 @@ def test_what_is_chosen_is_the_readers_own_copy() -> None:
     recipe = recipes.read("ptb-lstm")
     recipe.choices.tokenizer.clear()
     recipe.choices.model.clear()
-    assert recipe.choices.tokenizer == {"kind": "word"}
+    assert recipe.choices.tokenizer == {"kind": "whitespace"}
     assert recipe.choices != Choices()
 
 

@@ -74,8 +74,7 @@ def train(
             folder.check_replace(place, artifact.facts("model", origin), force=force)
         plan = ""
         if size is not None:
-            config, plan = _sized(family, prepared, given, place if resume else None, run, device)
-            announce(plan)
+            config, plan = _sized(family, prepared, given, place if resume else None, run, device, announce)
         return train_prepared(
             family,
             config,
@@ -150,8 +149,9 @@ def _sized(
     resumed: Path | None,
     run: settings.Run,
     device: str,
+    announce: Callable[[str], None],
 ) -> tuple[Any, str]:
-    """The sized config and its plan; a resumed run keeps the config that its checkpoint was written with."""
+    """The sized config and its plan, which is announced; a resumed run keeps the config of its checkpoint."""
     limit = settings.make(families.get(family).Config, given, "model").max_seconds
     fixed = {name: value for name, value in given.items() if name != "max_seconds"}
     if resumed is not None:
@@ -159,6 +159,7 @@ def _sized(
     sized = sizing.size(
         family, prepared, seconds=limit, device=device, context=run.context, seed=run.seed, settings=fixed
     )
+    announce(sized.plan)
     return sized.config, sized.plan
 
 

@@ -362,7 +362,7 @@ class _Chooser:
         if self.text.valid_tokens:
             chosen |= {"validations": VALIDATIONS, "stop_after": PATIENCE}
         if clock is not None and clock.run < math.inf:
-            chosen |= {"max_seconds": round(clock.run, 3), "validation_tokens": clock.validation_tokens}
+            chosen |= {"max_seconds": max(round(clock.run, 3), 1e-3), "validation_tokens": clock.validation_tokens}
         config_kind = families.get(self.family).Config
         return settings_reader.make(config_kind, chosen | self.settings, "model", self.family)
 

@@ -102,7 +102,8 @@ def test_rules_for_reading(mle: Path, tmp_path: Path) -> None:
 def test_what_a_text_does_to_a_terminal(tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", "\x1b[31mred \x1b[31mred\n" * 3)
     model = tmp_path / "model"
-    done("train", "ngram", text, "--order", 2, "--smoothing", "witten-bell", "--out", model)
+    options = ("--order", 2, "--smoothing", "witten-bell", "--tokenizer", "whitespace")
+    done("train", "ngram", text, *options, "--out", model)
     assert "␛[31mred" in done("inspect", model, text, "--only", "gates").out
 
 

@@ -37,10 +37,14 @@ def test_words_are_compared_as_the_model_sees_them() -> None:
         Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="word", lowercase=True)
     )
     assert occurrences(reader("lstm", lower), "BANK", ["the Bank was", "bank"]).places == (1, 0)
+    at_blanks = tokenizer_training.train(
+        Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="whitespace")
+    )
     with pytest.raises(InputError, match=r"x\.tsv, line 2 does not hold 'bank' as a word by itself; put blanks"):
-        occurrences(reader("lstm"), "bank", ["the bank", "the Bank was", "bank"], "x.tsv")
+        occurrences(reader("lstm", at_blanks), "bank", ["the bank", "the Bank was", "bank"], "x.tsv")
     with pytest.raises(InputError, match="line 1 does not hold"):
-        occurrences(reader("lstm"), "bank", ["the bank."])
+        occurrences(reader("lstm", at_blanks), "bank", ["the bank."])
+    assert occurrences(reader("lstm"), "bank", ["the bank."]).places == (1,)  # the mark is split off
 
 
 def test_what_is_no_word_is_refused() -> None:

@@ -81,7 +81,7 @@ def test_the_unknown_word_is_never_written(tiny: Translator, strategy: Any) -> N
     assert unk is not None
     fond = in_favour(tiny, unk)
     lm = fond.given("abc")  # the model itself stays as it is: it would write nothing else
-    assert generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=3))[0].ids == [unk] * 3
+    assert generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=3, unk="keep"))[0].ids == [unk] * 3
     found = fond.translate_all(["abc", "fed"], dataclasses.replace(BEAM, strategy=strategy, seed=1))
     assert all(unk not in best.ids and best.ids for (best,) in found)
     # Scoring does not forbid it: each token's own log p is what the model says, with <unk> among the choices.

@@ -146,22 +146,18 @@ def _read(raw: BinaryIO | InputStream, packing: "_Packing | None", name: str) ->
     elif isinstance(raw, InputStream):
         yield from filter(None, _unpack(raw, packing, name))
     else:
-        yield from _regroup(_hold_back(_unpack(raw, packing, name)))
+        _check_beginning(raw, packing, name)
+        yield from _regroup(_unpack(raw, packing, name))
 
 
-def _hold_back(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Give no piece before `ALWAYS_ALLOWED` bytes have come: a bomb is refused before its lines are read."""
-    held: list[bytes] = []
+def _check_beginning(raw: BinaryIO, packing: "_Packing", name: str) -> None:
+    """Unpack `ALWAYS_ALLOWED` bytes and discard them, so that a bomb is refused before its lines are read."""
     size = 0
-    source = iter(pieces)
-    for piece in source:
-        held.append(piece)
-        size += len(piece)
+    for block in _unpack(raw, packing, name):
+        size += len(block)
         if size > ALWAYS_ALLOWED:
             break
-    yield from held
-    held.clear()
-    yield from source
+    raw.seek(0)
 
 
 def _peek(stream: InputStream) -> bytes:
