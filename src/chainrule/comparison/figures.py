@@ -1,6 +1,7 @@
 """The numbers behind the figures of the report: learning curves, sentences by surprisal, gradient flow."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -12,7 +13,7 @@ from chainrule.comparison.settings import Settings
 from chainrule.comparison.stages import Clock, Stage
 from chainrule.comparison.store import Store, best_by
 from chainrule.comparison.tokenized import Tokenized, tokenize
-from chainrule.errors import ChainruleError
+from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.evaluation.perplexity import LN2
 from chainrule.inspection.flow import GradientFlow
 from chainrule.microscope import flow
@@ -95,7 +96,8 @@ def _tokenize_part(texts: Parts, whole: Tokenized, part: int, settings: Settings
     lines = thin(texts.train, part)
     if not any(line.strip() for line in lines):
         return None
-    with suppress(ChainruleError):
+    with suppress(ChainruleError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)  # what is said of the whole text is enough
         return tokenize(dataclasses.replace(texts, train=lines), whole.name, settings)
     return None
 
