@@ -17,14 +17,14 @@ look() {
     "$@" doctor --json | "$python" -c "$check" "$expected"
 }
 
-# N-gram models need the extension; without it they are refused with what to do, and nothing is written.
+# Words and n-gram models need the extension; without it they are refused with what to do, and nothing is written.
 refused() {
     (
         cd "$work"
         status=0
         "$@" train ngram toy.txt --out none 2> refusal.txt || status=$?
         test "$status" = 1
-        grep -q "n-gram models need the compiled part of chainrule, which is not built: pip install ." refusal.txt
+        grep -q "the compiled part of chainrule, which is not built: pip install ." refusal.txt
         test ! -e none
         "$@" tokenizer train toy.txt --out tokenizer
     )

@@ -101,7 +101,9 @@ def joined_forms(word: str) -> list[str]:
 def _core() -> Any:
     core = native.load()
     if core is None:
-        raise ChainruleError(f"the word tokenizer needs the compiled part of chainrule: {native.HOW_TO_BUILD}")
+        raise ChainruleError(
+            f"the word tokenizer needs the compiled part of chainrule, which is not built: {native.HOW_TO_BUILD}"
+        )
     return core
 
 
