@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from chainrule.errors import ChainruleWarning
+from chainrule.errors import ChainruleWarning, MissingExtra
 
 NAME: Final = "chainrule._core"
 HOW_TO_BUILD = "pip install . (needs a C++20 compiler)"
@@ -26,3 +26,11 @@ def load() -> ModuleType | None:
             text = f"the compiled part of chainrule is there and cannot be used ({error}); {HOW_TO_BUILD} again"
             warnings.warn(text, ChainruleWarning, stacklevel=2)
         return None
+
+
+def require(purpose: str) -> ModuleType:
+    """Return the compiled module; raise MissingExtra, which begins with `purpose`, where it is not built."""
+    core = load()
+    if core is None:
+        raise MissingExtra(f"{purpose} the compiled part of chainrule, which is not built: {HOW_TO_BUILD}")
+    return core

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import memory, native
-from chainrule.errors import ChainruleError, ChainruleWarning, MissingExtra, ModelFileError
+from chainrule.errors import ChainruleError, ChainruleWarning, ModelFileError
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
@@ -32,12 +32,7 @@ SUMMED: Final = 50_000_000
 
 def core() -> Any:
     """The compiled module; n-gram models need it."""
-    found = native.load()
-    if found is None:
-        raise MissingExtra(
-            f"n-gram models need the compiled part of chainrule, which is not built: {native.HOW_TO_BUILD}"
-        )
-    return found
+    return native.require("n-gram models need")
 
 
 def train(

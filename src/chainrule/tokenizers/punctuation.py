@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from chainrule import native
-from chainrule.errors import ChainruleError, InputError
+from chainrule.errors import InputError
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import JOINER, TokenizerConfig
 
@@ -99,12 +99,7 @@ def joined_forms(word: str) -> list[str]:
 
 
 def _core() -> Any:
-    core = native.load()
-    if core is None:
-        raise ChainruleError(
-            f"the word tokenizer needs the compiled part of chainrule, which is not built: {native.HOW_TO_BUILD}"
-        )
-    return core
+    return native.require("the word tokenizer needs")
 
 
 def _checked(text: str) -> str:
