@@ -35,7 +35,7 @@ def test_little_known_is_nothing_said() -> None:
     [
         (
             "frequencies",
-            {"loss": 7.914, "unigram_loss": 6.52},
+            {"loss": 7.914, "unigram_loss": 6.52, "valid_history": (7.6, 7.5)},
             ["7.91 nats, is above that of word frequencies alone, 6.52", "lower learning_rate, 0.002 now"],
         ),
         ("still", {"train_history": (5.0, 5.0004, 4.9998)}, ["not moved from 5.00 nats", "raise learning_rate"]),
@@ -67,6 +67,7 @@ def test_each_fault_is_told_alone_with_numbers_and_remedy(
     [
         {"loss": 7.9, "epochs_done": 0},  # the first epoch has not ended
         {"loss": 7.9, "unigram_loss": float("inf")},  # not known
+        {"loss": 7.25, "unigram_loss": 6.82, "valid_history": (6.4, 6.0)},  # dropout and sampling raise the loss
         {"train_history": (9.0, 4.0, 4.0, 4.0)},  # converged is not stuck
         {"train_history": (4.0, 4.5, 5.0), "valid_history": (4.7, 4.8, 5.0)},  # both rise: no over-fitting
         {"valid_history": (4.7, 4.8, 4.75)},  # one bad validation
@@ -78,7 +79,8 @@ def test_what_only_resembles_a_fault_is_not_told(changed: dict[str, Any]) -> Non
 
 
 def test_several_faults_are_told_the_gravest_first() -> None:
-    said = list(findings(Facts(**(HEALTHY | {"loss": 7.0, "clipped_share": 1.0}))).values())
+    changed = {"loss": 7.0, "clipped_share": 1.0, "valid_history": (7.0, 6.9)}
+    said = list(findings(Facts(**(HEALTHY | changed))).values())
     assert [words.split(",")[0] for words in said] == ["the loss", "the gradient was clipped on 100% of the steps"]
 
 

@@ -12,11 +12,9 @@ from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.report.quantities import duration
 from chainrule.sizing import Sized, size
 
-SMALL_TEXT: Final = 2_000_000
-"""Bytes of training text below which networks do better on characters than on words."""
-CHARACTERS_FIRST: Final = ("char", "byte", "bpe", "unigram", "wordpiece", "word", "whitespace")
-WORDS_FIRST: Final = ("word", "whitespace", "bpe", "unigram", "wordpiece", "char", "byte")
-WORTHWHILE_SECONDS: Final = 60.0
+PREFERENCE: Final = ("word", "whitespace", "bpe", "unigram", "wordpiece", "char", "byte")
+"""Tokenizers of networks, the most promising first (docs/sizing.md: words need fewer steps per byte of text)."""
+WORTHWHILE_SECONDS: Final = 600.0
 """A family is trained on a further tokenizer only if each of its runs has this long."""
 
 
@@ -65,9 +63,7 @@ def _tokenizers(
     tokenized: Sequence[Tokenized], seconds: float | None, families_count: int, settings: Settings
 ) -> list[Tokenized]:
     """The tokenizers that networks are trained on, the most promising first; at least one."""
-    text_bytes = tokenized[0].prepared.train.bytes
-    preference = CHARACTERS_FIRST if text_bytes < SMALL_TEXT else WORDS_FIRST
-    ordered = sorted(tokenized, key=lambda one: preference.index(one.kind))
+    ordered = sorted(tokenized, key=lambda one: PREFERENCE.index(one.kind))
     limits = [settings.max_seconds, None if seconds is None else seconds / max(1, families_count)]
     available = min((limit for limit in limits if limit is not None), default=None)
     if available is None:

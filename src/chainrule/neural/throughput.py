@@ -22,6 +22,7 @@ LONGEST_PART: Final = 1 << 16  # tokens of the text that training is measured on
 SCORED: Final = (1 << 8, 1 << 10, 1 << 12)  # tokens that scoring is measured on, until it takes long enough
 LONG_ENOUGH: Final = 0.1  # seconds
 ENDLESS: Final = 1 << 20  # epochs
+SHORTEST: Final = 1e-3  # seconds: one update, in which libraries are loaded and memory is taken
 LOG_EVERY: Final = {"cpu": 1, "cuda": 10}  # a line of the log waits for the GPU
 
 
@@ -35,13 +36,16 @@ class Throughput:
 
 
 def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: float) -> Throughput:
-    """Train for about `seconds` from random weights, then score a small part of the text."""
+    """Train for about `seconds` from random weights after a warm-up, then score a small part of the text."""
     first = _beginning(data.train, LONGEST_PART)
     run = dataclasses.replace(data, train=first, valid=None, place=None, summary={})
     limits: dict[str, Any] = {"epochs": ENDLESS, "stop_after": 0, "validations": 0, "schedule": "constant"}
-    limits |= {"max_seconds": seconds, "log_every": LOG_EVERY[choose(data.device).type]}
+    device = choose(data.device)
+    limits |= {"max_seconds": seconds, "log_every": LOG_EVERY[device.type]}
+    warm_up = seconds if device.type == "cuda" else SHORTEST  # a GPU selects kernels for each config
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)  # advice on a run of a second
+        family.train(run, dataclasses.replace(config, **limits | {"max_seconds": warm_up}))
         model = family.train(run, dataclasses.replace(config, **limits))
     training = _training_speed(model.log)
     if training is None:

@@ -3,6 +3,7 @@
 Lives here: numbers to sentences, pure; the error of a run that diverged. Not here: gathering the numbers (loop.py).
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -74,8 +75,8 @@ def name_the_bad(named: Iterable[tuple[str, Tensor]]) -> str | None:
 def _worse_than_frequencies(facts: Facts) -> str | None:
     if facts.epochs_done < 1 or facts.loss is None or facts.unigram_loss is None:
         return None
-    if facts.loss <= facts.unigram_loss:
-        return None
+    if min(facts.loss, *facts.valid_history, math.inf) <= facts.unigram_loss:
+        return None  # the training loss may be higher than that of validation: dropout, sampled softmax
     return (
         f"the loss, {facts.loss:.2f} nats, is above that of word frequencies alone, {facts.unigram_loss:.2f}: "
         f"lower learning_rate, {facts.learning_rate:g} now, or train for more steps (a smaller batch_size or bptt)"
