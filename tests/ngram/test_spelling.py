@@ -1,6 +1,8 @@
 """The one scale: that the speller makes word models distributions over strings."""
 
+from dataclasses import replace
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from chainrule.lm import Batch
 from chainrule.model import Model
 from chainrule.ngram import storage
 from chainrule.ngram.spelling import LEAST_SPELLED, SCALARS, Speller, train_speller
+from chainrule.preparation import prepare
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
 
 ALPHABET = "ab"
 LINES = ["a b a", "ab a", "b", "a a b", "ba b a", "aab b"] * 20
@@ -122,6 +126,40 @@ def test_a_placeholder_without_a_probability_is_refused(log_placeholder: float) 
     arrays = tensors.unpack(speller.to_bytes(), "") | {"log_placeholder": np.array([log_placeholder])}
     with pytest.raises(ModelFileError, match=r"its probability is not valid|NaN or infinite"):
         Speller.from_bytes(storage.pack(arrays), "speller.safetensors")
+
+
+OLD_FILE = Path(__file__).parent / "speller_tables.safetensors"
+"""Written before counts were stored, by training on OLD_LINES with `min_count=2`."""
+OLD_LINES = ["the cat sees a dog", "a dog runs and the mouse runs", "the cat chases the mouse", "loves a Zebra"] * 6
+OLD_LOG_PROBS = {"Yak": -41.634585501414946, "zebras": -28.423844439609994, "日本": -38.365906836253814}
+
+
+def test_a_file_of_tables_is_read_and_written_again() -> None:
+    content = OLD_FILE.read_bytes()
+    speller = Speller.from_bytes(content, str(OLD_FILE))
+    assert speller.log_probs(list(OLD_LOG_PROBS)) == pytest.approx(list(OLD_LOG_PROBS.values()), rel=1e-12)
+    assert speller.to_bytes() == content
+
+
+def test_the_counts_give_the_tables_of_the_old_file() -> None:
+    speller = prepare(Corpus.from_lines(OLD_LINES), TokenizerConfig(min_count=2)).speller
+    assert speller is not None
+    old = Speller.from_bytes(OLD_FILE.read_bytes(), "")
+    for again in (speller, Speller.from_bytes(speller.to_bytes(), "")):
+        assert again.alphabet == old.alphabet
+        assert again.log_outside == pytest.approx(old.log_outside, abs=1e-12)
+        for level, expected in zip(again.lm.tables.levels, old.lm.tables.levels, strict=True):
+            assert level.key.tolist() == expected.key.tolist()
+            np.testing.assert_allclose(level.log_prob, expected.log_prob, rtol=1e-6)
+            np.testing.assert_allclose(level.log_backoff, expected.log_backoff, rtol=1e-6)
+
+
+def test_an_n_gram_is_stored_in_two_bytes() -> None:
+    words = ["".join(letters) for letters in product("abcdef", repeat=5)]
+    speller = train_speller(words, known=[])
+    n_grams = sum(map(len, speller.lm.tables.levels))
+    assert len(speller.to_bytes()) < 2 * n_grams + 3000  # names, dtypes and shapes
+    assert len(replace(speller, counts=None).to_bytes()) > 12 * n_grams
 
 
 def test_any_string_can_be_spelled_and_saved() -> None:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from chainrule import native, tensors
 from chainrule.errors import ModelFileError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.ngram import storage
+from chainrule.ngram import count_trie, storage
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import count
+from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.table_model import TableModel
 from chainrule.ngram.tables import BackoffTables, take
@@ -51,6 +51,8 @@ class Speller:
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v)) − log ε; subtracted from what the n-gram gives
     placeholder: str = ""  # how the training text writes an unknown word, as `<unk>`; "": it writes none so
     log_placeholder: float = 0.0  # log(1 − ε)
+    counts: storage.Arrays | None = field(default=None, repr=False, compare=False)
+    """The trie of counts from which the n-gram was estimated; None where it was read as back-off tables."""
 
     _compiled: Any = field(default=None, init=False, repr=False, compare=False)
 
@@ -114,8 +116,8 @@ class Speller:
         return np.where(is_placeholder, self.log_placeholder, np.add.reduceat(log_p, starts) - self.log_outside)
 
     def to_bytes(self) -> bytes:
-        """What the speller's file holds."""
-        arrays = storage.to_arrays(self.lm.tables)
+        """The content of the speller's file: counts, or back-off tables where the counts are not known."""
+        arrays = storage.to_arrays(self.lm.tables) if self.counts is None else dict(self.counts)
         arrays["alphabet"] = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
         arrays["is_single"] = np.array([int(self.is_single)], dtype=np.uint8)
         arrays["log_outside"] = np.array([self.log_outside])
@@ -136,18 +138,28 @@ class Speller:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> "Speller":
-        """Read the speller's file; one written before there were placeholders has none."""
+        """Read the speller's file: counts, or back-off tables, which earlier versions wrote."""
         arrays = tensors.unpack(content, name)
-        check_speller_arrays(arrays, name)
+        is_counts = "1.count" in arrays
+        _check_counts(arrays, name) if is_counts else check_speller_arrays(arrays, name)
         alphabet = "".join(chr(c) for c in arrays["alphabet"])
-        is_single = bool(arrays["is_single"][0])
-        vocabulary = _vocabulary(alphabet)
-        order = sum(array.endswith(".log_prob") for array in arrays)
-        tables = storage.from_arrays(arrays, order, vocabulary.size)
+        vocabulary = _vocabulary(len(alphabet))
+        if is_counts:
+            tables = _estimate(count_trie.from_arrays(arrays, vocabulary, name))
+            trie = {array: arrays[array] for array in count_trie.specs(arrays, vocabulary)}
+        else:
+            tables = storage.from_arrays(arrays, _table_order(arrays), vocabulary.size)
+            trie = None
         placeholder = "".join(chr(c) for c in arrays.get("placeholder", ()))
-        log_placeholder = float(arrays["log_placeholder"][0]) if placeholder else 0.0
-        lm = TableModel(tables, vocabulary)
-        return cls(alphabet, lm, is_single, float(arrays["log_outside"][0]), placeholder, log_placeholder)
+        return cls(
+            alphabet,
+            TableModel(tables, vocabulary),
+            is_single=bool(arrays["is_single"][0]),
+            log_outside=float(arrays["log_outside"][0]),
+            placeholder=placeholder,
+            log_placeholder=float(arrays["log_placeholder"][0]) if placeholder else 0.0,
+            counts=trie,
+        )
 
 
 def train_speller(
@@ -168,12 +180,11 @@ def train_speller(
     others = sum(spelling != placeholder for spelling in unknown)
     has_placeholder = others < len(unknown)
     alphabet = "".join(sorted({c for spelling in examples for c in spelling}))
-    vocabulary = _vocabulary(alphabet)
+    vocabulary = _vocabulary(len(alphabet))
     ids, _ = _ids(examples, alphabet)
-    order = 1 if is_single else ORDER
-    counts = count(ids[ids != vocabulary.eos] if is_single else ids, order, vocabulary)
-    tables = estimate(counts, Config(order=order, smoothing="witten-bell"))
-    speller = Speller(alphabet, TableModel(tables, vocabulary), is_single)
+    counts = count(ids[ids != vocabulary.eos] if is_single else ids, 1 if is_single else ORDER, vocabulary)
+    lm = TableModel(_estimate(counts), vocabulary)
+    speller = Speller(alphabet, lm, is_single, counts=count_trie.to_arrays(counts))
     outside = _log_outside(speller, known, placeholder if has_placeholder else "")
     if not has_placeholder:
         return replace(speller, log_outside=outside)
@@ -186,10 +197,14 @@ def train_speller(
     )
 
 
+def _estimate(counts: Counts) -> BackoffTables:
+    return estimate(counts, Config(order=counts.order, smoothing="witten-bell"))
+
+
 def _log_outside(speller: Speller, known: Sequence[str], placeholder: str) -> float:
     """log of the probability that the n-gram alone leaves for spellings that an unknown word can have."""
-    impossible = {*known, *([placeholder] if placeholder else []), *([] if speller.is_single else [""])}
-    inside = float(np.exp(speller.log_probs(sorted(impossible))).sum())
+    excluded = [*known, *([placeholder] if placeholder else []), *([] if speller.is_single else [""])]
+    inside = float(np.exp(speller.log_probs(list(dict.fromkeys(excluded)))).sum())
     if speller.is_single:
         inside += float(
             np.exp(speller.lm.tables.levels[0].log_prob[speller.lm.vocabulary.eos])
@@ -216,9 +231,9 @@ def _score(tables: BackoffTables, ids: Ids, vocabulary: Vocabulary) -> Floats:
     return log_p
 
 
-def _vocabulary(alphabet: str) -> Vocabulary:
-    A = len(alphabet)
-    return Vocabulary(size=A + 3, bos=A + 1, eos=A + 2, unk=A)  # A: any other character
+def _vocabulary(A: int) -> Vocabulary:
+    """The ids of an alphabet of A characters; A itself is any other character."""
+    return Vocabulary(size=A + 3, bos=A + 1, eos=A + 2, unk=A)
 
 
 def _ids(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
@@ -231,7 +246,7 @@ def _ids(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
     place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
     ids = np.where(known[place] == codes, place, len(alphabet))
     ends = np.cumsum([len(spelling) + 1 for spelling in spellings], dtype=np.int64) - 1
-    ids[ends] = _vocabulary(alphabet).eos
+    ids[ends] = _vocabulary(len(alphabet)).eos
     return ids, ends
 
 
@@ -246,20 +261,16 @@ ROUNDING: Final = 1e-3
 
 
 def check_speller_arrays(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
-    """Raise ModelFileError unless the arrays of a speller's file are the tables of a character n-gram.
+    """Raise ModelFileError unless the arrays of a speller's file are the back-off tables of a character n-gram.
 
     Compared are names, dtypes and shapes; the alphabet (sorted, distinct Unicode scalars); keys (sorted, in range);
     log-probabilities (0 or less, -inf for `<s>` alone); back-off weights (1 or less); and sums: the unigrams sum to
     1, the characters seen after a longer context to 1 or less.
     """
-    order = sum(array.endswith(".log_prob") for array in arrays)
-    if not 1 <= order <= HIGHEST_ORDER:
-        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {HIGHEST_ORDER}")
-    tensors.check_specs(arrays, _specs(arrays, order), name, _OPTIONAL_SPECS)
-    alphabet = arrays["alphabet"].astype(np.int64)
-    if not _is_unicode(alphabet) or not (np.diff(alphabet) > 0).all():
-        raise ModelFileError(f"{name}: the alphabet is not sorted Unicode characters, each once; train it again")
-    bos = len(alphabet) + 1
+    order = _table_order(arrays)
+    _check_order(order, name)
+    tensors.check_specs(arrays, {**_COMMON_SPECS, **_table_specs(arrays, order)}, name, _OPTIONAL_SPECS)
+    bos = len(arrays["alphabet"]) + 1
     unigrams = arrays["1.log_prob"]
     if not np.isneginf(unigrams[bos]):
         raise ModelFileError(f"{name}: <s> has a probability, and it is never predicted; train it again")
@@ -269,13 +280,38 @@ def check_speller_arrays(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
         is_log = array == "log_missing" or array.endswith((".log_prob", ".log_backoff"))
         if is_log and values.size and values.max() > ROUNDING:
             raise ModelFileError(f"{name}: {array} holds the logarithm of more than 1; train it again")
-    if arrays["is_single"][0] > 1:
-        raise ModelFileError(f"{name}: is_single is {arrays['is_single'][0]} and should be 0 or 1; train it again")
     _check_constants(arrays, name)
-    _check_sums(possible, order, len(alphabet) + 3, name)
+    _check_sums(possible, order, bos + 2, name)
+
+
+def _check_counts(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
+    """Raise ModelFileError unless the names, dtypes and shapes are those of counts, and the constants are valid.
+
+    `count_trie.from_arrays` checks the rest; the estimate of any counts is a probability distribution.
+    """
+    _check_order(count_trie.order_of(arrays), name)
+    specs = count_trie.specs(arrays, _vocabulary(arrays.get("alphabet", np.zeros(0)).size))
+    tensors.check_specs(arrays, {**_COMMON_SPECS, **specs}, name, _OPTIONAL_SPECS)
+    for array in ("log_outside", "log_placeholder"):
+        tensors.check_finite(arrays.get(array, np.zeros(0)), f"{name}: {array}")
+    _check_constants(arrays, name)
+
+
+def _table_order(arrays: Mapping[str, NDArray[Any]]) -> int:
+    return sum(array.endswith(".log_prob") for array in arrays)
+
+
+def _check_order(order: int, name: str) -> None:
+    if not 1 <= order <= HIGHEST_ORDER:
+        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {HIGHEST_ORDER}")
 
 
 _SCALAR: Final = TensorSpec("float64", (1,))
+_COMMON_SPECS: Final = {
+    "alphabet": TensorSpec("uint32", (None,)),
+    "is_single": TensorSpec("uint8", (1,)),
+    "log_outside": _SCALAR,
+}
 _OPTIONAL_SPECS: Final = {"placeholder": TensorSpec("uint32", (None,)), "log_placeholder": _SCALAR}
 """Arrays of a speller whose training text writes unknown words as a placeholder."""
 
@@ -286,7 +322,12 @@ def _is_unicode(codes: Ids) -> bool:
 
 
 def _check_constants(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
-    """Refuse a placeholder without a probability, and spellings outside the vocabulary of more than 1 in all."""
+    """Check the alphabet, `is_single`, the placeholder and `log_outside`."""
+    alphabet = arrays["alphabet"].astype(np.int64)
+    if not _is_unicode(alphabet) or not (np.diff(alphabet) > 0).all():
+        raise ModelFileError(f"{name}: the alphabet is not sorted Unicode characters, each once; train it again")
+    if arrays["is_single"][0] > 1:
+        raise ModelFileError(f"{name}: is_single is {arrays['is_single'][0]} and should be 0 or 1; train it again")
     log_outside = float(arrays["log_outside"][0])
     if ("placeholder" in arrays) != ("log_placeholder" in arrays):
         raise ModelFileError(f"{name} holds one of placeholder and log_placeholder alone; train it again")
@@ -299,15 +340,12 @@ def _check_constants(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
         raise ModelFileError(f"{name}: log_outside holds the logarithm of more than 1; train it again")
 
 
-def _specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, TensorSpec]:
-    """What the arrays of a speller of this order must be; as many n-grams as there are keys."""
+def _table_specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, TensorSpec]:
+    """The arrays that the back-off tables of this order must have; as many n-grams as there are keys."""
     alphabet = arrays.get("alphabet", np.zeros(0))
     keys = [arrays.get(f"{n}.key", np.zeros(0)) for n in range(2, order + 1)]
     sizes = [alphabet.size + 3, *(key.size for key in keys)]
     return {
-        "alphabet": TensorSpec("uint32", (None,)),
-        "is_single": TensorSpec("uint8", (1,)),
-        "log_outside": _SCALAR,
         "log_missing": _SCALAR,
         **{f"{n}.log_prob": TensorSpec("float32", (size,)) for n, size in enumerate(sizes, start=1)},
         **{f"{n}.log_backoff": TensorSpec("float32", (size,)) for n, size in enumerate(sizes[:-1], start=1)},

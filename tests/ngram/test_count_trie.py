@@ -1,0 +1,58 @@
+"""The trie of counts: worked by hand, and rebuilt without a difference."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule import tensors
+from chainrule.lm import Vocabulary
+from chainrule.ngram import count_trie
+from chainrule.ngram.counts import Counts, count
+
+WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
+
+
+def test_the_worked_example() -> None:
+    # i=1 love=2 cats=3, two lines: i love cats / i love
+    arrays = count_trie.to_arrays(count(np.array([1, 2, 3, 5, 1, 2, 5]), 3, WORDS))
+    assert {name: array.tolist() for name, array in arrays.items() if array.size} == {
+        "1.children": [0, 1, 2, 1, 1],  # <unk>, i, love, cats, <s>
+        "1.count": [2],  # </s>
+        "2.word": [2, 3, 5, 5, 1],  # i love, love cats, love </s>, cats </s>, <s> i
+        "2.children": [2, 1, 1],  # i love, love cats, <s> i
+        "2.count": [1, 1],
+        "3.word": [3, 5, 5, 2],  # i love cats, i love </s>, love cats </s>, <s> i love
+        "3.count": [1, 1, 1, 2],
+    }
+    assert {array.dtype.name for name, array in arrays.items() if not name.endswith("large")} == {"uint8"}
+
+
+def check_round_trip(counts: Counts) -> None:
+    arrays = count_trie.to_arrays(counts)
+    tensors.check_specs(arrays, count_trie.specs(arrays, counts.vocabulary), "file")
+    rebuilt = count_trie.from_arrays(arrays, counts.vocabulary, "file")
+    assert rebuilt.order == counts.order
+    for level, expected in zip(rebuilt.levels, counts.levels, strict=True):
+        for field in ("context", "word", "suffix", "count", "begins"):
+            np.testing.assert_array_equal(getattr(level, field), getattr(expected, field), field)
+
+
+@given(
+    lines=st.lists(st.lists(st.integers(0, 3), max_size=5), max_size=8),
+    order=st.integers(1, 4),
+    times=st.sampled_from([1, 254, 255, 256, 1000]),
+)
+def test_counts_are_rebuilt(lines: list[list[int]], order: int, times: int) -> None:
+    ids = [i for line in lines * times for i in (*line, WORDS.eos)]
+    check_round_trip(count(np.array(ids, dtype=np.int64), order, WORDS))
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(256, "uint8"), (257, "uint16"), (70_000, "uint32")])
+def test_ids_have_the_smallest_type(size: int, dtype: str) -> None:
+    """The first id has every other one as its successor: more children than fit into a byte."""
+    vocabulary = Vocabulary(size=size, bos=size - 2, eos=size - 1, unk=size - 3)
+    lines = [(0, last, size - 1) for last in range(0, size - 3, 1 + size // 1000)]
+    counts = count(np.array(lines).ravel(), 3, vocabulary)
+    assert count_trie.to_arrays(counts)["2.word"].dtype.name == dtype
+    check_round_trip(counts)
