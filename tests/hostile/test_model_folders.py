@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 import chainrule
 from chainrule import api, folder
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.inspection import training_log
 from chainrule.neural import contextual, weights
+from chainrule.ngram.spelling import Speller
 from chainrule.ngram.tables import BackoffTables
 from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
@@ -24,7 +27,7 @@ from hostile import folders
 from hostile.folders import ask, change_json, change_tensors, numbers, reseal
 
 Arrays = dict[str, np.ndarray]
-WEIGHTS = "model.safetensors"
+WEIGHTS, SPELLER = "model.safetensors", "speller.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +142,115 @@ def test_overflow_gives_no_contextual_vectors(
         contextual.contextual(chainrule.load(path, device="cpu"), ["the cat"])
 
 
+def grow(arrays: Arrays, name: str, value: int) -> None:
+    """Replace the first value of an array of bytes by a large one."""
+    arrays[name][0] = 255
+    arrays[f"{name}.large"] = np.array([value], dtype=np.int64)
+
+
+def swap_unsorted(arrays: Arrays) -> None:
+    """Exchange the two extensions of the first bigram that has two."""
+    first = int(np.flatnonzero(np.repeat(arrays["1.children"], arrays["1.children"]) > 1)[0])
+    arrays["2.word"][[first, first + 1]] = arrays["2.word"][[first + 1, first]]
+
+
 SPELLER_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
+    "outside": (lambda a: a["log_outside"].__setitem__(0, 1.0), "logarithm of more than 1"),
+    "outside too low": (lambda a: a["log_outside"].__setitem__(0, -1000.0), "log_outside is -1000, and the tables"),
+    "outside a little low": (lambda a: a["log_outside"].__iadd__(-0.01), "log_outside is .*, and the tables"),
+    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside holds NaN"),
+    "single": (lambda a: a["is_single"].__setitem__(0, 7), "is_single is 7"),
+    "surrogate": (lambda a: a["alphabet"].__setitem__(-1, 0xD800), "alphabet is not sorted"),
+    "beyond Unicode": (lambda a: a["alphabet"].__setitem__(-1, 0x110000), "alphabet is not sorted"),
+    "unsorted": (lambda a: a.update(alphabet=a["alphabet"][::-1].copy()), "alphabet is not sorted"),
+    "twice": (lambda a: a["alphabet"].__setitem__(1, a["alphabet"][0]), "alphabet is not sorted"),
+    "no alphabet": (lambda a: a.pop("alphabet"), "does not fit its config"),
+    "longer alphabet": (lambda a: a.update(alphabet=np.arange(300, dtype="u4")), "does not fit its config"),
+    "square alphabet": (lambda a: a.update(alphabet=a["alphabet"].reshape(-1, 1)), "alphabet is .* and should be"),
+    "no counts": (lambda a: a.pop("1.count"), "of 0 orders"),
+    "no children": (lambda a: a.pop("3.children"), "3.children is absent"),
+    "no large counts": (lambda a: a.pop("6.count.large"), "6.count.large is absent"),
+    "an order left out": (lambda a: a.pop("4.word"), "does not fit its config"),
+    "too many orders": (lambda a: a.update({f"{n}.word": a["2.word"] for n in range(7, 30)}), "of 29 orders"),
+    "tables as well": (lambda a: a.update({"1.log_prob": np.zeros(4, "f4")}), "1.log_prob is .* should be absent"),
+    "float counts": (lambda a: a.update({"6.count": a["6.count"].astype("f4")}), "uint8"),
+    "wide ids": (lambda a: a.update({"2.word": a["2.word"].astype("i8")}), "int64 and should be .* uint8"),
+    "shorter": (lambda a: a.update({"6.count": a["6.count"][:-1]}), "6.count is .* and should be"),
+    "words cut off": (
+        lambda a: a.update({"6.word": a["6.word"][1:], "6.count": a["6.count"][1:]}),
+        "contexts count",
+    ),
+    "more children": (lambda a: a["5.children"].__iadd__(1), "contexts count others"),
+    "10^15 children": (lambda a: grow(a, "5.children", 10**15), "contexts count others"),
+    "2^62 children": (lambda a: grow(a, "5.children", 2**62), "5.children.large holds a value"),
+    "a count without its value": (lambda a: a["6.count"].__setitem__(0, 255), "6.count.large has 0 values"),
+    "a value without its count": (lambda a: a.update({"6.count.large": np.array([300])}), "has 1 values"),
+    "negative count": (lambda a: grow(a, "6.count", -5), "6.count.large holds a value below 255"),
+    "counts beyond float64": (lambda a: grow(a, "6.count", 2**53), "6.count sums to more than"),
+    "no occurrence": (lambda a: a["6.count"].__setitem__(0, 0), "6.count holds an n-gram that never occurs"),
+    "no word ends": (lambda a: a["2.count"].__setitem__(0, 0), "2.count holds an n-gram that never occurs"),
+    "other counts": (lambda a: a["6.count"].__imul__(9), "log_outside is .*, and the tables"),
+    "ids unsorted": (swap_unsorted, "2.word is not sorted"),
+    "<s> predicted": (
+        lambda a: a["6.word"].__setitem__(-1, len(a["alphabet"]) + 1),
+        "6.word is not sorted or holds",
+    ),
+    "beyond the ids": (lambda a: a["6.word"].__setitem__(-1, 255), "6.word is not sorted or holds"),
+    "no suffix": (lambda a: a["6.word"].__setitem__(-1, 0), "whose last words occur nowhere"),
+}
+
+
+@pytest.mark.parametrize("edit", SPELLER_EDITS)
+def test_counts_of_spellers_are_checked(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    change, message = SPELLER_EDITS[edit]
+    path = change_tensors(models("ngram"), tmp_path / "model", SPELLER, change)
+    with pytest.raises(ModelFileError, match=message) as caught:
+        chainrule.load(path)
+    assert SPELLER in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["ngram", "lstm-char"])
+def test_any_counts_are_refused_or_are_probabilities(
+    kind: str, models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Random bytes in random places: loading raises ModelFileError, or spellings have finite probabilities."""
+    rng = np.random.default_rng(0)
+    known = chainrule.load(models(kind), device="cpu").tokenizer.spellings_known()
+    for _ in range(200):
+        arrays = {
+            name: np.array(value) for name, value in load_arrays((models(kind) / SPELLER).read_bytes()).items()
+        }
+        for _ in range(rng.integers(1, 4)):
+            array = arrays[str(rng.choice([name for name in sorted(arrays) if arrays[name].size]))].view(np.uint8)
+            array[rng.integers(len(array))] = rng.integers(256)
+        with suppress(ModelFileError):
+            speller = Speller.from_bytes(save_arrays(arrays), SPELLER)
+            speller.check_outside(known, SPELLER)
+            log_p = speller.log_probs(["a", "Yak", "\u2603", "zebra" * 20])
+            assert np.isfinite(log_p).all()
+            assert (log_p <= -speller.log_outside + 1e-6).all()
+
+
+def speller_of_tables(path: Path) -> bytes:
+    """The speller of a folder as earlier versions wrote it: back-off tables."""
+    speller = Speller.from_bytes((path / SPELLER).read_bytes(), SPELLER)
+    return replace(speller, counts=None).to_bytes()
+
+
+def test_a_folder_with_tables_answers_the_same(models: Callable[[str], Path], tmp_path: Path) -> None:
+    """A folder of an earlier version: loaded, saved again, and loaded again."""
+    content = (Path(__file__).parents[1] / "ngram" / "speller_tables.safetensors").read_bytes()
+    old = reseal(models("ngram"), tmp_path / "old", {SPELLER: content})
+    chainrule.load(old).save(tmp_path / "again")
+    assert (tmp_path / "again" / SPELLER).read_bytes() == content
+    for path in (old, tmp_path / "again"):
+        score = chainrule.load(path).score("the cat sees a Yak")
+        assert score.log_prob_with_spelling == pytest.approx(-50.65910120473545, rel=1e-9)
+        assert numbers(ask(path)) == pytest.approx(numbers(ask(models("ngram"))), rel=1e-6)
+
+
+TABLE_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
     "NaN": (lambda a: a["2.log_prob"].__setitem__(0, np.nan), "2.log_prob holds NaN"),
     "positive": (lambda a: a["2.log_prob"].__setitem__(0, 2.0), "logarithm of more than 1"),
     "back-off": (lambda a: a["1.log_backoff"].__setitem__(0, np.inf), "1.log_backoff holds NaN or infinite"),
@@ -168,10 +279,11 @@ SPELLER_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("edit", SPELLER_EDITS)
-def test_spellers_are_probabilities(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
-    change, message = SPELLER_EDITS[edit]
-    path = change_tensors(models("ngram"), tmp_path / "model", "speller.safetensors", change)
+@pytest.mark.parametrize("edit", TABLE_EDITS)
+def test_tables_of_spellers_are_probabilities(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    change, message = TABLE_EDITS[edit]
+    folder_of_tables = reseal(models("ngram"), tmp_path / "tables", {SPELLER: speller_of_tables(models("ngram"))})
+    path = change_tensors(folder_of_tables, tmp_path / "model", SPELLER, change)
     with pytest.raises(ModelFileError, match=message):
         chainrule.load(path)
 
