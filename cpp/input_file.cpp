@@ -93,9 +93,9 @@ void InputFile::check_unchanged() const {
     const bool is_written = static_cast<std::uint64_t>(about.st_size) != size_ ||
                             now.modified_s != then.modified_s || now.modified_ns != then.modified_ns;
     const bool is_touched = now.changed_s != then.changed_s || now.changed_ns != then.changed_ns;
-    // Replacing or removing a file unlinks it, which changes its status and not its bytes.
-    const bool is_unlinked = static_cast<std::uint64_t>(about.st_nlink) < status_->links;
-    if (is_written || (is_touched && !is_unlinked)) fail("changed after it was opened; load the model again");
+    // A hard link added or removed (also by replacing the file) changes its status and not its bytes.
+    const bool is_relinked = static_cast<std::uint64_t>(about.st_nlink) != status_->links;
+    if (is_written || (is_touched && !is_relinked)) fail("changed after it was opened; load the model again");
     if (is_touched) *status_ = {now, static_cast<std::uint64_t>(about.st_nlink)};
 }
 

@@ -29,8 +29,8 @@ class InputFile {
     const char* map();
     bool is_mapped() const { return mapped_ != nullptr; }
 
-    // Failure where size, modification time or (other than by unlinking) status of the file changed since it
-    // was opened.
+    // Failure where size, modification time or (other than by adding or removing a hard link) status of the
+    // file changed since it was opened.
     void check_unchanged() const;
 
   private:

@@ -272,6 +272,22 @@ def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
         np.testing.assert_array_equal(asked(model), wanted)
 
 
+def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
+    """A hard link added and removed: the bytes are the same."""
+    core: Any = native.load()
+    path = large(tmp_path / "m.ngram")
+    models = [
+        core.NgramModel.open(str(path), **options) for options in ({"verified_at_open": 0}, {"largest_copy": 1})
+    ]
+    wanted = asked(core.NgramModel.open(str(path)))
+    (tmp_path / "link").hardlink_to(path)
+    for model in models:
+        np.testing.assert_array_equal(asked(model), wanted)
+    (tmp_path / "link").unlink()
+    for model in models:
+        np.testing.assert_array_equal(asked(model), wanted)
+
+
 def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
     """What was read is saved as it was read; what was not is refused where it changed."""
     core: Any = native.load()
