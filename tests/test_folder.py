@@ -523,3 +523,65 @@ def test_there_is_nothing_to_go_on_with_in_a_finished_model(model: Path) -> None
     put_run(model.with_name("run"))
     folder.refuse_finished(model.with_name("run"))
     folder.refuse_finished(model.with_name("new"))
+
+
+def inodes(path: Path) -> dict[str, int]:
+    return {name: (path / name).stat().st_ino for name in folder.read(path).files}
+
+
+def test_identical_files_are_hard_links(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    folder.write(other, fill_with({**FILES, "config.json": b"{}"}), {"seed": 8})
+    folder.share_files(other, [model])
+    first, second = inodes(model), inodes(other)
+    assert {name for name in FILES if first[name] == second[name]} == {
+        "model.ngram",
+        "components/0/config.json",
+        "empty",
+    }
+    assert second["config.json"] == first["components/0/config.json"]  # the same bytes under another name
+    assert folder.read(other, verify=True).facts == {"seed": 8}
+    assert names_beside(model) == {"other"}
+    folder.share_files(other, [model])  # which are links already
+    assert inodes(other) == second
+
+
+def test_replacing_a_folder_leaves_those_it_shares_files_with(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    folder.write(other, fill_with(FILES), {"seed": 8})
+    folder.share_files(other, [model])
+    model.joinpath("model.ngram").chmod(0o600)
+    folder.write(model, fill_with({**FILES, "model.ngram": b"new"}), {"seed": 9}, force=True)
+    assert contents(other)["model.ngram"] == FILES["model.ngram"]
+    folder.read(other, verify=True)
+    shutil.rmtree(model)
+    assert {name: folder.read(other).bytes(name) for name in FILES} == FILES
+
+
+def test_files_that_differ_are_not_linked(model: Path, tmp_path: Path) -> None:
+    """A private file, a damaged one, a symbolic link; and a folder without a manifest."""
+    other = tmp_path / "other"
+    folder.write(other, fill_with(FILES), {"seed": 8})
+    (model / "config.json").chmod(0o600)
+    (model / "model.ngram").write_bytes(b"damaged")
+    (model / "empty").unlink()
+    (model / "empty").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(b"")
+    folder.share_files(other, [tmp_path, model])
+    linked = [name for name in FILES if (other / name).stat().st_nlink > 1]
+    assert linked == ["components/0/config.json"]
+    assert not (other / "empty").is_symlink()
+    assert {name: folder.read(other, verify=True).bytes(name) for name in FILES} == FILES
+
+
+def test_without_hard_links_the_copies_stay(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    other = tmp_path / "other"
+    folder.write(other, fill_with(FILES), {"seed": 8})
+    monkeypatch.setattr(os, "link", refuse)
+    folder.share_files(other, [model])
+    assert all((other / name).stat().st_nlink == 1 for name in FILES)
+    assert {name: folder.read(other, verify=True).bytes(name) for name in FILES} == FILES
+    assert names_beside(model) == {"other"}

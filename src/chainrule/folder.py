@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 from chainrule import manifest
 from chainrule.errors import ModelFileError, NotFoundError, UsageError, printable
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
-from chainrule.replacement import cannot_write, flush, replacing, resolve
+from chainrule.replacement import cannot_write, flush, link_identical, replacing, resolve
 
 __all__ = [
     "CHECKPOINT",
@@ -44,6 +44,7 @@ __all__ = [
     "read_json",
     "recorded",
     "refuse_finished",
+    "share_files",
     "text_sha256",
     "write",
     "writing",
@@ -164,6 +165,25 @@ def write(
             check_target(target)  # once more: filling may take hours
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def share_files(path: Path, others: Iterable[Path]) -> None:
+    """Replace files of the sealed folder at `path` by hard links to identical files of the sealed folders `others`.
+
+    The folder stays complete in itself. A file system without hard links keeps the copies. Files of sealed folders
+    are replaced and never written in place, so that no folder changes with another.
+    """
+    target = resolve(path)
+    sources: dict[tuple[str, int], list[Path]] = {}
+    for other in others:
+        with suppress(ModelFileError):  # a damaged folder has nothing to share
+            for name, entry in _read_manifest(other).files.items():
+                sources.setdefault((entry.sha256, entry.size), []).append(other / name)
+    with hold(path):
+        for name, entry in _read_manifest(target).files.items():
+            for source in sources.get((entry.sha256, entry.size), ()):
+                if link_identical(target / name, source, beside=target):
+                    break
 
 
 class FinishedModelError(UsageError):

@@ -6,6 +6,7 @@ ownership of what is replaced are kept. Temporary names of processes that died a
 
 import ctypes
 import errno
+import filecmp
 import os
 import re
 import secrets
@@ -70,6 +71,29 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
             _place(temporary, target)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def link_identical(path: Path, source: Path, beside: Path) -> bool:
+    """Replace the file at `path` by a hard link to `source` if both have the same bytes, mode, owner and group.
+
+    The temporary name lies beside the folder `beside`. Return whether the two are now one file: False if they
+    differ or if the file system refuses the link.
+    """
+    try:
+        if os.path.samefile(path, source):
+            return True
+        with _temporary(beside) as temporary:
+            os.link(source, temporary, follow_symlinks=False)
+            # Compare the link, not `source`: another process may replace `source` in the meantime.
+            access = [
+                (status.st_mode, status.st_uid, status.st_gid) for status in (path.lstat(), temporary.lstat())
+            ]
+            if access[0] != access[1] or not filecmp.cmp(path, temporary, shallow=False):
+                return False
+            os.replace(temporary, path)
+            return True
+    except OSError:
+        return False
 
 
 def resolve(path: Path) -> Path:

@@ -1,6 +1,7 @@
 """Which models stay on disk, and how an interrupted comparison is continued."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,20 @@ def test_all_or_none_stay(tiny: None, tmp_path: Path) -> None:
     assert models(tmp_path / "all") == {row.name for row in results.rows}
     compare(out=tmp_path / "none", keep="none")
     assert {path.name for path in (tmp_path / "none").iterdir()} == {"report.html", "results.json"}
+
+
+def test_models_share_tokenizer_and_speller(tiny: None, tmp_path: Path) -> None:
+    """By hard links, also where a model is replaced; every folder is complete without the others."""
+    for _ in range(2):
+        compare(out=tmp_path / "out", keep="all", force=True)
+        paths = sorted((tmp_path / "out" / "models").iterdir())
+        for name in ("tokenizer.json", "speller.safetensors", "training_lines.sketch"):
+            assert len({(path / name).stat().st_ino for path in paths}) == 1
+            assert (paths[0] / name).stat().st_nlink == len(paths)
+    first, *others = paths
+    for path in others:
+        shutil.rmtree(path)
+    assert chainrule.load(first, device="cpu", verify=True).speller is not None
 
 
 class Interruption:

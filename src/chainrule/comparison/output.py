@@ -48,9 +48,14 @@ class Output:
             raise UsageError(f"{self.path} holds a comparison of another text; {folder.REPLACE}")
 
     def save(self, model: Model, name: str) -> None:
-        """Save one model; before the first, remove the report and the models of another comparison."""
+        """Save one model; before the first, remove the report and the models of another comparison.
+
+        Files that other models of the comparison have too, such as the tokenizer and the speller, are hard links.
+        """
         self.begin(None if model.origin.fingerprint is None else model.origin.fingerprint.sha256)
-        model.save(self.models / name, force=True)
+        path = self.models / name
+        model.save(path, force=True)
+        folder.share_files(path, [other for other in self._saved() if other != path])
 
     def discard(self, name: str) -> None:
         """Remove a model that is no longer needed, if it was saved."""
