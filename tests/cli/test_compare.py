@@ -50,7 +50,8 @@ def test_the_files_are_there(compared: Outcome, out: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"report.html", "results.json", "models"}
     assert strict((out / "results.json").read_text()) == compared.json()
     assert compared.err.endswith(f"and 50 of 50 models under {out / 'models'}\n")
-    lines = compared.err.splitlines()
+    choice, *lines = compared.err.splitlines()
+    assert choice == "tokenizer: word (punctuation is split from words)"
     assert [line.split(":")[0] for line in lines[:2]] == [
         "ngram-1-modified-kneser-ney",
         "ngram-2-modified-kneser-ney",
@@ -222,7 +223,12 @@ def test_several_tokenizers_and_a_budget(english_text: Path, tmp_path: Path) -> 
     names = [row.split()[0] for row in rows]
     assert {"ngram-word-1-modified-kneser-ney", "ngram-char-1-modified-kneser-ney"} & set(names)
     assert "† best of its family or tokenizer" in rows
+    assert rows[-2] == "tokenizer: word (punctuation is split from words)"
     assert rows[-1] == "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
+    assert headings.split()[0] == "tokenizer"
+    shown = re.findall(r"^ngram-(\w+)-[\w-]+(?: and \d+ more)?(?: †)? +(\w+) ", "\n".join(rows), re.MULTILINE)
+    assert {name for name, _ in shown} == {"char", "word"}
+    assert all(name == tokenizer for name, tokenizer in shown)
     assert all(len(line) <= 100 for line in (headings, *rows))
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "results.json"}
 
@@ -240,3 +246,18 @@ def test_several_tokenizers_and_a_budget(english_text: Path, tmp_path: Path) -> 
 )
 def test_wrong_options(english_text: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     assert message in refused(2, "compare", english_text, "--out", tmp_path / "c", *options)
+
+
+def test_the_choice_between_word_and_whitespace_is_shown(tmp_path: Path) -> None:
+    text = write(tmp_path / "t.txt", english().replace("\n", " , it said .\n"))
+    options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path / "c")
+    outcome = done("compare", text, *options)
+    choice = "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)"
+    assert outcome.err.splitlines()[0] == choice
+    assert choice in outcome.out.splitlines()
+    results = strict((tmp_path / "c" / "results.json").read_text())
+    assert results["remarks"] == [choice]
+    assert {row["tokenizer"] for row in results["rows"]} == {"whitespace"}
+    assert choice in (tmp_path / "c" / "report.html").read_text()
+    char = done("compare", text, *options, "--tokenizer", "char", "--force")
+    assert "tokenizer: " not in char.err

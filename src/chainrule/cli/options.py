@@ -140,14 +140,14 @@ def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) ->
     ]
 
 
-def say_splitting(wanted: object, chosen: str) -> None:
-    """Say on stderr which of `word` and `whitespace` was chosen by the text, where `word` was wanted."""
+def say_splitting(requested: object, kind: str) -> None:
+    """Say on stderr which of `word` and `whitespace` the text led to, where `word` was requested."""
     from chainrule.cli.console import say
+    from chainrule.tokenizers.punctuation import describe_choice
 
-    if wanted == "word" and chosen == "word":
-        say("tokenizer: word (punctuation is split from words)")
-    elif wanted == "word":
-        say("tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)")
+    message = describe_choice(requested, kind)
+    if message:
+        say(message)
 
 
 def use_threads(number: int | None) -> None:

@@ -27,12 +27,12 @@ def print_table(results: Results) -> None:
     columns = _columns(results)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     room = console.width
-    for place, (name, cells) in enumerate(columns.items()):
+    for name, cells in columns.items():
         width = max(len(name), *map(len, cells))
         if name == "sample":
             table.add_column(name, no_wrap=True, overflow="ellipsis", width=max(room, 6))  # what is left
             break
-        table.add_column(name, justify="right" if place else "left", no_wrap=True, width=width)
+        table.add_column(name, justify="left" if name in ("model", "tokenizer") else "right", no_wrap=True, width=width)
         room -= width + 1
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
@@ -50,6 +50,7 @@ def _columns(results: Results) -> dict[str, list[str]]:
     marks = best_of(results.rows)
     columns = {
         "model": [_name(group, row.name in marks) for row, group in lines],
+        "tokenizer": _tokenizers(rows),
         "bits/byte": [_bits(row) for row in rows],
         "sd": ["" if row.sd is None else f"{row.sd:.3f}" for row in rows],
         "perplexity": [quantities.perplexity(row.perplexity) for row in rows],
@@ -59,6 +60,12 @@ def _columns(results: Results) -> dict[str, list[str]]:
         "sample": [row.sample.replace("\n", " ") if row.is_ranked else f"({row.note})" for row in rows],
     }
     return {name: cells for name, cells in columns.items() if any(cells) or name == "sample"}
+
+
+def _tokenizers(rows: list[Row]) -> list[str]:
+    """The tokenizer of each row; empty where all rows have the same one, which the line above the table names."""
+    names = [row.tokenizer for row in rows]
+    return names if len(set(names)) > 1 else [""] * len(names)
 
 
 def _name(group: tuple[Row, ...], is_best: bool) -> str:

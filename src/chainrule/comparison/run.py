@@ -85,7 +85,10 @@ def _compare(
     _warn_of_overlap(tokenized[0], texts)
     journal = Journal(settings.out, _identity(texts, settings), settings.resume)
     comparison = Comparison(texts, settings, tokenized, progress, announce, output, journal, clock)
-    results = comparison.results([COLLAPSED] if texts is not given else [])
+    choices = [one.choice for one in tokenized if one.choice]
+    for choice in choices:
+        announce(choice)
+    results = comparison.results([*choices, *([COLLAPSED] if texts is not given else [])])
     if output is not None:
         output.finish(results, kept_names(results.rows, settings.keep))
         journal.remove()

@@ -15,6 +15,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.parts import Parts
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.punctuation import describe_choice
 from chainrule.tokenizers.tokenizer import split_words
 
 
@@ -36,6 +37,11 @@ class Tokenized:
     def kind(self) -> str:
         """The kind of tokenizer that was trained: `word` may have become `whitespace`."""
         return self.prepared.tokenizer.config.kind
+
+    @property
+    def choice(self) -> str:
+        """Whether `word` splits punctuation or the text is pre-tokenised; empty for other tokenizers."""
+        return describe_choice(self.name, self.kind)
 
 
 def shared_text(texts: Parts, settings: Settings) -> Parts:

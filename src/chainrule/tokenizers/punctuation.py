@@ -72,6 +72,19 @@ def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
     return dataclasses.replace(config, kind="whitespace")
 
 
+def describe_choice(requested: object, kind: str) -> str:
+    """Say which of `word` and `whitespace` the text led to; an empty string where `word` was not requested.
+
+    >>> describe_choice("word", "word")
+    'tokenizer: word (punctuation is split from words)'
+    """
+    if requested != "word":
+        return ""
+    if kind == "word":
+        return "tokenizer: word (punctuation is split from words)"
+    return "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)"
+
+
 def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
     """Whether most punctuation of the first megabyte stands between blanks, as in Penn Treebank or WikiText."""
     counts: Counter[str] = Counter()
