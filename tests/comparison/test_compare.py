@@ -96,7 +96,15 @@ def test_curve_of_the_best_model_of_each_family(results: Results) -> None:
         assert list(curve.tokens) == sorted(set(curve.tokens))
         assert len(curve.tokens) == len(figures.CURVE_PARTS)
         assert curve.tokens[-1] == results.split.train_tokens
+        assert list(curve.bytes) == sorted(set(curve.bytes))
         assert curve.bits_per_byte[-1] == by_name[curve.name].bits_per_byte
+
+
+def test_curves_of_different_tokenizers_share_the_axis_of_bytes(few: None) -> None:
+    found = chainrule.compare(lines(), tokenizers=("word", "char"), max_seconds=600)
+    word, char = sorted(found.curves, key=lambda curve: curve.tokens)
+    assert word.bytes == char.bytes
+    assert all(few < many for few, many in zip(word.tokens, char.tokens, strict=True))
 
 
 def test_sentences_of_the_test_text(results: Results) -> None:

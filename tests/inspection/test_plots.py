@@ -116,6 +116,10 @@ def test_bars_start_at_zero_and_carry_their_values() -> None:
     assert {"0.0", "1.700", "2.900", "laplace"} <= set(texts(bars()))
 
 
+def test_learning_curves_are_drawn_by_bytes_of_text() -> None:
+    assert {"bytes of training text", "1.2 kB"} <= set(texts(growth()))
+
+
 def test_single_points_and_many_series_are_drawn() -> None:
     assert plots.quality_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
     many = {f"model {place}": [(10.0, 2.0 + place), (1000.0, 1.0 + place)] for place in range(40)}

@@ -72,7 +72,8 @@ def curve(order: int, smoothing: str) -> Curve:
     tokens = tuple(440_000 // 2**halvings for halvings in range(6, -1, -1))
     full = bits_of(order, smoothing)
     bits = tuple(full + 0.035 * order * math.log2(tokens[-1] / some) for some in tokens)
-    return Curve(name=f"ngram-{order}-{smoothing}", tokens=tokens, bits_per_byte=bits)
+    size = tuple(round(some * BYTES_PER_TOKEN) for some in tokens)
+    return Curve(name=f"ngram-{order}-{smoothing}", tokens=tokens, bytes=size, bits_per_byte=bits)
 
 
 def sentence(text: str, *costs: tuple[float, ...]) -> Sentence:

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from chainrule.inspection import plots
+from chainrule.report.figures import learning_curves
 from chainrule.report.page import render, verdict
 from chainrule.report.results import Curve, Difference, Results, Row, Sentence, Surprisal
 from report.example import HOSTILE, curve, neural_row, ngram_row, results
@@ -107,7 +109,7 @@ def test_foreign_text_is_shown_as_text() -> None:
     )
     hostile = replace(
         results(rows=rows, text=HOSTILE, sentences=(Sentence(text=HOSTILE, by_model=(reading,)),)),
-        curves=(Curve(name=HOSTILE, tokens=(10, 20), bits_per_byte=(3.0, 2.0)),),
+        curves=(Curve(name=HOSTILE, tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0)),),
         command=HOSTILE,
         tokenizer=HOSTILE,
         text_sha256=HOSTILE,
@@ -225,4 +227,14 @@ def test_curves_are_extrapolated_in_words() -> None:
     longer = replace(curve(5, "modified-kneser-ney"), doubled_bits=1.523)
     page = render(results(curves=(longer,), sentences=()))
     assert "Twice the text would give <b>ngram-5-modified-kneser-ney</b> about 1.523: an extrapolation" in page
-    assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bits_per_byte": 1.523}
+    assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bytes": 4_928_000, "bits_per_byte": 1.523}
+
+
+def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[object] = []
+    monkeypatch.setattr(plots, "learning_curves", lambda series, **options: drawn.extend((series, options)) or "")
+    given = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
+    learning_curves([given])
+    series, options = drawn
+    assert series == {"a": [(50, 3.0), (100, 2.0)]}
+    assert options["extrapolated"] == {"a": (200.0, 1.5)}

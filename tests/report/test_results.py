@@ -63,7 +63,7 @@ def test_infinite_is_null_beside_a_flag() -> None:
 
 
 def test_infinite_points_and_tokens_are_null() -> None:
-    curve = strict(Curve(name="mle", tokens=(10, 20), bits_per_byte=(math.inf, 2.0)).to_json())
+    curve = strict(Curve(name="mle", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(math.inf, 2.0)).to_json())
     assert (curve["bits_per_byte"], curve["infinite"]) == ([None, 2.0], True)
     reading = strict(Surprisal(name="mle", tokens=("i", "mice"), bits=(1.5, math.inf)).to_json())
     assert (reading["bits"], reading["infinite"]) == ([1.5, None], True)

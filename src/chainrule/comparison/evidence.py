@@ -39,8 +39,8 @@ def with_differences(
     return tuple(dataclasses.replace(row, difference=differences.get(row.name)) for row in rows)
 
 
-def extrapolate(tokens: Sequence[int], bits: Sequence[float]) -> float | None:
-    """Bits per byte with twice the last number of tokens, by a + b n^(−c) fitted to the last points.
+def extrapolate(sizes: Sequence[int], bits: Sequence[float]) -> float | None:
+    """Bits per byte with twice the last size of training text, by a + b n^(−c) fitted to the last points.
 
     c is the best of a grid, a ≥ 0 and b by least squares. None for fewer than three finite points, or where the
     curve does not fall.
@@ -48,7 +48,7 @@ def extrapolate(tokens: Sequence[int], bits: Sequence[float]) -> float | None:
     >>> round(extrapolate([1000, 2000, 4000, 8000], [3.0, 2.5, 2.25, 2.125]), 3)
     2.062
     """
-    points = [(n, y) for n, y in zip(tokens, bits, strict=True) if n > 0 and math.isfinite(y)][-FITTED_POINTS:]
+    points = [(n, y) for n, y in zip(sizes, bits, strict=True) if n > 0 and math.isfinite(y)][-FITTED_POINTS:]
     if len(points) < 3 or points[-1][1] >= points[-2][1]:
         return None
     n, y = np.array(points, dtype=np.float64).T

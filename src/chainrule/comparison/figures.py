@@ -61,7 +61,7 @@ def curves(
         for part in CURVE_PARTS:
             stage(f"learning curve of {row.name}")("", 0, None)
             if part == 1:
-                points.append((whole.prepared.train.tokens, model_bits(row)))
+                points.append((*_size(whole), model_bits(row)))
                 continue
             if (row.tokenizer, part) not in prepared:
                 prepared[row.tokenizer, part] = _tokenize_part(texts, whole, part, settings)
@@ -80,9 +80,15 @@ def curves(
                     seconds=seconds,
                     progress=stage(f"learning curve of {row.name}"),
                 )
-                points.append((some.prepared.train.tokens, smaller.evaluate_encoded(some.test).bits_per_byte))
-        tokens, bits = zip(*points, strict=True)
-        yield Curve(name=row.name, tokens=tokens, bits_per_byte=bits, doubled_bits=extrapolate(tokens, bits))
+                points.append((*_size(some), smaller.evaluate_encoded(some.test).bits_per_byte))
+        tokens, size, bits = zip(*points, strict=True)
+        doubled_bits = extrapolate(size, bits)
+        yield Curve(name=row.name, tokens=tokens, bytes=size, bits_per_byte=bits, doubled_bits=doubled_bits)
+
+
+def _size(tokenized: Tokenized) -> tuple[int, int]:
+    """Tokens and bytes of the training text."""
+    return tokenized.prepared.train.tokens, tokenized.prepared.train.bytes
 
 
 def model_bits(row: Row) -> float:

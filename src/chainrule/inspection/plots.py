@@ -96,7 +96,7 @@ def learning_curves(
     description: str = "",
     extrapolated: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """A quality by the amount of training text, tokens on a log scale; dashed lines lead to extrapolated points."""
+    """A quality by the amount of training text in bytes, on a log scale; dashed lines lead to extrapolated points."""
 
     def paint(axes: Axes) -> None:
         axes.set_xscale("log")
@@ -104,8 +104,8 @@ def learning_curves(
             if extrapolated and name in extrapolated:
                 xs, ys = zip(points[-1], extrapolated[name], strict=True)
                 axes.plot(xs, ys, ls=(0, (3, 2)), lw=1.3, color=colour, alpha=0.8, clip_on=False)
-        _draw_lines(axes, series, "tokens of training text", quantity)
-        _tick_decades(axes.xaxis, _ticker("EngFormatter"))
+        _draw_lines(axes, series, "bytes of training text", quantity)
+        _tick_decades(axes.xaxis, _ticker("EngFormatter", unit="B"))
 
     return render(paint, title, description, _room_for(series))
 

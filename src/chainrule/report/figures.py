@@ -129,7 +129,7 @@ def time_and_quality(rows: Sequence[Row]) -> list[str]:
 
 
 def learning_curves(curves: Sequence[Curve]) -> list[str]:
-    """Bits per byte by training tokens; a curve needs two finite points."""
+    """Bits per byte by bytes of training text; a curve needs two finite points."""
     finite = {curve.name: _finite_points(curve) for curve in curves}
     drawn = {name: points for name, points in finite.items() if len(points) > 1}
     if not drawn:
@@ -149,7 +149,7 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     if missing:
         caption += f" Not drawn, for want of two finite points: {listing(missing)}."
     doubled = {
-        curve.name: (2.0 * curve.tokens[-1], curve.doubled_bits)
+        curve.name: (2.0 * curve.bytes[-1], curve.doubled_bits)
         for curve in curves
         if curve.name in drawn and curve.doubled_bits is not None
     }
@@ -232,8 +232,8 @@ def _left_out(rows: Sequence[Row]) -> str:
 
 
 def _finite_points(curve: Curve) -> list[tuple[float, float]]:
-    pairs = zip(curve.tokens, curve.bits_per_byte, strict=True)
-    return [(tokens, value) for tokens, value in pairs if tokens > 0 and math.isfinite(value)]
+    pairs = zip(curve.bytes, curve.bits_per_byte, strict=True)
+    return [(size, value) for size, value in pairs if size > 0 and math.isfinite(value)]
 
 
 def _figure(drawing: str, caption: str) -> str:

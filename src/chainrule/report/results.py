@@ -144,22 +144,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Quality by the amount of training text; `tokens` ascend."""
+    """Quality by the amount of training text, which ascends."""
 
     name: str
     tokens: tuple[int, ...]
+    bytes: tuple[int, ...]  # of the same parts of the text, comparable between tokenizers
     bits_per_byte: tuple[float, ...]
-    doubled_bits: float | None = None  # extrapolated to twice the last number of tokens
+    doubled_bits: float | None = None  # extrapolated to twice the text
 
     def to_json(self) -> Json:
         """An infinite point is null."""
         extrapolation = None
         if self.doubled_bits is not None:
-            extrapolation = {"tokens": 2 * self.tokens[-1], "bits_per_byte": self.doubled_bits}
+            doubled = {"tokens": 2 * self.tokens[-1], "bytes": 2 * self.bytes[-1]}
+            extrapolation = {**doubled, "bits_per_byte": self.doubled_bits}
         return {
             "extrapolation": extrapolation,
             "name": self.name,
             "tokens": list(self.tokens),
+            "bytes": list(self.bytes),
             "bits_per_byte": [finite_or_null(bits) for bits in self.bits_per_byte],
             "infinite": is_any_infinite(self.bits_per_byte),
         }
