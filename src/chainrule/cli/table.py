@@ -32,7 +32,9 @@ def print_table(results: Results) -> None:
         if name == "sample":
             table.add_column(name, no_wrap=True, overflow="ellipsis", width=max(room, 6))  # what is left
             break
-        table.add_column(name, justify="left" if name in ("model", "tokenizer") else "right", no_wrap=True, width=width)
+        table.add_column(
+            name, justify="left" if name in ("model", "tokenizer") else "right", no_wrap=True, width=width
+        )
         room -= width + 1
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)

@@ -8,19 +8,22 @@ from typing import NamedTuple
 from chainrule.report import quantities
 from chainrule.report.results import Row, best_of, contenders, groups, is_contender, ranked
 
-HEADINGS = (
-    ("", "Rank"),
-    ("Model", "Name of the model"),
-    ("Bits / byte", "Bits per byte of the test text; lower is better"),
-    ("vs best", "How many more bits than the best model"),
-    ("Perplexity", "Perplexity per token"),
-    ("Per word", "Perplexity per word"),
-    ("Size", "Size on disk"),
-    ("Training", "Time to train"),
-    ("Epochs", "How often the training text was read (networks)"),
-    ("Status", "How training ended"),
-    ("Sample", "Text drawn from the model"),
-)
+HEADINGS = {
+    "rank": ("", "Rank"),
+    "model": ("Model", "Name of the model"),
+    "tokenizer": ("Tokenizer", "Kind of tokenizer"),
+    "bits": ("Bits / byte", "Bits per byte of the test text; lower is better"),
+    "behind": ("vs best", "How many more bits than the best model"),
+    "perplexity": ("Perplexity", "Perplexity per token"),
+    "word-perplexity": ("Per word", "Perplexity per word"),
+    "size": ("Size", "Size on disk"),
+    "time": ("Training", "Time to train"),
+    "epochs": ("Epochs", "How often the training text was read (networks)"),
+    "status": ("Status", "How training ended"),
+    "sample": ("Sample", "Text drawn from the model"),
+}
+"""Title and description of each column, by its class in the page."""
+TEXT_COLUMNS = ("model", "tokenizer", "status", "sample")
 LONGEST_SAMPLE = 1200  # characters shown
 
 
@@ -31,13 +34,13 @@ class Cell(NamedTuple):
     value: float | str
     remark: str = ""
 
-    def to_html(self) -> str:
-        """A number stands to the right."""
+    def to_html(self, column: str) -> str:
+        """The cell of a column; a number stands to the right."""
         is_number = not isinstance(self.value, str)
         value = ("Infinity" if self.value == math.inf else f"{self.value:.9g}") if is_number else self.value
         remark = f' title="{html.escape(self.remark)}"' if self.remark else ""
-        kind = ' class="number"' if is_number else ""
-        return f'<td{kind}{remark} data-value="{html.escape(str(value))}">{self.shown}</td>'
+        kind = f"{column} number" if is_number else column
+        return f'<td class="{kind}"{remark} data-value="{html.escape(str(value))}">{self.shown}</td>'
 
 
 def models_table(rows: Sequence[Row]) -> str:
@@ -46,14 +49,15 @@ def models_table(rows: Sequence[Row]) -> str:
     first = contenders(rows)
     best = first[0].bits_per_byte if first else math.nan
     marks = best_of(rows)
+    columns = _columns(rows)
     bodies = []
     place = 1
     for group in groups(rows):
-        bodies.append(_row(place, group, best, marks.get(group[0].name, ())))
+        bodies.append(_row(columns, place, group, best, marks.get(group[0].name, ())))
         place += len(group)
-    others = [_row(0, (row,), best) for row in ordered if not is_contender(row)]
-    heads = "".join(f'<th scope="col" title="{remark}">{name}</th>' for name, remark in HEADINGS)
-    parting = f'<tbody class="parting"><tr><th colspan="{len(HEADINGS)}">Not ranked</th></tr></tbody>'
+    others = [_row(columns, 0, (row,), best) for row in ordered if not is_contender(row)]
+    heads = "".join(map(_heading, columns))
+    parting = f'<tbody class="parting"><tr><th colspan="{len(columns)}">Not ranked</th></tr></tbody>'
     return (
         '<div class="wide" role="region" aria-label="All models" tabindex="0"><table class="sortable">'
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(bodies)}</tbody>"
@@ -61,6 +65,18 @@ def models_table(rows: Sequence[Row]) -> str:
         + "</table></div>"
         + _footnotes(rows)
     )
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """The columns shown; that of the tokenizer only where rows differ in it, as the head of the page names it."""
+    has_several = len({row.tokenizer for row in rows}) > 1
+    return [name for name in HEADINGS if name != "tokenizer" or has_several]
+
+
+def _heading(column: str) -> str:
+    title, description = HEADINGS[column]
+    kind = column if column in TEXT_COLUMNS else f"{column} number"
+    return f'<th scope="col" class="{kind}" title="{description}">{title}</th>'
 
 
 def _footnotes(rows: Sequence[Row]) -> str:
@@ -72,26 +88,28 @@ def _footnotes(rows: Sequence[Row]) -> str:
     return "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
-def _row(place: int, group: tuple[Row, ...], best: float, marks: Sequence[str] = ()) -> str:
+def _row(columns: Sequence[str], place: int, group: tuple[Row, ...], best: float, marks: Sequence[str] = ()) -> str:
     row = group[0]
     excess = row.bits_per_byte / best - 1 if place and best else math.inf
     behind = f"+{quantities.share(excess)}" if place > 1 and math.isfinite(excess) else ""
     rate = f"{row.train_tokens_per_second:,.0f} tokens a second"
+    epochs = "" if row.epochs is None else f"{row.epochs:.3g}"
     steps = "" if row.steps is None else f"{row.steps:,} steps"
-    cells = (
-        Cell(str(place) if place else "–", place or math.inf),
-        Cell(_name(group, marks), row.name),
-        Cell(_bits(row), row.bits_per_byte),
-        Cell(behind, excess, row.difference.describe() if row.difference else ""),
-        Cell(quantities.perplexity(row.perplexity), row.perplexity),
-        Cell(quantities.perplexity(row.perplexity_per_word), row.perplexity_per_word),
-        Cell(quantities.size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
-        Cell(quantities.duration(row.train_seconds), row.train_seconds, rate),
-        Cell("" if row.epochs is None else f"{row.epochs:.3g}", -1 if row.epochs is None else row.epochs, steps),
-        Cell(_status(row), row.status),
-        Cell(_sample(row.sample), row.sample[:40]),
-    )
-    return f"<tr>{''.join(cell.to_html() for cell in cells)}</tr>"
+    cells = {
+        "rank": Cell(str(place) if place else "–", place or math.inf),
+        "model": Cell(_name(group, marks), row.name),
+        "tokenizer": Cell(html.escape(row.tokenizer), row.tokenizer),
+        "bits": Cell(_bits(row), row.bits_per_byte),
+        "behind": Cell(behind, excess, row.difference.describe() if row.difference else ""),
+        "perplexity": Cell(quantities.perplexity(row.perplexity), row.perplexity),
+        "word-perplexity": Cell(quantities.perplexity(row.perplexity_per_word), row.perplexity_per_word),
+        "size": Cell(quantities.size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
+        "time": Cell(quantities.duration(row.train_seconds), row.train_seconds, rate),
+        "epochs": Cell(epochs, -1 if row.epochs is None else row.epochs, steps),
+        "status": Cell(_status(row), row.status),
+        "sample": Cell(_sample(row.sample), row.sample[:40]),
+    }
+    return f"<tr>{''.join(cells[column].to_html(column) for column in columns)}</tr>"
 
 
 def _name(group: tuple[Row, ...], marks: Sequence[str]) -> str:
@@ -122,7 +140,7 @@ def _others(group: tuple[Row, ...]) -> str:
 
 def _bits(row: Row) -> str:
     mark = '<span title="still improving when its time ran out">*</span>' if row.is_still_falling else ""
-    deviation = "" if row.sd is None else f' <span class="aside">± {row.sd:.3f}</span>'
+    deviation = "" if row.sd is None else f'<span class="note">± {row.sd:.3f}</span>'
     return f"{quantities.bits(row.bits_per_byte)}{mark}{deviation}"
 
 
