@@ -211,11 +211,11 @@ class Model:
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:
         """Several continuations: samples in their order, or the best of a beam first."""
-        return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num, spell=self._spell)
+        return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num, spell=self.spell)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
         """Continue a prompt piece by piece."""
-        return stream(self.lm, self.tokenizer, prompt, _decoding(settings), spell=self._spell)
+        return stream(self.lm, self.tokenizer, prompt, _decoding(settings), spell=self.spell)
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
         """The most probable next tokens and their probabilities."""
@@ -231,7 +231,7 @@ class Model:
         save(self, Path(folder), force=force)
 
     @property
-    def _spell(self) -> Spell | None:
+    def spell(self) -> Spell | None:
         """Draws the spelling of a word outside the vocabulary; None where the model has no speller."""
         return None if self.speller is None else partial(_draw_unknown_word, self.speller, self.tokenizer)
 

@@ -12,8 +12,10 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+import chainrule
 from browser.visiting import PATIENCE, TABS, Visit, tab, write
 from chainrule.server.app import create_app
+from chainrule.text.corpus import Corpus
 from server.running import running
 
 KEY: Final = "open-sesame"
@@ -83,6 +85,31 @@ def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> Non
         expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
         panel.get_by_role("button", name="Keep as my text").click()
         expect(page.locator("#text")).to_have_value(re.compile(f"^the cat {word}"))
+
+
+def test_the_unknown_word_symbol_of_a_model_is_shown_in_words(visit: Visit, tmp_path: Path) -> None:
+    lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
+    model = chainrule.train("ngram", Corpus.from_lines(lines), order=1, smoothing="laplace", min_count=2, unk="OOV")
+    model.save(tmp_path / "rare")
+    with running(create_app([tmp_path / "rare"])) as server, visit(server.url) as page:
+        write(page, "cat")
+        names = page.locator("#panel-next .bar .token")
+        expect(names.filter(has_text="unknown word")).to_have_count(1, timeout=PATIENCE)
+        expect(names.filter(has_text="OOV")).to_have_count(0)
+        expect(page.get_by_role("button", name="write unknown word")).to_be_visible()
+        panel = tab(page, "surprisal")
+        expect(panel.locator(".detail")).to_contain_text("unknown word", timeout=PATIENCE)
+        expect(panel.locator(".detail")).not_to_contain_text("OOV")
+        panel = tab(page, "generate")
+        panel.get_by_role("button", name="Generate").click()
+        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        expect(panel.locator(".token-text", has_text="unknown word")).to_have_count(0)  # it is not drawn
+        panel.locator(".token-text").first.click()
+        panel.locator(".alternatives").get_by_role("button", name="go on with an unknown word").click()
+        expect(panel.locator(".token-text").first).to_have_text(" [unknown word]", timeout=PATIENCE)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        panel.get_by_role("button", name="Keep as my text").click()
+        expect(page.locator("#text")).to_have_value(re.compile("^cat OOV"))
 
 
 def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
@@ -225,7 +252,7 @@ def test_focus_stays_in_place_when_the_focused_bar_disappears(visit: Visit) -> N
         last = page.locator("#panel-next .card").first.locator(".bar").count() - 1
         bar(last).focus()
         label = bar(last).locator(".token").inner_text()
-        missing.add("<unk>" if label == "an unknown word" else label)
+        missing.add("<unk>" if label == "unknown word" else label)
         change_text(page, "the cat")
         expect(bar(last)).to_have_count(0, timeout=PATIENCE)
         expect(bar(last - 1)).to_be_focused()  # the nearest one that remains

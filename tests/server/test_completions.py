@@ -4,6 +4,7 @@ import json
 import math
 import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +342,51 @@ def test_unknown_words_are_drawn_only_if_kept(rare_words: tuple[TestClient, Mode
         token: pytest.approx(p) for token, p in probabilities.items()
     }
     assert " <unk>" in top
+
+
+def test_unknown_words_are_spelled_as_generate_spells_them(rare_words: tuple[TestClient, Model]) -> None:
+    client, model = rare_words
+    fields: dict[str, Any] = {"seed": 2, "max_tokens": 20, "unk": "spell"}
+    expected = model.generate_several("cat", 8, **fields)
+    choices = complete(client, prompt="cat", n=8, logprobs=2, **fields)["choices"]
+    assert [choice["text"] for choice in choices] == [generation.text for generation in expected]
+    assert any("<unk>" in generation.tokens for generation in expected)
+    assert "<unk>" not in "".join(choice["text"] for choice in choices)
+    for choice, generation in zip(choices, expected, strict=True):
+        told = choice["logprobs"]
+        words = [token for token in told["tokens"] if token != "</s>"]
+        assert "".join(words) == choice["text"]
+        assert told["token_logprobs"] == pytest.approx(generation.log_probs)
+        for token, log_prob, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+            assert top[token] == log_prob
+    events = client.post("/v1/completions", json={"prompt": "cat", "stream": True, **fields}).text.removesuffix(
+        "data: [DONE]\n\n"
+    )
+    parts = [json.loads(event.removeprefix("data: ")) for event in events.strip().split("\n\n")]
+    assert "".join(part["choices"][0]["text"] for part in parts) == expected[0].text
+
+
+def test_a_stop_string_inside_a_spelled_word_ends_the_text(rare_words: tuple[TestClient, Model]) -> None:
+    client, model = rare_words
+    fields: dict[str, Any] = {"seed": 2, "max_tokens": 20, "unk": "spell"}
+    text = next(found.text for found in model.generate_several("cat", 8, **fields) if len(found.text.split()) > 3)
+    stop = next(word for word in text.split() if word != "cat")[1:]
+    expected = model.generate_several("cat", 8, stop=stop, **fields)
+    choices = complete(client, prompt="cat", n=8, stop=stop, **fields)
+    found = [(choice["text"], choice["finish_reason"]) for choice in choices["choices"]]
+    assert found == [(generation.text, generation.finish_reason) for generation in expected]
+    whole = complete(client, prompt="cat", n=8, **fields)["usage"]["completion_tokens"]
+    assert choices["usage"]["completion_tokens"] < whole  # drawing ends at the stop string
+    unseeded = complete(client, prompt="cat", n=8, stop=["e"], unk="spell", max_tokens=20)["choices"]
+    assert all("e" not in choice["text"] for choice in unseeded)
+
+
+def test_spelling_without_a_speller_is_refused(rare_words: tuple[TestClient, Model], tmp_path: Path) -> None:
+    replace(rare_words[1], speller=None).save(tmp_path / "speechless")
+    with serving(tmp_path / "speechless", limits=Limits()) as client:
+        error = refused(client, "/v1/completions", prompt="cat", unk="spell")
+        assert error["param"] == "unk"
+        assert error["message"] == "unk is 'spell', but this model has no speller; choose exclude or keep"
 
 
 def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) -> None:

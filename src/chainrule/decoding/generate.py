@@ -19,8 +19,8 @@ from chainrule.decoding.ranges import check
 from chainrule.decoding.sample import generators, sample
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.shaping import distribution
-from chainrule.decoding.spelled import Spell, SpelledCodec
-from chainrule.errors import ConfigError, VocabularyError
+from chainrule.decoding.spelled import Spell, SpelledCodec, required_spell, spelling_generators
+from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
 
 CELLS_AT_ONCE: Final = 1 << 21
@@ -63,7 +63,7 @@ def generate(
     else:
         found = _samples(lm, start, settings, num)
     generations = []
-    for (ids, log_probs), rng in zip(found, _spelling_generators(settings.seed, len(found)), strict=True):
+    for (ids, log_probs), rng in zip(found, spelling_generators(settings.seed, len(found)), strict=True):
         spelled = _spell_unknown(tokenizer, ids, rng)
         generations.append(
             Generation(
@@ -135,7 +135,7 @@ def _pieces(
     lm: AnyModel, tokenizer: Codec, start: Prompt, continuation: Continuation, settings: Decoding
 ) -> Iterator[str]:
     text = continuation.grow()
-    (rng,) = _spelling_generators(settings.seed, 1)
+    (rng,) = spelling_generators(settings.seed, 1)
     for draw in sample(lm, start, settings):
         text.add(*_spell_unknown(tokenizer, [draw.id], rng))
         if piece := text.release():
@@ -146,18 +146,9 @@ def _pieces(
 
 def _spelling(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: Spell | None) -> Codec:
     """The codec of a generation: with `unk="spell"` one that writes a word for `<unk>`."""
-    vocabulary = lm.vocabulary
-    if settings.unk != "spell" or vocabulary.unk is None or vocabulary.closed:
-        return tokenizer
-    if spell is None:
-        raise ConfigError("unk is 'spell', but this model has no speller; choose exclude or keep")
-    return SpelledCodec(tokenizer, vocabulary.unk, spell)
+    draw = required_spell(lm.vocabulary, settings, spell)
+    return tokenizer if draw is None else SpelledCodec(tokenizer, lm.vocabulary.unk, draw)
 
 
 def _spell_unknown(tokenizer: Codec, ids: Sequence[int], rng: np.random.Generator) -> list[int]:
     return [tokenizer.spelled(i, rng) if isinstance(tokenizer, SpelledCodec) else i for i in ids]
-
-
-def _spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
-    """One generator of spellings a text, apart from those that draw its tokens."""
-    return [np.random.default_rng(child.spawn(1)[0]) for child in np.random.SeedSequence(seed).spawn(num)]

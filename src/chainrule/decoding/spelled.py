@@ -6,10 +6,29 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chainrule.decoding.codec import Codec
-from chainrule.lm import Ids
+from chainrule.decoding.settings import Decoding
+from chainrule.errors import ConfigError
+from chainrule.lm import Ids, Vocabulary
 
 Spell = Callable[[np.random.Generator], str]
 """Draws the spelling of a word outside the vocabulary."""
+
+
+def required_spell(vocabulary: Vocabulary, settings: Decoding, spell: Spell | None) -> Spell | None:
+    """Return what draws the spellings of a generation; None where no unknown word is spelled.
+
+    Raises ConfigError where the settings need a speller and the model has none.
+    """
+    if settings.unk != "spell" or vocabulary.unk is None or vocabulary.closed:
+        return None
+    if spell is None:
+        raise ConfigError("unk is 'spell', but this model has no speller; choose exclude or keep")
+    return spell
+
+
+def spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
+    """One generator of spellings for each of `num` texts, independent of those that draw the tokens."""
+    return [np.random.default_rng(child.spawn(1)[0]) for child in np.random.SeedSequence(seed).spawn(num)]
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ def learning_curves(
     description: str = "",
     extrapolated: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """A quality by the amount of training text in bytes, on a log scale; dashed lines lead to extrapolated points."""
+    """A quality by bytes of training text, on a log scale; dashed lines lead to extrapolated points."""
 
     def paint(axes: Axes) -> None:
         axes.set_xscale("log")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.server.pieces import Given, Pieces
 from chainrule.server.scheduler import Drawn, Reading
-from chainrule.server.writing import Writing
+from chainrule.server.writing import Spell, Writing
 from chainrule.tokenizers.config import BOS
 
 FLOOR: Final = -9999.0  # JSON has no infinity
@@ -79,14 +79,22 @@ class Choice:
     """
 
     def __init__(
-        self, index: int, pieces: Pieces, given: Given, stops: StopStrings, *, echo: bool, has_tokens: bool
+        self,
+        index: int,
+        pieces: Pieces,
+        given: Given,
+        stops: StopStrings,
+        *,
+        echo: bool,
+        has_tokens: bool,
+        spell: Spell | None = None,
     ) -> None:
         self.is_over = False
         self._has_tokens = has_tokens
         self._index = index
         self._pieces = pieces
         self._given = given
-        self._writing = Writing(pieces, given.last, stops)
+        self._writing = Writing(pieces, given.last, stops, spell)
         self._start = len(given.text) if echo else 0  # of the completion in the text sent
         self._drawn: list[Drawn] = []
         self._tokens_sent = 0
@@ -121,7 +129,8 @@ class Choice:
             if begin >= settled and drawn.id != eos:
                 break
             before = self._drawn[self._tokens_sent - 1].id if self._tokens_sent else self._given.last
-            name, top = named(self._pieces, before, drawn.id, drawn.log_prob, drawn.top)
+            spelled = self._writing.spelled.get(self._tokens_sent)
+            name, top = named(self._pieces, before, drawn.id, drawn.log_prob, drawn.top, spelled)
             tokens.add(name, finite(drawn.log_prob), top, self._start + begin)
             self._tokens_sent += 1
         return Delta(self._index, text, tokens, finish, drawn=1)
@@ -149,16 +158,16 @@ def prompt_tokens(pieces: Pieces, given: Given, reading: Reading) -> Tokens:
 
 
 def named(
-    pieces: Pieces, before: int | None, id_: int, log_prob: float, top: Alternatives
+    pieces: Pieces, before: int | None, id_: int, log_prob: float, top: Alternatives, spelled: str | None = None
 ) -> tuple[str, dict[str, float]]:
-    """A token by its text, and its alternatives by theirs, itself among them.
+    """A token by its text, and its alternatives by theirs, itself among them; `spelled` is an unknown word's text.
 
     Of two that look alike the more probable is told.
     """
-    name = pieces.text(before, id_)
+    name = pieces.text(before, id_) if spelled is None else spelled
     found: dict[str, float] = {}
     for other, value in top:
-        found.setdefault(pieces.text(before, other), finite(value))
+        found.setdefault(name if other == id_ else pieces.text(before, other), finite(value))
     found.setdefault(name, finite(log_prob))
     return name, found
 

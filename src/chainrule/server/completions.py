@@ -6,17 +6,21 @@ fields of a request (schema.py), one completion (choices.py), the stream (stream
 
 import asyncio
 import hashlib
+import secrets
 import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from chainrule.decoding.settings import Decoding
+from chainrule.decoding.spelled import required_spell, spelling_generators
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ConfigError
 from chainrule.model import Model
@@ -31,7 +35,7 @@ from chainrule.server.scheduler import Job
 from chainrule.server.schema import CompletionRequest, as_api_error, not_too_long
 from chainrule.server.service import Loaded, Service
 from chainrule.server.streaming import events, merged
-from chainrule.server.writing import stop_checks
+from chainrule.server.writing import Spell, stop_checks
 
 MOST_ALTERNATIVES: Final = 1 << 19
 """Log-probabilities told of the prompts of one request."""
@@ -121,7 +125,7 @@ def prepare(request: CompletionRequest, loaded: Loaded, limits: Limits, digest: 
             param="logprobs",
         )
     try:
-        request.decoding()
+        required_spell(loaded.model.lm.vocabulary, request.decoding(), loaded.model.spell)
     except ConfigError as error:
         raise as_api_error(error) from error
     head = {
@@ -146,6 +150,9 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
     """The choices of one prompt."""
     request, scheduler = asked.request, asked.loaded.scheduler
     settings, first = request.decoding(), number * request.samples
+    if settings.unk == "spell" and settings.seed is None:
+        settings = replace(settings, seed=secrets.randbits(64))  # choices and stop checks draw the same spellings
+    spells = _spells(asked.loaded.model, settings, request.samples)
     choices = [
         Choice(
             first + sample,
@@ -154,6 +161,7 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
             asked.stops,
             echo=bool(request.echo),
             has_tokens=request.logprobs is not None,
+            spell=spells[sample] if spells else None,
         )
         for sample in range(request.samples)
     ]
@@ -170,7 +178,9 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
         settings=settings,
         samples=request.samples,
         top=request.logprobs or 0,
-        stop_checks=stop_checks(asked.pieces, given.last, asked.stops),
+        stop_checks=stop_checks(
+            asked.pieces, given.last, asked.stops, _spells(asked.loaded.model, settings, request.samples)
+        ),
     )
     work = 0
     async with aclosing(scheduler.generate(job)) as draws:
@@ -182,6 +192,14 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
             if work > WORK_AT_ONCE:  # tokens that are ready are handed out without waiting
                 work = 0
                 await asyncio.sleep(0)
+
+
+def _spells(model: Model, settings: Decoding, samples: int) -> list[Spell]:
+    """What draws the spellings of each sample's unknown words, as `generate` draws them; empty where none are."""
+    spell = required_spell(model.lm.vocabulary, settings, model.spell)
+    if spell is None:
+        return []
+    return [partial(spell, rng) for rng in spelling_generators(settings.seed, samples)]
 
 
 async def _echoed(asked: Asked, given: Given) -> Tokens:

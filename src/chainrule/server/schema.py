@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chainrule.decoding.settings import Decoding
+from chainrule.decoding.settings import Decoding, UnknownWord
 from chainrule.errors import ConfigError
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
@@ -50,8 +50,10 @@ class CompletionRequest(Request):
     min_p: Chance | None = None
     repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=1)] | None = None
-    unk: Literal["exclude", "keep"] = Field(
-        default="exclude", description="Whether <unk> may be drawn; logprobs are those of the model either way."
+    unk: UnknownWord = Field(
+        default="exclude",
+        description="Unknown words: exclude (never drawn), spell (the speller writes a word), or keep (<unk> is "
+        "printed); logprobs are those of the model in each case.",
     )
     n: int | None = Field(default=1, ge=1)
     best_of: int | None = Field(default=None, ge=1, description="Only as many as n.")

@@ -87,7 +87,10 @@ def _tokens(sample: Sample, pieces: list[str], found: Predictions) -> Iterator[d
             "log_prob": _finite(found.log_prob[t]),
             "rank": int(found.rank[t]),
             "entropy_bits": float(found.entropy_bits[t]) if found.is_normalized else None,
-            "top": [{"token": name, "probability": each} for name, each in zip(names, p, strict=True)],
+            "top": [
+                {"token": name, "probability": probability, "is_unknown": other == tokenizer.unk}
+                for name, probability, other in zip(names, p, found.top_ids[t].tolist(), strict=True)
+            ],
         }
         if id_ == sample.text.unk:  # an unknown word is spelt out besides
             told["spelling_log_prob"] = _finite(next(unknown))

@@ -5,10 +5,44 @@ yet complete, stop strings, and which text no further token can change.
 """
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from chainrule.decoding.stop_strings import StopSearch, StopStrings
 from chainrule.server.pieces import Pieces
+
+Spell = Callable[[], str]
+"""Draws the spelling of the next unknown word of one sample."""
+
+
+class TokenText:
+    """The text that each token of one sample adds; with `spell`, a spelling in place of the name of `<unk>`.
+
+    Attributes:
+        spelled: The text of each spelled token by its position, with the blank before it.
+
+    """
+
+    def __init__(self, pieces: Pieces, previous: int | None, spell: Spell | None = None) -> None:
+        self.spelled: dict[int, str] = {}
+        self._pieces = pieces
+        self._previous = previous
+        self._spell = spell
+        self._tokens = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, id_: int) -> str:
+        """Read one token."""
+        added = self._pieces.bytes(self._previous, id_)
+        if self._spell is not None and id_ == self._pieces.tokenizer.unk:
+            added = added.removesuffix(self._pieces.bytes(None, id_)) + self._spell().encode()
+            self.spelled[self._tokens] = added.decode()
+        self._previous = id_
+        self._tokens += 1
+        return self._decoder.decode(added)
+
+    def end(self) -> str:
+        """Close the text: bytes of a character that was not completed become U+FFFD."""
+        return self._decoder.decode(b"", True)
 
 
 class Writing:
@@ -21,14 +55,19 @@ class Writing:
 
     """
 
-    def __init__(self, pieces: Pieces, previous: int | None, stops: StopStrings) -> None:
+    def __init__(
+        self, pieces: Pieces, previous: int | None, stops: StopStrings, spell: Spell | None = None
+    ) -> None:
         self.begins: list[int] = []
-        self._pieces = pieces
-        self._previous = previous
+        self._text = TokenText(pieces, previous, spell)
         self._search = StopSearch(stops)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._released = 0
         self._pending = ""  # what follows the released text
+
+    @property
+    def spelled(self) -> dict[int, str]:
+        """The text of each spelled token by its position."""
+        return self._text.spelled
 
     @property
     def cut(self) -> int | None:
@@ -48,12 +87,11 @@ class Writing:
     def add(self, id_: int) -> None:
         """Add one token."""
         self.begins.append(self.length)
-        self._extend(self._decoder.decode(self._pieces.bytes(self._previous, id_)))
-        self._previous = id_
+        self._extend(self._text.add(id_))
 
     def end(self) -> None:
         """Close the text: bytes of a character that was not completed become U+FFFD."""
-        self._extend(self._decoder.decode(b"", True))
+        self._extend(self._text.end())
 
     def release(self, end: int) -> str:
         """Return the characters up to `end` that were not released before."""
@@ -70,19 +108,25 @@ class Writing:
 class StopCheck:
     """Whether the tokens of one sample complete a stop string; called with each token as it is drawn."""
 
-    def __init__(self, pieces: Pieces, previous: int | None, stops: StopStrings) -> None:
-        self._pieces = pieces
-        self._previous = previous
+    def __init__(
+        self, pieces: Pieces, previous: int | None, stops: StopStrings, spell: Spell | None = None
+    ) -> None:
+        self._text = TokenText(pieces, previous, spell)
         self._search = StopSearch(stops)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __call__(self, id_: int) -> bool:
         """Read one token."""
-        self._search.feed(self._decoder.decode(self._pieces.bytes(self._previous, id_)))
-        self._previous = id_
+        self._search.feed(self._text.add(id_))
         return self._search.start is not None
 
 
-def stop_checks(pieces: Pieces, previous: int | None, stops: StopStrings) -> Callable[[], StopCheck] | None:
-    """Return a function that makes the check of one sample; None where there is no stop string."""
-    return (lambda: StopCheck(pieces, previous, stops)) if stops else None
+def stop_checks(
+    pieces: Pieces, previous: int | None, stops: StopStrings, spells: Sequence[Spell] = ()
+) -> Callable[[int], StopCheck] | None:
+    """Return a function that makes the check of a sample by its number; None where there is no stop string.
+
+    `spells` has an item for each sample where unknown words are spelled; else it is empty.
+    """
+    if not stops:
+        return None
+    return lambda sample: StopCheck(pieces, previous, stops, spells[sample] if spells else None)

@@ -83,6 +83,17 @@ function whole(text) {
   return text.isWellFormed?.() === false ? text.toWellFormed() : text;
 }
 
+const symbols = new Map(); // the unknown-word symbol by model
+
+/** The symbol by which a model's tokenizer prints an unknown word; null where there are none. */
+export async function unknownSymbol(model, signal) {
+  if (!symbols.has(model)) {
+    const info = await ask(`/tokenizer_info?model=${encodeURIComponent(model)}`, null, signal);
+    symbols.set(model, info.unk_token);
+  }
+  return symbols.get(model);
+}
+
 /** What a model went by, token by token; views that show the same text ask once. */
 export async function context(model, text, signal) {
   const name = JSON.stringify([model, text]);

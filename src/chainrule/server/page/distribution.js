@@ -100,7 +100,8 @@ function bar(first, state) {
   const own = make("span", { class: "own" });
   const shaped = make("span", { class: "shaped" });
   const number = make("span", { class: "number" });
-  const label = make("bdi", { class: "token", text: visible(first.token) });
+  const name = visible(first.token, first.is_unknown);
+  const label = make("bdi", { class: "token", text: name });
   const track = make("span", { class: "track", "aria-hidden": "true" }, own, shaped);
   let piece = first.text;
   const button = make("button", { class: "bar", type: "button", onclick: () => state.write(piece) }, label, track, number);
@@ -115,7 +116,7 @@ function bar(first, state) {
     button.classList.toggle("cut", isCut);
     number.textContent = percent(isCut ? each.probability : each.shaped_probability);
     const fate = isCut ? "cut by the filters" : `${percent(each.shaped_probability)} left to draw`;
-    button.setAttribute("aria-label", `write ${each.token}: ${percent(each.probability)}, ${fate}`);
+    button.setAttribute("aria-label", `write ${each.is_unknown ? name : each.token}: ${percent(each.probability)}, ${fate}`);
     button.title = `${percent(each.probability)} by the model; ${fate}`;
   };
   return row;

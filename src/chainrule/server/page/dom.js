@@ -22,10 +22,10 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A token as a label: blanks at its ends and control characters as signs that can be seen; `<unk>` in words. */
-export function visible(token) {
+/** A token as a label: blanks at its ends and control characters as visible signs; the unknown-word symbol in words. */
+export function visible(token, isUnknown = false) {
+  if (isUnknown) return "unknown word";
   if (token === "") return "∅";
-  if (token.trim() === "<unk>") return "an unknown word";
   return token
     .replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
     .replace(/[\u0000-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))
@@ -33,8 +33,8 @@ export function visible(token) {
 }
 
 /** The same without the blank that only parts words. */
-export function label(token) {
-  return visible(token.trim() ? token.replace(/^ /, "") : token);
+export function label(token, isUnknown = false) {
+  return visible(token.trim() ? token.replace(/^ /, "") : token, isUnknown);
 }
 
 /** Text of unknown direction inside a line of ours. */

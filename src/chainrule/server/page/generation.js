@@ -1,6 +1,6 @@
 // Text drawn token by token, with what else could have come at each step; any of it can be gone on from.
 
-import { ending, stream } from "/page/api.js";
+import { ending, stream, unknownSymbol } from "/page/api.js";
 import { bitsOf, depth, percent, told } from "/page/bits.js";
 import { choice, isolated, label, latest, make, roving, slider } from "/page/dom.js";
 
@@ -26,6 +26,8 @@ export function generation(panel, state) {
     chosen,
   );
   let prompt = "";
+  let unknown = null; // the model's symbol of unknown words
+  const isUnknown = (token) => unknown !== null && token.trim() === unknown;
   let turn = 0; // which draw the buttons belong to
   let steps = []; // {token, logProb, top: [[token, logProb]], element}
   const settle = roving(output, () => steps.map((step) => step.element));
@@ -33,6 +35,7 @@ export function generation(panel, state) {
   const run = latest(async (signal) => {
     status.textContent = "drawing …";
     let finish = "length";
+    unknown = await unknownSymbol(model.input.value, signal);
     const body = {
       model: model.input.value, prompt: prompt + written(steps), max_tokens: length.value, temperature: temperature.value,
       logprobs: ALTERNATIVES, ...(topP.value < 1 && { top_p: topP.value }),
@@ -82,9 +85,11 @@ export function generation(panel, state) {
       output.querySelector(".given").textContent = prompt;
     }
     const isEnd = token === "</s>";
+    const name = isUnknown(token) ? "unknown word" : isEnd ? "end" : token;
+    const text = isUnknown(token) ? token.replace(unknown, "[unknown word]") : isEnd ? "⏎" : token;
     const element = make("span", {
-      class: isEnd ? "token-text end" : "token-text", role: "option", tabindex: -1, title: told(bits), text: isEnd ? "⏎" : token,
-      "aria-label": `${isEnd ? "end" : token}, ${told(bits)}`, "aria-haspopup": "true",
+      class: isEnd ? "token-text end" : "token-text", role: "option", tabindex: -1, title: told(bits), text,
+      "aria-label": `${name}, ${told(bits)}`, "aria-haspopup": "true",
       onclick: () => open(step), onkeydown: (event) => {
         if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(step, true); }
         if (event.key === "Escape") close();
@@ -107,8 +112,8 @@ export function generation(panel, state) {
       fill.style.width = `${(100 * p) / most}%`;
       return make("button", {
         type: "button", class: token === step.token ? "bar flat came" : "bar flat", onclick: () => goOn(step, token, logProb),
-        "aria-label": `go on with ${token}, ${percent(p)}${token === step.token ? ", which came" : ""}`,
-      }, isolated(label(token), { class: "token" }), make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { class: "number", text: percent(p) }));
+        "aria-label": `go on with ${isUnknown(token) ? "an unknown word" : token}, ${percent(p)}${token === step.token ? ", which came" : ""}`,
+      }, isolated(label(token, isUnknown(token)), { class: "token" }), make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { class: "number", text: percent(p) }));
     });
     const list = make("div", { role: "group", "aria-label": "what else could have come here", onkeydown: (event) => {
       if (event.key === "Escape") { close(); step.element.focus(); }

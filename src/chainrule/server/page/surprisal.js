@@ -43,7 +43,7 @@ function describe(detail, found, group) {
   const rank = found.is_normalized ? `rank ${token.rank.toLocaleString("en")} of ${found.choices.toLocaleString("en")}` : `rank ${token.rank}`;
   const unsure = token.entropy_bits === null ? "" : `; unsure by ${token.entropy_bits.toFixed(2)} bits`;
   const unknown = token.spelling_log_prob === undefined ? "" : "; unknown to the model, so spelt out";
-  const expected = token.top.slice(0, 5).flatMap((each) => [isolated(visible(each.token), { class: "token" }), ` ${percent(each.probability)}`, " · "]).slice(0, -1);
+  const expected = token.top.slice(0, 5).flatMap((each) => [isolated(visible(each.token, each.is_unknown), { class: "token" }), ` ${percent(each.probability)}`, " · "]).slice(0, -1);
   const name = group.isEnd ? "end of line" : group.piece.trim() || visible(group.piece);
   detail.replaceChildren(isolated(name, { class: "token strong" }), ` ${told(group.bits)}, ${rank}${unsure}${unknown}. Expected: `, ...expected);
 }
