@@ -90,6 +90,16 @@ def test_a_spelling_may_complete_a_stop_string() -> None:
     assert (generation.text, generation.finish_reason) == ("zebra y", "stop")
 
 
+@pytest.mark.parametrize("stop", ["<", "unk", "k> "])
+def test_the_name_of_unk_completes_no_stop_string_where_words_are_spelled(stop: str) -> None:
+    settings = Decoding(unk="spell", max_tokens=3, stop=(stop,))
+    spellings = spelled("zebra", "yak", "gnu")
+    (generation,) = generate(ONLY_UNK, WORDS, "x a", settings, spell=lambda rng: next(spellings))
+    assert (generation.text, generation.finish_reason) == (" zebra yak gnu", "length")
+    spellings = spelled("zebra", "yak", "gnu")
+    assert "".join(stream(ONLY_UNK, WORDS, "x a", settings, spell=lambda rng: next(spellings))) == " zebra yak gnu"
+
+
 def test_spelling_draws_the_same_tokens_and_depends_on_the_seed() -> None:
     def text(unk: str, num: int = 20) -> list[str]:
         settings = Decoding(unk=unk, seed=3)  # type: ignore[arg-type]

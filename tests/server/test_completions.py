@@ -376,7 +376,10 @@ def test_a_stop_string_inside_a_spelled_word_ends_the_text(rare_words: tuple[Tes
     found = [(choice["text"], choice["finish_reason"]) for choice in choices["choices"]]
     assert found == [(generation.text, generation.finish_reason) for generation in expected]
     whole = complete(client, prompt="cat", n=8, **fields)["usage"]["completion_tokens"]
-    assert choices["usage"]["completion_tokens"] < whole  # drawing ends at the stop string
+    assert choices["usage"]["completion_tokens"] < whole  # what is drawn behind the stop string is not counted
+    whole_texts = [generation.text for generation in model.generate_several("cat", 8, **fields)]
+    unstopped = complete(client, prompt="cat", n=8, stop="<", **fields)["choices"]  # the name <unk> is no text here
+    assert [choice["text"] for choice in unstopped] == whole_texts
     unseeded = complete(client, prompt="cat", n=8, stop=["e"], unk="spell", max_tokens=20)["choices"]
     assert all("e" not in choice["text"] for choice in unseeded)
 

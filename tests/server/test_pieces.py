@@ -65,7 +65,7 @@ def test_the_text_grows_as_a_continuation_does(
     writing = Writing(pieces, begun.last, StopStrings(stops))
     checks = stop_checks(pieces, begun.last, StopStrings(stops))
     assert (checks is None) == (not stops)
-    is_stopped_by = checks(0) if checks is not None else lambda id_: False
+    is_stopped_by = checks() if checks is not None else lambda id_: False
     settled, at_least, growing = "", "", other.grow()
     for length in range(1, len(ids) + 1):
         writing.add(ids[length - 1])

@@ -102,7 +102,7 @@ def test_a_full_batch_takes_turns_and_nobody_starves() -> None:
             while not lm.stepped:
                 await asyncio.sleep(0)
             steps.append(len(lm.stepped))
-            await collect(made, Job((), short, stop_checks=lambda sample: note_step))
+            await collect(made, Job((), short, stop_checks=lambda: note_step))
             assert not any(other.done() for other in others)
             for other in others:
                 other.cancel()
@@ -175,7 +175,7 @@ def test_an_error_is_its_own_jobs_alone(place: str) -> None:
         def is_stopped_by(id_: int) -> bool:
             raise ChainruleError("this id is poison")
 
-        def stop_checks(sample: int) -> Callable[[int], bool]:
+        def stop_checks() -> Callable[[int], bool]:
             return is_stopped_by
 
     bad = Job(prompt, Decoding(max_tokens=5, seed=0), 2, 0, stop_checks)

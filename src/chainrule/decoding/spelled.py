@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from chainrule.lm import Ids, Vocabulary
 
 Spell = Callable[[np.random.Generator], str]
 """Draws the spelling of a word outside the vocabulary."""
+UNSPELLED: Final = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""The text of an unknown word whose spelling is not drawn yet; no stop string is found in it."""
 
 
 def required_spell(vocabulary: Vocabulary, settings: Decoding, spell: Spell | None) -> Spell | None:
@@ -70,14 +73,15 @@ class SpelledCodec:
         return self.codec.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids, with spellings in place of the name of `<unk>`."""
+        """The text of these ids: the spelling of each spelled word, `UNSPELLED` for `<unk>` itself."""
         V = self.vocab_size
         plain = [self.unk if i >= V else i for i in ids]
         name = self.codec.decode([self.unk])
         text, first, parts = self.codec.decode(plain), 0, []
-        for place in (place for place, i in enumerate(ids) if i >= V):
+        for place in (place for place, i in enumerate(plain) if i == self.unk):
             end = len(self.codec.decode(plain[: place + 1]))  # decoding appends, see `Codec`
-            parts += [text[first : end - len(name)], self.spellings[ids[place] - V]]
+            spelling = self.spellings[ids[place] - V] if ids[place] >= V else UNSPELLED
+            parts += [text[first : end - len(name)], spelling]
             first = end
         return "".join([*parts, text[first:]])
 

@@ -6,12 +6,11 @@ fields of a request (schema.py), one completion (choices.py), the stream (stream
 
 import asyncio
 import hashlib
-import secrets
 import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -150,8 +149,6 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
     """The choices of one prompt."""
     request, scheduler = asked.request, asked.loaded.scheduler
     settings, first = request.decoding(), number * request.samples
-    if settings.unk == "spell" and settings.seed is None:
-        settings = replace(settings, seed=secrets.randbits(64))  # choices and stop checks draw the same spellings
     spells = _spells(asked.loaded.model, settings, request.samples)
     choices = [
         Choice(
@@ -178,16 +175,19 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
         settings=settings,
         samples=request.samples,
         top=request.logprobs or 0,
-        stop_checks=stop_checks(
-            asked.pieces, given.last, asked.stops, _spells(asked.loaded.model, settings, request.samples)
-        ),
+        stop_checks=stop_checks(asked.pieces, given.last, asked.stops, is_unknown_spelled=bool(spells)),
     )
     work = 0
     async with aclosing(scheduler.generate(job)) as draws:
         async for drawn in draws:
             choice = choices[drawn.sample]
             if not choice.is_over:
-                yield choice.take(drawn)
+                is_spelled = (
+                    bool(spells) and drawn.id == asked.pieces.tokenizer.unk
+                )  # a spelling takes milliseconds
+                yield await asyncio.to_thread(choice.take, drawn) if is_spelled else choice.take(drawn)
+                if all(each.is_over for each in choices):
+                    return
             work += 1 + len(drawn.top)
             if work > WORK_AT_ONCE:  # tokens that are ready are handed out without waiting
                 work = 0

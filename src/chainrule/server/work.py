@@ -33,8 +33,7 @@ class Job:
     settings: Decoding
     samples: int = 1
     top: int = 0  # alternatives told with each token
-    stop_checks: Callable[[int], Callable[[int], bool]] | None = None
-    """Makes the check of a sample by its number: whether an id completes a stop string."""
+    stop_checks: Callable[[], Callable[[int], bool]] | None = None  # makes a sample's: does this id complete it?
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Sample(Row):
         self.shaping: Decoding = task.shaping
         self.index, self.rng = index, rng
         self.drawn = 0
-        self.is_stopped_by = task.job.stop_checks(index) if task.job.stop_checks is not None else None
+        self.is_stopped_by = task.job.stop_checks() if task.job.stop_checks is not None else None
         self.text = text  # the prompt, and what was drawn
 
     def answer(self, log_p: Floats, id_: int | None, post: Post) -> None:

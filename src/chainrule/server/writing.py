@@ -5,7 +5,7 @@ yet complete, stop strings, and which text no further token can change.
 """
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from chainrule.decoding.stop_strings import StopSearch, StopStrings
 from chainrule.server.pieces import Pieces
@@ -106,27 +106,34 @@ class Writing:
 
 
 class StopCheck:
-    """Whether the tokens of one sample complete a stop string; called with each token as it is drawn."""
+    """Whether the tokens of one sample complete a stop string; called with each token as it is drawn.
+
+    Where unknown words are spelled, their spellings are drawn later: the search starts anew behind each of them,
+    and `Writing` finds the stop strings that contain a part of one.
+    """
 
     def __init__(
-        self, pieces: Pieces, previous: int | None, stops: StopStrings, spell: Spell | None = None
+        self, pieces: Pieces, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
     ) -> None:
-        self._text = TokenText(pieces, previous, spell)
+        self._text = TokenText(pieces, previous)
+        self._stops = stops
         self._search = StopSearch(stops)
+        self._unk = pieces.tokenizer.unk if is_unknown_spelled else None
 
     def __call__(self, id_: int) -> bool:
         """Read one token."""
-        self._search.feed(self._text.add(id_))
+        added = self._text.add(id_)
+        if id_ == self._unk:
+            self._search = StopSearch(self._stops)
+        else:
+            self._search.feed(added)
         return self._search.start is not None
 
 
 def stop_checks(
-    pieces: Pieces, previous: int | None, stops: StopStrings, spells: Sequence[Spell] = ()
-) -> Callable[[int], StopCheck] | None:
-    """Return a function that makes the check of a sample by its number; None where there is no stop string.
-
-    `spells` has an item for each sample where unknown words are spelled; else it is empty.
-    """
+    pieces: Pieces, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
+) -> Callable[[], StopCheck] | None:
+    """Return a function that makes the check of one sample; None where there is no stop string."""
     if not stops:
         return None
-    return lambda sample: StopCheck(pieces, previous, stops, spells[sample] if spells else None)
+    return lambda: StopCheck(pieces, previous, stops, is_unknown_spelled=is_unknown_spelled)
