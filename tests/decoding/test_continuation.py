@@ -66,7 +66,7 @@ def test_only_the_end_of_a_text_is_decoded(tokenizers: dict[str, Tokenizer]) -> 
 
     class Counted:
         bos, eos, vocab_size = tokenizer.bos, tokenizer.eos, tokenizer.vocab_size
-        encode, tokens = tokenizer.encode, tokenizer.tokens
+        encode, encode_prompt, tokens = tokenizer.encode, tokenizer.encode_prompt, tokenizer.tokens
 
         def decode(self, ids: list[int]) -> str:
             decoded.append(len(ids))

@@ -113,6 +113,8 @@ class Words:
     def encode(self, text: str) -> Ids:
         return np.array([self.names.index(w) if w in self.names[3:] else 2 for w in text.split()], dtype=np.int32)
 
+    encode_prompt = encode
+
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self.names[i] for i in ids if i > 1)
 
@@ -127,6 +129,8 @@ class Bytes:
 
     def encode(self, text: str) -> Ids:
         return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32) + 2
+
+    encode_prompt = encode
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i - 2 for i in ids if i > 1).decode(errors="replace")

@@ -400,3 +400,16 @@ def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) ->
     assert unknown["shaped_probability"] == pytest.approx(unknown["probability"]) != 0
     nodes = ask(client, "/v1/beam", prompt="cat")["nodes"]
     assert "<unk>" not in {node["token"] for node in nodes}
+
+
+def test_an_opening_mark_is_continued_without_a_blank(tmp_path: Path) -> None:
+    lines = Corpus.from_lines(['He said (as he did) that "the cat" was here.'])
+    chainrule.train("ngram", lines, order=3, smoothing="witten-bell").save(tmp_path / "marks")
+    with serving(tmp_path / "marks", limits=Limits()) as client:
+        for prompt, text in (("He said (", "as he did)"), ('He said "', 'the cat" was')):
+            (choice,) = complete(client, prompt=prompt, temperature=0, max_tokens=4)["choices"]
+            assert choice["text"] == text
+            assert ask(client, "/v1/next", prompt=prompt)["next"][0]["text"] == text.split()[0]
+        told = complete(client, prompt="He said (", echo=True, logprobs=0, max_tokens=0)["choices"][0]["logprobs"]
+        scored = ask(client, "/v1/score", input="He said (")["results"][0]["log_probs"]
+        assert told["token_logprobs"][1:] == pytest.approx(scored[1:-1])  # an echoed prompt is scored as any text

@@ -60,7 +60,7 @@ def test_the_text_grows_as_a_continuation_does(
     stops = data.draw(st.lists(st.sampled_from(["t", "e c", "ees the", "ö", "猫", " "]), max_size=2))
     prompt = data.draw(st.sampled_from(["", "the", "the ", "the\n", "a\nthe d"]))
     other = Continuation(tokenizer, prompt, stops)
-    begun = prompt_of_text(prompt, tokenizer)
+    begun = prompt_of_text(prompt, tokenizer, is_continued=True)
     assert (begun.ids, begun.text) == (other.prompt_ids, other.prompt)
     writing = Writing(pieces, begun.last, StopStrings(stops))
     checks = stop_checks(pieces, begun.last, StopStrings(stops))

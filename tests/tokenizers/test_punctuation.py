@@ -419,3 +419,50 @@ def test_words_without_joiners() -> None:
 def test_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(InputError, match="not UTF-8"):
         split("a\ud800", "<unk>")
+
+
+OPEN_LINES = [
+    'He said (as he did) that "the cat" was well-known.',
+    'She said "go home" and (then) left, as "he" did.',
+    "He - and she - paid $5 (or $6) for f(x).",
+]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "last"),
+    [
+        ("He said (", f"({J}"),
+        ('He said "', f'"{J}'),
+        ("He said ( ", "<unk>"),  # a bracket between blanks, which the text does not have
+        ('She said "go home"', f'{J}"'),  # closing
+        ("for f(", f"{J}({J}"),
+        ("He paid $", f"${J}"),
+        ("He -", "-"),  # between blanks more often than joined
+        ("was well-", f"{J}-{J}"),
+        ("She left,", f"{J},"),
+        ("He said", "said"),
+        ("He said “", "<unk>"),
+    ],
+)
+def test_the_mark_at_the_end_of_a_prompt_is_joined_as_in_the_text(prompt: str, last: str) -> None:
+    tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig())
+    ids = tokenizer.encode_prompt(prompt).tolist()
+    assert tokenizer.tokens(ids)[-1] == last
+    assert ids[:-1] == tokenizer.encode(prompt).tolist()[:-1]
+
+
+def test_only_the_word_tokenizer_reads_the_end_of_a_prompt_differently() -> None:
+    for kind in ("whitespace", "char", "byte"):
+        tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig(kind=kind))  # type: ignore[arg-type]
+        assert tokenizer.encode_prompt('He said "').tolist() == tokenizer.encode('He said "').tolist()
+    words = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig())
+    assert words.encode_prompt("").tolist() == []
+
+
+@pytest.mark.parametrize(("prompt", "text"), [("He said (", "as he did) that"), ('He said "', 'the cat" was well')])
+def test_generation_continues_an_opening_mark_without_a_blank(prompt: str, text: str) -> None:
+    model = chainrule.train("ngram", Corpus.from_lines(OPEN_LINES[:1]), order=3, smoothing="witten-bell")
+    settings: dict[str, Any] = {"strategy": "greedy", "max_tokens": 5}
+    assert str(model.generate(prompt, **settings)) == prompt + text
+    assert "".join(model.stream(prompt, **settings)) == text
+    assert model.next(prompt, 1)[0][0] == text.split()[0]

@@ -32,6 +32,10 @@ class Codec(Protocol):
         """The ids of a line or its beginning, neither `<s>` nor `</s>` among them."""
         ...
 
+    def encode_prompt(self, text: str) -> Ids:
+        """The ids of the beginning of a line that is to be continued: they may differ from `encode` in the last."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids."""
         ...

@@ -28,7 +28,7 @@ class Continuation:
         self._codec = codec
         self._stops = tuple(stops)
         self._automaton = StopStrings(stops)
-        self._line: list[int] = codec.encode(last).tolist()
+        self._line: list[int] = codec.encode_prompt(last).tolist()
         self._before = codec.decode(self._line)
         blanks = last[len(last.rstrip(" \t")) :]
         self.prompt = prompt if self._before.endswith(blanks) else prompt.removesuffix(blanks)

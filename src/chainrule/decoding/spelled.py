@@ -72,6 +72,10 @@ class SpelledCodec:
         """The ids of a line or its beginning."""
         return self.codec.encode(text)
 
+    def encode_prompt(self, text: str) -> Ids:
+        """The ids of the beginning of a line that is to be continued."""
+        return self.codec.encode_prompt(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids: the spelling of each spelled word, `UNSPELLED` for `<unk>` itself."""
         V = self.vocab_size

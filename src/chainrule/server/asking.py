@@ -145,7 +145,7 @@ def _check_prefix(loaded: Loaded) -> None:
 def _prompt(request: NextRequest, loaded: Loaded, limits: Limits) -> Given:
     tokenizer = loaded.model.tokenizer
     given = (
-        prompt_of_text(request.prompt, tokenizer)
+        prompt_of_text(request.prompt, tokenizer, is_continued=True)
         if isinstance(request.prompt, str)
         else prompt_of_ids(request.prompt, Pieces(tokenizer))
     )

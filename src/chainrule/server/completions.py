@@ -110,7 +110,9 @@ def prepare(request: CompletionRequest, loaded: Loaded, limits: Limits, digest: 
     tokenizer = loaded.model.tokenizer
     pieces = Pieces(tokenizer)
     prompts = tuple(
-        prompt_of_text(prompt, tokenizer) if isinstance(prompt, str) else prompt_of_ids(prompt, pieces)
+        prompt_of_text(prompt, tokenizer, is_continued=not request.echo)  # an echoed prompt is scored as any text
+        if isinstance(prompt, str)
+        else prompt_of_ids(prompt, pieces)
         for prompt in request.prompts
     )
     for given in prompts:

@@ -6,6 +6,7 @@ a completion while it grows (writing.py).
 
 import builtins
 import codecs
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -98,14 +99,21 @@ def lay_out(text: str, tokenizer: Tokenizer) -> Given:
     return Given(text, tuple(ids), tuple(begins))
 
 
-def prompt_of_text(text: str, tokenizer: Tokenizer) -> Given:
-    """A text to go on with: its last line is open unless a break ends it."""
+def prompt_of_text(text: str, tokenizer: Tokenizer, *, is_continued: bool = False) -> Given:
+    """A text to go on with: its last line is open unless a break ends it.
+
+    With `is_continued`, a mark at the end is read as by `Tokenizer.encode_prompt`, else as in evaluation.
+    """
     whole = lay_out(text, tokenizer)
     if text.endswith(BREAKS):
         return whole
     # Blanks that the tokenizer does not read come again with the next word.
     shown = text.rstrip(" \t") if tokenizer.config.collapses_blanks else text
-    return Given(shown, whole.ids[:-1], whole.begins[:-1])
+    ids = whole.ids[:-1]
+    last_chunk = re.split("[ \t\r\n]", text)[-1]
+    if is_continued and tokenizer.config.splits_punctuation and last_chunk:
+        ids = (*ids[:-1], int(tokenizer.encode_prompt(last_chunk)[-1]))
+    return Given(shown, ids, whole.begins[:-1])
 
 
 def prompt_of_ids(given: Sequence[int], pieces: Pieces) -> Given:

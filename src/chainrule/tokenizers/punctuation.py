@@ -5,6 +5,7 @@ The splitting itself is done by the compiled core (cpp/punctuation.hpp says by w
 
 import dataclasses
 import re
+import unicodedata
 from collections import Counter
 from typing import Any, Final
 
@@ -63,6 +64,18 @@ def is_mark(token: str) -> bool:
     (True, True, False)
     """
     return any(joins(token)) or joins(JOINER + token)[0]
+
+
+def is_opening(mark: str) -> bool:
+    """Whether a mark without a joiner behind it opens a bracket or quotation: what follows has no blank before it.
+
+    A straight quotation mark opens one where it is not joined to the token before it.
+
+    >>> is_opening("("), is_opening("\uffed("), is_opening('"'), is_opening('\uffed"'), is_opening(")")
+    (True, True, True, False, False)
+    """
+    first = mark.removeprefix(JOINER)[:1]
+    return unicodedata.category(first or " ") in ("Ps", "Pi") or mark[:1] in ('"', "'", "`")
 
 
 def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:

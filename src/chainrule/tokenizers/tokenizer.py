@@ -17,7 +17,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.tokenizers import components, punctuation
-from chainrule.tokenizers.config import BOS, EOS, TokenizerConfig
+from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
 
 
 def split_words(text: str) -> list[str]:
@@ -161,6 +161,29 @@ class Tokenizer:
     def encode(self, text: str) -> Ids:
         """Ids of a piece of one line, control symbols neither added nor recognised."""
         return np.array(self.encoding(text).ids, dtype=np.int32)
+
+    def encode_prompt(self, text: str) -> Ids:
+        """Ids of the beginning of a line that is to be continued.
+
+        They differ from those of `encode` in a punctuation mark at the very end, where punctuation is split: an
+        opening bracket or quotation mark is joined to what follows; any other mark is read with or without a joiner
+        behind it, whichever form is the more frequent.
+        """
+        ids = self.encode(text)
+        if self.config.splits_punctuation and len(ids):
+            name, _, end = self.spans(text)[-1]
+            if end == len(text):  # no blank behind it
+                ids[-1] = self._open_form(name, int(ids[-1]))
+        return ids
+
+    def _open_form(self, name: str, id_: int) -> int:
+        """The id of the last token of a prompt, with or without a joiner behind it."""
+        joined = self.known.get(name + JOINER)
+        if joined is None or not punctuation.is_mark(name):
+            return id_
+        if id_ == self.unk or punctuation.is_opening(name):
+            return joined
+        return min(id_, joined)  # ids ascend as frequencies fall
 
     def encoding(self, text: str) -> "tokenizers.Encoding | Encoding":
         """Ids of a piece of one line with the characters that each stands for."""
