@@ -19,6 +19,7 @@ HEALTHY: dict[str, Any] = {
     "saturated_share": 0.01,
     "train_history": (5.0, 4.5, 4.0),
     "valid_history": (5.1, 4.8, 4.7),
+    "valid_epochs": (1, 2, 3),
 }
 
 
@@ -49,8 +50,23 @@ def test_little_known_is_nothing_said() -> None:
         ("saturated", {"saturated_share": 0.8}, ["80% of the states' values", "|h| > 0.99", "lower learning_rate"]),
         (
             "overfitted",
-            {"valid_history": (5.5, 4.7, 4.8, 5.0)},
-            ["rose from 4.70 to 5.00", "training loss fell to 4.00", "dropout"],
+            {"valid_history": (4.7, 4.8, 5.0)},
+            ["rose from 4.70 at epoch 1 to 5.00 at epoch 3", "training loss fell to 4.00", "dropout"],
+        ),
+        (
+            "overfitted",
+            {"valid_history": (5.5, 4.7, 4.9, 4.8, 4.6, 5.0), "valid_epochs": (0.5, 1, 1.5, 2, 2.5, 3)},
+            ["rose from 4.70 at epoch 1 to 5.00 at epoch 3", "training loss fell to 4.00"],
+        ),
+        (
+            "overfitted",
+            {
+                "epochs_done": 6,
+                "train_history": (5.0, 4.8, 4.6, 4.5, 4.3, 4.2),
+                "valid_history": (4.7, 4.8, 5.0),
+                "valid_epochs": (2, 4, 6),
+            },
+            ["rose from 4.70 at epoch 2 to 5.00 at epoch 6", "training loss fell to 4.20"],
         ),
     ],
 )
@@ -71,6 +87,10 @@ def test_each_fault_is_told_alone_with_numbers_and_remedy(
         {"train_history": (9.0, 4.0, 4.0, 4.0)},  # converged is not stuck
         {"train_history": (4.0, 4.5, 5.0), "valid_history": (4.7, 4.8, 5.0)},  # both rise: no over-fitting
         {"valid_history": (4.7, 4.8, 4.75)},  # one bad validation
+        {"valid_history": (5.1, 4.7, 4.8, 5.0), "valid_epochs": (1, 2.2, 2.6, 3)},  # within one epoch
+        {"valid_history": (4.7, 4.8, 5.0), "valid_epochs": (0.2, 0.6, 1.0)},
+        {"valid_history": (4.7, 4.8, 5.0), "valid_epochs": ()},  # of a checkpoint that does not say
+        {"train_history": (5.0, 5.0, 5.0), "epochs_done": 2},  # the third epoch is not over
         {"gradient_norms": (0.5, 0.5, 80.0)},  # a leap that clipping caught
     ],
 )

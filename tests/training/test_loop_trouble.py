@@ -63,6 +63,18 @@ def test_without_a_checkpoint_none_is_promised() -> None:
     assert "lower learning_rate or clip" in str(stopped.value)
 
 
+def test_the_checkpoint_of_an_earlier_run_is_not_promised(tmp_path: Path) -> None:
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), place=tmp_path).fit()
+    assert (tmp_path / checkpoint.NAME).exists()
+    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), place=tmp_path)
+    with pytest.raises(Diverged, match="step 1: ") as stopped:
+        other.fit()
+    assert "checkpoint" not in str(stopped.value)
+    resumed = trainer(Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), place=tmp_path, resume=True)
+    with pytest.raises(Diverged, match=f"the last good checkpoint is kept at {tmp_path / checkpoint.NAME}"):
+        resumed.fit()
+
+
 def test_a_validation_that_is_no_number_stops_the_run() -> None:
     run = trainer(Weights(1.0), UP, sgd(), validate=validating(math.nan))
     with pytest.raises(Diverged, match="step 4: the loss is not finite, and w has weights of up to 5;"):

@@ -19,6 +19,7 @@ SATURATED = 0.5  # of all values of h beyond ±0.99
 STILL = 1e-3  # nats: less is no movement
 SPIKE = 100.0  # times the median norm
 RISE = 0.005  # nats: less is no rise of the validation loss
+ROUNDING = 1e-9  # epochs: parts of an epoch are rounded
 VANISHED = 1e-6  # a median norm below it
 
 
@@ -35,6 +36,7 @@ class Facts:
     saturated_share: float | None = None  # of the states' values with |h| > 0.99; None where h is not bounded
     train_history: Sequence[float] = ()  # one an epoch, the oldest first
     valid_history: Sequence[float] = ()  # one a validation, the oldest first
+    valid_epochs: Sequence[float] = ()  # epochs done at each validation
 
 
 class Diverged(ChainruleError):
@@ -86,7 +88,7 @@ def _worse_than_frequencies(facts: Facts) -> str | None:
 def _still(facts: Facts) -> str | None:
     """Two epochs that changed nothing, at the start of a run; later it is called having converged."""
     first = facts.train_history[:3]
-    if len(facts.train_history) != 3 or max(first) - min(first) >= STILL:
+    if facts.epochs_done < 3 or len(facts.train_history) != 3 or max(first) - min(first) >= STILL:
         return None
     return (
         f"the loss has not moved from {first[0]:.2f} nats in 3 epochs: "
@@ -128,11 +130,33 @@ def _saturated(facts: Facts) -> str | None:
 
 
 def _overfitted(facts: Facts) -> str | None:
-    """Validation up twice in a row while training went down."""
-    train, valid = facts.train_history[-3:], facts.valid_history[-3:]
-    if len(train) < 3 or len(valid) < 3 or not valid[0] + RISE < valid[1] < valid[2] or not train[2] < train[0]:
+    """Validation loss up twice in a row, over validations at least an epoch apart, while the training loss fell.
+
+    Validations within an epoch vary by chance more than the training text changes them.
+    """
+    places = _an_epoch_apart(facts)
+    if len(places) < 3 or not facts.train_history:
+        return None
+    epochs = [facts.valid_epochs[place] for place in places]
+    valid = [facts.valid_history[place] for place in places]
+    last = len(facts.train_history) - 1
+    train = [facts.train_history[min(last, max(0, math.ceil(epoch) - 1))] for epoch in epochs]
+    if not valid[0] + RISE < valid[1] < valid[2] or not train[2] < train[0]:
         return None
     return (
-        f"the validation loss rose from {valid[0]:.2f} to {valid[2]:.2f} while the training loss fell to "
-        f"{train[2]:.2f}: it learns the text by heart; stop here, raise dropout, or train a smaller model"
+        f"the validation loss rose from {valid[0]:.2f} at epoch {epochs[0]:.3g} to {valid[2]:.2f} at epoch "
+        f"{epochs[2]:.3g} while the training loss fell to {train[2]:.2f}: it learns the text by heart; stop here, "
+        "raise dropout, or train a smaller model"
     )
+
+
+def _an_epoch_apart(facts: Facts) -> list[int]:
+    """Positions of the last validation and of the two before it that are each an epoch or more apart."""
+    epochs = facts.valid_epochs
+    if len(epochs) != len(facts.valid_history):
+        return []
+    chosen: list[int] = []
+    for place in reversed(range(len(epochs))):
+        if len(chosen) < 3 and (not chosen or epochs[place] <= epochs[chosen[0]] - 1 + ROUNDING):
+            chosen.insert(0, place)
+    return chosen

@@ -96,6 +96,7 @@ class Trainer:
         self.reader: Eager | Graphed = (Graphed if use_graph else Eager)(self.step, run.source)  # type: ignore[arg-type]
         self.meter = Meter(config, run)
         self.saved_at = time.perf_counter()
+        self.has_checkpoint = False  # written or taken up by this run
 
     def fit(self) -> bytes:
         """Learn until the epochs or the time are over; the network is left with the weights kept. The log."""
@@ -265,7 +266,7 @@ class Trainer:
             size, name = max((float(piece.abs().max()), name) for name, piece in flat.named(flat.weights))
             found = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
         place = None if self.run.place is None else self.run.place / checkpoint.NAME
-        kept = place if place is not None and place.exists() else None
+        kept = place if self.has_checkpoint else None
         return advice.Diverged.at(self.position.step, found, kept, self.config.precision == "fp16")
 
     def _validate(self, is_last: bool = False) -> None:
@@ -317,6 +318,7 @@ class Trainer:
         if not torch.isfinite(self.step.flat.weights).all():
             raise self._diverged()
         checkpoint.save(self.run.place, resuming.gather(self))
+        self.has_checkpoint = True
         self.log.store()  # what the folder held before is replaced from here on
 
     def _take_up(self) -> None:
@@ -325,6 +327,7 @@ class Trainer:
         if found is not None:
             checkpoint.check_identity(found.identity, self.run.identity)
             resuming.scatter(self, found)
+            self.has_checkpoint = True
         self.steps = self.run.source.steps(self.position.epoch)
         self.meter.begin(self.position)
         self._set_rate(self._fraction())

@@ -117,6 +117,7 @@ class Meter:
             saturated_share=_saturated(network, state),
             train_history=tuple(position.train_history),
             valid_history=tuple(position.history) if self.run.measure == "nats" else (),
+            valid_epochs=tuple(position.history_epochs) if self.run.measure == "nats" else (),
             learning_rate=self.config.learning_rate,
         )
         for name, words in advice.findings(facts).items():
