@@ -318,6 +318,13 @@ def test_the_ids_do_not_depend_on_where_the_text_comes_from(tmp_path: Path, monk
         (["no marks at all"], False),
         ([], False),
         (["He said: wait ... and went, (slowly) home."], False),
+        (["Mr. B. did n't go to the U. S. then", "it 's Mr. A. of Acme Corp. now", "an Acme Corp. plan"], True),
+        (["The cat sat.", "Hmm ... no.", "A dog sat."], False),  # the periods end lines
+        (["So ... we sat. It rained. We left. No one came"], False),  # no word has its period twice
+        (
+            ["We sat. You sat. So ... he sat down and they sat down and all sat there"],
+            False,
+        ),  # sat without a period
     ],
 )
 def test_text_that_looks_pretokenised(lines: list[str], is_so: bool) -> None:
@@ -466,3 +473,25 @@ def test_generation_continues_an_opening_mark_without_a_blank(prompt: str, text:
     assert str(model.generate(prompt, **settings)) == prompt + text
     assert "".join(model.stream(prompt, **settings)) == text
     assert model.next(prompt, 1)[0][0] == text.split()[0]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "is_so"),
+    [
+        ("ptb/ptb.train.txt", True),
+        ("wikitext2/wiki.train.tokens", True),
+        ("sst2/stsa.binary.train", True),
+        ("nbest_wsj/treebank-sentences-spoken-validate.txt", True),
+        ("nbest_wsj/treebank-sentences-spoken-test.txt", True),
+        ("text8_head/text8.head.xz", False),  # no punctuation: both tokenizers read it alike
+        ("novels_en/novels89.txt.xz", False),
+        ("tinyshakespeare/input.txt", False),
+        ("multi30k/train.en", False),
+        ("multi30k/train.de", False),
+        ("sms_spam/SMSSpamCollection", False),
+        ("spelling/big.txt.gz", False),
+    ],
+)
+def test_benchmark_texts_that_are_pretokenised(data_folder: Path, name: str, is_so: bool) -> None:
+    assert looks_pretokenised(Corpus.of(data_folder / name), "<unk>") == is_so

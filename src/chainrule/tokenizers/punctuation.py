@@ -20,6 +20,9 @@ PRETOKENISED: Final = re.compile(r"""[.,;:!?"()]+|``|''|'(?:s|re|ve|ll|d|m|S)|n'
 ATTACHED: Final = re.compile(r"""[^ \t]+[.,;:!?"]|[("][^ \t]+""")
 """A word with a punctuation mark attached, as in text that no program split."""
 
+INITIALS: Final = re.compile(r"(?:[^\W\d_]\.)+")
+"""Single letters with a period each, as in U.S."""
+
 
 def split(text: str, placeholder: str) -> str:
     """The tokens of a line, one blank apart, with a joiner where the line has no blank between two.
@@ -99,17 +102,38 @@ def describe_choice(requested: object, kind: str) -> str:
 
 
 def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
-    """Whether most punctuation of the first megabyte stands between blanks, as in Penn Treebank or WikiText."""
-    counts: Counter[str] = Counter()
+    """Whether most punctuation of the first megabyte stands between blanks, as in Penn Treebank or WikiText.
+
+    The period of an abbreviation is part of its word in a pre-tokenised text, too, and counts for neither.
+    """
+    inside: Counter[str] = Counter()  # words that another one follows on their line
+    last: Counter[str] = Counter()
     size = 0
     for fragment in corpus.fragments():
-        counts.update(fragment.text.replace("\t", " ").split(" "))
+        *words, end = fragment.text.replace("\t", " ").rstrip(" ").split(" ")
+        inside.update(words)
+        last[end] += 1
         size += len(fragment.text.encode(errors="replace")) + 1
         if size >= SAMPLE_BYTES:
             break
+    counts = inside + last
     apart = sum(n for word, n in counts.items() if word == placeholder or PRETOKENISED.fullmatch(word))
-    attached = sum(n for word, n in counts.items() if word != placeholder and ATTACHED.fullmatch(word))
+    attached = 0
+    for word, n in counts.items():
+        if word != placeholder and ATTACHED.fullmatch(word) and not PRETOKENISED.fullmatch(word):
+            attached += last[word] if _is_abbreviation(word, counts) else n
     return apart > attached
+
+
+def _is_abbreviation(word: str, counts: Counter[str]) -> bool:
+    """Whether a word ends with a period that is its own: S., U.S., or one it has more often than not (Mr.).
+
+    At the end of a line, the period may still be that of a sentence.
+    """
+    if INITIALS.fullmatch(word):
+        return True
+    stem = word.removesuffix(".")
+    return stem != word and not ATTACHED.fullmatch(stem) and counts[word] > max(1, counts[stem])
 
 
 def joined_forms(word: str) -> list[str]:
