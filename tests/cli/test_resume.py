@@ -135,6 +135,21 @@ def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: P
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.parametrize(("ending", "kind"), [(" , it said .", "whitespace"), (", it said.", "word")])
+def test_a_killed_run_is_resumed_with_the_tokenizer_that_was_chosen(tmp_path: Path, ending: str, kind: str) -> None:
+    """`word` is the default; the text decides whether it splits punctuation, and a resumed run keeps to it."""
+    text = write(tmp_path / "text.txt", english(40).replace("\n", f"{ending}\n"))
+    out = tmp_path / "m"
+    status, _ = stopped(words(out, text, *OFTEN), signal.SIGKILL)
+    assert status == -signal.SIGKILL
+    resumed = done(*words(out, text, "--resume"))
+    assert f"tokenizer: {kind} (" in resumed.err
+    assert json.loads((out / "config.json").read_text())["tokenizer"]["kind"] == kind
+    done(*words(tmp_path / "whole", text))
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 @pytest.fixture(scope="module")
 def unfinished(text: Path, valid: Path) -> Path:
     """A run that was stopped, to be refused in every way: nothing may change it."""
@@ -226,6 +241,7 @@ def test_a_failed_run_with_force_leaves_the_folder_unchanged(tmp_path: Path, tex
     outcome = call(*diverging, "--force")
     assert outcome.status == 1
     assert "training diverged" in outcome.err
+    assert "checkpoint" not in outcome.err  # this run wrote none
     assert files_of(out) == before
 
 

@@ -123,6 +123,18 @@ def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
             storage.load(seal(tmp_path / "m", tmp_path / str(number), **case))
 
 
+def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: Path) -> None:
+    made().save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["model"].pop("tokenizer") == "word"
+    old = seal(tmp_path / "m", tmp_path / "old", config__json=json.dumps(config).encode())
+    found = chainrule.load(old)
+    assert isinstance(found, WordVectors)
+    assert found.config is not None
+    assert found.config.tokenizer == "whitespace"
+    assert_array_equal(found.matrix, made().matrix)
+
+
 def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
     chainrule.train("ngram", toy, order=2, smoothing="laplace").save(tmp_path / "n")
     with pytest.raises(ModelFileError, match="holds no word vectors, but a model of kind 'ngram'"):
