@@ -1,12 +1,24 @@
 """Lines of progress with a clock set by hand."""
 
+import ast
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import chainrule
+from chainrule.applications import rerank
+from chainrule.embeddings import learning
 from chainrule.progress import ProgressLines, as_progress, silent
+from chainrule.tasks import classify, pretrain, tag
 from chainrule.text.corpus import Corpus
+from chainrule.text.labelled import Labelled
+from tasks.tagging import TINY, grammar
+
+PUBLIC = ("tasks", "applications", "embeddings", "microscope", "api.py", "model.py", "exchange.py", "single.py")
+INNER = {"api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
+"""Functions between parts of the package, which are given a progress by the ones above."""
 
 
 class Clock:
@@ -51,3 +63,61 @@ def test_python_accepts_true(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     model.evaluate(Corpus.from_lines(["a a"]), progress=True)
     chainrule.mix([model, model], held_out=text, progress=True)
     assert "scoring: 100 %" in capsys.readouterr().err
+
+
+def public_functions() -> list[tuple[str, str]]:
+    """Module and name of each public function with an optional progress, and how it is annotated."""
+    source = Path(chainrule.__file__).parent
+    found = []
+    for place in PUBLIC:
+        files = [source / place] if place.endswith(".py") else sorted((source / place).glob("*.py"))
+        for file in files:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    named = {arg.arg: arg.annotation for arg in (*node.args.args, *node.args.kwonlyargs)}
+                    if isinstance(named.get("progress"), ast.expr) and _has_default(node):
+                        found.append((f"{file.stem}.{node.name}", ast.unparse(named["progress"])))  # type: ignore[arg-type]
+    return found
+
+
+def _has_default(node: ast.FunctionDef) -> bool:
+    positional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+    keyword = [arg for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default]
+    return any(arg.arg == "progress" for arg in (*positional, *keyword))
+
+
+def test_every_public_function_with_progress_accepts_true() -> None:
+    functions = public_functions()
+    assert len(functions) > 40
+    assert [name for name, annotation in functions if "bool" not in annotation and name not in INNER] == []
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> set[str]:
+    return {line.split(":")[0] for line in capsys.readouterr().err.splitlines()}
+
+
+def test_tasks_and_applications_accept_true(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("chainrule.progress.LINE_SECONDS", 0.0)
+    network: dict[str, Any] = {"epochs": 1, "device": "cpu", "progress": True}
+    small: dict[str, Any] = {"hidden": 4, "embedding": 4, "batch_size": 4}
+    examples = Labelled(("a b", "b c", "a c", "c c"), ("x", "y", "x", "y"), "toy")
+    classifier = classify.train("lstm", examples, **small, **network)
+    assert "training" in lines_of(capsys)
+    assert classifier.predict(["a b"], progress=True) == classifier.predict(["a b"])
+    assert lines_of(capsys)
+    tagger = tag.train("lstm", grammar(8, 0), **TINY | small, **network)
+    assert "training" in lines_of(capsys)
+    assert tagger.tag_all([("the", "dog")], progress=True) == tagger.tag_all([("the", "dog")])
+    assert lines_of(capsys)
+    text = Corpus.from_lines(["a b c a", "b c a b"] * 4)
+    pretrain.train("lstm", text, **small, **network).evaluate(text, progress=True)
+    assert "training" in lines_of(capsys)
+    learning.train(text, method="cbow", dimensions=2, min_count=1, threads=1, epochs=1, progress=True)
+    assert lines_of(capsys)
+    model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
+    rerank.log_probs(model, ["a b", "b a"], progress=True)
+    assert "scoring" in lines_of(capsys)
+    chainrule.inspect(model, text, only="probability", progress=True)
+    assert lines_of(capsys)

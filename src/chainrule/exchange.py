@@ -12,14 +12,15 @@ from chainrule.ngram import arpa, arpa_reader
 from chainrule.ngram.config import IMPORTED, Config
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.spelling import train_speller
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
 from chainrule.tokenizers.punctuation import joins
 from chainrule.tokenizers.train import from_words
 
 
-def export_arpa(source: Path | Model, out: Path, progress: Progress = silent) -> None:
+def export_arpa(source: Path | Model, out: Path, progress: Progress | bool = silent) -> None:
     """Write an n-gram model as an ARPA file; symbols of sub-word tokenizers as their own file names them."""
+    progress = as_progress(progress)
     arpa.write(*_ngram(source), out, progress)
 
 
@@ -48,11 +49,12 @@ def _kind(words: Sequence[str]) -> Kind:
     return "word" if any(any(joins(word)) for word in words if JOINER in word) else "whitespace"
 
 
-def import_arpa(path: Path, command: str = "", progress: Progress = silent) -> Model:
+def import_arpa(path: Path, command: str = "", progress: Progress | bool = silent) -> Model:
     """A model of an ARPA file, with a word tokenizer of its words; without `<unk>` its vocabulary is closed.
 
     It learns to spell unknown words from its own, there being no text to learn from.
     """
+    progress = as_progress(progress)
     if not path.exists() and str(path) != "-":
         raise NotFoundError(
             f"there is no file {printable(str(path))}; give an ARPA file, or a model with --to arpa"

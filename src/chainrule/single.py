@@ -19,11 +19,12 @@ from chainrule.ngram.interpolation import interpolate
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffTables
 from chainrule.processors import threads
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 
-def single(model: Model, progress: Progress = silent) -> Model:
+def single(model: Model, progress: Progress | bool = silent) -> Model:
     """An n-gram model as it is, a mixture of n-grams as one; any other model is refused."""
+    progress = as_progress(progress)
     if model.family == "ngram":
         return model
     if model.family != "mixture":
@@ -44,8 +45,9 @@ def single(model: Model, progress: Progress = silent) -> Model:
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
 
 
-def pruned(model: Model, threshold: float, progress: Progress = silent) -> Model:
+def pruned(model: Model, threshold: float, progress: Progress | bool = silent) -> Model:
     """An n-gram model without the n-grams whose loss raises its perplexity by less than this part of it."""
+    progress = as_progress(progress)
     lm = cast(NgramModel, model.lm)
     if not threshold > 0:
         raise ConfigError(f"entropy-prune is {threshold}; choose a small number above 0, such as 1e-8")

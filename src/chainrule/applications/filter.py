@@ -18,7 +18,7 @@ from chainrule.applications.lines import LineScores, Scorer, batches_for, count_
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.model import Model
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus, read_batches
 
 By = Literal["perplexity", "bits-per-byte", "difference"]
@@ -117,8 +117,9 @@ class Keep:
         return min(wanted or 0, total)
 
 
-def measure(judge: Judge, corpus: Corpus, progress: Progress = silent) -> Floats:
+def measure(judge: Judge, corpus: Corpus, progress: Progress | bool = silent) -> Floats:
     """The distance of every line of a text, (N,): eight bytes a line are all that is held."""
+    progress = as_progress(progress)
     parts: list[Floats] = [np.zeros(0)]
     read, expected = 0, corpus.size_hint() or None
     for lines in batches_for(judge.models, corpus):
@@ -164,8 +165,11 @@ def read_again(corpus: Corpus, total: int) -> Iterator[tuple[slice, list[str]]]:
     raise InputError(f"{corpus.name} changed while it was read; leave it alone and begin anew")
 
 
-def keep_nearest(judge: Judge, corpus: Corpus, keep: str | Keep, progress: Progress = silent) -> Iterator[str]:
+def keep_nearest(
+    judge: Judge, corpus: Corpus, keep: str | Keep, progress: Progress | bool = silent
+) -> Iterator[str]:
     """The lines of a text that are nearest to the reference, in the order of the text."""
+    progress = as_progress(progress)
     distances = measure(judge, corpus, progress)
     wanted = Keep.parse(keep) if isinstance(keep, str) else keep
     is_kept = nearest(distances, wanted.number(len(distances)))

@@ -20,7 +20,7 @@ from chainrule.evaluation.significance import Comparison
 from chainrule.evaluation.word_error import compare_word_errors, word_error_rate, word_errors
 from chainrule.lm import AnyModel, Context, Floats, Ids
 from chainrule.model import Model
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 LENGTHS: Final = ("words", "characters")
 """Scores that need no model: how long a hypothesis is."""
@@ -104,8 +104,9 @@ class _EachAlone:
         return getattr(self.lm, name)
 
 
-def log_probs(model: Model, texts: Sequence[str], progress: Progress = silent) -> Floats:
+def log_probs(model: Model, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
     """Log p of each text in nats, its unknown words spelled out; each text begins anew.  (R,)."""
+    progress = as_progress(progress)
     alone = dataclasses.replace(model, lm=_EachAlone(model.lm)) if model.lm.context == "stream" else model
     different = list(dict.fromkeys(" ".join(text.split()) for text in texts))
     found = {s.text: s.log_prob_with_spelling for s in alone.scores(different, progress)}
@@ -116,9 +117,10 @@ def score(
     nbest: NBest,
     models: Mapping[str, Model],
     lengths: Sequence[str] = ("words",),
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Scored:
     """All scores of a list: its own, the models', the lengths, in this order."""
+    progress = as_progress(progress)
     columns = dict(nbest.scores)
     for name, model in models.items():
         columns[_free(name, columns)] = log_probs(model, nbest.texts, progress)

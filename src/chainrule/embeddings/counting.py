@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from chainrule import native
 from chainrule.errors import ChainruleError, InputError
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
 from chainrule.tokenizers.tokenizer import split_words
 
@@ -93,7 +93,9 @@ class Counter(Protocol):
         ...
 
 
-def count(corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress = silent) -> Counted:
+def count(
+    corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress | bool = silent
+) -> Counted:
     """Write the numbers of a text's words to `file`.
 
     Args:
@@ -103,6 +105,7 @@ def count(corpus: Iterable[str], file: Path, lowercase: bool = False, progress: 
         progress: Told the bytes read.
 
     """
+    progress = as_progress(progress)
     return count_blocks((f"{line}\n" for line in corpus), file, lowercase, progress)
 
 
@@ -110,7 +113,7 @@ def count_blocks(
     blocks: Iterable[str],
     file: Path,
     lowercase: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     digest: Digest | None = None,
     *,
     splits_punctuation: bool = False,
@@ -119,6 +122,7 @@ def count_blocks(
 
     With `splits_punctuation` words are those of the word tokenizer, punctuation marks without joiners.
     """
+    progress = as_progress(progress)
     core: Any = native.load()
     counter: Counter = core.WordCounter(str(file)) if core else CounterInPython(file)
     done = 0

@@ -21,7 +21,7 @@ from chainrule.embeddings.glove_twin import RECORD
 from chainrule.embeddings.method import NO_PAIR, STRETCH, Trained, warn_of_slowness
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import ChainruleError, InputError
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def cooccurrences(
     chosen: Chosen,
     config: VectorConfig,
     folder: Path,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     *,
     threads: int = 1,
     seed: int = 0,
@@ -94,6 +94,7 @@ def cooccurrences(
         InputError: No two chosen words stand in one sentence.
 
     """
+    progress = as_progress(progress)
     core: Any = native.load()
     file = folder / "cooccurrences"
     make: Any = core.Cooccurrence if core else glove_twin.Cooccurrence
@@ -125,7 +126,7 @@ def train(
     *,
     threads: int = 1,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Trained:
     """Learn w_i · w̃_j + b_i + b̃_j ≈ log X_ij; the result is w + w̃.
 
@@ -142,6 +143,7 @@ def train(
         ChainruleError: The vectors have grown without bound.
 
     """
+    progress = as_progress(progress)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:
         found = cooccurrences(counted, chosen, config, Path(scratch), progress, threads=threads, seed=seed)

@@ -25,7 +25,7 @@ from chainrule.embeddings.vectors import WordVectors
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.manifest import JSON
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
 from chainrule.text.files import Sources
@@ -49,7 +49,7 @@ def train(
     config: VectorConfig | None = None,
     threads: int | None = None,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     out: str | Path | None = None,
     force: bool = False,
     command: str = "",
@@ -61,6 +61,7 @@ def train(
     gives the same bits. With `out` the folder is written as well; another model or an unfinished run there is
     refused unless `force` is True.
     """
+    progress = as_progress(progress)
     if config is not None and chosen:
         raise UsageError(f"settings were given twice, as config and as {', '.join(chosen)}; give them once")
     config = make(VectorConfig, chosen, "vectors") if config is None else config

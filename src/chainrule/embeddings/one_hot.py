@@ -11,7 +11,7 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.counting import Counted
 from chainrule.embeddings.method import Trained, check_words
 from chainrule.embeddings.vocabulary import Chosen
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 
 def train(
@@ -21,8 +21,9 @@ def train(
     *,
     threads: int = 1,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Trained:
     """The identity over the chosen words, as a matrix (V, 0); nothing is learnt, nothing drawn."""
+    progress = as_progress(progress)
     check_words(chosen)
     return Trained(np.zeros((len(chosen.words), 0), np.float32), None, {"seconds": 0.0, "threads": 1})

@@ -20,7 +20,7 @@ from chainrule.embeddings.glove import Cooccurrences, cooccurrences
 from chainrule.embeddings.method import Trained
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import MissingExtra
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 SMALL: Final = 4
 """Up to this many times as many words as dimensions the whole decomposition is as cheap as a truncated one."""
@@ -37,7 +37,7 @@ def train(
     *,
     threads: int = 1,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Trained:
     """Vectors of the chosen words from their co-occurrence counts.
 
@@ -54,6 +54,7 @@ def train(
         MissingExtra: scipy is not installed.
 
     """
+    progress = as_progress(progress)
     sparse = need_scipy()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:

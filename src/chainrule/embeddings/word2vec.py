@@ -25,7 +25,7 @@ from chainrule.embeddings.method import (
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vocabulary import Chosen
 from chainrule.errors import ChainruleError, UsageError
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 ROWS: Final = 1 << 10
 """Vectors that are looked at at a time."""
@@ -69,7 +69,7 @@ def train(
     *,
     threads: int | None = None,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Trained:
     """Learn vectors of the chosen words.
 
@@ -86,6 +86,7 @@ def train(
         ChainruleError: The vectors have grown without bound.
 
     """
+    progress = as_progress(progress)
     if threads is not None and threads < 1:
         raise UsageError(f"threads is {threads}; choose 1 or more")
     check_words(chosen)

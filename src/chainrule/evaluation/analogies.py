@@ -15,7 +15,7 @@ import numpy as np
 from chainrule.errors import InputError, UsageError
 from chainrule.evaluation.similarity import read_lines
 from chainrule.lm import Floats, Ids, Mask
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
 
 BYTES: Final = 1 << 26  # of what is computed for questions at a time; one question's own where that is more
@@ -87,7 +87,7 @@ def solve(
     unit: Floats,
     sections: Sequence[Section],
     method: Literal["add", "mul"] = "add",
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> list[Solved]:
     """Answer every question whose words are all known, with `unit` (V, D) the vectors at length 1.
 
@@ -96,6 +96,7 @@ def solve(
     `add`: cos(x, b) − cos(x, a) + cos(x, c)  (3CosAdd, Mikolov et al. 2013).
     `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), cosines moved to [0, 1]  (3CosMul, Levy & Goldberg 2014).
     """
+    progress = as_progress(progress)
     if method not in ("add", "mul"):
         raise UsageError(f"method is '{method}'; choose add or mul")
     total = sum(len(section.questions) for section in sections)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chainrule.errors import ConfigError, InputError
 from chainrule.inspection.surprisal import CONTROL_PICTURES
 from chainrule.lm import Floats
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 MOST_WORDS: Final = 10_000
 """Exact t-SNE keeps a number for every pair of words: 400 MB for these, and up to 500 MB while they are made."""
@@ -78,12 +78,13 @@ def make_map(
     unit: Floats,
     counts: NDArray[Any] | None = None,
     config: MapConfig | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> WordMap:
     """Place the most frequent of these words; `unit` (V, D) has rows of length 1.
 
     Without counts (V,) the words are taken in their order, which in files of vectors is by frequency.
     """
+    progress = as_progress(progress)
     config = config or MapConfig()
     if not len(words) or unit.ndim != 2 or len(unit) != len(words) or not unit.size:
         raise InputError(f"a map of {len(words)} words needs a vector for each, not an array of shape {unit.shape}")
@@ -129,12 +130,13 @@ def pca(rows: Floats) -> Floats:
     return np.asarray(Y * np.where(farthest < 0, -1, 1), dtype=rows.dtype)
 
 
-def tsne(rows: Floats, config: MapConfig, progress: Progress = silent) -> Floats:
+def tsne(rows: Floats, config: MapConfig, progress: Progress | bool = silent) -> Floats:
     """(N, D) -> (N, 2) by exact t-SNE: momentum and gains as in the paper.
 
     It starts from principal components (Kobak & Berens 2019) with a little noise, so that equal vectors part, and
     its rate is N / (4 exaggeration) (Belkina et al. 2019), since the p_ij of a word sum to about 1 / N.
     """
+    progress = as_progress(progress)
     rng = np.random.default_rng(config.seed)
     P = affinities(rows, config.perplexity, progress)
     Y = pca(rows)
@@ -157,8 +159,9 @@ def tsne(rows: Floats, config: MapConfig, progress: Progress = silent) -> Floats
     return Y
 
 
-def affinities(rows: Floats, perplexity: float, progress: Progress = silent) -> Floats:
+def affinities(rows: Floats, perplexity: float, progress: Progress | bool = silent) -> Floats:
     """(N, D) -> P (N, N), p_ij = (p_j|i + p_i|j) / 2N: symmetric, summing to 1."""
+    progress = as_progress(progress)
     N = len(rows)
     norms = np.einsum("nd,nd->n", rows, rows)
     P = np.empty((N, N), dtype=rows.dtype)

@@ -21,7 +21,7 @@ from chainrule.inspection.score_law import HeadScores
 from chainrule.inspection.section import Figure, Section
 from chainrule.lm import Floats, Ids
 from chainrule.microscope.sample import Sample
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.pairs import Pairs
 
 LARGE: Final = 2  # heads that are shown large
@@ -63,8 +63,9 @@ class Found:
         return {k: np.mean([head.by_distance for head in self.heads if head.layer == k], axis=0) for k in layers}
 
 
-def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress | bool = silent) -> Section | None:
     """Heads, scores and costs of every model with attention; None where there is none."""
+    progress = as_progress(progress)
     chosen = [sample for sample in samples if _is_attentive(sample)]
     if not chosen:
         return None
@@ -196,12 +197,13 @@ def _arrays(found: Found) -> Iterator[tuple[str, Floats]]:
 
 
 def of_translator(
-    model: Any, pairs: Pairs | Sequence[tuple[str, str]], *, progress: Progress = silent
+    model: Any, pairs: Pairs | Sequence[tuple[str, str]], *, progress: Progress | bool = silent
 ) -> Section | None:
     """Where a translator looks while it writes the targets of pairs; None where it has no attention.
 
     The first 64 pairs are counted, but for those that it cannot read, and a few of them drawn.
     """
+    progress = as_progress(progress)
     if model.config.attention == "none":
         return None
     chosen = list(zip(pairs.sources, pairs.targets, strict=True)) if isinstance(pairs, Pairs) else list(pairs)

@@ -17,7 +17,7 @@ from chainrule.inspection.foreign import isolated, plain_text
 from chainrule.inspection.section import Figure, Section, finite, rounded
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 LABEL: Final = "bound"
 FEW: Final = 1000  # lags that are no burden
@@ -37,9 +37,10 @@ def section(
     lags: int = 100,
     positions: int = 64,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Section | None:
     """The flow in every network; None where there is none."""
+    progress = as_progress(progress)
     made = {
         sample.name: flows(sample, lags=lags, positions=positions, seed=seed, progress=progress)
         for sample in samples
@@ -59,9 +60,10 @@ def section(
 
 
 def flows(
-    sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress = silent
+    sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress | bool = silent
 ) -> list[GradientFlow]:
     """What flows in one model, what is compared with other models first; nothing of one that is no network."""
+    progress = as_progress(progress)
     if not hasattr(sample.model.lm, "network"):
         return []
     from chainrule.neural.flow import gradient_flow

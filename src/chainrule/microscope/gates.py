@@ -19,18 +19,21 @@ from chainrule.microscope.cell_reading import Reading, read
 from chainrule.microscope.gates_figures import figures
 from chainrule.microscope.matrix import RECURRENT
 from chainrule.microscope.sample import Sample
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 MOST_FOLLOWERS: Final = 3  # cells that are told of
 LEAST_SATURATED: Final = 0.01  # of the states; less is none to speak of
 
 
-def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress = silent) -> Section | None:
+def section(
+    samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress | bool = silent
+) -> Section | None:
     """Gates, memories and cells of every recurrent model; None where there is none.
 
     `track` searches all cells for properties: names of `running_text.PROPERTIES` or `/regex/`. The arrays of all
     models, which the section keeps, have at most `neural.states.MOST_BYTES` together.
     """
+    progress = as_progress(progress)
     wanted = {name: property_of(name) for name in track}
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
     if not recurrent:

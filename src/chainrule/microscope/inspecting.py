@@ -25,7 +25,7 @@ from chainrule.inspection.section import Section
 from chainrule.microscope.inspection import Inspection, Subject
 from chainrule.microscope.sample import Sample, take
 from chainrule.model import Model
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.default import default_corpus
 from chainrule.text.files import Sources
@@ -60,7 +60,7 @@ def inspect(
     track: str | Sequence[str] = (),
     seed: int = 0,
     device: str = "auto",
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
     command: str = "chainrule.inspect(…)",
 ) -> Inspection:
     """Look into one model or several, given or in folders, on the first `tokens` of a text.
@@ -69,6 +69,7 @@ def inspect(
     table. `only` names sections; `lags`, `positions` and `seed` are for the gradient flow; `track` names
     properties of the text to search the cells for.
     """
+    progress = as_progress(progress)
     start = time.perf_counter()
     _check_counts({"tokens": tokens, "lags": lags, "positions": positions})
     tracked = (track,) if isinstance(track, str) else tuple(track)

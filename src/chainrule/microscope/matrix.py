@@ -13,15 +13,16 @@ from chainrule.inspection.matrix import STEEPEST, Recurrence, Spectrum, bound, i
 from chainrule.inspection.section import Figure, Section
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 RECURRENT: Final = ("rnn", "lstm", "gru")
 LAGS: Final = 100
 CURVES: Final = 8  # of the bound on one axis
 
 
-def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
     """The recurrent matrices of every recurrent model; None where there is none. The text plays no part."""
+    progress = as_progress(progress)
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
     if not recurrent:
         return None

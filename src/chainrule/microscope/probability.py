@@ -32,7 +32,7 @@ from chainrule.lm import Batch, Floats
 from chainrule.microscope.sample import Sample
 from chainrule.ngram.depth import REASONS, depths
 from chainrule.ngram.model import NgramModel
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 NAME = "probability"
 TITLE = "Probability"
@@ -54,8 +54,9 @@ class Look:
         return plain_text(self.sample.name)
 
 
-def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
     """Surprisal, calibration, disagreement and back-off of these models on their texts."""
+    progress = as_progress(progress)
     if not samples:
         return None
     looks = [look(sample, progress) for sample in samples]
@@ -75,8 +76,9 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
     )
 
 
-def look(sample: Sample, progress: Progress = silent) -> Look:
+def look(sample: Sample, progress: Progress | bool = silent) -> Look:
     """Read the sample once, keeping what the figures need."""
+    progress = as_progress(progress)
     lm = sample.model.lm
     record, counted = Recorder(lm, sample.ids), Tally.empty()
     for places, log_p in distributions(lm, sample.ids, progress):

@@ -16,13 +16,14 @@ from chainrule.inspection.training_findings import Finding, findings, per_cent, 
 from chainrule.inspection.training_log import TrainingLog
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 
 BY_NOISE: Final = ("nce", "sampled")  # output layers whose training loss is no log-probability
 
 
-def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
     """What the logs of these models say; None where none of them has one."""
+    progress = as_progress(progress)
     named = {sample.name: sample for sample in samples}
     logs: dict[str, TrainingLog] = {}
     for name, sample in named.items():

@@ -23,7 +23,7 @@ from chainrule.neural import listening
 from chainrule.neural.device import device_of, exact
 from chainrule.neural.encoder import framed
 from chainrule.neural.weights import check_outputs
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 from chainrule.training.threads import suited
 
@@ -104,7 +104,7 @@ class _Pieces:
 
 
 def contextual(
-    model: Any, sentences: Iterable[Sentence], layer: int | None = None, progress: Progress = silent
+    model: Any, sentences: Iterable[Sentence], layer: int | None = None, progress: Progress | bool = silent
 ) -> list[Layers]:
     """The vectors of every word of every sentence in every layer, or in one of them.
 
@@ -114,6 +114,7 @@ def contextual(
     last layer of a recurrent or Transformer language model is what predicts the next token: attention over the past
     and a last norm are in it where the model has them.
     """
+    progress = as_progress(progress)
     source = _source(model)
     wanted = _wanted(source.network.config.layers, layer)
     if isinstance(sentences, str):

@@ -14,7 +14,7 @@ import numpy as np
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.lm import Floats
 from chainrule.neural.contextual import Layers, contextual
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 
@@ -32,12 +32,13 @@ def occurrences(
     word: str,
     sentences: Sequence[str],
     name: str = "the sentences given",
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Occurrences:
     """The vectors of a word in sentences that hold it, each in one line; `name` is what errors call their file.
 
     Words are compared as the model's tokenizer sees them: in lower case where it makes no difference to the model.
     """
+    progress = as_progress(progress)
     if split_words(word) != [word]:
         raise UsageError(f"{word!r} is not one word; give a word without blanks")
     if not sentences:

@@ -22,7 +22,7 @@ from chainrule.evaluation.scores import token_log_probs
 from chainrule.folder import Content, Sealed
 from chainrule.lm import AnyModel, Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
@@ -66,9 +66,10 @@ class Bayes:
         tokenizer: TokenizerConfig = TOKENIZER,
         ngram: NgramConfig = NGRAM,
         seed: int = 0,
-        progress: Progress = silent,
+        progress: Progress | bool = silent,
     ) -> Self:
         """One n-gram for each label, on its texts; the tokenizer is trained on all texts."""
+        progress = as_progress(progress)
         times = _count_labels(texts, labels)
         if not ngram.is_normalized:
             raise ConfigError(f"Bayes' rule needs probabilities, which {ngram.smoothing} does not give")
@@ -99,8 +100,9 @@ class Bayes:
         """(K,) p(c)."""
         return np.array(self.config.prior)
 
-    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+    def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) log p(c | text); the prior for a text that no class can have written."""
+        progress = as_progress(progress)
         text = encode(_corpus(texts), self.tokenizer)
         ends = _ends(texts, text)
         log_joint = np.tile(np.log(self.prior), (len(texts), 1))  # (N, K)
@@ -118,8 +120,9 @@ class Bayes:
             log_joint[is_impossible] = np.log(self.prior)
         return np.asarray(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True))
 
-    def predict(self, texts: Sequence[str], progress: Progress = silent) -> list[str]:
+    def predict(self, texts: Sequence[str], progress: Progress | bool = silent) -> list[str]:
         """The most probable label of each text; the first by name among equals."""
+        progress = as_progress(progress)
         return [self.labels[k] for k in self.log_posteriors(texts, progress).argmax(axis=1)]
 
     def token_evidence(self, text: str) -> list[tuple[str, Floats]]:

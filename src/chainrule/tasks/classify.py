@@ -20,7 +20,7 @@ from chainrule.evaluation.classes import evaluate as compare
 from chainrule.folder import Content
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import classify_ngram, store
 from chainrule.tasks.classify_ngram import BayesConfig, Generative
 from chainrule.tasks.classify_page import Piece, Span, cut
@@ -57,7 +57,7 @@ class Posterior(Protocol):
         """How many numbers were estimated."""
         ...
 
-    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+    def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) log p(label | text)."""
         ...
 
@@ -107,15 +107,17 @@ class Classifier:
         """How many numbers were estimated."""
         return self.posterior.parameters
 
-    def probabilities(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+    def probabilities(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) p(label | text); a network reads the first `longest` tokens of a text, and warns where it cuts."""
+        progress = as_progress(progress)
         if isinstance(texts, str):
             raise UsageError("texts is a single text; give a list of them, such as [text]")
         log_p = self.posterior.log_posteriors(as_texts(texts), progress)
         return np.exp(tempered(log_p, self.temperature))
 
-    def predict(self, texts: Sequence[str], progress: Progress = silent) -> list[str]:
+    def predict(self, texts: Sequence[str], progress: Progress | bool = silent) -> list[str]:
         """The most probable label of each text, the first by name among equals; long texts as above."""
+        progress = as_progress(progress)
         return [self.labels[k] for k in self.probabilities(texts, progress).argmax(axis=1)]
 
     def explain(self, text: str, by: str | None = None) -> list[tuple[str, float]]:
@@ -141,13 +143,14 @@ class Classifier:
         bins: int = 10,
         column: str = "text",
         label: str = "label",
-        progress: Progress = silent,
+        progress: Progress | bool = silent,
     ) -> Report:
         """Label the texts of a file and compare; `bins` are those of the reliability table.
 
         `column` and `label` name the columns of JSON Lines, or of a table. A label the model never met counts as an
         error, its probability is 0, and a warning names it.
         """
+        progress = as_progress(progress)
         examples = _read(data, column, label)
         unmet = unmet_labels(examples, self.counts)
         gold = number(examples, self.counts | dict.fromkeys(unmet, 0))

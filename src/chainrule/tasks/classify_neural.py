@@ -21,7 +21,7 @@ from chainrule.neural.classifier import ClassifyConfig, Collate, TextClassifier
 from chainrule.neural.device import choose
 from chainrule.neural.encoder import framed
 from chainrule.neural.learning import Plan, learn
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import beginning
 from chainrule.tasks.beginning import Beginning, Given
 from chainrule.tasks.classify_page import Span
@@ -53,8 +53,9 @@ class Discriminative:
         """Weights that were learnt."""
         return sum(p.numel() for p in self.network.parameters())
 
-    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+    def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) log p(label | text)."""
+        progress = as_progress(progress)
         ids = encode(texts, self.tokenizer, self.network.config.longest)
         return classifier.log_probs(self.network, ids, progress)
 

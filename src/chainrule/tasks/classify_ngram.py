@@ -16,7 +16,7 @@ from chainrule.errors import ConfigError
 from chainrule.folder import Content, Sealed
 from chainrule.lm import Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import bayes
 from chainrule.tasks.bayes import Bayes
 from chainrule.tasks.classify_page import Span
@@ -64,8 +64,9 @@ class Generative:
         """How many numbers were estimated."""
         return sum(families.get("ngram").parameters(lm) for lm in self.model.models)
 
-    def log_posteriors(self, texts: Sequence[str], progress: Progress = silent) -> Floats:
+    def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) log p(label | text)."""
+        progress = as_progress(progress)
         return self.model.log_posteriors(texts, progress)
 
     @property

@@ -25,7 +25,7 @@ from chainrule.neural.device import choose
 from chainrule.neural.encoder import Reader, shape
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pretraining import Encoder, Figures, PretrainConfig
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import store
 from chainrule.tasks.running import Running
 from chainrule.text.corpus import Corpus
@@ -82,8 +82,9 @@ class Pieces:
         places = self.starts[rows][:, None] + np.where(mask, columns, 0)
         return self.ids[places].astype(np.int64), mask
 
-    def by_length(self, progress: Progress = silent) -> Iterator[tuple[Ids, Mask]]:
+    def by_length(self, progress: Progress | bool = silent) -> Iterator[tuple[Ids, Mask]]:
         """All pieces, those of like length side by side."""
+        progress = as_progress(progress)
         order = np.argsort(self.lengths, kind="stable")
         for first in range(0, len(order), SIDE_BY_SIDE):
             progress("measuring", first, len(order))
@@ -126,8 +127,9 @@ class Pretrained:
         names = [name for name in ("forward", "backward", "masked") if f"valid_{name}_nats" in self.metrics]
         return {name: {key: self.metrics[f"valid_{name}_{key}"] for key in FIGURES} for name in names}
 
-    def evaluate(self, text: Sources | Corpus, progress: Progress = silent) -> dict[str, Figures]:
+    def evaluate(self, text: Sources | Corpus, progress: Progress | bool = silent) -> dict[str, Figures]:
         """How well it predicts a text: "forward" and "backward", or "masked" words, the same ones every time."""
+        progress = as_progress(progress)
         pieces = _pieces(Corpus.of(text), self.tokenizer, self.config.longest, progress)
         return pretraining.measure(self.network, pieces.by_length(progress))
 

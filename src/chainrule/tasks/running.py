@@ -15,7 +15,7 @@ from chainrule.data.training import Job
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.manifest import JSON
 from chainrule.model import Origin
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
@@ -48,6 +48,7 @@ class Running:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; choose 0 or more")
+        object.__setattr__(self, "progress", as_progress(self.progress))  # True and False are accepted, too
 
     @classmethod
     def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
@@ -122,9 +123,10 @@ def digest(lines: Sequence[str]) -> str:
 
 
 def make_tokenizer(
-    lines: Sequence[str], tokenizer: str | Path, wanted: Mapping[str, object], progress: Progress = silent
+    lines: Sequence[str], tokenizer: str | Path, wanted: Mapping[str, object], progress: Progress | bool = silent
 ) -> Tokenizer:
     """A tokenizer of these lines, of a kind with its settings, or the one of a folder."""
+    progress = as_progress(progress)
     choice = tokenizer_choice(tokenizer, wanted)
     if isinstance(choice, Path):
         from chainrule.artifact import load_tokenizer

@@ -23,7 +23,7 @@ from chainrule.model import Origin
 from chainrule.neural import tagger, weights
 from chainrule.neural.device import choose, device_of
 from chainrule.neural.tagger import Collate, TagBatch, TagConfig, TagNetwork
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import store
 from chainrule.tasks.tagset import TagReport, TagSet, as_bioes, compare
 from chainrule.text.columns import Tagged, read_tagged
@@ -63,13 +63,17 @@ class Tagger:
         """The tags of one sentence."""
         return self.tag_all([words])[0]
 
-    def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress = silent) -> list[list[str]]:
+    def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent) -> list[list[str]]:
         """The tags of each sentence, written as in the training file; a sentence without words has none."""
+        progress = as_progress(progress)
         paths = self._ask(sentences, tagger.best_tags, "tagging", progress)
         return [self.tags.decode(np.array(path, dtype=np.int64)) for path in paths]
 
-    def confidences(self, sentences: Sequence[Sequence[str]], progress: Progress = silent) -> list[list[float]]:
+    def confidences(
+        self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent
+    ) -> list[list[float]]:
         """p(tag | words) of each tag that `tag_all` gives; of spans as they are learnt, so of S-PER, not I-PER."""
+        progress = as_progress(progress)
         return self._ask(sentences, tagger.confidences, "weighing", progress)
 
     def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
@@ -81,19 +85,21 @@ class Tagger:
         return [{self.tags.names[k]: float(row[k]) for k in ks} for row, ks in zip(found, order, strict=True)]
 
     def evaluate(
-        self, tagged: Sentences, *, column: str | int | None = None, progress: Progress = silent
+        self, tagged: Sentences, *, column: str | int | None = None, progress: Progress | bool = silent
     ) -> TagReport:
         """Tag these sentences and compare; tags the model never met count as errors, and a warning names them.
 
         Without a `column`, tags are read from the one they were learnt from.
         """
+        progress = as_progress(progress)
         sentences, name = read(tagged, self.column if column is None else column)
         return self.measure(sentences, self.tags.gold(sentences, name), progress)
 
     def measure(
-        self, sentences: Sequence[Tagged], gold: Sequence[Sequence[str]], progress: Progress = silent
+        self, sentences: Sequence[Tagged], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> TagReport:
         """Tag these sentences and compare with `gold`, which is in the scheme of the training file."""
+        progress = as_progress(progress)
         start = time.perf_counter()
         found = self.tag_all([sentence.words for sentence in sentences], progress)
         seconds = time.perf_counter() - start

@@ -28,7 +28,7 @@ from chainrule.neural.conditional import SIDE_BY_SIDE, Conditional, mean_nats
 from chainrule.neural.device import choose, device_of
 from chainrule.neural.learning import Plan, learn
 from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import store, translation
 from chainrule.tasks.running import Running, digest
 from chainrule.tasks.translation import Alignment, Translation, readable, with_end
@@ -85,7 +85,7 @@ class Translator:
         decoding: Decoding = BEAM,
         *,
         num: int = 1,
-        progress: Progress = silent,
+        progress: Progress | bool = silent,
         first: int = 0,
         **chosen: Any,
     ) -> list[list[Translation]]:
@@ -96,6 +96,7 @@ class Translator:
         never one of them. Samples follow from the seed and the source's place in the list, of which these
         sources are the part from `first` on.
         """
+        progress = as_progress(progress)
         decoding = translation.decoding_of(decoding, chosen, num)
         translation.check_texts(sources, "sources")
         ids = [self._read(text, first + i) for i, text in enumerate(sources, start=1)]
@@ -147,11 +148,12 @@ class Translator:
                 for g in drawn
             ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress = silent) -> Floats:
+    def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong.
 
         An empty target is `</s>` alone; an empty source has no translations to compare, and its score is NaN.
         """
+        progress = as_progress(progress)
         translation.check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
@@ -168,10 +170,11 @@ class Translator:
         decoding: Decoding = BEAM,
         *,
         other: Sequence[str] | None = None,
-        progress: Progress = silent,
+        progress: Progress | bool = silent,
         **chosen: Any,
     ) -> "TranslationReport":
         """Translate as `translate_all` does and compare; `other` are another system's translations."""
+        progress = as_progress(progress)
         from chainrule.tasks.translation_report import evaluate
 
         decoding = translation.decoding_of(decoding, chosen)

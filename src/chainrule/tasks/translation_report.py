@@ -14,7 +14,7 @@ from chainrule.errors import ChainruleWarning, InputError
 from chainrule.evaluation import overlap
 from chainrule.evaluation.overlap import LengthBucket, Overlap, bleu, bleu_by_length, chrf, exact_match
 from chainrule.evaluation.significance import Comparison, compare_bleu
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks.translate import BEAM, Translator
 from chainrule.tasks.translation import with_end
 from chainrule.text.pairs import Pairs
@@ -82,12 +82,13 @@ def evaluate(
     *,
     other: Sequence[str] | None = None,
     edges: Sequence[int] = EDGES,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> TranslationReport:
     """Translate the sources and compare with the targets; `other` are another system's translations of them.
 
     Pairs with an empty side are left out and counted; `other` may hold a text for them all the same.
     """
+    progress = as_progress(progress)
     pairs, other = _whole(pairs, other)
     nats = -translator.score(pairs.sources, pairs.targets, progress)  # first: what cannot be scored is refused now
     start = time.perf_counter()
