@@ -44,7 +44,9 @@ MODULES: Final[Mapping[str, str]] = {
 """The sections in the order of the page; each module offers `section`, and is imported when it is asked."""
 
 NOTHING: Final = "nothing to say of these models"
-PARTS: Final = 100  # steps of the progress bar for each section
+PARTS: Final = 100  # steps of the progress bar for a section of work 1
+WORK: Final[Mapping[str, int]] = {"gradient_flow": 4, "gates": 2, "attention": 2, "probability": 2}
+"""Typical time of a section, in that of the shortest ones, which are not listed."""
 
 Maker = Callable[[Progress], Section | None]
 
@@ -186,8 +188,9 @@ def _gather(
     """Every section that has something to say, and why others are not there; one that fails takes none along."""
     sections: list[Section] = []
     left_out: dict[str, str] = {}
-    for done, name in enumerate(wanted):
-        inner = _within(progress, name.replace("_", " "), done, len(wanted))
+    work = [WORK.get(name, 1) for name in wanted]
+    for place, name in enumerate(wanted):
+        inner = _within(progress, name.replace("_", " "), sum(work[:place]), work[place], sum(work))
         inner("", 0, None)
         try:
             section = job.makers[name](inner) if name in job.makers else None
@@ -203,16 +206,17 @@ def _gather(
             left_out[name] = NOTHING
             if is_choice:
                 warnings.warn(f"{name} is left out: {NOTHING}", ChainruleWarning, stacklevel=3)
-    progress("inspecting", len(wanted), len(wanted))
+    progress("inspecting", PARTS * sum(work), PARTS * sum(work))
     return tuple(sections), left_out
 
 
-def _within(progress: Progress, title: str, before: int, sections: int) -> Progress:
-    """The progress of one of several sections as a part of the whole's."""
+def _within(progress: Progress, title: str, before: int, work: int, total_work: int) -> Progress:
+    """The progress of one of several sections as a part of the whole's: `before` is the work of those before it."""
 
     def tell(what: str, done: int, total: int | None) -> None:
         part = min(1.0, done / total) if total else 0.0
-        progress(f"{title}: {what}" if what else title, round(PARTS * (before + part)), PARTS * sections)
+        done_parts = round(PARTS * (before + part * work))
+        progress(f"{title}: {what}" if what else title, done_parts, PARTS * total_work)
 
     return tell
 
