@@ -147,7 +147,8 @@ def _pieces(
 def _spelling(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: Spell | None) -> Codec:
     """The codec of a generation: with `unk="spell"` one that writes a word for `<unk>`."""
     draw = required_spell(lm.vocabulary, settings, spell)
-    return tokenizer if draw is None else SpelledCodec(tokenizer, lm.vocabulary.unk, draw)
+    unk = lm.vocabulary.unk
+    return tokenizer if draw is None or unk is None else SpelledCodec(tokenizer, unk, draw)
 
 
 def _spell_unknown(tokenizer: Codec, ids: Sequence[int], rng: np.random.Generator) -> list[int]:
