@@ -36,7 +36,7 @@ LANGUAGE_MODEL: Final = (
     "generate {} --strategy beam --max-tokens 6 --json",
 )
 CLASSIFY: Final = (
-    "classify predict {} --explain --json < texts.txt",
+    "classify predict {} --json < texts.txt",
     "classify evaluate {} labels.test.tsv --json",
 )
 TAG: Final = ("tag predict {} --probabilities --json < words.txt", "tag evaluate {} tagged.test.conll --json")
@@ -175,18 +175,21 @@ def _documents(text: str) -> object:
 
 
 def write_missing() -> None:
-    """Train and store each folder that is not there yet, with its numbers; then the checkpoint, likewise."""
+    """Train and store each folder that is missing, and the numbers that are; then the checkpoint, likewise."""
     FOLDERS.mkdir(exist_ok=True)
     for name, stored in STORED.items():
-        if (FOLDERS / name).exists():
-            continue
-        with tempfile.TemporaryDirectory() as folder, working_folder(Path(folder), [stored.train]):
-            outcome = run(f"{stored.train} --out models/{name}")
-            if outcome.status:
-                sys.exit(f"{name}: {outcome.err}")
-            (FOLDERS / f"{name}.json").write_text(numbers(name), encoding="utf-8")
-            shutil.copytree(Path("models") / name, FOLDERS / name)
-        print(f"wrote {name}")
+        if not (FOLDERS / name).exists():
+            with tempfile.TemporaryDirectory() as folder, working_folder(Path(folder), [stored.train]):
+                outcome = run(f"{stored.train} --out models/{name}")
+                if outcome.status:
+                    sys.exit(f"{name}: {outcome.err}")
+                shutil.copytree(Path("models") / name, FOLDERS / name)
+            print(f"wrote {name}")
+        path = FOLDERS / f"{name}.json"
+        if not path.exists():
+            with tempfile.TemporaryDirectory() as folder, working_folder(Path(folder), [f"models/{name}"]):
+                path.write_text(numbers(name), encoding="utf-8")
+            print(f"wrote {path.name}")
     if not CHECKPOINT.exists():
         write_checkpoint()
         print("wrote checkpoint")

@@ -6,7 +6,7 @@ from typing import Final
 _VERSIONS: Final = "chainrule|numpy|python|tokenizers|torch"
 _MEASURED: Final = (
     "seconds|train_seconds|total_seconds|tokens_per_second|train_tokens_per_second|peak_memory_bytes|"
-    "created|words_per_second"
+    "words_per_second|pairs_per_second|counting_seconds|created"
 )
 _NUMBER: Final = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 

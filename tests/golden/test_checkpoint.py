@@ -11,10 +11,10 @@ from golden.checkpoint import FIGURES, WEIGHTS, continued_run
 from golden.recorded import TRAINED_NETWORK, check_stored
 from golden.session import working_folder
 
-ABSOLUTE: Final = 1e-4
+ABSOLUTE: Final = 1e-5
 """Of a weight after 83 updates of AdamW of at most 0.01 each. On one machine the weights are equal bit for bit; on
 another float32 sums are rounded differently (1e-7), and AdamW, which divides by the root of the mean square
-gradient, enlarges that where gradients are small."""
+gradient, enlarges that where gradients are small. Without AVX2 the largest difference is 1.2e-7."""
 
 
 def test_a_stored_checkpoint_is_resumed(tmp_path: Path) -> None:

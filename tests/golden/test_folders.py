@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from golden.folders import STORED, numbers
-from golden.recorded import EXACT, FOLDERS, STORED_NETWORK, check_stored
+from golden.recorded import FOLDERS, NGRAM, STORED_NETWORK, check_stored
 from golden.session import working_folder
 
 
@@ -13,7 +13,7 @@ from golden.session import working_folder
 def test_a_stored_folder_gives_the_recorded_numbers(tmp_path: Path, name: str) -> None:
     with working_folder(tmp_path, [f"models/{name}"]):
         results = numbers(name)
-    check_stored(FOLDERS / f"{name}.json", results, STORED_NETWORK if STORED[name].is_network else EXACT)
+    check_stored(FOLDERS / f"{name}.json", results, STORED_NETWORK if STORED[name].is_network else NGRAM)
 
 
 def test_every_stored_folder_is_read() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from golden.recorded import FOLDERS, GOLDEN, check, check_names
+from golden.recorded import FOLDERS, GOLDEN, NGRAM, check, check_names
 from golden.transcripts import KEY, TRANSCRIPTS, served, transcript
 
 HTTP: Final = GOLDEN / "http"
@@ -25,5 +25,5 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, int]]
 
 def test_answers_are_the_recorded_ones(ports: dict[bool, int]) -> None:
     for name, request in TRANSCRIPTS.items():
-        check(HTTP / f"{name}.txt", transcript(request, ports[request.has_key]))
+        check(HTTP / f"{name}.txt", transcript(request, ports[request.has_key]), NGRAM)
     check_names(HTTP, {f"{name}.txt" for name in TRANSCRIPTS})

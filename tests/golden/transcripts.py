@@ -160,9 +160,26 @@ def _body(request: Request, body: str) -> list[str]:
     if not request.is_body_shown:
         return ["(not recorded)"]
     try:
-        return normalize(json.dumps(json.loads(body), ensure_ascii=False, indent=1)).splitlines()
+        return normalize(json.dumps(_without_tied_end(json.loads(body)), ensure_ascii=False, indent=1)).splitlines()
     except json.JSONDecodeError:
         return normalize(body).splitlines()
+
+
+def _without_tied_end(value: Any) -> Any:
+    """Leave out the last token of each list `top` and those that are as probable.
+
+    `POST /v1/context` chooses among equally probable tokens by NumPy's argpartition, whose choice depends on the
+    instruction set of the processor.
+    """
+    if isinstance(value, list):
+        return [_without_tied_end(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {name: _without_tied_end(item) for name, item in value.items()}
+    if isinstance(top := result.get("top"), list):
+        above = [item for item in top if item["probability"] > top[-1]["probability"]]
+        result["top"] = sorted(above, key=lambda item: (-item["probability"], item["token"]))
+    return result
 
 
 def _dechunked(body: bytes) -> bytes:
