@@ -17,6 +17,7 @@ REPLACEMENTS: Final = (
     (re.compile(rf"^(\| (?:{_MEASURED}) \| )\S+( \|)$", re.MULTILINE), r"\1<measured>\2"),  # the model card
     (re.compile(rf'("(?:{_VERSIONS})": ?)"\d[^"]*"'), r'\1"<version>"'),
     (re.compile(rf"^(  (?:{_VERSIONS}) +)\d\S*$", re.MULTILINE), r"\1<version>"),
+    (re.compile(r',\s*"torch": ?"<version>"'), ""),  # listed only if torch has been imported in this process
     (re.compile(r'("version": ?)"\d+\.\d+[^"]*"'), r'\1"<version>"'),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)"), "<date>"),
     (re.compile(r"^((?:Made by )?chainrule )\d+\.\d+\.\d+", re.MULTILINE), r"\1<version>"),

@@ -102,14 +102,28 @@ def check_names(folder: Path, names: set[str]) -> None:
 
 def fail_if_different(path: Path, expected: str, actual: str, tolerance: Tolerance, advice: str) -> None:
     """Fail with a unified diff unless the texts agree; numbers within the tolerance are not shown."""
-    old, new = expected.splitlines(), actual.splitlines()
-    if len(old) == len(new):
-        new = [was if tolerance.accepts(was, now) else now for was, now in zip(old, new, strict=True)]
+    old = expected.splitlines()
+    new = _with_accepted_lines(old, actual.splitlines(), tolerance)
     if old == new and (tolerance.relative or expected == actual):
         return
     name = path.relative_to(GOLDEN).as_posix()
     diff = difflib.unified_diff(old, new, f"recorded/{name}", f"now/{name}", lineterm="")
     pytest.fail("\n".join(["the output differs from the record", *diff, advice]), pytrace=False)
+
+
+def _with_accepted_lines(old: list[str], new: list[str], tolerance: Tolerance) -> list[str]:
+    """Return the new lines, those within the tolerance as they are in the old ones."""
+    blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, len(old), 0, len(new))]
+    if len(old) != len(new):
+        blocks = list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    lines: list[str] = []
+    for _, i, i_end, j, j_end in blocks:
+        if i_end - i == j_end - j:
+            pairs = zip(old[i:i_end], new[j:j_end], strict=True)
+            lines += [was if tolerance.accepts(was, now) else now for was, now in pairs]
+        else:
+            lines += new[j:j_end]
+    return lines
 
 
 def _words(line: str) -> list[str]:
