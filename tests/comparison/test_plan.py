@@ -208,8 +208,8 @@ def test_components_are_chosen_by_validation() -> None:
     assert choose_components([same, n, other]) == [("n", "other")]
     networks = [row(f"net{i}", f"family{i}", 3.0 - i / 10) for i in range(4)]
     assert choose_components([other, n, networks[0]]) == [("n", "net0")]
-    assert choose_components([n, *networks]) == [("n", "net3"), ("n", "net3", "net2", "net1")]
-    assert choose_components(networks[:2]) == [("net1", "net0")]
+    assert choose_components([n, *networks]) == [("n", "net3"), ("n", "net0", "net1", "net2", "net3")]
+    assert choose_components(networks[:2]) == [("net0", "net1")]
     impossible = row("mle", "ngram", 1.0, is_ranked=False)
     assert choose_components([impossible, n, networks[0]]) == [("n", "net0")]
 

@@ -15,7 +15,6 @@ from chainrule.lm import Floats
 from chainrule.model import Model, Origin
 from chainrule.report.results import Row, is_contender
 
-MOST_NETWORKS: Final = 3
 WORTHWHILE: Final = 0.001
 """A mixture is shown where it needs fewer bits of the validation text than its best component, by this part."""
 
@@ -23,8 +22,9 @@ WORTHWHILE: Final = 0.001
 def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Names of the models to mix, of rows of one tokenizer; chosen by the validation text, never by the test text.
 
-    The best n-gram with the best network, and with the best of up to MOST_NETWORKS families of networks; without
-    networks, the best two n-grams of different smoothings.
+    The best n-gram with the best network, and with the best network of every family; without networks, the best two
+    n-grams of different smoothings. Families come in alphabetical order, so that the name of a mixture does not
+    depend on which network was best.
     """
     ordered = by_validation(rows)
     ngrams = [row for row in ordered if row.family == "ngram"]
@@ -34,12 +34,13 @@ def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             networks.setdefault(row.family, row)
     best = list(networks.values())
     if not ngrams:
-        return [tuple(row.name for row in best[:MOST_NETWORKS])] if len(best) > 1 else []
+        return [tuple(networks[family].name for family in sorted(networks))] if len(best) > 1 else []
     if not best:
         other = next((row for row in ngrams if row.facets["smoothing"] != ngrams[0].facets["smoothing"]), None)
         return [] if other is None else [(ngrams[0].name, other.name)]
-    several = (ngrams[0].name, *(row.name for row in best[:MOST_NETWORKS]))
-    return [several[:2]] if len(several) == 2 else [several[:2], several]
+    pair = (ngrams[0].name, best[0].name)
+    several = (ngrams[0].name, *(networks[family].name for family in sorted(networks)))
+    return [pair] if len(several) == 2 else [pair, several]
 
 
 def by_validation(rows: Sequence[Row]) -> list[Row]:
