@@ -7,7 +7,6 @@ part in a prediction, whichever is less. How fast this machine is, is measured b
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -258,9 +257,9 @@ class _Chooser:
         for _ in range(PROBES):
             if index in self.speeds:
                 break
-            start = time.perf_counter()
-            self.speeds[index] = self.measure(self._config(ladder[index], self._tokens(ladder[index], flops)))
-            self.spent += time.perf_counter() - start
+            config = self._config(ladder[index], self._tokens(ladder[index], flops))
+            self.speeds[index] = self.measure(config)
+            self.spent += self.speeds[index].seconds
             flops = self.speeds[index].training * self._flops(ladder[index])
             index = self._largest(ladder, flops)
             if self.seconds is not None and self.spent > LARGEST_PROBE_SHARE * self.seconds:

@@ -24,6 +24,7 @@ from chainrule.replacement import cannot_write
 from chainrule.report.results import Results
 from chainrule.text import default
 from chainrule.text.corpus import Corpus
+from chainrule.text.parts import divide
 from cli.command import english, write
 
 
@@ -335,3 +336,13 @@ def test_a_folder_with_an_unfinished_run_is_refused(few: None, tmp_path: Path, f
     with pytest.raises(UsageError, match="holds an unfinished run"):
         run_of(tmp_path, "chainrule compare a", force=force)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_training_part_smaller_than_the_test_part_is_warned_of() -> None:
+    lines = ["a b"] * 20 + ["c d " * 200]
+    text = Corpus.from_lines(lines)
+    seed = next(seed for seed in range(100) if lines[-1] in divide(text, None, None, seed).test)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chainrule.compare(text, families=("ngram",), budget=1, seed=seed)
+    assert any("bytes, fewer than the" in str(warning.message) for warning in caught)

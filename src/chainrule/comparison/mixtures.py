@@ -16,7 +16,8 @@ from chainrule.model import Model, Origin
 from chainrule.report.results import Row, is_contender
 
 WORTHWHILE: Final = 0.001
-"""A mixture is shown where it needs fewer bits of the validation text than its best component, by this part."""
+"""A mixture is shown where it needs fewer bits of the validation text, by this part, than its best component and
+than a mixture of fewer models."""
 
 
 def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -63,13 +64,15 @@ def mix_best(
     by_name = {row.name: row for row in rows}
     on_valid = {name: token_log_probs(model.lm, valid) for name, model in models.items()}
     on_test = {name: token_log_probs(model.lm, tokenized.test) for name, model in models.items()}
+    best_mixture = np.inf
     for names in choose_components(rows):
         components = [by_name[name] for name in names]
         model, weights = _mix([models[name] for name in names], [on_valid[name] for name in names], tokenized)
         held_out, _ = model.evaluate_lines(valid, _interpolate(weights, [on_valid[name] for name in names]))
         bits = held_out.bits_per_byte
-        if bits > (1 - WORTHWHILE) * min(map(_validation_bits, components)):
+        if bits > (1 - WORTHWHILE) * min(best_mixture, *map(_validation_bits, components)):
             continue
+        best_mixture = min(best_mixture, bits)
         metrics = {
             "train_seconds": round(sum(row.train_seconds for row in components), 3),
             "train_tokens": tokenized.prepared.train.tokens,

@@ -10,10 +10,12 @@ from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized import Tokenized
 from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.report.quantities import duration
-from chainrule.sizing import Sized, size
+from chainrule.sizing import Sized, size, throughput
 
 PREFERENCE: Final = ("word", "whitespace", "bpe", "unigram", "wordpiece", "char", "byte")
 """Tokenizers of networks, the most promising first (docs/sizing.md: words need fewer steps per byte of text)."""
+SHORTEST: Final = 0.01
+"""Seconds of training that loads all libraries."""
 WORTHWHILE_SECONDS: Final = 600.0
 """A family is trained on a further tokenizer only if each of its runs has this long."""
 
@@ -40,6 +42,14 @@ def is_installed(family: str) -> bool:
         warnings.warn(f"{family} is left out: {error}", ChainruleWarning, stacklevel=3)
         return False
     return True
+
+
+def load_libraries(family: str, tokenized: Tokenized, settings: Settings) -> None:
+    """Make a few updates of a network, so that loading libraries takes nothing from the time of the first one."""
+    if settings.size == "auto" and families.is_builtin(family):
+        config = families.get(family).candidates()[0]
+        prepared, context, device = tokenized.prepared, settings.context, settings.device
+        throughput(family, config, prepared, device=device, context=context, seed=settings.seed, seconds=SHORTEST)
 
 
 def plan_networks(

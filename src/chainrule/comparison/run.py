@@ -14,7 +14,7 @@ from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
 from chainrule.comparison.ngrams import HIGHEST_ORDER, ngram_candidates
 from chainrule.comparison.output import Output
-from chainrule.comparison.planning import Candidate, describe, is_installed, plan_networks
+from chainrule.comparison.planning import Candidate, describe, is_installed, load_libraries, plan_networks
 from chainrule.comparison.settings import Settings, make_settings
 from chainrule.comparison.stages import Clock, Stage
 from chainrule.comparison.store import Store, kept_names
@@ -83,6 +83,8 @@ def _compare(
     if output is not None:
         output.check(texts.sha256, tokenized[0].prepared.fingerprint.sha256)
     _warn_of_overlap(tokenized[0], texts)
+    if texts.seed is not None:
+        _warn_of_short_training_text(tokenized[0])
     journal = Journal(settings.out, _identity(texts, settings), settings.resume)
     comparison = Comparison(texts, settings, tokenized, progress, announce, output, journal, clock)
     choices = [one.choice for one in tokenized if one.choice]
@@ -182,6 +184,8 @@ class Comparison:
         candidates = self.journal.planned({one.name: one for one in self.tokenized})
         if candidates is None:
             available = [name for name in self.networks if is_installed(name)]  # importing torch takes seconds
+            if available:
+                load_libraries(available[0], self.tokenized[0], self.settings)
             seconds = None if self.settings.total_seconds is None else NETWORK_SHARE * self.clock.left
             candidates = plan_networks(self.tokenized, available, self.settings, seconds)
             self.journal.add_plan(candidates)
@@ -300,6 +304,18 @@ def _warn_of_overlap(tokenized: Tokenized, texts: Parts) -> None:
         warnings.warn(
             f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
             "the figures say how well these are remembered",
+            ChainruleWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_short_training_text(tokenized: Tokenized) -> None:
+    """A text of few lines of very different lengths may leave less text for training than for the test."""
+    train, test = tokenized.prepared.train.bytes, tokenized.test.bytes
+    if train < test:
+        warnings.warn(
+            f"the training part has {train:,} bytes, fewer than the {test:,} bytes of the test part, "
+            "as lines differ widely in length: break long lines, or give --valid and --test",
             ChainruleWarning,
             stacklevel=4,
         )

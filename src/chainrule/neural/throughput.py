@@ -33,6 +33,7 @@ class Throughput:
     training: float
     validation: float  # while learning: a stream in columns
     evaluation: float  # exact, after learning: a stream as one
+    seconds: float = 0.0  # that measuring took, without the warm-up
 
 
 def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: float) -> Throughput:
@@ -46,14 +47,16 @@ def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: floa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)  # advice on a run of a second
         family.train(run, dataclasses.replace(config, **limits | {"max_seconds": warm_up}))
+        start = time.perf_counter()
         model = family.train(run, dataclasses.replace(config, **limits))
     training = _training_speed(model.log)
     if training is None:
         training = run.summary["train_tokens_processed"] / max(1e-6, run.summary["train_seconds"])
     validation = _scoring_speed(mean_nats, model, first)
-    if data.context == "line":
-        return Throughput(training, validation, validation)
-    return Throughput(training, validation, _scoring_speed(token_log_probs, model, first))
+    evaluation = validation
+    if data.context != "line":
+        evaluation = _scoring_speed(token_log_probs, model, first)
+    return Throughput(training, validation, evaluation, time.perf_counter() - start)
 
 
 def _training_speed(log: bytes) -> float | None:

@@ -57,7 +57,8 @@ def verdict(rows: tuple[Row, ...]) -> str:
     if best.difference is not None and best.difference.is_tie:
         words = words.replace("predicts this text best:", "stands first, in a statistical tie with the next:")
     unigram = next((row for row in others if row.facets.get("order") == 1), None)
-    ending = "" if not best.is_still_falling else " It was still improving when its time ran out."
+    subject = "One of its components" if best.components else "It"
+    ending = f" {subject} was still improving when its time ran out." if best.is_still_falling else ""
     if unigram is None or unigram is others[0]:
         return f"{words}, {_named(others[0])}.{ending}"
     over = f"{_lead(best, unigram)} {_named(unigram)}, the best model that looks at no context"
