@@ -2,16 +2,20 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 CALLS = 3000
+SECONDS = 120.0
+"""How long a busy machine may leave the waiting thread without a processor."""
 
 
-def releases_lock(call: Callable[[], object]) -> bool:
+def releases_lock(call: Callable[[], object], may_release: bool = True) -> bool:
     """Whether another thread gets to run Python while this one does nothing but `call`, again and again.
 
     The interpreter is told never to take the lock from a running thread, so that a waiting thread runs only if
-    the call itself releases it.
+    the call itself releases it. A call that is expected to keep the lock (`may_release` is False) is tried CALLS
+    times; any other one until the thread has run.
     """
     reached = threading.Event()
     begin = threading.Lock()
@@ -27,10 +31,11 @@ def releases_lock(call: Callable[[], object]) -> bool:
     sys.setswitchinterval(1e6)
     try:
         begin.release()
-        for _ in range(CALLS):
-            if reached.is_set():
-                break
+        end = time.monotonic() + SECONDS
+        calls = 0
+        while not reached.is_set() and (calls < CALLS or (may_release and time.monotonic() < end)):
             call()
+            calls += 1
         return reached.is_set()
     finally:
         sys.setswitchinterval(interval)
