@@ -190,3 +190,19 @@ def test_every_line_of_the_clients_page_works() -> None:
         run_shell(blocks("clients.md")[0].replace("8080", str(port)), 11)
     finally:
         run_shell("kill $(cat clients.pid) 2> /dev/null || true", 1)
+
+
+def test_tutorial(folder: Path) -> None:
+    """The commands of the tutorial, on a small text and without networks."""
+    Path("novels.txt").write_text(english(400))
+    winner = ""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    (chainrule .*)$", page, re.MULTILINE)
+    assert len(commands) == 5
+    for command in commands:
+        short = command.replace("--budget 12m", "--budget 3s --families ngram").replace("ngram,lstm", "ngram")
+        short = short.replace("--max-seconds 600", "--max-seconds 3")
+        short = short.replace("mixture-word-ngram-gru-rnn-lstm", winner)
+        done = subprocess.run(["bash", "-c", short], capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        winner = json.loads(Path("runs/mine/results.json").read_text())["rows"][0]["name"]
