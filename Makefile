@@ -2,6 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+CPP := $(shell find cpp -name '*.[ch]pp')
 EXTRAS := neural,serve,plots,data,vectors,dev
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
@@ -39,16 +40,16 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/clang-format --dry-run --Werror cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp cpp/tests/fuzz/*.cpp cpp/tests/fuzz/*.hpp
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
 
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	$(VENV)/bin/clang-format -i cpp/*.cpp cpp/*.hpp cpp/tests/*.cpp cpp/tests/*.hpp cpp/tests/fuzz/*.cpp cpp/tests/fuzz/*.hpp
+	$(VENV)/bin/clang-format -i $(CPP)
 
 # seqeval comes as source alone and is built by itself; the core without isolation, so that its objects serve again.
 # Python compiles what it imports; pip would compile everything.
-$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard cpp/*)
+$(READY): pyproject.toml constraints.txt CMakeLists.txt cpp/CMakeLists.txt $(CPP)
 	python3 -m venv $(VENV)
 	$(PY) -m pip install --quiet --no-compile scikit-build-core nanobind cmake ninja seqeval
 	$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[$(EXTRAS)]'

@@ -6,18 +6,18 @@
 #include <string>
 #include <utility>
 
-#include "failure.hpp"
-#include "ngram_counting.hpp"
-#include "ngram_kneser_ney.hpp"
-#include "ngram_text.hpp"
-#include "text_words.hpp"
+#include "base/error.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/tokens.hpp"
+#include "text/words.hpp"
 
 namespace chainrule {
 
 // Words get numbers from 1, the most frequent first; 0 is <unk>, the last two are <s> and </s>.
 std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t threads) {
     const PlainText text({file});
-    std::optional<WordCounts> counted = count_words(text, threads);
+    std::optional<WordCounts> counted = count_words(text, {}, threads);
     if (!counted) throw Failure(file + " is not plain text");
     const auto V = static_cast<std::uint32_t>(counted->words.size() + 3);
     Coding coding{std::move(counted->words), {}, 0, static_cast<std::int32_t>(V - 1)};

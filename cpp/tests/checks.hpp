@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 
-#include "failure.hpp"
+#include "base/error.hpp"
 
 namespace chainrule::tests {
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "ngram_file.hpp"
-#include "ngram_tables.hpp"
-#include "random.hpp"
+#include "base/random.hpp"
+#include "ngram/format/model_file.hpp"
+#include "ngram/tables.hpp"
 
 namespace chainrule::tests {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "arpa_numbers.hpp"
-#include "arpa_reader.hpp"
-#include "arpa_words.hpp"
-#include "arpa_writer.hpp"
+#include "arpa/numbers.hpp"
+#include "arpa/reader.hpp"
+#include "arpa/words.hpp"
+#include "arpa/writer.hpp"
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "random.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "cooccurrence.hpp"
-#include "glove.hpp"
-#include "pair_table.hpp"
-#include "random.hpp"
-#include "words.hpp"
+#include "vectors/cooccurrence.hpp"
+#include "vectors/corpus.hpp"
+#include "vectors/glove.hpp"
+#include "vectors/pair_table.hpp"
 
 namespace chainrule::tests {
 

@@ -2,10 +2,10 @@
 #include <limits>
 #include <vector>
 
-#include "aligned.hpp"
+#include "base/aligned.hpp"
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "kernels.hpp"
-#include "random.hpp"
+#include "vectors/kernels/kernels.hpp"
 
 namespace chainrule::tests {
 

@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/input_file.hpp"
+#include "base/logarithm.hpp"
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "input_file.hpp"
-#include "logarithm.hpp"
-#include "ngram_counting.hpp"
-#include "ngram_discounts.hpp"
-#include "ngram_kneser_ney.hpp"
-#include "ngram_text.hpp"
-#include "random.hpp"
-#include "text_scan.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/discounts.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/tokens.hpp"
+#include "text/scan.hpp"
 
 namespace chainrule::tests {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "ngram_counting.hpp"
-#include "ngram_external.hpp"
-#include "ngram_external_budget.hpp"
-#include "ngram_kneser_ney.hpp"
-#include "random.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/external.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/memory_budget.hpp"
 
 namespace chainrule::tests {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "ngram_checksum.hpp"
-#include "ngram_fast.hpp"
-#include "ngram_fast_sections.hpp"
-#include "ngram_file.hpp"
+#include "ngram/format/checksum.hpp"
+#include "ngram/format/hashed_layout.hpp"
+#include "ngram/format/hashed_layout_sections.hpp"
+#include "ngram/format/model_file.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

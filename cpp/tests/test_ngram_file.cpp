@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/parallel.hpp"
 #include "checks.hpp"
-#include "ngram_checksum.hpp"
-#include "ngram_fast.hpp"
-#include "ngram_file.hpp"
-#include "ngram_file_header.hpp"
-#include "ngram_names.hpp"
-#include "parallel.hpp"
+#include "ngram/format/checksum.hpp"
+#include "ngram/format/hashed_layout.hpp"
+#include "ngram/format/model_file.hpp"
+#include "ngram/format/model_file_header.hpp"
+#include "ngram/format/names.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

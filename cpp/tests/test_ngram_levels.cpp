@@ -1,15 +1,15 @@
-// Sentences scored an order at a time (ngram_fast_levels.hpp) beside the same word by word: the very same
-// numbers.
+// Sentences scored an order at a time (ngram/query/level_scorer.hpp) beside the same word by word: the very
+// same numbers.
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "checks.hpp"
-#include "ngram_counting.hpp"
-#include "ngram_kneser_ney.hpp"
-#include "ngram_model.hpp"
-#include "ngram_text.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/tokens.hpp"
+#include "ngram/query/model.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

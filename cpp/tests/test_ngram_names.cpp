@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "ngram_file.hpp"
-#include "ngram_names.hpp"
-#include "random.hpp"
+#include "ngram/format/model_file.hpp"
+#include "ngram/format/names.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

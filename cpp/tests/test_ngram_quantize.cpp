@@ -5,16 +5,16 @@
 #include <limits>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "ngram_counting.hpp"
-#include "ngram_kneser_ney.hpp"
-#include "ngram_model.hpp"
-#include "ngram_quantize.hpp"
-#include "ngram_quantized_rows.hpp"
-#include "ngram_sums.hpp"
-#include "ngram_text.hpp"
-#include "packed_bits.hpp"
-#include "random.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/tokens.hpp"
+#include "ngram/format/packed_bits.hpp"
+#include "ngram/format/quantize.hpp"
+#include "ngram/format/quantized_rows.hpp"
+#include "ngram/query/model.hpp"
+#include "ngram/query/normalization.hpp"
 
 namespace chainrule::tests {
 

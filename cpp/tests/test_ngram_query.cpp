@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "ngram_model.hpp"
-#include "ngram_sentences.hpp"
+#include "ngram/query/model.hpp"
+#include "ngram/query/sentences.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "ngram_small.hpp"
-#include "random.hpp"
+#include "ngram/format/compact_layout.hpp"
 
 namespace chainrule::tests {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "noise.hpp"
+#include "vectors/noise.hpp"
 
 namespace chainrule::tests {
 

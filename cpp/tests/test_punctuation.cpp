@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "punctuation.hpp"
+#include "text/punctuation.hpp"
 
 namespace chainrule::tests {
 

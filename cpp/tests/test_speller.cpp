@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "speller.hpp"
+#include "speller/speller.hpp"
 
 namespace chainrule::tests {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "text_blake2b.hpp"
-#include "text_lines.hpp"
-#include "text_measure.hpp"
-#include "text_sketch.hpp"
-#include "text_utf8.hpp"
-#include "text_words.hpp"
+#include "text/blake2b.hpp"
+#include "text/line_sketch.hpp"
+#include "text/lines.hpp"
+#include "text/measure.hpp"
+#include "text/utf8.hpp"
+#include "text/words.hpp"
 
 namespace chainrule::tests {
 

@@ -1,8 +1,8 @@
 #include <atomic>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "checks.hpp"
-#include "threads.hpp"
 
 namespace chainrule::tests {
 

@@ -2,10 +2,10 @@
 #include <limits>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "random.hpp"
-#include "word2vec.hpp"
-#include "words.hpp"
+#include "vectors/corpus.hpp"
+#include "vectors/word2vec.hpp"
 
 namespace chainrule::tests {
 

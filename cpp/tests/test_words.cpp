@@ -2,9 +2,9 @@
 #include <map>
 #include <vector>
 
+#include "base/random.hpp"
 #include "checks.hpp"
-#include "random.hpp"
-#include "words.hpp"
+#include "vectors/corpus.hpp"
 
 namespace chainrule::tests {
 

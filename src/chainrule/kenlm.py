@@ -1,7 +1,7 @@
 """The names of the `kenlm` module over our n-gram models, so that software written for it runs on them.
 
 Lives here: opening what a path names, and whole lists of sentences in one call. Not here: what is asked word by
-word (cpp/bindings_kenlm.cpp: a decoder asks too often for Python to stand between). Logarithms are to base 10.
+word (cpp/bindings/kenlm.cpp: a decoder asks too often for Python to stand between). Logarithms are to base 10.
 """
 
 import os

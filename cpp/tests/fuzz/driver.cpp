@@ -16,7 +16,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "../../random.hpp"
+#include "base/random.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "../../arpa_reader.hpp"
-#include "../../arpa_writer.hpp"
+#include "arpa/reader.hpp"
+#include "arpa/writer.hpp"
 #include "driver.hpp"
 
 namespace chainrule {

@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "../../failure.hpp"
-#include "../../ngram_checksum.hpp"
-#include "../../ngram_file_header.hpp"
-#include "../../ngram_model.hpp"
-#include "../../ngram_sentences.hpp"
 #include "../random_tables.hpp"
+#include "base/error.hpp"
 #include "driver.hpp"
+#include "ngram/format/checksum.hpp"
+#include "ngram/format/model_file_header.hpp"
+#include "ngram/query/model.hpp"
+#include "ngram/query/sentences.hpp"
 
 namespace chainrule {
 

@@ -168,7 +168,7 @@ def pieces(blocks: Iterable[str], is_between_words: bool, size: int = PIECE) -> 
 
 
 class CounterInPython:
-    """The twin of WordCounter in cpp/words.cpp; the text may be cut between any two bytes."""
+    """The twin of WordCounter in cpp/vectors/corpus.cpp; the text may be cut between any two bytes."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

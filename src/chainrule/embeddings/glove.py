@@ -1,7 +1,7 @@
 """GloVe (Pennington et al. 2014): co-occurrence counts of a text, and vectors whose products are their logarithms.
 
 Lives here: the settings handed over, the two loops, the result. Not here: counting and learning themselves
-(glove_twin.py, and cpp/cooccurrence.cpp and cpp/glove.cpp where the extension is present).
+(glove_twin.py, and cpp/vectors/cooccurrence.cpp and cpp/vectors/glove.cpp where the extension is present).
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """The readable twin of the compiled co-occurrence counting and GloVe: the same file, the same steps.
 
-Lives here: what cpp/cooccurrence.cpp and cpp/glove.cpp do, on one thread and with the whole text in memory; the two
-classes have the surface of the compiled ones. Not here: one step of AdaGrad (twin.py).
+Lives here: what cpp/vectors/cooccurrence.cpp and cpp/vectors/glove.cpp do, on one thread and with the whole text in
+memory; the two classes have the surface of the compiled ones. Not here: one step of AdaGrad (twin.py).
 """
 
 import math

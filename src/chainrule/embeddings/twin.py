@@ -1,6 +1,7 @@
 """The readable twin of the compiled learning of word vectors: the same draws, the same steps, the same order.
 
-Lives here: the generator (cpp/random.hpp), the noise (cpp/noise.cpp) and the three kernels (cpp/kernels_impl.hpp).
+Lives here: the generator (cpp/base/random.hpp), the noise (cpp/vectors/noise.cpp) and the three kernels
+(cpp/vectors/kernels/impl.hpp).
 Not here: whole learnings (word2vec_twin.py, glove_twin.py). Numbers are float32 as there; the order of sums may be
 another.
 """

@@ -1,6 +1,6 @@
 """Skip-gram and CBOW with negative sampling (Mikolov et al. 2013): learning, told about as it goes.
 
-Lives here: the settings handed over, the loop, the result. Not here: the mathematics (cpp/word2vec.cpp, or
+Lives here: the settings handed over, the loop, the result. Not here: the mathematics (cpp/vectors/word2vec.cpp, or
 word2vec_twin.py where the extension is absent).
 """
 

@@ -1,4 +1,4 @@
-"""The readable twin of cpp/word2vec.cpp: a whole learning on one thread, with the same draws in the same order.
+"""The readable twin of cpp/vectors/word2vec.cpp: a whole training on one thread with the same draws in order.
 
 Lives here: reading, sub-sampling, windows, the falling rate. Not here: the steps themselves (twin.py).
 """

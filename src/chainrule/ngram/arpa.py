@@ -2,7 +2,7 @@ r"""The ARPA format of back-off models: its fixed names, and the door to its wri
 
 A header `\data\` counts the n-grams of each order; a section `\n-grams:` lists them, log10 p(w | h), the words
 h w, and log10 of the weight of h w as a context where it has one; `\end\` ends it.
-Not here: the text itself (cpp/arpa_writer.cpp) and reading (arpa_reader.py).
+Not here: the text itself (cpp/arpa/writer.cpp) and reading (arpa_reader.py).
 """
 
 import bz2

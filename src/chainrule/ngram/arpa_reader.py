@@ -1,7 +1,7 @@
 """Read ARPA files of any maker: KenLM, SRILM, MITLM, chainrule.
 
 Lives here: the door to the reader, plain or packed files. Not here: the grammar, the tables and the contexts a
-pruned file leaves out (cpp/arpa_reader.cpp), the writer (arpa.py).
+pruned file leaves out (cpp/arpa/reader.cpp), the writer (arpa.py).
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""The door to the compiled n-gram engine (cpp/ngram_*.cpp): counting, modified Kneser–Ney, model files.
+"""The door to the compiled n-gram engine (cpp/ngram/): counting, modified Kneser–Ney, model files.
 
 Lives here: what crosses the border, and what its failures are called here. Not here: the model as a LanguageModel
 (model.py), and the NumPy tables that specify all of it (counts.py, estimate.py, table_model.py).

@@ -1,4 +1,4 @@
-"""Training within a limit of memory: when it is needed, and how it is done (cpp/ngram_external.hpp).
+"""Training within a limit of memory: when it is needed, and how it is done (cpp/ngram/build/external.hpp).
 
 The model is the same, byte for byte, as one trained in memory.
 """

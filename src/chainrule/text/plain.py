@@ -1,6 +1,6 @@
 """Which text the compiled core may read by itself: files whose lines stand there just as a corpus gives them.
 
-Lives here: what can be told of files by their names. Not here: what only their bytes tell (cpp/text_lines.hpp: a
+Lives here: what can be told of files by their names. Not here: what only their bytes tell (cpp/text/lines.hpp: a
 byte order mark, CR, what is not UTF-8, lines of more than a fragment); the core answers None for those, and the
 text is read by corpus.py, which defines what is read.
 """

@@ -1,6 +1,6 @@
 """Splitting punctuation from words, reversibly, and the decision whether a text needs it.
 
-The splitting itself is done by the compiled core (cpp/punctuation.hpp says by which rules).
+The splitting itself is done by the compiled core (cpp/text/punctuation.hpp says by which rules).
 """
 
 import dataclasses

@@ -1,0 +1,63 @@
+#include "base/pages.hpp"
+
+#include <cstdint>
+#include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace chainrule {
+
+namespace {
+
+constexpr std::align_val_t kCacheLine{64};
+
+#if defined(__linux__)
+
+// Straight from the system, since the heap would keep such blocks, and a process that trains often would
+// grow.
+constexpr std::size_t kPage = std::size_t{1} << 21;
+
+bool is_large(std::size_t bytes) { return bytes >= kPage / 4 * 3; }
+
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+void* take_pages(std::size_t bytes, Access access) {
+    const std::size_t wanted = whole_pages(bytes);
+    void* const taken =
+        mmap(nullptr, wanted + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (taken == MAP_FAILED) return nullptr;
+    // The part between two page limits stays, what is before and behind it goes back.
+    char* const begin = static_cast<char*>(taken);
+    const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage) % kPage;
+    if (before) munmap(begin, before);
+    munmap(begin + before + wanted, kPage - before);
+    if (access == Access::scattered)
+        madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: it need not be heard
+    return begin + before;
+}
+
+#endif
+
+}  // namespace
+
+void* take_memory(std::size_t bytes, [[maybe_unused]] Access access) noexcept {
+#if defined(__linux__)
+    if (is_large(bytes)) return take_pages(bytes, access);
+#endif
+    return ::operator new(bytes, kCacheLine, std::nothrow);
+}
+
+void give_memory_back(void* memory, std::size_t bytes) noexcept {
+#if defined(__linux__)
+    if (is_large(bytes)) {
+        munmap(memory, whole_pages(bytes));
+        return;
+    }
+#endif
+    static_cast<void>(bytes);
+    ::operator delete(memory, kCacheLine);
+}
+
+}  // namespace chainrule

@@ -1,0 +1,107 @@
+#include "base/temp_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+
+#if __has_include(<unistd.h>)
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define CHAINRULE_SPILLS 1
+#endif
+
+namespace chainrule {
+
+namespace {
+
+[[noreturn]] void fail(const SpillFolder& folder, const std::string& what) {
+    throw Failure(folder.path + " " + what + " (" + std::generic_category().message(errno) +
+                  "); training within this limit of memory needs up to " +
+                  std::to_string((folder.needed >> 20) + 1) +
+                  " MB for temporary files: choose another folder");
+}
+
+}  // namespace
+
+SpillFile::SpillFile(std::shared_ptr<const SpillFolder> folder) : folder_(std::move(folder)) {
+#if defined(CHAINRULE_SPILLS)
+    std::string name = folder_->path + "/chainrule-XXXXXX";
+    descriptor_ = mkstemp(name.data());
+    if (descriptor_ < 0) fail(*folder_, "cannot be written to");
+    unlink(name.c_str());
+    fcntl(descriptor_, F_SETFD, FD_CLOEXEC);
+#else
+    throw Failure("this system lacks the temporary files for training within a limit of memory");
+#endif
+}
+
+SpillFile::SpillFile(SpillFile&& other) noexcept
+    : folder_(std::move(other.folder_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+SpillFile& SpillFile::operator=(SpillFile&& other) noexcept {
+    if (this == &other) return *this;
+    close();
+    folder_ = std::move(other.folder_);
+    descriptor_ = std::exchange(other.descriptor_, -1);
+    return *this;
+}
+
+SpillFile::~SpillFile() { close(); }
+
+void SpillFile::close() noexcept {
+#if defined(CHAINRULE_SPILLS)
+    if (descriptor_ >= 0) ::close(descriptor_);
+#endif
+    descriptor_ = -1;
+}
+
+void SpillFile::write(std::uint64_t at, const std::uint32_t* numbers, std::size_t count) {
+#if defined(CHAINRULE_SPILLS)
+    const char* from = reinterpret_cast<const char*>(numbers);
+    std::size_t left = count * sizeof *numbers;
+    std::uint64_t place = at * sizeof *numbers;
+    while (left > 0) {
+        const ssize_t written = pwrite(descriptor_, from, left, static_cast<off_t>(place));
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) fail(*folder_, "takes no more");
+        from += written;
+        place += static_cast<std::uint64_t>(written);
+        left -= static_cast<std::size_t>(written);
+    }
+#endif
+}
+
+void SpillFile::read(std::uint64_t at, void* numbers, std::size_t count) const {
+#if defined(CHAINRULE_SPILLS)
+    char* into = static_cast<char*>(numbers);
+    std::size_t left = count * sizeof(std::uint32_t);
+    std::uint64_t place = at * sizeof(std::uint32_t);
+    while (left > 0) {
+        const ssize_t got = pread(descriptor_, into, left, static_cast<off_t>(place));
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = EIO;  // shorter than what was written
+        if (got <= 0) fail(*folder_, "does not give back what was written to it");
+        into += got;
+        place += static_cast<std::uint64_t>(got);
+        left -= static_cast<std::size_t>(got);
+    }
+#endif
+}
+
+void SpillReader::fill(std::size_t count) {
+    const std::size_t kept = end_ - begin_;
+    std::memmove(buffer_.data(), buffer_.data() + begin_, kept * sizeof(std::uint32_t));
+    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size() - kept, to_ - at_));
+    if (kept + wanted < count) throw Failure("a temporary file ended before its time: this is a bug");
+    file_->read(at_, buffer_.data() + kept, wanted);
+    at_ += wanted;
+    begin_ = 0;
+    end_ = kept + wanted;
+}
+
+}  // namespace chainrule

@@ -1,0 +1,123 @@
+// ARPA files, for Python.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arpa/reader.hpp"
+#include "arpa/writer.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/ngram.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+constexpr std::size_t kMostShown = 60;  // characters
+
+// Bytes of a file as Python writes a text, in quotes and no longer than a line.
+nb::object shown(const std::string& bytes) {
+    constexpr std::size_t enough = 1000;
+    const auto size = static_cast<Py_ssize_t>(std::min(bytes.size(), enough));
+    nb::object text = nb::steal(PyUnicode_DecodeUTF8(bytes.data(), size, "replace"));
+    if (!text.is_valid()) throw nb::python_error();
+    if (nb::len(text) > kMostShown) {
+        text = nb::steal(PyUnicode_Substring(text.ptr(), 0, static_cast<Py_ssize_t>(kMostShown)));
+        text = text + nb::str("…");
+    }
+    return nb::repr(text);
+}
+
+[[noreturn]] void raise_input_error(const std::string& name, const ArpaFault& fault) {
+    const std::string where = fault.line ? ", line " + std::to_string(fault.line) + ": " : " ";
+    nb::object message = nb::str((name + where + fault.before).c_str());
+    if (!fault.shown.empty()) message = message + shown(fault.shown);
+    message = message + nb::str(fault.after.c_str());
+    PyErr_SetObject(nb::module_::import_("chainrule.errors").attr("InputError").ptr(), message.ptr());
+    throw nb::python_error();
+}
+
+ArpaProgress progress_to(const nb::callable& progress) {
+    return [&progress](std::size_t order, std::uint64_t done, std::uint64_t of) {
+        const nb::gil_scoped_acquire held;
+        progress(order, done, of);
+    };
+}
+
+// What Python holds of a file that was read: its rows become a model once.
+struct PyArpaFile {
+    std::shared_ptr<ArpaModel> read;
+};
+
+PyArpaFile read(const nb::callable& next, const std::string& name, std::int64_t threads,
+                const nb::callable& progress) {
+    const std::size_t workers = threads_of(threads);
+    nb::object block;  // stays until the next one is asked for
+    const NextBlock next_block = [&]() -> std::string_view {
+        const nb::gil_scoped_acquire held;
+        block = next();
+        return Texts::view_of(block.ptr());
+    };
+    try {
+        const nb::gil_scoped_release free;
+        return {std::make_shared<ArpaModel>(read_arpa(next_block, workers, progress_to(progress)))};
+    } catch (const ArpaFault& fault) {
+        raise_input_error(name, fault);
+    }
+}
+
+PyNgramModel model_of(const PyArpaFile& self, const std::string& layout, std::int64_t bits,
+                      std::int64_t threads, bool is_normalized) {
+    const LayoutChoice choice = layout_choice(layout, bits);
+    const std::size_t workers = threads_of(threads);
+    const nb::gil_scoped_release free;
+    auto names = std::make_shared<NameList>();
+    for (const std::string& name : self.read->names) names->add(name);
+    ModelFacts facts = self.read->facts();
+    facts.is_normalized = is_normalized;
+    return {Model::of(TableRows(self.read->levels), facts, names, choice, workers)};
+}
+
+void write(const PyNgramModel& model, const std::vector<std::string>& names, std::int64_t left_out,
+           std::int64_t threads, const nb::callable& sink, const nb::callable& progress) {
+    if (names.size() != model.model->facts().vocabulary) throw Failure("each word of the model needs a name");
+    ArpaOutput out;
+    out.write = [&sink](std::string_view text) {
+        const nb::gil_scoped_acquire held;
+        sink(nb::bytes(text.data(), text.size()));
+    };
+    out.progress = progress_to(progress);
+    if (left_out >= 0) out.left_out = static_cast<std::uint32_t>(left_out);
+    out.threads = threads_of(threads);
+    const std::shared_ptr<const Model> kept = model.model;
+    const nb::gil_scoped_release free;
+    write_arpa(*kept->rows(), names, out);
+}
+
+}  // namespace
+
+void bind_arpa(nb::module_& module) {
+    nb::class_<PyArpaFile>(module, "ArpaFile", "What an ARPA file lists, sorted.")
+        .def_static(
+            "read", &read, nb::arg("next_block"), nb::arg("name"), nb::arg("threads"), nb::arg("progress"),
+            "Read a file whose bytes `next_block()` gives, b'' at its end; an InputError calls it `name`. "
+            "`progress(order, done, of)` has order 0 while tables are built.")
+        .def_prop_ro(
+            "names", [](const PyArpaFile& self) { return self.read->names; },
+            "Of each word by its number: <unk>, the words as the file lists them, <s>, </s>.")
+        .def_prop_ro("has_unk", [](const PyArpaFile& self) { return self.read->has_unknown; })
+        .def_prop_ro("has_eos", [](const PyArpaFile& self) { return self.read->has_end; })
+        .def("model", &model_of, nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
+             nb::arg("is_normalized") = true, "A model that can be asked.");
+    module.def("write_arpa", &write, nb::arg("model"), nb::arg("names"), nb::arg("left_out"),
+               nb::arg("threads"), nb::arg("sink"), nb::arg("progress"),
+               "Hand the text of an ARPA file to `sink(bytes)`, piece by piece, without n-grams of the word "
+               "`left_out` (-1: with all).");
+}
+
+}  // namespace chainrule

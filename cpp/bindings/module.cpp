@@ -1,0 +1,42 @@
+// The door to Python: the module, and what a Failure becomes there. The arrays and values of each part stand
+// in its own bindings_….cpp; no other file here knows Python.
+#include <nanobind/stl/string.h>
+
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/build_info.hpp"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+    nb::set_leak_warnings(false);  // of models that a program still holds when it ends
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const chainrule::WriteFailure& failure) {
+            errno = failure.error;
+            PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.path.c_str());
+        } catch (const chainrule::Failure& failure) {
+            const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
+            // A message may name a file, and names of files need not be UTF-8.
+            const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(failure.what()));
+            PyErr_SetObject(kind.ptr(), text.ptr());
+        }
+    });
+    nb::class_<chainrule::BuildInfo>(module, "BuildInfo")
+        .def_ro("compiler", &chainrule::BuildInfo::compiler)
+        .def_ro("standard", &chainrule::BuildInfo::standard)
+        .def_ro("simd", &chainrule::BuildInfo::simd);
+    module.def("build_info", &chainrule::build_info, "What the extension was built with and what runs here.");
+    chainrule::bind_word2vec(module);
+    chainrule::bind_glove(module);
+    chainrule::bind_ngram(module);
+    chainrule::bind_ngram_model(module);
+    chainrule::bind_kenlm(module);
+    chainrule::bind_ngram_memory(module);
+    chainrule::bind_arpa(module);
+    chainrule::bind_text(module);
+    chainrule::bind_speller(module);
+}

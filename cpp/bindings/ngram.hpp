@@ -1,0 +1,150 @@
+// What the bindings of n-gram models share: the object that Python holds, and how its settings are read.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "bindings/arrays.hpp"
+#include "ngram/build/discounts.hpp"
+#include "ngram/query/model.hpp"
+
+namespace chainrule {
+
+struct PyNgramModel {
+    std::shared_ptr<const Model> model;
+};
+
+// A state as Python holds it, with the model whose rows it points at.
+struct PyState {
+    State state;
+    std::uint64_t model = 0;  // Model::identity(); 0 where nothing was read, which every model may go on from
+
+    void set(const State& from, const Model& of) {
+        state.copy_from(from);
+        own(of);
+    }
+    void own(const Model& of) { model = state.found || state.reach ? of.identity() : 0; }
+    void clear() { state.found = state.reach = model = 0; }
+    // Failure where it is a state of another model, whose rows are not those of this one.
+    const State& of(const Model& asked) const {
+        if (model != 0 && model != asked.identity())
+            throw Failure("the state comes from another model; begin a new one with this model");
+        return state;
+    }
+    bool operator==(const PyState& other) const { return model == other.model && state == other.state; }
+    std::uint64_t hash() const { return state.hash() ^ model * 0x9E3779B97F4A7C15ULL; }
+};
+
+using NgramClass = nanobind::class_<PyNgramModel>;
+
+void bind_asking(NgramClass& bound);                                // batches, next words
+void bind_sentences(nanobind::module_& module, NgramClass& bound);  // text, states
+
+inline std::uint32_t number_in(std::int64_t value, std::int64_t least, std::int64_t most, const char* name) {
+    if (value < least || value > most) {
+        throw Failure(std::string(name) + " is " + std::to_string(value) + "; choose a number from " +
+                      std::to_string(least) + " to " + std::to_string(most));
+    }
+    return static_cast<std::uint32_t>(value);
+}
+
+inline std::size_t threads_of(std::int64_t threads) { return number_in(threads, 1, 65536, "threads"); }
+
+inline LayoutChoice layout_choice(std::string_view layout, std::int64_t bits) {
+    if (layout != "fast" && layout != "small") {
+        throw Failure("layout is '" + std::string(layout) + "'; choose fast or small");
+    }
+    if (bits != 0 && bits != 8) throw Failure("bits is " + std::to_string(bits) + "; choose 0 or 8");
+    if (bits != 0 && layout == "fast") throw Failure("8 bits need the layout small");
+    return {layout == "fast" ? LayoutKind::fast : LayoutKind::small, static_cast<std::uint32_t>(bits)};
+}
+
+// The settings of a model beside its rows, as Python names them.
+inline ModelFacts model_facts(std::int64_t vocabulary, std::int64_t bos, std::int64_t eos, std::int64_t unk,
+                              bool is_closed, bool is_stream, bool is_normalized, double log_missing) {
+    ModelFacts facts;
+    facts.vocabulary = number_in(vocabulary, 2, std::numeric_limits<std::int32_t>::max(), "vocabulary_size");
+    facts.begin = number_in(bos, 0, vocabulary - 1, "bos");
+    facts.end = number_in(eos, 0, vocabulary - 1, "eos");
+    if (facts.begin == facts.end) throw Failure("<s> and </s> must be two numbers");
+    if (unk != -1) {
+        facts.unknown = number_in(unk, 0, vocabulary - 1, "unk");
+        if (unk == bos || unk == eos) throw Failure("<unk> must be another number than <s> and </s>");
+    }
+    facts.is_closed = is_closed && unk != -1;
+    facts.is_stream = is_stream;
+    facts.is_normalized = is_normalized;
+    facts.log_missing = static_cast<float>(log_missing);
+    return facts;
+}
+
+// Text that Python holds, without a copy; `kept` keeps it there.
+class Texts {
+  public:
+    explicit Texts(const nanobind::object& texts) : kept_(nanobind::steal(PySequence_Tuple(texts.ptr()))) {
+        if (!kept_.is_valid()) nanobind::raise_python_error();
+        const Py_ssize_t size = PyTuple_GET_SIZE(kept_.ptr());
+        views_.reserve(static_cast<std::size_t>(size));
+        for (Py_ssize_t i = 0; i < size; ++i) views_.push_back(view_of(PyTuple_GET_ITEM(kept_.ptr(), i)));
+    }
+    std::span<const std::string_view> views() const { return views_; }
+
+    // A str as UTF-8, or bytes as they are.
+    static std::string_view view_of(PyObject* text) {
+        if (PyBytes_Check(text)) {
+            return {PyBytes_AS_STRING(text), static_cast<std::size_t>(PyBytes_GET_SIZE(text))};
+        }
+        Py_ssize_t size = 0;
+        const char* const data = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : nullptr;
+        if (!data && PyErr_Occurred()) nanobind::raise_python_error();
+        if (!data) throw nanobind::type_error("a text must be str or bytes");
+        return {data, static_cast<std::size_t>(size)};
+    }
+
+  private:
+    nanobind::object kept_;
+    std::vector<std::string_view> views_;
+};
+
+// A NumPy array that owns this memory; nothing is copied.
+template <class T>
+nanobind::ndarray<nanobind::numpy, T> handed_over(Array<T> values) {
+    auto kept = std::make_unique<Array<T>>(std::move(values));
+    T* data = kept->data();
+    const std::size_t size = kept->size();
+    const nanobind::capsule owner(
+        kept.get(), [](void* p) noexcept { std::unique_ptr<Array<T>>(static_cast<Array<T>*>(p)); });
+    kept.release();
+    return nanobind::ndarray<nanobind::numpy, T>(data, {size}, owner);
+}
+
+// Why discounts are the fall-back, in the words of discounts.py; "" where they are not.
+inline std::string why_fallen(const Discounts& discounts) {
+    char text[160];
+    const auto& n = discounts.n;
+    const auto& D = discounts.estimated;
+    const auto u = [](std::uint64_t x) { return static_cast<unsigned long long>(x); };
+    switch (discounts.source) {
+        case DiscountSource::counts:
+            return "";
+        case DiscountSource::too_few:
+            std::snprintf(text, sizeof text, "n1=%llu, n2=%llu, n3=%llu, n4=%llu", u(n[1]), u(n[2]), u(n[3]),
+                          u(n[4]));
+            return text;
+        case DiscountSource::senseless:
+            break;
+    }
+    std::snprintf(text, sizeof text, "D1, D2, D3+ come out as %.3g, %.3g, %.3g", D[1], D[2], D[3]);
+    return text;
+}
+
+}  // namespace chainrule

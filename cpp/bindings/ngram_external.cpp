@@ -1,0 +1,138 @@
+// Training of n-gram models within a limit of memory, for Python.
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/ngram.hpp"
+#include "ngram/build/external.hpp"
+#include "ngram/build/memory_budget.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+// Numbers of a file, or of an array, which stays as it is meanwhile.
+std::unique_ptr<IdSource> source_of(const nb::object& ids) {
+    if (nb::isinstance<nb::str>(ids))
+        return std::make_unique<IdFile>(nb::cast<std::filesystem::path>(ids).string());
+    return std::make_unique<IdArray>(span_of<std::int32_t>(nb::cast<AnyArray>(ids), "ids", "int32"));
+}
+
+// A copy that takes no more memory meanwhile than it has at the end, about.
+std::shared_ptr<const NameList> names_of(const nb::object& names) {
+    if (names.is_none()) return nullptr;
+    const nb::object kept = nb::steal(PySequence_Fast(names.ptr(), "names must be a list"));
+    if (!kept.is_valid()) nb::raise_python_error();
+    auto list = std::make_shared<NameList>();
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(kept.ptr()); ++i)
+        list->add(Texts::view_of(PySequence_Fast_GET_ITEM(kept.ptr(), i)));
+    return list;
+}
+
+// Tells Python how far it is, and lets it stop the work: by Ctrl-C too.
+std::function<void(std::size_t, std::size_t)> reporter(const nb::object& progress) {
+    return [&progress](std::size_t done, std::size_t of) {
+        const nb::gil_scoped_acquire held;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!progress.is_none()) progress(done, of);
+    };
+}
+
+std::tuple<nb::list, nb::list> train_within(
+    const nb::object& ids, std::int64_t order, std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
+    std::int64_t unk, bool is_closed, bool is_stream, const std::vector<std::int64_t>& cut_offs,
+    std::int64_t memory, const std::filesystem::path& folder, const std::filesystem::path& out_path,
+    const nb::object& names, const std::string& layout, std::int64_t bits, std::int64_t threads,
+    const nb::object& progress, std::int64_t records) {
+    const std::unique_ptr<IdSource> source = source_of(ids);
+    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
+    const LayoutChoice choice = layout_choice(layout, bits);
+    ExternalOptions options;
+    options.order = number_in(order, 1, kMostOrders, "order");
+    options.unknown = facts.is_closed ? facts.unknown : kEveryWord;
+    for (const std::int64_t cut : cut_offs)
+        options.cut_offs.push_back(number_in(cut, 0, 0xFFFFFFFF, "a cut-off"));
+    if (memory < 0) throw Failure("memory is " + std::to_string(memory) + "; give a number of bytes");
+    options.memory = static_cast<std::uint64_t>(memory);
+    options.folder = folder.string();
+    options.threads = threads_of(threads);
+    options.is_small = choice.kind == LayoutKind::small;
+    options.is_quantized = choice.bits != 0;
+    options.records = number_in(records, 0, 0x7FFFFFFF, "records");
+    options.progress = reporter(progress);
+    const auto spelled = names_of(names);
+    const std::string out = out_path.string();
+    // What the writer would refuse after all the work.
+    if (spelled && spelled->size() != facts.vocabulary)
+        throw Failure("there are " + std::to_string(spelled->size()) + " names for " +
+                      std::to_string(facts.vocabulary) + " words");
+    if (std::filesystem::exists(out))
+        throw Failure(out + " is there already; remove it or choose another name");
+    std::vector<Discounts> discounts;
+    {
+        const nb::gil_scoped_release free;
+        ExternalModel made =
+            estimate_within(*source, {facts.vocabulary, facts.begin, facts.end, facts.is_stream}, options);
+        give_unused_back();
+        const FileFacts about = facts_of(*made.rows, facts, choice);
+        write_model(out, about, model_sections(*made.rows, about, spelled, made.writers), made.writers);
+        discounts = std::move(made.discounts);
+    }
+    nb::list of, why;
+    for (const Discounts& D : discounts) {
+        of.append(nb::make_tuple(D.of[1], D.of[2], D.of[3]));
+        why.append(nb::str(why_fallen(D).c_str()));
+    }
+    return {of, why};
+}
+
+std::uint64_t least(std::int64_t tokens, std::int64_t vocabulary, std::int64_t order,
+                    const std::string& layout, std::int64_t bits) {
+    const LayoutChoice choice = layout_choice(layout, bits);
+    Size size;
+    size.tokens = number_in(tokens, 0, 0x7FFFFFFF, "tokens");
+    size.vocabulary = number_in(vocabulary, 2, kMostWords, "vocabulary_size");
+    size.order = number_in(order, 1, kMostOrders, "order");
+    size.is_small = choice.kind == LayoutKind::small;
+    size.is_quantized = choice.bits != 0;
+    give_unused_back();
+    return least_memory(size, memory_in_use());
+}
+
+}  // namespace
+
+void bind_ngram_memory(nb::module_& module) {
+    module.def(
+        "ngram_train_within", &train_within, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"),
+        nb::arg("bos"), nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
+        nb::arg("is_stream") = false, nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("memory"),
+        nb::arg("folder"), nb::arg("out"), nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast",
+        nb::arg("bits") = 0, nb::arg("threads") = 1, nb::arg("progress").none() = nb::none(),
+        nb::arg("records") = 0,
+        "As NgramModel.train, but `out` is the model's file and the whole process takes at most `memory` "
+        "bytes, with temporary files in `folder`. `ids` is an array or the name of a file of int32; "
+        "`progress(done, of)` is called now and then; `records` is the most that are sorted at once, 0 for "
+        "as many as memory allows. D1, D2 and D3+ of each order, and why they are the fall-back.");
+    module.def(
+        "ngram_least_memory", &least, nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
+        nb::arg("layout") = "fast", nb::arg("bits") = 0,
+        "The least `memory` that ngram_train_within takes for a text of so many tokens, in this process "
+        "as it is now and without names.");
+}
+
+}  // namespace chainrule

@@ -1,0 +1,301 @@
+// N-gram models for Python: made from counts, tables or files, and written.
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/logarithm.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/ngram.hpp"
+#include "ngram/build/count.hpp"
+#include "ngram/build/kneser_ney.hpp"
+#include "ngram/build/tokens.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+constexpr std::size_t kPiece = 1 << 16;  // rows read at a time
+
+// The name of a file for Python, as `os.fsdecode` gives it: it need not be UTF-8.
+nb::object name_of(const std::string& path) {
+    return nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
+
+PyNgramModel open_model(const std::filesystem::path& path, bool verify, std::uint64_t verified_at_open,
+                        std::uint64_t largest_copy) {
+    const nb::gil_scoped_release free;
+    return {Model::open(path.string(), verify, verified_at_open, largest_copy)};
+}
+
+std::shared_ptr<const NameList> names_of(const nb::object& names) {
+    if (names.is_none()) return nullptr;
+    auto list = std::make_shared<NameList>();
+    const Texts texts(names);
+    for (const std::string_view name : texts.views()) list->add(name);
+    return list;
+}
+
+// One order from keys = context row · V + word, which ascend.
+TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> log_probs,
+                    std::span<const float> log_backoffs, std::size_t n, std::uint64_t contexts,
+                    std::uint32_t V) {
+    const auto refuse = [&] {
+        throw Failure("the n-gram table of order " + std::to_string(n) + " is not sound");
+    };
+    const std::size_t size = keys.size();
+    if (log_probs.size() != size || log_backoffs.size() != size || size >= kMostRows) refuse();
+    TableLevel level{Array<std::uint32_t>(size), Array<std::uint32_t>(contexts + 1), Array<float>(size),
+                     Array<float>(size)};
+    std::uint64_t opened = 0;  // contexts whose first row is known
+    std::int64_t last = -1;
+    for (std::size_t i = 0; i < size; ++i) {
+        if (keys[i] <= last) refuse();
+        last = keys[i];
+        const std::uint64_t context = static_cast<std::uint64_t>(keys[i]) / V;
+        if (context >= contexts) refuse();
+        level.word[i] = static_cast<std::uint32_t>(static_cast<std::uint64_t>(keys[i]) - context * V);
+        while (opened <= context) level.first[opened++] = static_cast<std::uint32_t>(i);
+        if (!is_log_value(log_probs[i]) || !is_log_value(log_backoffs[i])) refuse();
+        level.log_prob[i] = std::min(log_probs[i], 0.0f);  // a probability that is 1 but for rounding
+        level.log_backoff[i] = log_backoffs[i];
+    }
+    while (opened <= contexts) level.first[opened++] = static_cast<std::uint32_t>(size);
+    return level;
+}
+
+PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
+                       std::int64_t unk, bool is_closed, bool is_stream, bool is_normalized,
+                       bool starts_at_bos, double log_missing, const nb::object& names,
+                       const std::string& layout, std::int64_t bits, std::int64_t threads) {
+    ModelFacts facts =
+        model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, is_normalized, log_missing);
+    facts.starts_at_begin = starts_at_bos;
+    const LayoutChoice choice = layout_choice(layout, bits);
+    const std::size_t workers = threads_of(threads);
+    const auto spelled = names_of(names);
+    std::vector<TableLevel> levels;
+    for (std::size_t k = 0; k < tables.size(); ++k) {
+        const nb::dict table = nb::cast<nb::dict>(tables[k]);
+        const auto key = nb::cast<AnyArray>(table["key"]);
+        const auto log_prob = nb::cast<AnyArray>(table["log_prob"]);
+        const auto log_backoff = nb::cast<AnyArray>(table["log_backoff"]);
+        levels.push_back(level_of(span_of<std::int64_t>(key, "key", "int64"),
+                                  span_of<float>(log_prob, "log_prob", "float32"),
+                                  span_of<float>(log_backoff, "log_backoff", "float32"), k + 1,
+                                  k ? levels.back().size() : 1, facts.vocabulary));
+    }
+    if (levels.empty() || levels[0].size() != facts.vocabulary) {
+        throw Failure("order 1 must have a row for each of " + std::to_string(facts.vocabulary) + " words");
+    }
+    levels.back().log_backoff = {};
+    const nb::gil_scoped_release free;
+    return {Model::of(TableRows(levels), facts, spelled, choice, workers)};
+}
+
+std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int64_t order,
+                                                   std::int64_t vocabulary, std::int64_t bos,
+                                                   std::int64_t eos, std::int64_t unk, bool is_closed,
+                                                   bool is_stream, const std::vector<std::int64_t>& cut_offs,
+                                                   const nb::object& names, const std::string& layout,
+                                                   std::int64_t bits, std::int64_t threads) {
+    const auto text = span_of<std::int32_t>(ids, "ids", "int32");
+    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
+    const LayoutChoice choice = layout_choice(layout, bits);
+    const std::size_t workers = threads_of(threads);
+    const std::uint32_t n = number_in(order, 1, kMostOrderAsked, "order");
+    std::vector<std::uint32_t> cuts;
+    for (const std::int64_t cut : cut_offs) cuts.push_back(number_in(cut, 0, 0xFFFFFFFF, "a cut-off"));
+    const auto spelled = names_of(names);
+    std::vector<Discounts> discounts;
+    PyNgramModel made;
+    {
+        const nb::gil_scoped_release free;
+        Counts counts =
+            count_ngrams(take_ids(text, facts.vocabulary, facts.begin, facts.end, is_stream), n, workers);
+        KneserNey found = estimate_kneser_ney(std::move(counts), workers,
+                                              facts.is_closed ? facts.unknown : kEveryWord, std::move(cuts));
+        discounts = std::move(found.discounts);
+        made.model = Model::of(TableRows(found.levels), facts, spelled, choice, workers);
+    }
+    nb::list of, why;
+    for (const Discounts& D : discounts) {
+        of.append(nb::make_tuple(D.of[1], D.of[2], D.of[3]));
+        why.append(nb::str(why_fallen(D).c_str()));
+    }
+    return {made, of, why};
+}
+
+PyNgramModel convert(const PyNgramModel& self, const std::string& layout, std::int64_t bits,
+                     std::int64_t threads) {
+    const LayoutChoice choice = layout_choice(layout, bits);
+    const std::size_t workers = threads_of(threads);
+    const nb::gil_scoped_release free;
+    std::shared_ptr<const NameList> names;
+    if (self.model->names()) names = std::make_shared<NameList>(self.model->names()->list());
+    return {Model::of(*self.model->rows(), self.model->facts(), names, choice, workers)};
+}
+
+struct Table {
+    Array<std::int64_t> key;
+    Array<float> log_prob, log_backoff;
+};
+
+Table table_of(const Rows& rows, std::size_t n, std::uint32_t V) {
+    const std::uint64_t size = rows.size(n);
+    Table table{Array<std::int64_t>(size), Array<float>(size), Array<float>(size)};
+    std::vector<std::uint32_t> words(std::min<std::uint64_t>(size, kPiece)), first(kPiece + 1);
+    for (std::uint64_t from = 0; from < size; from += kPiece) {
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size - from));
+        rows.read(n, from, count, words.data(), &table.log_prob[from], &table.log_backoff[from], nullptr);
+        for (std::size_t i = 0; i < count; ++i) table.key[from + i] = words[i];
+    }
+    if (n == 1) return table;
+    const std::uint64_t contexts = rows.size(n - 1);
+    for (std::uint64_t from = 0; from < contexts; from += kPiece) {
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, contexts - from));
+        rows.read(n - 1, from, count, nullptr, nullptr, nullptr, first.data());
+        for (std::size_t h = 0; h < count; ++h) {
+            const std::int64_t base = static_cast<std::int64_t>(from + h) * V;
+            for (std::uint64_t i = first[h]; i < first[h + 1] && i < size; ++i) table.key[i] += base;
+        }
+    }
+    return table;
+}
+
+nb::list tables(const PyNgramModel& self) {
+    nb::list made;
+    for (std::size_t n = 1; n <= self.model->order(); ++n) {
+        Table table = [&] {
+            const nb::gil_scoped_release free;
+            return table_of(*self.model->rows(), n, self.model->facts().vocabulary);
+        }();
+        nb::dict arrays;
+        arrays["key"] = handed_over(std::move(table.key));
+        arrays["log_prob"] = handed_over(std::move(table.log_prob));
+        arrays["log_backoff"] = handed_over(std::move(table.log_backoff));
+        made.append(arrays);
+    }
+    return made;
+}
+
+nb::str name_at(const Names& names, std::uint64_t id) {
+    const std::string_view name = names.name(static_cast<std::uint32_t>(id));
+    return nb::str(name.data(), name.size());
+}
+
+const Names& names_in(const PyNgramModel& self) {
+    if (!self.model->names()) throw Failure("this model knows words by number alone");
+    return *self.model->names();
+}
+
+void bind_facts(NgramClass& bound) {
+    const auto facts = [](const PyNgramModel& self) -> const ModelFacts& { return self.model->facts(); };
+    bound.def_prop_ro("order", [](const PyNgramModel& self) { return self.model->order(); })
+        .def_prop_ro("vocabulary_size", [=](const PyNgramModel& self) { return facts(self).vocabulary; })
+        .def_prop_ro("bos", [=](const PyNgramModel& self) { return facts(self).begin; })
+        .def_prop_ro("eos", [=](const PyNgramModel& self) { return facts(self).end; })
+        .def_prop_ro("unk",
+                     [=](const PyNgramModel& self) {
+                         return facts(self).unknown == kNoWord ? -1 : std::int64_t{facts(self).unknown};
+                     })
+        .def_prop_ro("is_closed", [=](const PyNgramModel& self) { return facts(self).is_closed; })
+        .def_prop_ro("is_stream", [=](const PyNgramModel& self) { return facts(self).is_stream; })
+        .def_prop_ro("starts_at_bos", [=](const PyNgramModel& self) { return facts(self).starts_at_begin; })
+        .def_prop_ro("is_normalized", [=](const PyNgramModel& self) { return facts(self).is_normalized; })
+        .def_prop_ro("log_missing", [=](const PyNgramModel& self) { return double{facts(self).log_missing}; })
+        .def_prop_ro("sizes", [](const PyNgramModel& self) { return self.model->file().facts().sizes; })
+        .def_prop_ro("layout",
+                     [](const PyNgramModel& self) {
+                         return self.model->file().facts().layout == LayoutKind::fast ? "fast" : "small";
+                     })
+        .def_prop_ro("bits", [](const PyNgramModel& self) { return self.model->file().facts().bits; })
+        .def_prop_ro("bytes", [](const PyNgramModel& self) { return self.model->file().bytes(); })
+        .def_prop_ro("mark", [](const PyNgramModel& self) { return self.model->file().mark(); })
+        .def_prop_ro("path", [](const PyNgramModel& self) { return name_of(self.model->file().path()); })
+        .def_prop_ro("has_names", [](const PyNgramModel& self) { return self.model->names() != nullptr; });
+}
+
+void bind_names(NgramClass& bound) {
+    bound
+        .def(
+            "name",
+            [](const PyNgramModel& self, std::uint64_t id) {
+                const Names& names = names_in(self);
+                if (id >= names.size()) throw Failure("there is no word " + std::to_string(id));
+                return name_at(names, id);
+            },
+            nb::arg("id"))
+        .def(
+            "find",
+            [](const PyNgramModel& self, const nb::object& word) {
+                return names_in(self).find(Texts::view_of(word.ptr()));
+            },
+            nb::arg("word"), "The number of a word, or -1.")
+        .def("names", [](const PyNgramModel& self) {
+            nb::list made;
+            const Names& names = names_in(self);
+            for (std::uint64_t i = 0; i < names.size(); ++i) made.append(name_at(names, i));
+            return made;
+        });
+}
+
+}  // namespace
+
+void bind_ngram_model(nb::module_& module) {
+    NgramClass bound(module, "NgramModel", nb::is_weak_referenceable(),
+                     "An n-gram model in memory, or its file mapped. Immutable.");
+    bound
+        .def_static("open", &open_model, nb::arg("path"), nb::arg("verify") = false,
+                    nb::arg("verified_at_open") = kVerifiedAtOpen, nb::arg("largest_copy") = 0,
+                    "The model of a file; one of at most `verified_at_open` bytes is read and verified at "
+                    "once, a larger one as it is used. One of more than `largest_copy` bytes (0: half of the "
+                    "physical memory) is mapped, and must not change while a call runs.")
+        .def_static("of_tables", &of_tables, nb::arg("levels"), nb::arg("vocabulary_size"), nb::arg("bos"),
+                    nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
+                    nb::arg("is_stream") = false, nb::arg("is_normalized") = true,
+                    nb::arg("starts_at_bos") = false, nb::arg("log_missing") = 0.0,
+                    nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast", nb::arg("bits") = 0,
+                    nb::arg("threads") = 1, "The model of tables: by order key, log_prob and log_backoff.")
+        .def_static(
+            "train", &train, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"), nb::arg("bos"),
+            nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false, nb::arg("is_stream") = false,
+            nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("names").none() = nb::none(),
+            nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
+            "Modified Kneser–Ney of word numbers, `eos` after each line: the model, D1, D2 and D3+ of each "
+            "order, and why they are the fall-back, '' where they are not.")
+        .def("convert", &convert, nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1)
+        .def("tables", &tables, "By order key, log_prob and log_backoff.")
+        .def(
+            "save",
+            [](const PyNgramModel& self, const std::filesystem::path& path) {
+                const nb::gil_scoped_release free;
+                self.model->file().save(path.string());
+            },
+            nb::arg("path"))
+        .def(
+            "verify",
+            [](const PyNgramModel& self, std::int64_t threads) {
+                const std::size_t workers = threads_of(threads);
+                const nb::gil_scoped_release free;
+                self.model->file().begin_call();
+                self.model->file().verify_all(workers);
+            },
+            nb::arg("threads") = 1, "Refuse the file where any bit is not as it was written.");
+    bind_facts(bound);
+    bind_names(bound);
+    bind_asking(bound);
+    bind_sentences(module, bound);
+}
+
+}  // namespace chainrule

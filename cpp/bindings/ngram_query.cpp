@@ -1,0 +1,230 @@
+// What an n-gram model is asked with word numbers, for Python: batches, distributions, the next word.
+#include <nanobind/stl/tuple.h>
+
+#include <atomic>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "bindings/ngram.hpp"
+#include "ngram/query/normalization.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+using Doubles = nb::ndarray<nb::numpy, double>;
+
+constexpr std::size_t kMostAnswers = static_cast<std::size_t>(-1) / 32;  // numbers that any memory can have
+constexpr std::size_t kSteps = 256;                                      // of a long row that are one piece
+
+// (rows, columns) of word numbers, all of them numbers of words.
+struct Words {
+    std::span<const std::int32_t> values;
+    std::size_t rows, columns;
+
+    std::span<const std::int32_t> row(std::size_t i) const { return values.subspan(i * columns, columns); }
+};
+
+Words words_of(const PyNgramModel& self, const AnyArray& array, const char* name) {
+    const auto values = span_of<std::int32_t>(array, name, "int32", 2);
+    const std::uint32_t V = self.model->facts().vocabulary;
+    std::uint32_t most = 0;  // as unsigned a negative number is large
+    for (const std::int32_t word : values) most = std::max(most, static_cast<std::uint32_t>(word));
+    if (most >= V) {
+        throw Failure(std::string(name) + " holds the number " +
+                      std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
+                      std::to_string(V - 1));
+    }
+    return {values, array.shape(0), array.shape(1)};
+}
+
+void check_shape(const Words& words, std::size_t columns, const char* name) {
+    if (words.columns == columns) return;
+    throw Failure(std::string(name) + " has rows of " + std::to_string(words.columns) + " words, not " +
+                  std::to_string(columns));
+}
+
+struct Batch {
+    Words tokens, targets;
+};
+
+Batch batch_of(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets) {
+    const Batch batch{words_of(self, tokens, "tokens"), words_of(self, targets, "targets")};
+    check_shape(batch.tokens, batch.targets.columns + self.model->order() - 1, "tokens");
+    if (batch.tokens.rows != batch.targets.rows) throw Failure("tokens and targets have different rows");
+    return batch;
+}
+
+// Rows cut into pieces. What a target at t is answered by are the n − 1 words up to input t, so that a piece
+// may begin anywhere by reading those.
+std::vector<Piece> pieces_of(const Model& model, const Batch& batch, double* log_probs) {
+    const std::size_t before = model.order() - 1, T = batch.targets.columns;
+    const ModelFacts& facts = model.facts();
+    const auto is_begin = [&](std::int32_t word) {
+        const auto w = static_cast<std::uint32_t>(word);
+        return w == facts.begin || (w == facts.end && !facts.is_stream);
+    };
+    std::vector<Piece> pieces;
+    for (std::size_t row = 0; T > 0 && row < batch.targets.rows; ++row) {
+        const std::int32_t* const tokens = batch.tokens.row(row).data();
+        for (std::size_t t = 0; t < T; t += kSteps) {
+            Piece piece;
+            piece.before = tokens + t + 1;
+            piece.before_size = static_cast<std::uint32_t>(before);
+            piece.begins = std::all_of(piece.before, piece.before + before, is_begin);
+            piece.inputs = tokens + before + t + 1;  // read after each target but the last
+            piece.targets = batch.targets.row(row).data() + t;
+            piece.size = static_cast<std::uint32_t>(std::min(kSteps, T - t));
+            piece.log_probs = log_probs + row * T + t;
+            pieces.push_back(piece);
+        }
+    }
+    return pieces;
+}
+
+Doubles score(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets,
+              std::int64_t threads) {
+    const std::size_t workers = threads_of(threads);
+    const Batch batch = batch_of(self, tokens, targets);
+    std::vector<double> log_probs(batch.targets.values.size());
+    {
+        const nb::gil_scoped_release free;
+        self.model->score(pieces_of(*self.model, batch, log_probs.data()), workers);
+    }
+    return array_of(std::move(log_probs), {batch.targets.rows, batch.targets.columns});
+}
+
+// `work(i)` for all rows i, shared among threads.
+template <class Work>
+void for_rows(std::size_t rows, std::size_t threads, const Work& work) {
+    std::atomic<std::size_t> next{0};
+    in_parallel(std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(rows, 1)), [&](std::size_t) {
+        for (std::size_t i; (i = next.fetch_add(1)) < rows;) work(i);
+    });
+}
+
+Words states_of(const PyNgramModel& self, const AnyArray& tokens) {
+    const Words words = words_of(self, tokens, "tokens");
+    check_shape(words, self.model->order() - 1, "tokens");
+    return words;
+}
+
+Doubles step(const PyNgramModel& self, const AnyArray& tokens, std::int64_t threads) {
+    const std::size_t workers = threads_of(threads);
+    const Words words = states_of(self, tokens);
+    const std::size_t V = self.model->facts().vocabulary;
+    if (words.rows > kMostAnswers / V) throw std::bad_alloc();
+    auto log_probs = std::make_unique<double[]>(std::max<std::size_t>(words.rows * V, 1));
+    {
+        const nb::gil_scoped_release free;
+        for_rows(words.rows, workers, [&](std::size_t i) {
+            self.model->next(self.model->after(words.row(i)), log_probs.get() + i * V);
+        });
+    }
+    double* const data = log_probs.get();
+    const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+    log_probs.release();
+    return Doubles(data, {words.rows, V}, owner);
+}
+
+std::tuple<nb::ndarray<nb::numpy, std::uint8_t>, Doubles, Doubles, nb::ndarray<nb::numpy, bool>> depth(
+    const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets, std::int64_t threads) {
+    const std::size_t workers = threads_of(threads);
+    const Batch batch = batch_of(self, tokens, targets);
+    const std::size_t B = batch.targets.rows, T = batch.targets.columns, M = self.model->order() - 1;
+    if (batch.targets.values.size() > kMostAnswers / std::max<std::size_t>(M, 1)) throw std::bad_alloc();
+    std::vector<std::uint8_t> lengths(B * T);
+    std::vector<double> stored(B * T), weights(B * T * M);
+    Array<bool> is_stored(B * T * M);
+    {
+        const nb::gil_scoped_release free;
+        for_rows(T > 0 ? B : 0, workers, [&](std::size_t row) {
+            for (std::size_t t = 0; t < T; ++t) {
+                const State state = self.model->after(batch.tokens.row(row).subspan(t + 1, M));
+                const std::size_t at = row * T + t;
+                Trace trace{0, 0, weights.data() + at * M, is_stored.data() + at * M};
+                self.model->trace(state, static_cast<std::uint32_t>(batch.targets.row(row)[t]), trace);
+                lengths[at] = trace.length;
+                stored[at] = trace.stored;
+            }
+        });
+    }
+    auto kept = std::make_unique<Array<bool>>(std::move(is_stored));
+    bool* const data = kept->data();
+    const nb::capsule owner(kept.get(), [](void* p) noexcept { delete static_cast<Array<bool>*>(p); });
+    kept.release();
+    return {array_of(std::move(lengths), {B, T}), array_of(std::move(stored), {B, T}),
+            array_of(std::move(weights), {B, T, M}), nb::ndarray<nb::numpy, bool>(data, {B, T, M}, owner)};
+}
+
+std::tuple<nb::ndarray<nb::numpy, std::int32_t>, Doubles> top(const PyNgramModel& self,
+                                                              const AnyArray& tokens, std::int64_t k) {
+    const Words words = states_of(self, tokens);
+    if (words.rows != 1) throw Failure("tokens has " + std::to_string(words.rows) + " rows, not 1");
+    const std::size_t wanted = number_in(k, 0, std::numeric_limits<std::int32_t>::max(), "k");
+    std::vector<Candidate> found;
+    {
+        const nb::gil_scoped_release free;
+        found = self.model->top(self.model->after(words.row(0)), wanted);
+    }
+    std::vector<std::int32_t> ids;
+    std::vector<double> log_probs;
+    for (const Candidate& each : found) {
+        ids.push_back(static_cast<std::int32_t>(each.word));
+        log_probs.push_back(each.log_prob);
+    }
+    const std::size_t size = found.size();
+    return {array_of(std::move(ids), {size}), array_of(std::move(log_probs), {size})};
+}
+
+nb::ndarray<nb::numpy, std::int32_t> sample(const PyNgramModel& self, const AnyArray& tokens,
+                                            const AnyArray& uniform, std::int64_t threads) {
+    const std::size_t workers = threads_of(threads);
+    const Words words = states_of(self, tokens);
+    const auto at = span_of<double>(uniform, "uniform", "float64");
+    if (at.size() != words.rows) throw Failure("tokens and uniform have different rows");
+    for (const double u : at)
+        if (!(u >= 0 && u < 1)) throw Failure("uniform holds a number outside of [0, 1)");
+    std::vector<std::int32_t> drawn(words.rows);
+    {
+        const nb::gil_scoped_release free;
+        for_rows(words.rows, workers, [&](std::size_t i) {
+            drawn[i] = static_cast<std::int32_t>(self.model->draw(self.model->after(words.row(i)), at[i]));
+        });
+    }
+    return array_of(std::move(drawn), {words.rows});
+}
+
+}  // namespace
+
+void bind_asking(NgramClass& bound) {
+    bound
+        .def("score", &score, nb::arg("tokens"), nb::arg("targets"), nb::arg("threads") = 1,
+             "(B, n−1+T) words read and (B, T) targets -> (B, T) log p(target t | the n−1 words up to input "
+             "t).")
+        .def("step", &step, nb::arg("tokens"), nb::arg("threads") = 1,
+             "(K, n−1) -> (K, V): log p of every word after these.")
+        .def("depth", &depth, nb::arg("tokens"), nb::arg("targets"), nb::arg("threads") = 1,
+             "Of each target the length of the n-gram that answered, log p stored with it, (B, T, n−1) "
+             "weights of "
+             "the contexts passed by, and whether any word is stored after each context.")
+        .def("top", &top, nb::arg("tokens"), nb::arg("k"),
+             "(1, n−1) -> the k most probable next words and their log p, the best first.")
+        .def("sample", &sample, nb::arg("tokens"), nb::arg("uniform"), nb::arg("threads") = 1,
+             "(K, n−1) and (K,) numbers of [0, 1) -> (K,) words drawn with them.")
+        .def(
+            "largest_deviation",
+            [](const PyNgramModel& self, std::int64_t contexts) {
+                const std::size_t most = number_in(contexts, 1, 1 << 24, "contexts");
+                const nb::gil_scoped_release free;
+                return largest_deviation(*self.model, most);
+            },
+            nb::arg("contexts"),
+            "The largest |Σ p(w | h) − 1| over up to so many stored contexts h, and as many random ones.");
+}
+
+}  // namespace chainrule

@@ -1,0 +1,65 @@
+// The speller for Python.
+#include "speller/speller.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "bindings/ngram.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+// `levels`: of each length the keys, the log-probabilities, the logarithms of the weights.
+void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std::vector<AnyArray>>& levels,
+                  double log_others, double log_outside, bool is_single, std::string placeholder,
+                  double log_placeholder) {
+    const std::span<const std::uint32_t> codes = span_of<std::uint32_t>(alphabet, "alphabet", "uint32");
+    std::vector<SpellerLevel> found;
+    for (const std::vector<AnyArray>& level : levels) {
+        if (level.size() != 3) throw Failure("a level of the speller has three arrays");
+        found.push_back({span_of<std::int64_t>(level[0], "keys", "int64"),
+                         span_of<float>(level[1], "log_probs", "float32"),
+                         span_of<float>(level[2], "log_backoffs", "float32")});
+    }
+    new (self) Speller({{codes.begin(), codes.end()},
+                        log_others,
+                        log_outside,
+                        is_single,
+                        std::move(placeholder),
+                        log_placeholder},
+                       found);
+}
+
+nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& words) {
+    const Texts texts(words);
+    std::vector<double> found;
+    {
+        const nb::gil_scoped_release free;
+        Speller::Reader reader(self);
+        found.reserve(texts.views().size());
+        for (const std::string_view word : texts.views()) found.push_back(reader.log_prob(word));
+    }
+    const std::size_t N = found.size();
+    return array_of(std::move(found), {N});
+}
+
+}  // namespace
+
+void bind_speller(nb::module_& module) {
+    nb::class_<Speller>(module, "Speller", "How unknown words are written: a character n-gram.")
+        .def("__init__", &make_speller, nb::arg("alphabet"), nb::arg("levels"), nb::arg("log_others"),
+             nb::arg("log_outside"), nb::arg("is_single"), nb::arg("placeholder") = "",
+             nb::arg("log_placeholder") = 0.0)
+        .def("log_probs", &log_probs, nb::arg("words"), "log p(spelling | unknown), one each.");
+}
+
+}  // namespace chainrule

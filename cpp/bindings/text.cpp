@@ -1,0 +1,213 @@
+// Plain text to word counts, ids and a sketch of its lines, for Python. Whatever is not plain is answered
+// with None, and the Python way takes it.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "text/line_sketch.hpp"
+#include "text/lines.hpp"
+#include "text/punctuation.hpp"
+#include "text/utf8.hpp"
+#include "text/words.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+constexpr std::int64_t kMostThreads = 65536;
+
+std::size_t workers(std::int64_t threads) {
+    if (threads < 1 || threads > kMostThreads)
+        throw Failure("threads is " + std::to_string(threads) + "; choose a number from 1 to 65536");
+    return static_cast<std::size_t>(threads);
+}
+
+// Names of files as the system spells them, which need not be text.
+PlainText plain_text(const std::vector<nb::bytes>& files) {
+    std::vector<std::string> names;
+    for (const nb::bytes& file : files) names.emplace_back(file.c_str(), file.size());
+    return PlainText(std::move(names));
+}
+
+nb::object text_of(std::string_view word) {
+    PyObject* const made = PyUnicode_DecodeUTF8(word.data(), static_cast<Py_ssize_t>(word.size()), "strict");
+    if (!made) throw nb::python_error();
+    return nb::steal(made);
+}
+
+// A NumPy array that owns these ids; nothing is copied.
+nb::ndarray<nb::numpy, std::int32_t> array_of_ids(Array<std::int32_t> ids) {
+    auto kept = std::make_unique<Array<std::int32_t>>(std::move(ids));
+    std::int32_t* const data = kept->data();
+    const std::size_t size = kept->size();
+    const nb::capsule owner(kept.get(), [](void* p) noexcept {
+        std::unique_ptr<Array<std::int32_t>>(static_cast<Array<std::int32_t>*>(p));
+    });
+    kept.release();
+    return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
+}
+
+nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
+                 const std::optional<std::string>& placeholder) {
+    const std::size_t n = workers(threads);
+    const Splitting splitting = Splitting::of(placeholder);
+    PlainText text = plain_text(files);
+    std::optional<WordCounts> found;
+    {
+        const nb::gil_scoped_release free;
+        found = count_words(text, splitting, n);
+    }
+    if (!found) return nb::none();
+    nb::dict counts;
+    for (const std::uint32_t number : found->order)
+        counts[text_of(found->words.word(number))] = nb::int_(found->counts[number]);
+    return counts;
+}
+
+std::int32_t id_of(nb::handle id) {
+    const auto value = nb::cast<std::int64_t>(id);
+    if (value < 0 || value > std::numeric_limits<std::int32_t>::max())
+        throw Failure("the id " + std::to_string(value) + " is out of range");
+    return static_cast<std::int32_t>(value);
+}
+
+Coding coding_of(const nb::dict& known, nb::handle unknown, nb::handle end) {
+    Coding coding{{}, {}, id_of(unknown), id_of(end)};
+    for (const auto& [name, id] : known) {
+        Py_ssize_t size = 0;
+        const char* const letters = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+        if (!letters) throw nb::python_error();
+        const std::uint32_t number =
+            coding.words.add(Word::of(std::string_view(letters, static_cast<std::size_t>(size))));
+        if (number == coding.ids.size()) coding.ids.push_back(id_of(id));
+    }
+    return coding;
+}
+
+nb::list spellings_of(const EncodedText& text) {
+    std::vector<std::vector<nb::object>> tables;
+    for (const WordTable& table : text.spelled) {
+        std::vector<nb::object>& words = tables.emplace_back();
+        for (std::size_t i = 0; i < table.size(); ++i) words.push_back(text_of(table.word(i)));
+    }
+    nb::list made;
+    for (const auto& [table, number] : text.spellings) made.append(tables[table][number]);
+    return made;
+}
+
+nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb::handle unk, nb::handle eos,
+                  std::int64_t threads, const nb::bytes& ids_file,
+                  const std::optional<std::string>& placeholder) {
+    const std::size_t n = workers(threads);
+    Coding coding = coding_of(known, unk, eos);
+    coding.splitting = Splitting::of(placeholder);
+    const std::string file(ids_file.c_str(), ids_file.size());
+    PlainText text = plain_text(files);
+    std::optional<EncodedText> found;
+    {
+        const nb::gil_scoped_release free;
+        found = encode_words(text, coding, file, n);
+    }
+    if (!found) return nb::none();
+    nb::dict made;
+    made["words"] = found->measures.words;
+    made["lines"] = found->measures.lines;
+    made["characters"] = found->measures.characters;
+    made["bytes"] = found->measures.bytes;
+    made["spellings"] = spellings_of(*found);
+    made["ids"] = nb::none();
+    if (file.empty()) made["ids"] = array_of_ids(std::move(found->ids));
+    return made;
+}
+
+// The tokens of a line with their joiners, and where in the line each begins and ends, in characters.
+nb::list split_spans(const std::string& line, const std::string& placeholder) {
+    std::vector<SplitToken> tokens;
+    split_tokens(line, placeholder, tokens);
+    nb::list made;
+    std::size_t at = 0, characters = 0;
+    const std::string_view text(line);
+    for (const SplitToken& token : tokens) {
+        characters += count_characters(text.substr(at, token.begin - at));
+        const std::string_view letters = text.substr(token.begin, token.end - token.begin);
+        std::string name(token.joins_left ? kJoiner : "");
+        name += letters;
+        if (token.joins_right) name += kJoiner;
+        const std::size_t length = count_characters(letters);
+        made.append(nb::make_tuple(name, characters, characters + length));
+        characters += length;
+        at = token.end;
+    }
+    return made;
+}
+
+std::string split_text(const std::string& line, const std::string& placeholder) {
+    std::string out;
+    append_split(line, placeholder, out);
+    return out;
+}
+
+nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std::size_t size,
+                  std::int64_t threads) {
+    const std::size_t n = workers(threads);
+    PlainText text = plain_text(files);
+    std::optional<Sketch> found;
+    {
+        const nb::gil_scoped_release free;
+        found = sketch_lines(text, shortest, size, n);
+    }
+    if (!found) return nb::none();
+    const std::size_t length = found->hashes.size();
+    return nb::make_tuple(array_of(std::move(found->hashes), {length}), found->lines);
+}
+
+}  // namespace
+
+void bind_text(nb::module_& module) {
+    module.def(
+        "split_punctuation", &split_text, nb::arg("line"), nb::arg("placeholder"),
+        "The tokens of a line, one blank apart, with a joiner where the line has no blank between two; "
+        "`placeholder` is one token.");
+    module.def("split_punctuation_spans", &split_spans, nb::arg("line"), nb::arg("placeholder"),
+               "The same as a list of (token, first, last), the last two in characters of the line.");
+    module.def(
+        "split_without_joiners",
+        [](const std::string& text) {
+            const std::string words = split_without_joiners(text);
+            return nb::bytes(words.data(), words.size());
+        },
+        nb::arg("text"), "The words of several lines as UTF-8, one blank apart and without joiners.");
+    module.def("join_punctuation", &join_tokens, nb::arg("tokens"),
+               "The text of tokens that are one blank apart: the inverse of `split_punctuation`.");
+    module.def(
+        "joins", [](const std::string& token) { return std::pair(joins_left(token), joins_right(token)); },
+        nb::arg("token"), "Whether a token is joined to the one before it, and to the one behind it.");
+    module.def("count_plain_words", &count, nb::arg("files"), nb::arg("threads"),
+               nb::arg("placeholder") = nb::none(),
+               "How often each word stands in these files, the most frequent first, among equals by code "
+               "points; None where the text is not plain.");
+    module.def(
+        "encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"), nb::arg("eos"),
+        nb::arg("threads"), nb::arg("ids_file") = nb::bytes(""), nb::arg("placeholder") = nb::none(),
+        "The ids of these files' words with `eos` after each line, in an array or written to `ids_file` "
+        "as int32, and what Encoded knows of the text; None where the text is not plain.");
+    module.def("sketch_plain_lines", &sketch, nb::arg("files"), nb::arg("shortest"), nb::arg("size"),
+               nb::arg("threads"),
+               "The smallest hashes of lines of `shortest` characters or more, and the number of lines; None "
+               "where the text is not plain.");
+}
+
+}  // namespace chainrule

@@ -1,0 +1,267 @@
+// Words, word2vec and the kernels alone, for Python.
+#include "vectors/word2vec.hpp"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <tuple>
+
+#include "base/aligned.hpp"
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/locked.hpp"
+#include "vectors/corpus.hpp"
+#include "vectors/kernels/kernels.hpp"
+#include "vectors/padded_rows.hpp"
+
+namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+using Floats = nb::ndarray<nb::numpy, float>;
+
+using SharedCounter = OneAtATime<WordCounter>;
+using Learning = OneAtATime<Word2vec>;
+
+constexpr std::size_t kWords = 1 << 10;  // handed over at a time
+
+// The words of these numbers, a few at a time: there is no second copy of all.
+nb::list words_of(SharedCounter& shared, const AnyArray& numbers) {
+    const auto wanted = span_of<std::int64_t>(numbers, "numbers", "int64");
+    nb::list made;
+    std::vector<std::string> words;
+    for (std::size_t first = 0; first < wanted.size(); first += kWords) {
+        words.clear();
+        shared.use([&](const WordCounter& counter) {
+            for (const std::int64_t i : wanted.subspan(first, std::min(kWords, wanted.size() - first))) {
+                if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
+                    throw Failure("there is no word " + std::to_string(i));
+                }
+                words.emplace_back(counter.word(static_cast<std::size_t>(i)));
+            }
+        });
+        for (const std::string& word : words) made.append(nb::str(word.data(), word.size()));
+    }
+    return made;
+}
+
+void bind_words(nb::module_& module) {
+    nb::class_<SharedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
+        .def(
+            "__init__",
+            [](SharedCounter* self, const std::filesystem::path& file) {
+                new (self) SharedCounter(std::make_unique<WordCounter>(file.string()));
+            },
+            nb::arg("file"))
+        .def("feed",
+             [](SharedCounter& self, const nb::bytes& text) {
+                 const std::string_view piece(text.c_str(), text.size());
+                 self.use([&](WordCounter& counter) { counter.feed(piece); });
+             })
+        .def("finish", [](SharedCounter& self) { self.use([](WordCounter& counter) { counter.finish(); }); })
+        .def_prop_ro("words", [](SharedCounter& self) { return self.use([](auto& c) { return c.words(); }); })
+        .def_prop_ro("types", [](SharedCounter& self) { return self.use([](auto& c) { return c.types(); }); })
+        .def_prop_ro("numbers",
+                     [](SharedCounter& self) { return self.use([](auto& c) { return c.numbers(); }); })
+        .def("counts",
+             [](SharedCounter& self) {
+                 auto counts = self.use([](auto& c) { return c.counts(); });
+                 const std::size_t size = counts.size();
+                 return array_of<std::uint64_t>(std::move(counts), {size});
+             })
+        .def("words_of", &words_of, nb::arg("numbers"));
+}
+
+template <class T>
+T setting(const nb::dict& settings, const char* name) {
+    if (!settings.contains(name)) throw Failure(std::string("the setting ") + name + " is missing");
+    T value;
+    if (!nb::try_cast<T>(settings[name], value)) {
+        throw Failure(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
+                      ", which it cannot be");
+    }
+    return value;
+}
+
+Word2vecConfig config_of(const nb::dict& settings) {
+    Word2vecConfig config;
+    const auto method = setting<std::string>(settings, "method");
+    if (method != "skipgram" && method != "cbow") throw Failure("the method must be skipgram or cbow");
+    config.is_cbow = method == "cbow";
+    config.dimensions = setting<std::size_t>(settings, "dimensions");
+    config.window = setting<std::size_t>(settings, "window");
+    config.negative = setting<std::size_t>(settings, "negative");
+    config.epochs = setting<std::size_t>(settings, "epochs");
+    config.rate = setting<float>(settings, "rate");
+    config.last_rate = setting<float>(settings, "last_rate");
+    config.sample = setting<double>(settings, "sample");
+    config.power = setting<double>(settings, "power");
+    config.threads = setting<std::size_t>(settings, "threads");
+    config.seed = setting<std::uint64_t>(settings, "seed");
+    config.simd = setting<std::string>(settings, "simd");
+    return config;
+}
+
+void make_word2vec(Learning* self, const nb::dict& settings, const std::filesystem::path& file,
+                   std::uint64_t numbers, const AnyArray& number_of, const AnyArray& counts,
+                   const AnyArray& begins, const AnyArray& rows, std::size_t buckets) {
+    const Word2vecConfig config = config_of(settings);
+    const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
+    const auto counts_span = span_of<std::uint64_t>(counts, "counts", "uint64");
+    const auto begins_span = span_of<std::uint64_t>(begins, "begins", "uint64");
+    const auto rows_span = span_of<std::uint32_t>(rows, "rows", "uint32");
+    const nb::gil_scoped_release free;
+    Subwords subwords{
+        {begins_span.begin(), begins_span.end()}, {rows_span.begin(), rows_span.end()}, buckets};
+    new (self) Learning(std::make_unique<Word2vec>(config, file.string(), numbers, number_of_span,
+                                                   counts_span, std::move(subwords)));
+}
+
+void bind_learning(nb::module_& module) {
+    nb::class_<Learning>(module, "Word2vec",
+                         "Skip-gram or CBOW with negative sampling over a file of word numbers.")
+        .def("__init__", &make_word2vec, nb::arg("settings"), nb::arg("file"), nb::arg("numbers"),
+             nb::arg("number_of"), nb::arg("counts"), nb::arg("begins"), nb::arg("rows"), nb::arg("buckets"))
+        .def(
+            "run",
+            [](Learning& self, double seconds) { return self.use([&](auto& w) { return w.run(seconds); }); },
+            nb::arg("seconds"))
+        .def("learnt",
+             [](Learning& self) {
+                 const Learnt learnt = self.use([](auto& w) { return w.learnt(); });
+                 return std::make_tuple(learnt.words, learnt.of, learnt.loss, learnt.rate);
+             })
+        .def("last_loss",
+             [](Learning& self) { return self.use([](const Word2vec& w) { return w.last_loss(); }); })
+        .def_prop_ro("simd",
+                     [](Learning& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
+        .def("input",
+             [](nb::handle self) {  // a view: it keeps the vectors alive, and they never move
+                 Word2vec& learning = *nb::cast<Learning&>(self).use([](Word2vec& found) { return &found; });
+                 return nb::ndarray<nb::numpy, const float>(learning.input(),
+                                                            {learning.rows(), learning.dimensions()}, self,
+                                                            {static_cast<std::int64_t>(learning.width()), 1});
+             })
+        .def("output",
+             [](Learning& self) {  // a copy: the memory may be given back
+                 std::vector<float> made;
+                 std::size_t words = 0, dimensions = 0;
+                 self.use([&](Word2vec& learning) {
+                     learning.copy_output(made);
+                     words = learning.words();
+                     dimensions = learning.dimensions();
+                 });
+                 return array_of<float>(std::move(made), {words, dimensions});
+             })
+        .def("finish", [](Learning& self) { self.use([](Word2vec& learning) { learning.finish(); }); });
+}
+
+// A matrix of Python's as rows on 64-byte borders, padded with `padding`.
+class Rows {
+  public:
+    Rows(const AnyArray& array, const char* name, float padding = 0) {
+        const auto values = span_of<float>(array, name, "float32", 2);
+        count_ = array.shape(0);
+        dimensions_ = array.shape(1);
+        width_ = padded(dimensions_);
+        values_ = AlignedFloats(count_ * width_);
+        std::fill_n(values_.data(), count_ * width_, padding);
+        for (std::size_t row = 0; row < count_; ++row) {
+            std::copy_n(values.data() + row * dimensions_, dimensions_, values_.data() + row * width_);
+        }
+    }
+
+    float* row(std::size_t i) { return values_.data() + i * width_; }
+    std::vector<float*> chosen(const AnyArray& numbers, const char* name) {
+        std::vector<float*> made;
+        for (const std::uint32_t i : span_of<std::uint32_t>(numbers, name, "uint32")) {
+            if (i >= count_) throw Failure(std::string(name) + " names a row that is not there");
+            made.push_back(row(i));
+        }
+        if (made.empty()) throw Failure(std::string(name) + " names no row");
+        return made;
+    }
+    Floats made() {
+        std::vector<float> values;
+        for (std::size_t i = 0; i < count_; ++i) values.insert(values.end(), row(i), row(i) + dimensions_);
+        return array_of<float>(std::move(values), {count_, dimensions_});
+    }
+    std::size_t width() const { return width_; }
+    std::size_t dimensions() const { return dimensions_; }
+
+  private:
+    std::size_t count_ = 0, dimensions_ = 0, width_ = 0;
+    AlignedFloats values_;
+};
+
+std::tuple<Floats, Floats, double> one_step(const std::string& simd, const AnyArray& input,
+                                            const AnyArray& output, const AnyArray& x, const AnyArray& y,
+                                            float rate, bool is_bag) {
+    const Kernels& kernels = choose_kernels(simd);
+    Rows rows(input, "input"), targets(output, "output");
+    if (rows.width() != targets.width()) throw Failure("input and output must have as many columns");
+    const std::vector<float*> from = rows.chosen(x, "x"), to = targets.chosen(y, "y");
+    AlignedFloats scratch(kGroup * from.size() + 2 * rows.width() + kGroup);
+    double loss = 0;
+    const Step step{from.data(),  from.size(), to.data(),      to.size(),
+                    rows.width(), rate,        scratch.data(), &loss};
+    (is_bag ? kernels.bag : kernels.window)(step);
+    return {rows.made(), targets.made(), loss};
+}
+
+std::tuple<Floats, Floats, float> one_fit(const std::string& simd, const AnyArray& pair,
+                                          const AnyArray& squares, float weight, float log_x, float rate) {
+    const Kernels& kernels = choose_kernels(simd);
+    Rows rows(pair, "pair"), sums(squares, "squares", 1);
+    if (pair.shape(0) != 2 || squares.shape(0) != 2 || pair.shape(1) != squares.shape(1) ||
+        pair.shape(1) == 0) {
+        throw Failure("pair and squares must be of two rows as long as each other, the bias last");
+    }
+    const Pair step{rows.row(0),           rows.row(1), sums.row(0), sums.row(1), rows.width(),
+                    rows.dimensions() - 1, weight,      log_x,       rate};
+    const float cost = kernels.fit(step);
+    return {rows.made(), sums.made(), cost};
+}
+
+void bind_kernels(nb::module_& module) {
+    module.def("kernel_names", [] {
+        nb::list names;
+        for (const char* name : {"none", "avx2", "avx512"}) {
+            try {
+                choose_kernels(name);
+                names.append(name);
+            } catch (const Failure&) {  // does not run here
+            }
+        }
+        return names;
+    });
+    const auto step = [&](const char* name, bool is_bag) {
+        module.def(
+            name,
+            [is_bag](const std::string& simd, const AnyArray& input, const AnyArray& output,
+                     const AnyArray& x, const AnyArray& y,
+                     float rate) { return one_step(simd, input, output, x, y, rate, is_bag); },
+            nb::arg("simd"), nb::arg("input"), nb::arg("output"), nb::arg("x"), nb::arg("y"),
+            nb::arg("rate"));
+    };
+    step("kernel_window", false);
+    step("kernel_bag", true);
+    module.def("kernel_fit", &one_fit, nb::arg("simd"), nb::arg("pair"), nb::arg("squares"),
+               nb::arg("weight"), nb::arg("log_x"), nb::arg("rate"));
+}
+
+}  // namespace
+
+void bind_word2vec(nb::module_& module) {
+    bind_words(module);
+    bind_learning(module);
+    bind_kernels(module);
+}
+
+}  // namespace chainrule

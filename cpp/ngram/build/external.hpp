@@ -1,0 +1,49 @@
+// Modified Kneser–Ney of a text that memory is too short for: the rows that count_ngrams and
+// estimate_kneser_ney give, bit for bit, through temporary files.
+//
+// As in ngram/build/count.hpp, the occurrences of order n, sorted by n-gram, become those of order n + 1 by
+// one stable sort by the word to their left. Here an occurrence does not point into the text: it carries the
+// words to its left that longer n-grams will need, the row of its suffix, its last word and the suffix's
+// probability. They are dealt to ranges of left words that fit into memory; each range is then sorted there.
+// Two readings of each order are needed, since discounts rest on all counts of it:
+// - counting: rows, their counts and continuations, the words to the left of each occurrence;
+// - estimating: p and γ, context by context; each occurrence goes on to the next order.
+// Contexts are found as there: each has the next so many occurrences as it was counted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ngram/build/discounts.hpp"
+#include "ngram/build/external_ids.hpp"
+#include "ngram/build/external_rows.hpp"
+#include "ngram/build/kneser_ney.hpp"
+
+namespace chainrule {
+
+struct ExternalOptions {
+    std::size_t order = 5;
+    std::uint32_t unknown = kEveryWord;   // a word without probability, if any
+    std::vector<std::uint32_t> cut_offs;  // one for each order, or none at all
+    std::uint64_t memory = 0;  // bytes that the whole process may take, what it has already included
+    std::string folder;        // for temporary files
+    std::size_t threads = 1;   // more than one: what comes next is sorted meanwhile
+    bool is_small = false, is_quantized = false;  // how the rows will be written, which takes memory too
+    std::size_t records = 0;                      // sorted at once at most; 0: as many as memory allows
+    std::function<void(std::size_t done, std::size_t of)> progress;  // may be empty; may throw
+};
+
+struct ExternalModel {
+    std::unique_ptr<SpilledRows> rows;
+    std::vector<Discounts> discounts;  // by order
+    std::size_t writers = 1;           // threads that may write the rows within the memory
+};
+
+// Throws Failure where the memory does not suffice, with the least that does; where the folder cannot be
+// written to, or is full; where the ids are not what take_ids takes.
+ExternalModel estimate_within(const IdSource& ids, const TextFacts& text, const ExternalOptions& options);
+
+}  // namespace chainrule

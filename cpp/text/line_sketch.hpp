@@ -1,0 +1,21 @@
+// The sketch of a plain text: the smallest hashes of its longer lines (text/fingerprint.py).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "text/lines.hpp"
+
+namespace chainrule {
+
+struct Sketch {
+    std::vector<std::uint64_t> hashes;  // ascending, each once
+    std::uint64_t lines = 0;
+};
+
+// At most `size` hashes of lines of `shortest` characters or more; nothing where the text is not plain.
+std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, std::size_t size,
+                                   std::size_t threads);
+
+}  // namespace chainrule

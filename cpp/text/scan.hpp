@@ -1,0 +1,66 @@
+// Lines cut into words at blanks and tabs, as tokenizers/tokenizer.py split_words does.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "text/word_table.hpp"
+
+namespace chainrule {
+
+constexpr bool is_cut(char c) { return c == ' ' || c == '\t' || c == '\n'; }
+
+// The high bit of each byte of `x` that is `c`; bits above the lowest one that is set may be wrong.
+constexpr std::uint64_t bytes_that_are(char c, std::uint64_t x) {
+    constexpr std::uint64_t ones = 0x0101010101010101ULL;
+    x ^= ones * static_cast<unsigned char>(c);
+    return (x - ones) & ~x & (ones << 7);
+}
+
+// The word that begins at `at`, found eight bytes at a time: most end within the first eight.
+inline Word word_at(const char* at, const char* stop) {
+    const char* end = at;
+    if constexpr (std::endian::native == std::endian::little) {
+        while (stop - end >= 8) {
+            std::uint64_t x;
+            std::memcpy(&x, end, 8);
+            const std::uint64_t cuts =
+                bytes_that_are(' ', x) | bytes_that_are('\t', x) | bytes_that_are('\n', x);
+            if (!cuts) {
+                end += 8;
+                continue;
+            }
+            // Of letters before the cut; 0: the word ended with the last eight.
+            const int bits = std::countr_zero(cuts) - 7;
+            const auto length = static_cast<std::size_t>(end - at) + static_cast<std::size_t>(bits) / 8;
+            const std::string_view letters(at, length);
+            if (end == at) return {letters, x & ((std::uint64_t{1} << bits) - 1)};
+            return Word::of(letters);
+        }
+    }
+    while (end < stop && !is_cut(*end)) ++end;
+    return Word::of(std::string_view(at, static_cast<std::size_t>(end - at)));
+}
+
+// Calls on_word(word) for each word and on_end() at each LF.
+template <class OnWord, class OnEnd>
+void scan_words(std::string_view lines, const OnWord& on_word, const OnEnd& on_end) {
+    const char* at = lines.data();
+    const char* const stop = at + lines.size();
+    while (at < stop) {
+        if (*at == '\n') {
+            on_end();
+            ++at;
+        } else if (*at == ' ' || *at == '\t') {
+            ++at;
+        } else {
+            const Word word = word_at(at, stop);
+            at += word.letters.size();
+            on_word(word);
+        }
+    }
+}
+
+}  // namespace chainrule

@@ -1,0 +1,46 @@
+#include "text/word_table.hpp"
+
+#include "base/error.hpp"
+#include "base/word_hash.hpp"
+
+namespace chainrule {
+
+namespace {
+
+constexpr int kFirstBits = 14;
+
+}  // namespace
+
+Word Word::of(std::string_view letters) {
+    std::uint64_t key = 0;
+    if (letters.size() > 8) return {letters, word_hash(letters, 0)};
+    if (!letters.empty()) std::memcpy(&key, letters.data(), letters.size());
+    return {letters, key};
+}
+
+WordTable::WordTable() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFirstBits) {}
+
+std::uint32_t WordTable::add_new(std::size_t slot, const Word& word) {
+    if (size() >= 0x7FFFFFFF) throw Failure("the text has more different words than can be numbered");
+    if (word.letters.size() > 0xFFFFFFFF) throw Failure("a word of the text is longer than 4 GB");
+    const auto number = static_cast<std::uint32_t>(size());
+    letters_.append(word.letters);
+    begins_.push_back(letters_.size());
+    slots_[slot] = {word.key, static_cast<std::uint32_t>(word.letters.size()), number + 1};
+    if (size() * 2 > slots_.size()) grow();
+    return number;
+}
+
+void WordTable::grow() {
+    std::vector<Slot> wider(slots_.size() * 2);
+    wider.swap(slots_);
+    --shift_;
+    for (const Slot& slot : wider) {
+        if (!slot.number) continue;
+        std::size_t i = home(slot.key);
+        while (slots_[i].number) i = (i + 1) & (slots_.size() - 1);
+        slots_[i] = slot;
+    }
+}
+
+}  // namespace chainrule

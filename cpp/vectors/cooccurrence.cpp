@@ -1,0 +1,318 @@
+#include "vectors/cooccurrence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/threads.hpp"
+#include "vectors/corpus.hpp"
+
+namespace chainrule {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBlock = 1 << 15;    // numbers read, or pairs merged, at a time
+constexpr std::size_t kRecords = 1 << 15;  // written at a time
+constexpr std::size_t kAhead = 16;         // pairs whose slots are fetched before they are needed
+constexpr std::size_t kExact = 22;         // lcm(1 … 22) < 2^32
+
+// 1 / d in whole parts of a unit that all distances divide, or for wide windows in parts of 2^-32.
+std::uint64_t unit_of(std::size_t window) {
+    if (window > kExact) return 1ULL << 32;
+    std::uint64_t unit = 1;
+    for (std::uint64_t d = 2; d <= window; ++d) unit = std::lcm(unit, d);
+    return unit;
+}
+
+std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) {
+    return static_cast<std::uint64_t>(low) << 32 | high;
+}
+
+std::uint64_t offset_of(std::uint64_t seed) { return seed * 0x9E3779B97F4A7C15ULL; }
+
+}  // namespace
+
+TemporaryFile::~TemporaryFile() {
+    std::error_code ignored;
+    if (!is_kept_) std::filesystem::remove(path_, ignored);
+}
+
+// What one thread carries from one call of `run` to the next.
+struct Cooccurrence::Worker {
+    Worker(const std::string& file, std::size_t slots, const std::filesystem::path& runs)
+        : numbers(file), table(slots), path(runs) {}
+
+    void add(std::uint64_t place, std::uint64_t amount) {
+        table.prefetch(place);
+        std::swap(waiting[turn].place, place);
+        std::swap(waiting[turn].amount, amount);
+        turn = (turn + 1) % kAhead;
+        if (amount) add_now(place, amount);
+    }
+
+    void add_now(std::uint64_t place, std::uint64_t amount) {
+        if (table.add(place, amount)) return;
+        spill();
+        table.add(place, amount);
+    }
+
+    void settle() {
+        for (Entry& entry : waiting) {
+            if (entry.amount) add_now(entry.place, entry.amount);
+            entry.amount = 0;
+        }
+    }
+
+    void spill() {
+        if (!out.is_open()) out.open(path.path(), std::ios::binary | std::ios::trunc);
+        const auto entries = table.sorted();
+        out.write(reinterpret_cast<const char*>(entries.data()),
+                  static_cast<std::streamsize>(entries.size_bytes()));
+        out.flush();
+        if (!out) throw Failure(path.path().string() + " cannot be written to its end; is the disk full?");
+        ends.push_back((ends.empty() ? 0 : ends.back()) + entries.size());
+        table.clear();
+    }
+
+    NumberFile numbers;
+    std::uint64_t at = 0, last = 0;  // the next number of the file, and where its part of it ends
+    bool is_within = false;          // its first sentence has begun
+    bool is_finished = false;
+    std::vector<std::int32_t> block;
+    std::vector<std::uint32_t> recent;  // words of the sentence, the last `window` of them at least
+    std::vector<std::uint64_t> cells;
+    PairTable table;
+    std::array<Entry, kAhead> waiting{};
+    std::size_t turn = 0;
+    TemporaryFile path;  // removed after the streams are closed
+    std::ofstream out;
+    std::ifstream in;
+    std::vector<std::uint64_t> ends;  // of the runs, in entries
+    std::exception_ptr error;
+};
+
+Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& file, std::uint64_t numbers,
+                           std::span<const std::int32_t> number_of, std::size_t words, const std::string& out)
+    : config_(config),
+      file_(file),
+      numbers_(numbers),
+      number_of_(number_of.begin(), number_of.end()),
+      rows_(words),
+      out_path_(out) {
+    if (config.window == 0 || config.threads == 0) throw Failure("co-occurrences need a window and a thread");
+    constexpr std::size_t most = 1 << 16;
+    if (config.window > most || config.threads > most)
+        throw Failure("window and threads must be at most 65536");
+    for (const std::int32_t number : number_of_) {
+        if (number >= 0 && static_cast<std::size_t>(number) >= words) {
+            throw Failure("a word has the number " + std::to_string(number) + " of " + std::to_string(words));
+        }
+    }
+    const std::uint64_t unit = unit_of(config.window);
+    unit_ = static_cast<double>(unit);
+    for (std::uint64_t d = 1; d <= config.window; ++d) shares_.push_back((unit + d / 2) / d);
+    const std::uint64_t bytes = config.bytes / config.threads;
+    choose_cells(bytes / 2 / sizeof(std::uint64_t));
+    const std::size_t slots = bytes / 2 * 2 / 3 / sizeof(Entry);  // the table before it grew is there, too
+    for (std::size_t i = 0; i < config.threads; ++i) {
+        auto worker = std::make_unique<Worker>(file, slots, out + ".runs" + std::to_string(i));
+        worker->at = numbers * i / config.threads;
+        worker->last = numbers * (i + 1) / config.threads;
+        worker->is_within = worker->at == 0;
+        worker->is_finished = worker->at == worker->last;
+        if (worker->at > 0) --worker->at;  // is the number before the end of a sentence?
+        if (!worker->is_finished) worker->cells.resize(cells_);
+        workers_.push_back(std::move(worker));
+    }
+    out_.open(out, std::ios::binary | std::ios::trunc);
+    if (!out_) throw Failure(out + " cannot be written");
+    buffer_.reserve(kRecords);
+}
+
+Cooccurrence::~Cooccurrence() = default;
+
+// Cells for all pairs with (low + 1)(high + 1) ≤ product, the largest product of `most` cells.
+void Cooccurrence::choose_cells(std::uint64_t most) {
+    const std::uint64_t words = rows_.size();
+    most = std::min(most, numbers_ / config_.threads);  // more would stay empty
+    const auto row_end = [&](std::uint64_t low, std::uint64_t product) {
+        return std::max(low, std::min(words, product / (low + 1)));
+    };
+    const auto cells = [&](std::uint64_t product) {
+        std::uint64_t sum = 0;
+        for (std::uint64_t low = 0; low < words && (low + 1) * (low + 1) <= product; ++low) {
+            sum += row_end(low, product) - low;
+        }
+        return sum;
+    };
+    std::uint64_t fits = 0, not_needed = words * words + 1;
+    while (fits + 1 < not_needed) {
+        const std::uint64_t middle = fits + (not_needed - fits) / 2;
+        (cells(middle) <= most ? fits : not_needed) = middle;
+    }
+    for (std::uint64_t low = 0; low < words && (low + 1) * (low + 1) <= fits; ++low) {
+        rows_[low] = {cells_ - low, static_cast<std::uint32_t>(row_end(low, fits))};
+        cells_ += row_end(low, fits) - low;
+    }
+}
+
+bool Cooccurrence::run(double seconds) {
+    if (is_finished_) return false;
+    if (merge_) return merge(seconds);
+    run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
+    for (const auto& worker : workers_) {
+        if (worker->error) std::rethrow_exception(worker->error);
+    }
+    if (std::all_of(workers_.begin(), workers_.end(),
+                    [](const auto& worker) { return worker->is_finished; })) {
+        merge_ = std::make_unique<PairMerge>(runs_of_all(), config_.bytes / 4);
+    }
+    return true;
+}
+
+std::vector<PairRun> Cooccurrence::runs_of_all() {
+    std::vector<PairRun> runs;
+    for (const auto& worker : workers_) {
+        runs.emplace_back(worker->table.sorted());
+        if (worker->ends.empty()) continue;
+        worker->out.close();
+        worker->in.open(worker->path.path(), std::ios::binary);
+        std::uint64_t first = 0;
+        for (const std::uint64_t end : worker->ends) {
+            runs.emplace_back(worker->in, first, end);
+            first = end;
+        }
+    }
+    return runs;
+}
+
+CountedSoFar Cooccurrence::counted() const {
+    if (merge_) return {true, merge_->done(), merge_->of()};
+    return {false, std::min<std::uint64_t>(done_, numbers_), numbers_};
+}
+
+std::uint64_t Cooccurrence::runs() const {
+    std::uint64_t sum = 0;
+    for (const auto& worker : workers_) sum += worker->ends.size();
+    return sum;
+}
+
+void Cooccurrence::work(Worker& worker, double seconds) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    try {
+        while (!worker.is_finished) {
+            if (!read(worker)) {
+                empty_cells(worker);
+                worker.is_finished = true;
+            }
+            if (Clock::now() >= end) break;
+        }
+    } catch (...) {
+        worker.error = std::current_exception();
+        worker.is_finished = true;
+    }
+}
+
+// One block of the file; false where the sentence that stands across the end of the worker's part has ended.
+bool Cooccurrence::read(Worker& worker) {
+    worker.block.resize(std::min<std::uint64_t>(kBlock, numbers_ - worker.at));
+    if (worker.block.empty()) return false;
+    if (worker.numbers.read(worker.at, worker.block) != worker.block.size()) {
+        throw Failure(file_ + " is shorter than it was");
+    }
+    done_ += worker.block.size();
+    for (const std::int32_t there : worker.block) {
+        const bool is_last = ++worker.at >= worker.last;
+        if (there != kBreak) {
+            if (worker.is_within) count(worker, there);
+            continue;
+        }
+        worker.recent.clear();
+        if (is_last) return false;
+        worker.is_within = true;
+    }
+    return true;
+}
+
+void Cooccurrence::count(Worker& worker, std::int32_t there) {
+    if (static_cast<std::size_t>(there) >= number_of_.size())
+        throw Failure(file_ + " has numbers of no word");
+    const std::int32_t number = number_of_[static_cast<std::size_t>(there)];
+    if (number < 0) return;
+    const std::uint32_t word = static_cast<std::uint32_t>(number);
+    const std::uint64_t offset = offset_of(config_.seed);
+    auto& recent = worker.recent;
+    const std::size_t n = recent.size(), most = std::min(n, config_.window);
+    for (std::size_t d = 1; d <= most; ++d) {
+        const std::uint32_t other = recent[n - d];
+        const std::uint32_t low = std::min(word, other), high = std::max(word, other);
+        const Row& row = rows_[low];
+        if (high < row.reach) {
+            worker.cells[row.begin + high] += shares_[d - 1];
+        } else {
+            worker.add(mixed(pair_of(low, high), offset), shares_[d - 1]);
+        }
+    }
+    if (n >= kBlock + config_.window)
+        recent.erase(recent.begin(), recent.end() - static_cast<std::ptrdiff_t>(most));
+    recent.push_back(word);
+}
+
+void Cooccurrence::empty_cells(Worker& worker) {
+    const std::uint64_t offset = offset_of(config_.seed);
+    for (std::uint32_t low = 0; low < rows_.size() && rows_[low].reach > low; ++low) {
+        for (std::uint32_t high = low; high < rows_[low].reach; ++high) {
+            const std::uint64_t amount = worker.cells[rows_[low].begin + high];
+            if (amount) worker.add(mixed(pair_of(low, high), offset), amount);
+        }
+    }
+    worker.settle();
+    worker.cells = {};
+}
+
+bool Cooccurrence::merge(double seconds) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    const std::uint64_t offset = offset_of(config_.seed);
+    do {
+        for (std::size_t i = 0; i < kBlock; ++i) {
+            Entry entry;
+            if (!merge_->next(entry)) {
+                flush();
+                out_.close();
+                if (!out_)
+                    throw Failure(out_path_.path().string() +
+                                  " cannot be written to its end; is the disk full?");
+                out_path_.keep();
+                is_finished_ = true;
+                return false;
+            }
+            write(unmixed(entry.place, offset), entry.amount);
+        }
+    } while (Clock::now() < end);
+    return true;
+}
+
+// Both directions of a pair; a word beside itself is met in both at once.
+void Cooccurrence::write(std::uint64_t pair, std::uint64_t amount) {
+    const auto i = static_cast<std::int32_t>(pair >> 32), j = static_cast<std::int32_t>(pair & 0xFFFFFFFFU);
+    if (i == j) amount *= 2;
+    const auto x = static_cast<float>(static_cast<double>(amount) / unit_);
+    buffer_.push_back({i, j, x});
+    if (i != j) buffer_.push_back({j, i, x});
+    records_ += i == j ? 1 : 2;
+    if (buffer_.size() + 2 > kRecords) flush();
+}
+
+void Cooccurrence::flush() {
+    out_.write(reinterpret_cast<const char*>(buffer_.data()),
+               static_cast<std::streamsize>(buffer_.size() * sizeof(Record)));
+    buffer_.clear();
+    if (!out_) throw Failure(out_path_.path().string() + " cannot be written to its end; is the disk full?");
+}
+
+}  // namespace chainrule

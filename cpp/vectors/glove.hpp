@@ -1,0 +1,70 @@
+// GloVe (Pennington et al. 2014): w_i · w̃_j + b_i + b̃_j ≈ log X_ij, squares weighted by
+// f(X) = min(1, (X / x_max)^alpha), by AdaGrad on as many threads as wanted without locks; each takes the
+// next block of the file of records, so that all are in the same epoch however fast they are.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "vectors/kernels/kernels.hpp"
+
+namespace chainrule {
+
+struct GloveConfig {
+    std::size_t dimensions = 100;
+    std::size_t epochs = 15;
+    float rate = 0.05F;
+    double x_max = 10;
+    double alpha = 0.75;
+    std::size_t threads = 1;
+    std::uint64_t seed = 0;
+    std::string simd = "auto";
+};
+
+struct Fitted {
+    std::uint64_t pairs;  // all epochs together
+    std::uint64_t of;
+    double cost;  // mean of f(X) (w · w̃ + b + b̃ − log X)² / 2 in the last full epoch; not a number before the
+                  // first
+};
+
+class Glove {
+  public:
+    // `file` has `records` records of Cooccurrence, in the order they are learnt in, over `words` words.
+    Glove(const GloveConfig& config, const std::string& file, std::uint64_t records, std::size_t words);
+    ~Glove();
+
+    bool run(double seconds);  // learn for so long, a little at least; whether there is more to learn
+    Fitted learnt() const;
+    const char* simd() const { return kernels_.name; }
+    std::size_t words() const { return words_; }
+    std::size_t dimensions() const { return config_.dimensions; }
+    void result(std::span<float> into) const;  // w + w̃, (words, dimensions)
+
+  private:
+    struct Worker;
+    void work(Worker& worker, double seconds);
+    void learn(Worker& worker);
+    bool fill(Worker& worker);
+    float* word(std::size_t number) const { return rows_ + number * 4 * width_; }
+    float* context(std::size_t number) const { return word(number) + 2 * width_; }
+
+    GloveConfig config_;
+    const Kernels& kernels_;
+    std::string file_;
+    std::uint64_t records_;
+    std::size_t block_ = 0;               // records of a block
+    std::uint64_t blocks_ = 0;            // of an epoch
+    std::atomic<std::uint64_t> next_{0};  // block to be learnt, all epochs together
+    std::size_t words_, width_;           // width: vector, bias, padding
+    AlignedFloats weights_;               // of each word w, AdaGrad's sums of w, w̃, and those of w̃
+    float* rows_;
+    std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace chainrule

@@ -1,0 +1,99 @@
+// Skip-gram and CBOW with negative sampling (Mikolov et al. 2013), a window's products taken at once with
+// shared noise words (Ji et al. 2016), on as many threads as wanted without locks (Recht et al. 2011).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "vectors/kernels/kernels.hpp"
+#include "vectors/noise.hpp"
+
+namespace chainrule {
+
+struct Word2vecConfig {
+    bool is_cbow = false;
+    std::size_t dimensions = 100;
+    std::size_t window = 5;
+    std::size_t negative = 5;
+    std::size_t epochs = 5;
+    float rate = 0.025F;        // falls on a line …
+    float last_rate = 2.5e-6F;  // … to this
+    double sample = 1e-3;       // words more frequent than this part of the text are thinned out; 0: none
+    double power = 0.75;        // of the counts, for the noise
+    std::size_t threads = 1;
+    std::uint64_t seed = 0;
+    std::string simd = "auto";
+};
+
+// The rows a word is read by beside its own, those of word w being rows[begins[w]] … rows[begins[w + 1] − 1].
+struct Subwords {
+    std::vector<std::uint64_t> begins;
+    std::vector<std::uint32_t> rows;
+    std::size_t buckets = 0;  // how many such rows there are; they stand behind those of the words
+};
+
+struct Learnt {
+    std::uint64_t words;  // of the text, all epochs together
+    std::uint64_t of;
+    double loss;  // nats a pair of words, over what was learnt since the last time it was asked for
+    float rate;
+};
+
+// One call at a time.
+class Word2vec {
+  public:
+    // `file` holds numbers as the text has them, `number_of` the final number of each or −1, `counts` how
+    // often each final number comes. Throws Failure where these do not fit together.
+    Word2vec(const Word2vecConfig& config, const std::string& file, std::uint64_t numbers,
+             std::span<const std::int32_t> number_of, std::span<const std::uint64_t> counts,
+             Subwords subwords);
+    ~Word2vec();
+
+    bool run(double seconds);  // learn for so long, a sentence at least; whether there is more to learn
+    Learnt learnt();
+    double last_loss() const;  // nats a pair of words over the last epoch, or the one under way
+    std::size_t words() const { return keep_.size(); }  // of the vocabulary
+    std::size_t dimensions() const { return config_.dimensions; }
+    const char* simd() const { return kernels_.name; }
+    std::size_t rows() const { return rows_; }
+    std::size_t width() const { return width_; }  // of a row, with padding
+    float* input() { return input_.data(); }
+    void copy_output(std::vector<float>& into);  // (words, dimensions), without the padding
+    // Learning is over: what only it needs is freed, and the row of each word that has parts becomes the mean
+    // of its own and theirs.
+    void finish();
+
+  private:
+    struct Worker;
+    void fill_input();
+    void make_workers();
+    void work(Worker& worker, double seconds);
+    void learn(Worker& worker);
+    void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
+    void mean_of(std::size_t word, float* mean) const;
+    bool take_part(Worker& worker);
+    bool fill(Worker& worker);
+
+    Word2vecConfig config_;
+    const Kernels& kernels_;
+    std::string file_;
+    std::uint64_t numbers_, parts_;        // of the file; parts that the threads take one by one
+    std::atomic<std::uint64_t> taken_{0};  // parts, all epochs together
+    std::vector<std::int32_t> number_of_;
+    std::vector<std::uint32_t> keep_;  // of kAlways
+    Noise noise_;
+    Subwords subwords_;
+    std::size_t rows_, width_;
+    AlignedFloats input_, output_;
+    std::uint64_t total_ = 0;
+    std::atomic<std::uint64_t> done_{0};
+    bool is_finished_ = false;
+    std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace chainrule
