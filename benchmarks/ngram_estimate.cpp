@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "ngram/build/tokens.hpp"
+#include "text/encode.hpp"
 #include "text/words.hpp"
 
 namespace chainrule {

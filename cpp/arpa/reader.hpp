@@ -7,11 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
-#include "arpa/lines.hpp"
-#include "arpa/model.hpp"
+#include "arpa/builder.hpp"
 
 namespace chainrule {
+
+// The next bytes of a file, good until it is called again; none at the end.
+using NextBlock = std::function<std::string_view()>;
 
 inline constexpr std::size_t kHighestOrder = 32;
 

@@ -1,17 +1,31 @@
-// A block of numbers that nobody has set yet: large tables are written once, front to back or scattered, and
-// setting them to zero first (as std::vector does) would read and write all of that memory for nothing.
+// Memory for tables: on a cache line and, where it is much, straight from the system, in large pages if
+// wanted.
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/pages.hpp"
 
 namespace chainrule {
+
+// How the memory will be written and read. Scattered access touches another page nearly each time, and of
+// pages of 2 MB the processor can remember all it needs. Where access is in order small pages do as well, and
+// the system has them at hand: it may have to make a large one first, which was seen to take ten times as
+// long.
+enum class Access { in_order, scattered };
+
+// Null where there is none; never null for 0 bytes.
+void* take_memory(std::size_t bytes, Access access) noexcept;
+void give_memory_back(void* memory, std::size_t bytes) noexcept;  // `bytes` as they were asked for
+
+// A block of numbers that nobody has set yet: large tables are written once, front to back or scattered, and
+// setting them to zero first (as std::vector does) would read and write all of that memory for nothing.
 
 template <class T>
 class Array {
@@ -66,6 +80,48 @@ class Array {
 
     std::size_t size_ = 0;
     std::unique_ptr<T[], Free> data_;
+};
+
+// A zeroed array of floats whose first element lies on a cache line, in large pages where it is large: rows
+// of matrices are read in no order.
+
+class AlignedFloats {
+  public:
+    AlignedFloats() = default;
+    // Rows of this width; std::bad_alloc where no memory can have so many, whatever their product is in 64
+    // bits.
+    AlignedFloats(std::size_t rows, std::size_t width)
+        : AlignedFloats(width > 0 && rows > kMost / width ? throw std::bad_alloc() : rows * width) {}
+    explicit AlignedFloats(std::size_t size)
+        : size_(size <= kMost ? size : throw std::bad_alloc()),
+          data_(static_cast<float*>(take_memory(bytes(), Access::scattered))) {
+        if (data_ == nullptr) throw std::bad_alloc();
+        std::memset(data_, 0, bytes());
+    }
+    AlignedFloats(AlignedFloats&& other) noexcept { swap(other); }
+    AlignedFloats& operator=(AlignedFloats&& other) noexcept {
+        AlignedFloats(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~AlignedFloats() {
+        if (data_ != nullptr) give_memory_back(data_, bytes());
+    }
+
+    float* data() { return data_; }
+    const float* data() const { return data_; }
+    std::size_t size() const { return size_; }
+
+  private:
+    static constexpr std::size_t kMost = static_cast<std::size_t>(-1) / 4 / sizeof(float);
+
+    std::size_t bytes() const { return size_ * sizeof(float); }
+    void swap(AlignedFloats& other) noexcept {
+        std::swap(size_, other.size_);
+        std::swap(data_, other.data_);
+    }
+
+    std::size_t size_ = 0;
+    float* data_ = nullptr;
 };
 
 }  // namespace chainrule

@@ -1,15 +1,22 @@
-// Work on several threads that may fail: what one of them throws is thrown here, after all have ended.
+// The same work on several threads at once.
 #pragma once
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <new>
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/threads.hpp"
 
 namespace chainrule {
+
+// Calls work(0) … work(n − 1), each on a thread of its own but the first, which is done here, and waits for
+// all. `work` throws nothing. Throws Failure where the system gives no n threads; those that had started have
+// ended then.
+void run_on_threads(std::size_t n, const std::function<void(std::size_t)>& work);
+
+// Work on several threads that may fail: what one of them throws is thrown here, after all have ended.
 
 template <class Work>
 void in_parallel(std::size_t threads, const Work& work) {

@@ -3,12 +3,40 @@
 #include <nanobind/stl/string.h>
 
 #include <cerrno>
+#include <string>
 
 #include "base/error.hpp"
 #include "bindings/bindings.hpp"
-#include "bindings/build_info.hpp"
+#include "vectors/kernels/kernels.hpp"
 
 namespace nb = nanobind;
+
+namespace chainrule {
+
+namespace {
+
+// The compiler and the instruction set in use, shown by `chainrule doctor`.
+struct BuildInfo {
+    std::string compiler;  // name and version
+    long standard;         // value of __cplusplus
+    std::string simd;      // the vector instructions that "auto" takes here: "avx512", "avx2", "none"
+};
+
+std::string compiler_name() {
+#if defined(__clang__)
+    return std::string("clang ") + __clang_version__;
+#elif defined(__GNUC__)
+    return std::string("gcc ") + __VERSION__;
+#else
+    return "unknown";
+#endif
+}
+
+BuildInfo build_info() { return {compiler_name(), __cplusplus, choose_kernels("auto").name}; }
+
+}  // namespace
+
+}  // namespace chainrule
 
 NB_MODULE(_core, module) {
     nb::set_leak_warnings(false);  // of models that a program still holds when it ends
@@ -30,8 +58,7 @@ NB_MODULE(_core, module) {
         .def_ro("standard", &chainrule::BuildInfo::standard)
         .def_ro("simd", &chainrule::BuildInfo::simd);
     module.def("build_info", &chainrule::build_info, "What the extension was built with and what runs here.");
-    chainrule::bind_word2vec(module);
-    chainrule::bind_glove(module);
+    chainrule::bind_vectors(module);
     chainrule::bind_ngram(module);
     chainrule::bind_ngram_model(module);
     chainrule::bind_kenlm(module);

@@ -16,7 +16,6 @@
 #include "bindings/ngram.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "ngram/build/tokens.hpp"
 
 namespace nb = nanobind;
 

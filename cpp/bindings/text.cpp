@@ -15,6 +15,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "text/encode.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"

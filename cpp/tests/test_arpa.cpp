@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "arpa/builder.hpp"
 #include "arpa/numbers.hpp"
 #include "arpa/reader.hpp"
-#include "arpa/words.hpp"
 #include "arpa/writer.hpp"
 #include "base/random.hpp"
 #include "checks.hpp"

@@ -9,7 +9,6 @@
 #include "vectors/cooccurrence.hpp"
 #include "vectors/corpus.hpp"
 #include "vectors/glove.hpp"
-#include "vectors/pair_table.hpp"
 
 namespace chainrule::tests {
 

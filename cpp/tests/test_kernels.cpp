@@ -2,7 +2,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/aligned.hpp"
+#include "base/buffer.hpp"
 #include "base/random.hpp"
 #include "checks.hpp"
 #include "vectors/kernels/kernels.hpp"

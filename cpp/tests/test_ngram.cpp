@@ -14,8 +14,7 @@
 #include "ngram/build/count.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "ngram/build/tokens.hpp"
-#include "text/scan.hpp"
+#include "text/words.hpp"
 
 namespace chainrule::tests {
 

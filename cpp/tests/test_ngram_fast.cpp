@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "ngram/format/checksum.hpp"
 #include "ngram/format/hashed_layout.hpp"
-#include "ngram/format/hashed_layout_sections.hpp"
 #include "ngram/format/model_file.hpp"
+#include "ngram/format/model_file_header.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {

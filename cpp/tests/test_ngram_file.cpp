@@ -8,7 +8,6 @@
 
 #include "base/parallel.hpp"
 #include "checks.hpp"
-#include "ngram/format/checksum.hpp"
 #include "ngram/format/hashed_layout.hpp"
 #include "ngram/format/model_file.hpp"
 #include "ngram/format/model_file_header.hpp"

@@ -8,7 +8,6 @@
 #include "checks.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "ngram/build/tokens.hpp"
 #include "ngram/query/model.hpp"
 #include "random_tables.hpp"
 

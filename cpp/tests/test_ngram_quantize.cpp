@@ -9,10 +9,8 @@
 #include "checks.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "ngram/build/tokens.hpp"
 #include "ngram/format/packed_bits.hpp"
 #include "ngram/format/quantize.hpp"
-#include "ngram/format/quantized_rows.hpp"
 #include "ngram/query/model.hpp"
 #include "ngram/query/normalization.hpp"
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "text/blake2b.hpp"
+#include "text/encode.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
-#include "text/measure.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 

@@ -1,7 +1,7 @@
 #include <atomic>
 #include <vector>
 
-#include "base/threads.hpp"
+#include "base/parallel.hpp"
 #include "checks.hpp"
 
 namespace chainrule::tests {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "text/lines.hpp"
@@ -17,5 +18,10 @@ struct Sketch {
 // At most `size` hashes of lines of `shortest` characters or more; nothing where the text is not plain.
 std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, std::size_t size,
                                    std::size_t threads);
+
+// BLAKE2b with a digest of eight bytes and no key (RFC 7693), as a number: little-endian, as
+// int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") of Python gives it.
+
+std::uint64_t blake2b_64(std::string_view data);
 
 }  // namespace chainrule

@@ -1,7 +1,6 @@
 #include "text/word_table.hpp"
 
 #include "base/error.hpp"
-#include "base/word_hash.hpp"
 
 namespace chainrule {
 
@@ -9,11 +8,25 @@ namespace {
 
 constexpr int kFirstBits = 14;
 
+// A hash of a word, eight bytes at a time, mixed by multiplication.
+std::uint64_t word_hash(std::string_view word) {
+    std::uint64_t h = word.size();
+    while (!word.empty()) {
+        std::uint64_t part = 0;
+        const std::size_t n = word.size() < 8 ? word.size() : 8;
+        std::memcpy(&part, word.data(), n);
+        h = (h ^ part) * 0xFF51AFD7ED558CCDULL;
+        h ^= h >> 32;
+        word.remove_prefix(n);
+    }
+    return h;
+}
+
 }  // namespace
 
 Word Word::of(std::string_view letters) {
     std::uint64_t key = 0;
-    if (letters.size() > 8) return {letters, word_hash(letters, 0)};
+    if (letters.size() > 8) return {letters, word_hash(letters)};
     if (!letters.empty()) std::memcpy(&key, letters.data(), letters.size());
     return {letters, key};
 }

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "text/scan.hpp"
-
 namespace chainrule {
 
 namespace {

@@ -1,18 +1,74 @@
-// The words of a plain text: how often each stands there, and the text as their ids.
+// Lines cut into words at blanks and tabs, as tokenizers/tokenizer.py split_words does.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/buffer.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"
 #include "text/word_table.hpp"
 
 namespace chainrule {
+
+constexpr bool is_cut(char c) { return c == ' ' || c == '\t' || c == '\n'; }
+
+// The high bit of each byte of `x` that is `c`; bits above the lowest one that is set may be wrong.
+constexpr std::uint64_t bytes_that_are(char c, std::uint64_t x) {
+    constexpr std::uint64_t ones = 0x0101010101010101ULL;
+    x ^= ones * static_cast<unsigned char>(c);
+    return (x - ones) & ~x & (ones << 7);
+}
+
+// The word that begins at `at`, found eight bytes at a time: most end within the first eight.
+inline Word word_at(const char* at, const char* stop) {
+    const char* end = at;
+    if constexpr (std::endian::native == std::endian::little) {
+        while (stop - end >= 8) {
+            std::uint64_t x;
+            std::memcpy(&x, end, 8);
+            const std::uint64_t cuts =
+                bytes_that_are(' ', x) | bytes_that_are('\t', x) | bytes_that_are('\n', x);
+            if (!cuts) {
+                end += 8;
+                continue;
+            }
+            // Of letters before the cut; 0: the word ended with the last eight.
+            const int bits = std::countr_zero(cuts) - 7;
+            const auto length = static_cast<std::size_t>(end - at) + static_cast<std::size_t>(bits) / 8;
+            const std::string_view letters(at, length);
+            if (end == at) return {letters, x & ((std::uint64_t{1} << bits) - 1)};
+            return Word::of(letters);
+        }
+    }
+    while (end < stop && !is_cut(*end)) ++end;
+    return Word::of(std::string_view(at, static_cast<std::size_t>(end - at)));
+}
+
+// Calls on_word(word) for each word and on_end() at each LF.
+template <class OnWord, class OnEnd>
+void scan_words(std::string_view lines, const OnWord& on_word, const OnEnd& on_end) {
+    const char* at = lines.data();
+    const char* const stop = at + lines.size();
+    while (at < stop) {
+        if (*at == '\n') {
+            on_end();
+            ++at;
+        } else if (*at == ' ' || *at == '\t') {
+            ++at;
+        } else {
+            const Word word = word_at(at, stop);
+            at += word.letters.size();
+            on_word(word);
+        }
+    }
+}
+
+// The words of a plain text: how often each stands there, and the text as their ids.
 
 struct WordCounts {
     WordTable words;
@@ -22,31 +78,5 @@ struct WordCounts {
 
 // Nothing where the text is not plain.
 std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
-
-// What words become.
-struct Coding {
-    WordTable words;
-    std::vector<std::int32_t> ids;  // by number in `words`
-    std::int32_t unknown, end;      // the id of other words, and of the end of a line
-    Splitting splitting = {};
-};
-
-// What encode.py's Tally counts: as if words stood one blank apart, with one LF after each line.
-struct Measures {
-    std::uint64_t words = 0, lines = 0, characters = 0, bytes = 0;
-};
-
-struct EncodedText {
-    Measures measures;
-    Array<std::int32_t> ids;  // empty where a file has them
-    // How the words with the unknown id are spelled, in their order: a table, and a number there.
-    std::vector<WordTable> spelled;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;
-};
-
-// Ids with `end` after each line, into an array, or into `file` where that has a name. Nothing where the text
-// is not plain; then there is no file either, or an unfinished one.
-std::optional<EncodedText> encode_words(const PlainText& text, const Coding& coding, const std::string& file,
-                                        std::size_t threads);
 
 }  // namespace chainrule

@@ -2,15 +2,153 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/threads.hpp"
+#include "base/parallel.hpp"
 #include "vectors/corpus.hpp"
 
 namespace chainrule {
+
+namespace {
+
+constexpr std::size_t kFirst = 1 << 14;  // slots to begin with
+
+int shift_of(std::size_t slots) { return 64 - std::countr_zero(slots); }
+
+// The slot of this place or the free one for it; the end where there is none.
+std::size_t find(const std::vector<Entry>& slots, std::uint64_t place, int shift) {
+    std::size_t slot = place >> shift;
+    while (slot < slots.size() && slots[slot].amount && slots[slot].place != place) ++slot;
+    return slot;
+}
+
+}  // namespace
+
+PairTable::PairTable(std::size_t most_slots) : most_(std::bit_floor(std::max(most_slots, kFewest))) {
+    const std::size_t slots = std::min(most_, kFirst);
+    shift_ = shift_of(slots);
+    slots_.resize(slots + kTail);
+}
+
+bool PairTable::add(std::uint64_t place, std::uint64_t amount) {
+    while (true) {
+        const std::size_t slot = find(slots_, place, shift_);
+        if (slot < slots_.size()) {
+            Entry& entry = slots_[slot];
+            if (entry.amount) {
+                entry.amount += amount;
+                return true;
+            }
+            if (used_ < (slots_.size() - kTail) / 8 * 5) {
+                entry = {place, amount};
+                ++used_;
+                return true;
+            }
+        }
+        if (!grow()) return false;
+    }
+}
+
+bool PairTable::grow() {
+    const std::size_t slots = (slots_.size() - kTail) * 2;
+    if (slots > most_) return false;
+    std::vector<Entry> wider(slots + kTail);
+    const int shift = shift_of(slots);
+    for (const Entry& entry : slots_) {
+        if (!entry.amount) continue;
+        const std::size_t slot = find(wider, entry.place, shift);
+        if (slot == wider.size()) return false;
+        wider[slot] = entry;
+    }
+    slots_.swap(wider);
+    shift_ = shift;
+    return true;
+}
+
+std::span<const Entry> PairTable::sorted() {
+    std::size_t n = 0;
+    for (const Entry& entry : slots_) {
+        if (!entry.amount) continue;
+        const Entry moved = entry;
+        std::size_t at = n++;  // an entry is a few slots off at most
+        for (; at > 0 && slots_[at - 1].place > moved.place; --at) slots_[at] = slots_[at - 1];
+        slots_[at] = moved;
+    }
+    return {slots_.data(), n};
+}
+
+void PairTable::clear() {
+    std::fill(slots_.begin(), slots_.end(), Entry{0, 0});
+    used_ = 0;
+}
+
+namespace {
+
+constexpr std::size_t kFewest = 64, kMost = 1 << 15;  // entries of a run in memory
+
+}  // namespace
+
+bool PairRun::fill(std::size_t size) {
+    if (at_ < entries_.size()) return true;
+    if (!in_ || first_ == last_) return false;
+    block_.resize(std::min<std::uint64_t>(size, last_ - first_));
+    in_->clear();
+    in_->seekg(static_cast<std::streamoff>(first_ * sizeof(Entry)));
+    in_->read(reinterpret_cast<char*>(block_.data()),
+              static_cast<std::streamsize>(block_.size() * sizeof(Entry)));
+    if (!*in_) throw Failure("a temporary file of co-occurrence counts cannot be read back");
+    first_ += block_.size();
+    entries_ = block_;
+    at_ = 0;
+    return true;
+}
+
+PairMerge::PairMerge(std::vector<PairRun> runs, std::uint64_t bytes) : runs_(std::move(runs)) {
+    if (runs_.empty()) return;
+    size_ = std::clamp<std::size_t>(bytes / runs_.size() / sizeof(Entry), kFewest, kMost);
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+        of_ += runs_[i].size();
+        if (runs_[i].fill(size_)) heap_.push_back({runs_[i].front().place, i});
+    }
+    std::make_heap(heap_.begin(), heap_.end());
+}
+
+bool PairMerge::next(Entry& found) {
+    if (heap_.empty()) return false;
+    found = take();
+    while (!heap_.empty() && heap_.front().place == found.place) found.amount += take().amount;
+    return true;
+}
+
+// The least entry; the top sinks to its new place instead of leaving and coming back.
+Entry PairMerge::take() {
+    const std::size_t i = heap_.front().run;
+    PairRun& run = runs_[i];
+    const Entry found = run.front();
+    run.step();
+    ++done_;
+    if (!run.fill(size_)) {
+        std::pop_heap(heap_.begin(), heap_.end());
+        heap_.pop_back();
+        return found;
+    }
+    const Head head{run.front().place, i};
+    std::size_t at = 0;
+    while (true) {
+        std::size_t child = 2 * at + 1;
+        if (child >= heap_.size()) break;
+        if (child + 1 < heap_.size() && heap_[child + 1].place < heap_[child].place) ++child;
+        if (head.place <= heap_[child].place) break;
+        heap_[at] = heap_[child];
+        at = child;
+    }
+    heap_[at] = head;
+    return found;
+}
 
 namespace {
 

@@ -1,11 +1,4 @@
-// How often words stand near each other: X_ij = Σ 1 / distance over all places where i and j stand within
-// `window` words of one sentence, on either side. Counted in bounded memory into a file of records.
-//
-// X is symmetric, so that only pairs i ≤ j are counted. Those of frequent words have a cell each; the others
-// go to a table ordered by a mixed form of the pair (`mixed`), which is written to disk as a run when it is
-// full. Runs merged are therefore records in an order that is random but always the same: that of learning.
-// Sums are whole numbers, and nothing about the file depends on the memory or on the threads.
-// embeddings/glove_twin.py makes the same file.
+// The pairs of words met so far and what they add up to, in the order of a mixed form of the pair.
 #pragma once
 
 #include <atomic>
@@ -17,9 +10,104 @@
 #include <string>
 #include <vector>
 
-#include "vectors/pair_merge.hpp"
-
 namespace chainrule {
+
+// splitmix64's finalizer (Steele et al. 2014) of pair + offset: a bijection, so that pairs in the order of
+// their mixed form are shuffled and no two share a place.
+inline std::uint64_t mixed(std::uint64_t pair, std::uint64_t offset) {
+    std::uint64_t z = pair + offset;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+}
+
+inline std::uint64_t unmixed(std::uint64_t z, std::uint64_t offset) {
+    z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642B2D24D8EC3ULL;
+    z = (z ^ (z >> 27) ^ (z >> 54)) * 0x96DE1B173F119089ULL;
+    return (z ^ (z >> 30) ^ (z >> 60)) - offset;
+}
+
+struct Entry {
+    std::uint64_t place;   // the mixed pair
+    std::uint64_t amount;  // 0: a free slot
+};
+
+// Open addressing by the first bits of the place, never round the end, so that slots are nearly in order.
+class PairTable {
+  public:
+    static constexpr std::size_t kFewest = 64;  // slots
+
+    explicit PairTable(std::size_t most_slots);
+
+    void prefetch(std::uint64_t place) const { __builtin_prefetch(&slots_[place >> shift_], 1); }
+    bool add(std::uint64_t place, std::uint64_t amount);  // false where it is full: `sorted`, `clear`, again
+    std::span<const Entry> sorted();  // all of it; nothing can be added after that but by `clear`
+    void clear();
+
+  private:
+    static constexpr std::size_t kTail = 64;  // slots behind the last
+
+    bool grow();
+
+    std::size_t most_;
+    int shift_;  // 64 − log2 of the slots without the tail
+    std::size_t used_ = 0;
+    std::vector<Entry> slots_;
+};
+
+// Sorted runs of pairs, in memory and on disk, as one.
+
+// One run: entries in memory, or entries first … last − 1 of a file, which outlives this.
+class PairRun {
+  public:
+    explicit PairRun(std::span<const Entry> entries) : entries_(entries), size_(entries.size()) {}
+    PairRun(std::ifstream& in, std::uint64_t first, std::uint64_t last)
+        : in_(&in), first_(first), last_(last), size_(last - first) {}
+
+    bool fill(std::size_t size);  // reads so many entries where none is left; whether there is another
+    const Entry& front() const { return entries_[at_]; }
+    void step() { ++at_; }
+    std::uint64_t size() const { return size_; }
+
+  private:
+    std::span<const Entry> entries_;
+    std::size_t at_ = 0;
+    std::ifstream* in_ = nullptr;
+    std::uint64_t first_ = 0, last_ = 0, size_;
+    std::vector<Entry> block_;
+};
+
+// All entries of all runs in order, those of one pair added up.
+class PairMerge {
+  public:
+    PairMerge(std::vector<PairRun> runs, std::uint64_t bytes);
+
+    bool next(Entry& found);
+    std::uint64_t done() const { return done_; }
+    std::uint64_t of() const { return of_; }
+
+  private:
+    struct Head {
+        std::uint64_t place;
+        std::size_t run;
+        bool operator<(const Head& other) const { return place > other.place; }  // the least on top
+    };
+    Entry take();
+
+    std::vector<PairRun> runs_;
+    std::vector<Head> heap_;
+    std::size_t size_ = 0;  // entries of a run in memory
+    std::uint64_t done_ = 0, of_ = 0;
+};
+
+// How often words stand near each other: X_ij = Σ 1 / distance over all places where i and j stand within
+// `window` words of one sentence, on either side. Counted in bounded memory into a file of records.
+//
+// X is symmetric, so that only pairs i ≤ j are counted. Those of frequent words have a cell each; the others
+// go to a table ordered by a mixed form of the pair (`mixed`), which is written to disk as a run when it is
+// full. Runs merged are therefore records in an order that is random but always the same: that of learning.
+// Sums are whole numbers, and nothing about the file depends on the memory or on the threads.
+// embeddings/glove_twin.py makes the same file.
 
 struct Record {
     std::int32_t i;

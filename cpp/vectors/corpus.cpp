@@ -1,9 +1,6 @@
 #include "vectors/corpus.hpp"
 
-#include <cstring>
-
 #include "base/error.hpp"
-#include "base/word_hash.hpp"
 
 namespace chainrule {
 
@@ -11,18 +8,12 @@ namespace {
 
 constexpr std::size_t kBuffer = 1 << 16;
 
-constexpr std::uint64_t kSeed = 0x9E3779B97F4A7C15ULL;
-
 }  // namespace
 
 WordCounter::WordCounter(const std::string& file)
-    : file_(file), out_(file, std::ios::binary | std::ios::trunc), begins_{0}, slots_(1 << 16) {
+    : file_(file), out_(file, std::ios::binary | std::ios::trunc) {
     if (!out_) throw Failure(file + " cannot be written");
     buffer_.reserve(kBuffer);
-}
-
-std::string_view WordCounter::word(std::size_t number) const {
-    return std::string_view(letters_).substr(begins_[number], begins_[number + 1] - begins_[number]);
 }
 
 void WordCounter::feed(std::string_view text) {
@@ -57,46 +48,12 @@ void WordCounter::finish() {
 }
 
 void WordCounter::add(std::string_view word) {
-    const std::uint64_t hash = word_hash(word, kSeed);
-    std::size_t slot = find(word, hash);
-    if (!slots_[slot]) {
-        if (counts_.size() >= 0x7FFFFFFF)
-            throw Failure("the text has more different words than can be numbered");
-        letters_.append(word);
-        begins_.push_back(letters_.size());
-        counts_.push_back(0);
-        hashes_.push_back(hash);
-        slots_[slot] = static_cast<std::uint32_t>(counts_.size());
-        if (counts_.size() * 2 > slots_.size()) {
-            grow();
-            slot = find(word, hash);
-        }
-    }
-    const std::uint32_t number = slots_[slot] - 1;
+    const std::uint32_t number = table_.add(Word::of(word));
+    if (number == counts_.size()) counts_.push_back(0);
     ++counts_[number];
     ++words_;
     in_sentence_ = true;
     write(static_cast<std::int32_t>(number));
-}
-
-std::size_t WordCounter::find(std::string_view word, std::uint64_t hash) const {
-    std::size_t slot = hash & (slots_.size() - 1);
-    while (slots_[slot]) {
-        const std::size_t number = slots_[slot] - 1;
-        if (hashes_[number] == hash && this->word(number) == word) break;
-        slot = (slot + 1) & (slots_.size() - 1);
-    }
-    return slot;
-}
-
-void WordCounter::grow() {
-    std::vector<std::uint32_t> wider(slots_.size() * 2);
-    for (std::size_t number = 0; number < hashes_.size(); ++number) {
-        std::size_t slot = hashes_[number] & (wider.size() - 1);
-        while (wider[slot]) slot = (slot + 1) & (wider.size() - 1);
-        wider[slot] = static_cast<std::uint32_t>(number + 1);
-    }
-    slots_.swap(wider);
 }
 
 void WordCounter::end_sentence() {

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/word_table.hpp"
+
 namespace chainrule {
 
 inline constexpr std::int32_t kBreak = -1;
@@ -27,15 +29,13 @@ class WordCounter {
     std::uint64_t words() const { return words_; }
     std::uint64_t numbers() const { return written_; }  // in the file
     const std::vector<std::uint64_t>& counts() const { return counts_; }
-    std::string_view word(std::size_t number) const;
+    std::string_view word(std::size_t number) const { return table_.word(number); }
 
   private:
     void add(std::string_view word);
     void end_sentence();
     void write(std::int32_t number);
     void flush();
-    std::size_t find(std::string_view word, std::uint64_t hash) const;
-    void grow();
 
     std::string file_;
     std::ofstream out_;
@@ -43,11 +43,8 @@ class WordCounter {
     std::string rest_;  // of a word that the last piece cut
     bool in_sentence_ = false, is_finished_ = false;
     std::uint64_t words_ = 0, written_ = 0;
-    std::string letters_;                // of all words, one behind the other
-    std::vector<std::uint64_t> begins_;  // of each word there, and of the one to come
-    std::vector<std::uint64_t> counts_;
-    std::vector<std::uint64_t> hashes_;
-    std::vector<std::uint32_t> slots_;  // open addressing; number + 1, or 0
+    WordTable table_;
+    std::vector<std::uint64_t> counts_;  // by number
 };
 
 // One reader of such a file.

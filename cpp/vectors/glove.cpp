@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/random.hpp"
-#include "base/threads.hpp"
 #include "vectors/cooccurrence.hpp"
 #include "vectors/padded_rows.hpp"
 

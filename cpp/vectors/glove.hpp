@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.hpp"
+#include "base/buffer.hpp"
 #include "vectors/kernels/kernels.hpp"
 
 namespace chainrule {

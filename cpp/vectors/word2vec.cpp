@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "base/threads.hpp"
 #include "vectors/corpus.hpp"
 #include "vectors/padded_rows.hpp"
 

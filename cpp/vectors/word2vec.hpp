@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.hpp"
+#include "base/buffer.hpp"
 #include "vectors/kernels/kernels.hpp"
 #include "vectors/noise.hpp"
 

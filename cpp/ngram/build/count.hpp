@@ -1,3 +1,28 @@
+// Word numbers as the tokens that n-grams are counted over: each line becomes <s> w … w </s>, an empty one
+// too.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.hpp"
+#include "ngram/vocabulary.hpp"
+
+namespace chainrule {
+
+struct Tokens {
+    Array<std::uint32_t> ids;  // with <s> wherever nothing may be read across
+    std::uint32_t vocabulary = 0;
+    std::uint32_t begin = kBegin, end = kEnd;
+    bool is_stream = false;  // <s> once, and lines go on from the one before
+    std::uint64_t lines = 0;
+};
+
+// Numbers below `vocabulary` with `end` after each line and no `begin` anywhere, as counts.py takes them.
+Tokens take_ids(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std::uint32_t begin,
+                std::uint32_t end, bool is_stream);
+
 // Every n-gram of a text up to an order, in tables sorted by context, then by word: counts.py, with the
 // counts of continuations of smoothing.py, which cost next to nothing here.
 //
@@ -11,15 +36,6 @@
 //   counted;
 // - the continuations, different words to the left: the words gathered for the occurrences of a row.
 // Rows are numbered by what is in them, and so the same whatever the threads.
-#pragma once
-
-#include <cstdint>
-#include <vector>
-
-#include "base/buffer.hpp"
-#include "ngram/build/tokens.hpp"
-
-namespace chainrule {
 
 // All n-grams of one order. At order 1 the row is the word's number, and every word has a row.
 struct Level {

@@ -1,19 +1,179 @@
+// What training within a limit of memory keeps in files: rows that are being counted, logarithms.
 #include "ngram/build/external.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/buffer.hpp"
 #include "base/error.hpp"
-#include "ngram/build/external_trainer.hpp"
+#include "base/logarithm.hpp"
+#include "base/temp_file.hpp"
+#include "ngram/build/bucket_sort.hpp"
+#include "ngram/build/discounts.hpp"
+#include "ngram/build/memory_budget.hpp"
 
 namespace chainrule {
 
 namespace {
 
-constexpr std::uint64_t kMostTokens = (std::uint64_t{1} << 31) - 1;  // as in memory: one bit is for a mark
+// A row of one order while it is counted and estimated, as five numbers in a file.
+struct CountedRow {
+    static constexpr std::size_t kWidth = 5;
 
-}  // namespace
+    std::uint32_t word = 0, count = 0;
+    std::uint32_t adjusted = 0;  // what Kneser–Ney takes for the count
+    double shorter = 0;          // p of its suffix
+
+    void write(SpillWriter& rows) const {
+        std::uint32_t* const to = rows.next(kWidth);
+        to[0] = word;
+        to[1] = count;
+        to[2] = adjusted;
+        std::memcpy(to + 3, &shorter, sizeof shorter);
+    }
+    static CountedRow read(SpillReader& rows) {
+        const std::uint32_t* const from = rows.next(kWidth);
+        CountedRow row{from[0], from[1], from[2]};
+        std::memcpy(&row.shorter, from + 3, sizeof row.shorter);
+        return row;
+    }
+};
+
+// What follows the words of a record from order 1 on: the row of its suffix, its last word, the suffix's p.
+constexpr std::size_t kTail = 4;
+
+// Logarithms of probabilities in single precision: they are gathered, since they are faster by the hundred.
+class LogWriter {
+  public:
+    LogWriter(SpillFile& file, std::size_t buffered) : writer_(file, std::max(buffered, kGathered)) {}
+
+    void push(double p) {
+        gathered_[size_++] = p;
+        if (size_ == kGathered) gather();
+    }
+    void flush() {
+        gather();
+        writer_.flush();
+    }
+
+  private:
+    static constexpr std::size_t kGathered = 512;
+
+    void gather() {
+        std::array<float, kGathered> logs;
+        for (std::size_t i = 0; i < kGathered; ++i) logs[i] = static_cast<float>(logarithm(gathered_[i]));
+        std::memcpy(writer_.next(size_), logs.data(), size_ * sizeof(float));
+        size_ = 0;
+    }
+
+    SpillWriter writer_;
+    std::size_t size_ = 0;
+    std::array<double, kGathered> gathered_{};
+};
+
+// Training within a limit of memory as one object: its files and tables, and the passes over them.
+//
+// Here is what all passes share; the passes over the text stand in ngram/build/external.cpp, those of order 1
+// in ngram/build/external_words.cpp, those of the orders above in ngram/build/external_orders.cpp. All of
+// them are compiled with -ffp-contract=off.
+
+constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
+
+class ExternalTrainer {
+  public:
+    ExternalTrainer(const IdSource& ids, const TextFacts& text, const ExternalOptions& options);
+
+    ExternalModel run();
+
+  private:
+    std::size_t lefts(std::size_t n) const { return options_.order - n; }  // words that an n-gram carries
+    SpillFile new_file() const { return SpillFile(folder_); }
+    void report() {
+        if (options_.progress) options_.progress(++done_, 2 * options_.order + 1);
+    }
+    void look_through();
+    void deal_text();
+    void count_words();
+    void estimate_words();
+    void count_order(std::size_t n);
+    void estimate_order(std::size_t n);
+    void begin_counting(std::size_t n);
+    void end_counting(std::size_t n);
+    std::uint32_t note_lefts(const std::uint32_t* record, std::size_t n, std::uint32_t row,
+                             SpillWriter& into);
+    void deal(SpillReader& lefts, std::size_t n, std::uint32_t row, const CountedRow& made, double p);
+    std::uint32_t followed(const CountedRow& context, std::uint32_t row, std::size_t n) const;
+
+    const IdSource& ids_;
+    const TextFacts text_;
+    const ExternalOptions& options_;
+    std::vector<std::uint32_t> cut_offs_;
+    std::shared_ptr<const SpillFolder> folder_;
+    std::uint64_t tokens_ = 0;
+    std::size_t writers_ = 1;
+    std::size_t done_ = 0;
+    DealingSpace space_;
+
+    std::optional<Dealing> dealing_;   // of the order to be counted next
+    Array<std::uint32_t> times_;       // by first word: occurrences of that order
+    Array<std::uint32_t> next_times_;  // and of the one above
+    Array<std::uint32_t> seen_;        // [word]: the last row that it stood to the left of
+    SpillFile rows_, rows_below_;      // of the order in hand and of the one below
+    SpillFile lefts_;                  // words to the left of its occurrences
+    std::uint64_t size_ = 0, size_below_ = 0, occurrences_ = 0;
+    std::uint64_t begins_from_ = 0, begins_to_ = 0;              // rows that begin with <s>
+    std::uint32_t last_row_ = kNoRow, last_row_below_ = kNoRow;  // of a stream, the row that ends the text
+    std::uint64_t last_occurrence_ = 0;  // its place among the occurrences; no place where …
+    bool is_last_carried_ = false;       // … it begins with <s>
+    std::array<std::uint64_t, 6> counts_of_counts_{};
+    std::vector<SpilledLevel> levels_;
+    std::vector<Discounts> discounts_;
+};
+
+// Writes down the words to the left of an occurrence; whether the nearest is a new one of its row.
+std::uint32_t ExternalTrainer::note_lefts(const std::uint32_t* record, std::size_t n, std::uint32_t row,
+                                          SpillWriter& into) {
+    const std::size_t count = lefts(n);
+    std::uint32_t* const to = into.next(count);
+    for (std::size_t i = 0; i < count; ++i) to[i] = record[1 + i];
+    const std::uint32_t left = record[1];
+    if (record[0] & kMark) {
+        last_occurrence_ = occurrences_;
+        is_last_carried_ = true;
+    }
+    ++occurrences_;
+    ++next_times_[left];
+    return std::exchange(seen_[left], row) != row;
+}
+
+// The occurrences of a row go on to the next order, by the word to their left.
+void ExternalTrainer::deal(SpillReader& left_words, std::size_t n, std::uint32_t row, const CountedRow& made,
+                           double p) {
+    const std::size_t count = lefts(n);
+    for (std::uint32_t i = 0; i < made.count; ++i, ++occurrences_) {
+        const std::uint32_t* const words = left_words.next(count);
+        std::uint32_t* const record = dealing_->next(words[0]);
+        for (std::size_t k = 0; k < count; ++k) record[k] = words[k];
+        if (is_last_carried_ && occurrences_ == last_occurrence_) record[0] |= kMark;
+        record[count] = row;
+        record[count + 1] = made.word;
+        std::memcpy(record + count + 2, &p, sizeof p);
+    }
+}
+
+constexpr std::size_t kAtOnce = 1 << 16;
+
+constexpr std::uint64_t kMostTokens = (std::uint64_t{1} << 31) - 1;  // as in memory: one bit is for a mark
 
 ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextFacts& text, const ExternalOptions& options)
     : ids_(ids),
@@ -124,6 +284,198 @@ void ExternalTrainer::end_counting(std::size_t n) {
     if (n == options_.order) return;
     dealing_.emplace(folder_, space_, std::span<const std::uint32_t>(next_times_.data(), next_times_.size()),
                      lefts(n) + kTail);
+}
+
+// Order 1: every word has a row.
+
+void ExternalTrainer::count_words() {
+    const bool is_top = options_.order == 1;
+    SpillWriter rows(rows_, space_.stream), left_words(lefts_, space_.stream);
+    std::uint32_t next = 0;
+    CountedRow row;
+    const auto finish = [&](std::uint32_t to) {  // words that the text lacks have a row too
+        for (; next < to; ++next) {
+            row.word = next;
+            row.count = times_[next];
+            if (is_top) row.adjusted = row.count;
+            row.write(rows);
+            ++counts_of_counts_[std::min(row.adjusted, 5u)];
+            row.adjusted = 0;
+        }
+    };
+    dealing_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
+        if (word > next) finish(word);
+        for (std::size_t i = 0; i < count; ++i, record += options_.order) {
+            if (record[0] & kMark) last_row_ = word;
+            if (!is_top) row.adjusted += note_lefts(record, 1, word, left_words);
+        }
+    });
+    finish(text_.vocabulary);
+    size_ = text_.vocabulary;
+    rows.flush();
+    left_words.flush();
+}
+
+// Order 1, over the uniform distribution of what can be predicted.
+void ExternalTrainer::estimate_words() {
+    const DiscountRow& D = discounts_.back().of;
+    const std::uint64_t numbers = size_ * CountedRow::kWidth;
+    SpilledLevel& level = levels_.back();
+    level = {new_file(), new_file(), {}, {}, size_};
+    Behind behind;
+    SpillReader counting(rows_, space_.stream, 0, numbers);
+    for (std::uint32_t w = 0; w < size_; ++w) behind.keep(CountedRow::read(counting).adjusted);
+    const Mass mass = behind.mass(D);
+    const double uniform = 1.0 / static_cast<double>(size_ - 1 - (options_.unknown < size_));
+    SpillReader rows(rows_, space_.stream, 0, numbers),
+        left_words(lefts_, space_.stream, 0, occurrences_ * lefts(1));
+    SpillWriter words(level.word, space_.stream);
+    LogWriter logs(level.log_prob, space_.stream);
+    occurrences_ = 0;
+    for (std::uint32_t w = 0; w < size_; ++w) {
+        const CountedRow row = CountedRow::read(rows);
+        const bool is_predictable = w != text_.begin && w != options_.unknown;
+        const double p =
+            share_of(row.adjusted, D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
+        words.push(w);
+        logs.push(p);
+        if (options_.order > 1) deal(left_words, 1, w, row, p);
+    }
+    words.flush();
+    logs.flush();
+    if (options_.order > 1) dealing_->finish();
+}
+
+// The orders above 1, each from the occurrences that the one below dealt.
+
+void ExternalTrainer::count_order(std::size_t n) {
+    const bool is_top = n == options_.order;
+    const std::size_t width = 1 + lefts(n) + kTail;
+    SpillWriter rows(rows_, space_.stream), left_words(lefts_, space_.stream);
+    CountedRow row;
+    std::uint32_t number = kNoRow, suffix = kNoRow, first_word = kNoRow;  // of the row in hand
+    std::uint32_t different = 0;                                          // words to its left
+    const auto finish = [&] {
+        if (number == kNoRow) return;
+        row.adjusted = is_top || first_word == text_.begin ? row.count : different;
+        ++counts_of_counts_[std::min(row.adjusted, 5u)];
+        row.write(rows);
+    };
+    dealing_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
+        const bool begins = word == text_.begin;
+        for (std::size_t i = 0; i < count; ++i, record += width) {
+            const std::uint32_t* const tail = record + 1 + lefts(n);
+            if (word != first_word || tail[0] != suffix) {
+                finish();
+                if (word != first_word && begins) begins_from_ = number + 1;
+                ++number;
+                first_word = word;
+                suffix = tail[0];
+                row = {tail[1], 0, 0};
+                std::memcpy(&row.shorter, tail + 2, sizeof row.shorter);
+                different = 0;
+            }
+            ++row.count;
+            if (record[0] & kMark) last_row_ = number;
+            if (!is_top && !begins) different += note_lefts(record, n, number, left_words);
+        }
+        if (begins) begins_to_ = number + 1;
+    });
+    finish();
+    size_ = number + 1;
+    rows.flush();
+    left_words.flush();
+}
+
+// How many n-grams follow a row of the order below, as often as they stand in the text.
+std::uint32_t ExternalTrainer::followed(const CountedRow& context, std::uint32_t row, std::size_t n) const {
+    if (n == 2 && context.word == text_.begin) return times_[text_.begin];
+    if (!text_.is_stream && context.word == text_.end) return 0;
+    return context.count - (row == last_row_below_);
+}
+
+void ExternalTrainer::estimate_order(std::size_t n) {
+    const DiscountRow& D = discounts_.back().of;
+    const bool is_top = n == options_.order;
+    const std::uint32_t cut_off = cut_offs_[n - 1], cut_off_below = n > 2 ? cut_offs_[n - 2] : 0;
+    SpilledLevel &level = levels_.back(), &below = levels_[n - 2];
+    level = {new_file(), new_file(), {}, {}, 0};
+    below.log_backoff = new_file();
+    below.first = new_file();
+    const std::size_t buffered = space_.stream;
+    SpillReader contexts(rows_below_, buffered, 0, size_below_ * CountedRow::kWidth);
+    SpillReader counting(rows_, buffered, 0, size_ * CountedRow::kWidth),
+        rows(rows_, buffered, 0, size_ * CountedRow::kWidth);
+    SpillReader left_words(lefts_, buffered, 0, occurrences_ * lefts(n));
+    SpillWriter words(level.word, buffered), firsts(below.first, buffered);
+    LogWriter logs(level.log_prob, buffered), backoffs(below.log_backoff, buffered);
+    occurrences_ = 0;
+    std::uint32_t number = 0, kept = 0;
+    for (std::uint32_t h = 0; h < size_below_; ++h) {
+        const CountedRow context = CountedRow::read(contexts);
+        const bool is_kept = n == 2 || context.count > cut_off_below;
+        if (is_kept) firsts.push(kept);
+        const std::uint32_t occurrences = followed(context, h, n);
+        Behind behind;
+        std::uint32_t size = 0;
+        for (std::uint32_t at = 0; at < occurrences; ++size) {
+            const CountedRow row = CountedRow::read(counting);
+            at += row.count;
+            if (row.count > cut_off)
+                behind.keep(row.adjusted);
+            else
+                behind.leave_out(row.adjusted);
+        }
+        const Mass mass = behind.mass(D);
+        if (is_kept) backoffs.push(mass.gamma);
+        for (std::uint32_t i = 0; i < size; ++i, ++number) {
+            const CountedRow row = CountedRow::read(rows);
+            double p = 0;  // of what is cut off nothing asks: longer n-grams that end with it are too
+            if (row.count > cut_off) {
+                p = share_of(row.adjusted, D, mass.total) + mass.gamma * row.shorter;
+                words.push(row.word);
+                logs.push(p);
+                ++kept;
+            }
+            if (!is_top && (number < begins_from_ || number >= begins_to_))
+                deal(left_words, n, number, row, p);
+        }
+    }
+    firsts.push(kept);
+    level.size = kept;
+    words.flush();
+    firsts.flush();
+    logs.flush();
+    backoffs.flush();
+    if (!is_top) dealing_->finish();
+}
+
+}  // namespace
+
+void IdFile::read(const std::function<void(std::span<const std::int32_t>)>& use) const {
+    static_assert(std::endian::native == std::endian::little);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"), &std::fclose);
+    if (!file) throw Failure(path_ + " cannot be read");
+    std::setvbuf(file.get(), nullptr, _IONBF, 0);  // whole blocks are read here
+    Array<std::int32_t> numbers(kAtOnce);
+    while (true) {
+        const std::size_t bytes = std::fread(numbers.data(), 1, kAtOnce * sizeof(std::int32_t), file.get());
+        if (std::ferror(file.get())) throw Failure(path_ + " cannot be read");
+        if (bytes % sizeof(std::int32_t) != 0) throw Failure(path_ + " ends within a number; make it anew");
+        if (bytes > 0) use({numbers.data(), bytes / sizeof(std::int32_t)});
+        if (bytes < kAtOnce * sizeof(std::int32_t)) return;
+    }
+}
+
+void SpilledRows::read(std::size_t n, std::uint64_t from, std::size_t count, std::uint32_t* word,
+                       float* log_prob, float* log_backoff, std::uint32_t* first) const {
+    const SpilledLevel& level = levels_[n - 1];
+    const bool is_top = n == levels_.size();
+    if (word) level.word.read(from, word, count);
+    if (log_prob) level.log_prob.read(from, log_prob, count);
+    if (log_backoff && is_top) std::fill_n(log_backoff, count, 0.0F);
+    if (log_backoff && !is_top) level.log_backoff.read(from, log_backoff, count);
+    if (first && !is_top) level.first.read(from, first, count + 1);
 }
 
 ExternalModel estimate_within(const IdSource& ids, const TextFacts& text, const ExternalOptions& options) {

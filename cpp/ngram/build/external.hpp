@@ -14,15 +14,71 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/temp_file.hpp"
 #include "ngram/build/discounts.hpp"
-#include "ngram/build/external_ids.hpp"
-#include "ngram/build/external_rows.hpp"
 #include "ngram/build/kneser_ney.hpp"
+#include "ngram/tables.hpp"
 
 namespace chainrule {
+
+// Word numbers of a text, `end` after each line, read in order from memory or from a file.
+
+class IdSource {
+  public:
+    virtual ~IdSource() = default;
+    // Calls `use` with the numbers, so many at a time, from the first to the last.
+    virtual void read(const std::function<void(std::span<const std::int32_t>)>& use) const = 0;
+};
+
+// In memory, which must outlive it.
+class IdArray final : public IdSource {
+  public:
+    explicit IdArray(std::span<const std::int32_t> ids) : ids_(ids) {}
+    void read(const std::function<void(std::span<const std::int32_t>)>& use) const override { use(ids_); }
+
+  private:
+    std::span<const std::int32_t> ids_;
+};
+
+// A file of little-endian numbers of four bytes; Failure where it cannot be read or ends within a number.
+class IdFile final : public IdSource {
+  public:
+    explicit IdFile(std::string path) : path_(std::move(path)) {}
+    void read(const std::function<void(std::span<const std::int32_t>)>& use) const override;
+
+  private:
+    std::string path_;
+};
+
+// What numbers mean.
+struct TextFacts {
+    std::uint32_t vocabulary = 0, begin = 0, end = 0;
+    bool is_stream = false;  // <s> once, and lines go on from the one before
+};
+
+// Rows of a model in temporary files.
+
+// One order: a number of 32 bits a row in each file, `first` with one more.
+struct SpilledLevel {
+    SpillFile word, log_prob, log_backoff, first;  // the last two not at the highest order
+    std::uint64_t size = 0;
+};
+
+class SpilledRows final : public Rows {
+  public:
+    explicit SpilledRows(std::vector<SpilledLevel> levels) : levels_(std::move(levels)) {}
+    std::size_t order() const override { return levels_.size(); }
+    std::uint64_t size(std::size_t n) const override { return levels_[n - 1].size; }
+    void read(std::size_t n, std::uint64_t from, std::size_t count, std::uint32_t* word, float* log_prob,
+              float* log_backoff, std::uint32_t* first) const override;
+
+  private:
+    std::vector<SpilledLevel> levels_;
+};
 
 struct ExternalOptions {
     std::size_t order = 5;

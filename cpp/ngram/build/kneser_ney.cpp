@@ -8,7 +8,7 @@
 #include "base/logarithm.hpp"
 #include "base/parallel.hpp"
 #include "base/prefetch.hpp"
-#include "ngram/build/discounting.hpp"
+#include "ngram/build/discounts.hpp"
 #include "ngram/build/prune.hpp"
 
 namespace chainrule {

@@ -1,11 +1,19 @@
 // Opening a file of the layout "small": every size that reading relies on is checked here.
 #include "ngram/format/compact_layout.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/logarithm.hpp"
+#include "base/parallel.hpp"
+#include "ngram/format/hashed_layout.hpp"
 #include "ngram/format/names.hpp"
 
 namespace chainrule {
@@ -117,6 +125,255 @@ std::span<const char> SmallLayout::part(SmallPart part, std::size_t n, std::uint
         file_->fail("section " + std::to_string(static_cast<std::uint32_t>(part)) + " of order " +
                     std::to_string(n) + " does not have its size");
     return bytes;
+}
+
+// Rows of a model as the sections of the layout "small". All of them are read once to choose how the columns
+// are packed, and once for each section; a section is filled from any block of rows on.
+
+namespace {
+
+constexpr std::uint64_t kPiece = 8192;  // rows that are read at a time: whole blocks
+
+// What is known of an order before it is written.
+struct SmallOrder {
+    SmallColumns columns;
+    Codes prob, backoff;
+    Array<std::uint32_t> samples;  // of each block, the first continuation; one more, where all end
+    std::uint64_t size = 0, next_size = 0;
+    bool has_children = false;
+};
+
+SmallColumns columns_of(const SmallOrder& order, std::uint32_t vocabulary) {
+    SmallColumns columns;
+    columns.word_bits = static_cast<std::uint32_t>(std::bit_width(vocabulary - 1));
+    columns.prob_bits = order.prob.bits;
+    columns.prob_coding = static_cast<std::uint32_t>(order.prob.coding);
+    if (!order.has_children) return columns;
+    columns.backoff_bits = order.backoff.bits;
+    columns.backoff_coding = static_cast<std::uint32_t>(order.backoff.coding);
+    return columns;
+}
+
+// One thread's part of a survey: the pieces that it comes to take.
+void survey_pieces(const Rows& rows, std::size_t n, std::atomic<std::uint64_t>& next, ColumnSurvey& probs,
+                   ColumnSurvey& backoffs, SmallOrder& order) {
+    std::vector<float> prob(kPiece), backoff(kPiece);
+    std::vector<std::uint32_t> first(kPiece + 1);
+    for (std::uint64_t from; (from = kPiece * next.fetch_add(1)) < order.size;) {
+        const std::size_t count = std::min(kPiece, order.size - from);
+        const bool is_context = order.has_children;
+        rows.read(n, from, count, nullptr, prob.data(), is_context ? backoff.data() : nullptr,
+                  is_context ? first.data() : nullptr);
+        probs.add({prob.data(), count});
+        if (!is_context) continue;
+        backoffs.add({backoff.data(), count});
+        for (std::size_t i = 0; i < count; i += kSmallBlock)
+            order.samples[(from + i) / kSmallBlock] = first[i];
+    }
+}
+
+std::shared_ptr<const SmallOrder> survey(const Rows& rows, const FileFacts& facts, std::size_t n,
+                                         std::size_t threads) {
+    auto order = std::make_shared<SmallOrder>();
+    order->size = rows.size(n);
+    order->has_children = n < rows.order();
+    if (order->has_children) {
+        order->next_size = rows.size(n + 1);
+        order->samples = Array<std::uint32_t>(small_blocks(order->size) + 1);
+        order->samples[order->samples.size() - 1] = static_cast<std::uint32_t>(order->next_size);
+    }
+    const std::uint64_t pieces = (order->size + kPiece - 1) / kPiece;
+    const std::size_t used = std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces));
+    std::vector<ColumnSurvey> probs(used, ColumnSurvey(facts.bits != 0));
+    std::vector<ColumnSurvey> backoffs(used, ColumnSurvey(facts.bits != 0));
+    std::atomic<std::uint64_t> next{0};
+    in_parallel(used, [&](std::size_t t) { survey_pieces(rows, n, next, probs[t], backoffs[t], *order); });
+    for (std::size_t t = 1; t < used; ++t) {
+        probs[0].join(probs[t]);
+        backoffs[0].join(backoffs[t]);
+    }
+    order->prob = probs[0].codes();
+    if (order->has_children) order->backoff = backoffs[0].codes();
+    order->columns = columns_of(*order, facts.model.vocabulary);
+    return order;
+}
+
+// A section whose bytes are at hand.
+Section section_of(std::uint32_t id, std::shared_ptr<const void> owner, const void* bytes,
+                   std::uint64_t size) {
+    Section section;
+    section.id = id;
+    section.size = size;
+    section.fill = [owner = std::move(owner), bytes](std::uint64_t from, std::uint64_t count, char* into) {
+        std::memcpy(into, static_cast<const char*>(bytes) + from, count);
+    };
+    return section;
+}
+
+Section unigrams(const Rows& rows) {
+    Section section;
+    section.id = small_section(SmallPart::records, 1);
+    section.size = sizeof(SmallUnigram) * (rows.size(1) + 1);
+    section.chunk = sizeof(SmallUnigram) * kPiece;
+    section.fill = [&rows](std::uint64_t from, std::uint64_t size, char* into) {
+        const std::uint64_t begin = from / sizeof(SmallUnigram), end = begin + size / sizeof(SmallUnigram);
+        const std::size_t count = std::min(end, rows.size(1)) - begin;
+        std::vector<float> prob(count), backoff(count);
+        std::vector<std::uint32_t> first(count + 1);
+        rows.read(1, begin, count, nullptr, prob.data(), backoff.data(),
+                  rows.order() > 1 ? first.data() : nullptr);
+        for (std::size_t i = 0; i < end - begin; ++i) {
+            SmallUnigram row{0, 0, first[i]};
+            if (i < count) row = {prob[i], backoff[i], first[i]};
+            std::memcpy(into + sizeof row * i, &row, sizeof row);
+        }
+    };
+    return section;
+}
+
+// Rows [from, from + count) of an order, packed.
+void pack_records(const Rows& rows, std::size_t n, const SmallOrder& order, std::uint64_t from,
+                  std::size_t count, BitPacker& packer) {
+    std::vector<std::uint32_t> word(count);
+    std::vector<float> prob(count), backoff(order.has_children ? count : 0);
+    rows.read(n, from, count, word.data(), prob.data(), order.has_children ? backoff.data() : nullptr,
+              nullptr);
+    const SmallColumns& columns = order.columns;
+    for (std::size_t i = 0; i < count; ++i) {
+        packer.put(word[i], columns.word_bits);
+        packer.put(order.prob.code(prob[i]), columns.prob_bits);
+        if (order.has_children) packer.put(order.backoff.code(backoff[i]), columns.backoff_bits);
+    }
+}
+
+Section records(const Rows& rows, std::size_t n, const std::shared_ptr<const SmallOrder>& order) {
+    // 64 records of any width are whole words of 8 bytes, so that a chunk begins with a record.
+    const std::uint64_t width = order->columns.record_bits();
+    Section section;
+    section.id = small_section(SmallPart::records, n);
+    section.size = packed_bytes(order->size * width);
+    section.chunk = std::max<std::uint64_t>(8, kPiece / 8 * width);
+    section.fill = [&rows, n, order, width](std::uint64_t from, std::uint64_t size, char* into) {
+        const std::uint64_t begin = width ? 8 * from / width : 0;
+        const std::uint64_t end = width ? std::min(order->size, begin + 8 * size / width) : 0;
+        BitPacker packer(into);
+        for (std::uint64_t row = begin; row < end; row += kPiece)
+            pack_records(rows, n, *order, row, std::min(kPiece, end - row), packer);
+        char* last = packer.finish();
+        std::memset(last, 0, static_cast<std::size_t>(into + size - last));
+    };
+    return section;
+}
+
+// Bits of a section, of which only those within a range are kept.
+class BitRange {
+  public:
+    BitRange(std::uint64_t from, std::uint64_t size, char* into)
+        : from_(8 * from), to_(8 * (from + size)), into_(into) {
+        std::memset(into, 0, size);
+    }
+
+    std::uint64_t from() const { return from_; }
+    std::uint64_t to() const { return to_; }
+
+    void set(std::uint64_t at) {
+        if (at < from_ || at >= to_) return;
+        char& byte = into_[(at - from_) / 8];
+        byte = static_cast<char>(static_cast<unsigned char>(byte) | 1U << at % 8);
+    }
+
+    void set_number(std::uint64_t at, std::uint64_t number) {
+        for (; number; number &= number - 1) set(at + static_cast<unsigned>(std::countr_zero(number)));
+    }
+
+  private:
+    std::uint64_t from_, to_;
+    char* into_;
+};
+
+// The bits of one block, whose rows' continuations begin at first[0 … 64].
+void put_block(std::uint64_t block, const std::uint32_t* first, BitRange& bits) {
+    const std::uint32_t base = first[0], span = first[kSmallBlock] - base;
+    const std::uint64_t begin = base + kSmallBlock * block;
+    const auto width = static_cast<std::uint64_t>(std::bit_width(span));
+    for (std::uint64_t j = 0; j < kSmallBlock; ++j) {
+        if (is_listed(span))
+            bits.set_number(begin + j * width, first[j] - base);
+        else
+            bits.set(begin + (first[j + 1] - base) + j);
+    }
+}
+
+// Blocks [from, to) of an order; rows behind the last one have no continuations.
+void put_blocks(const Rows& rows, std::size_t n, const SmallOrder& order, std::uint64_t from,
+                std::uint64_t to, BitRange& bits) {
+    const std::uint64_t begin = from * kSmallBlock;
+    const std::size_t count = std::min(to * kSmallBlock, order.size) - begin;
+    std::vector<std::uint32_t> first((to - from) * kSmallBlock + 1,
+                                     static_cast<std::uint32_t>(order.next_size));
+    rows.read(n, begin, count, nullptr, nullptr, nullptr, first.data());
+    for (std::uint64_t block = from; block < to; ++block)
+        put_block(block, first.data() + (block - from) * kSmallBlock, bits);
+}
+
+Section children(const Rows& rows, std::size_t n, const std::shared_ptr<const SmallOrder>& order) {
+    const std::uint64_t blocks = small_blocks(order->size);
+    Section section;
+    section.id = small_section(SmallPart::children, n);
+    section.size = packed_bytes(order->next_size + kSmallBlock * blocks);
+    section.fill = [&rows, n, order, blocks](std::uint64_t from, std::uint64_t size, char* into) {
+        BitRange bits(from, size, into);
+        const auto begin_of = [&](std::uint64_t b) { return order->samples[b] + kSmallBlock * b; };
+        // The first block that ends behind the beginning of the range.
+        std::uint64_t block = 0, left = blocks;
+        while (left > 0) {
+            const std::uint64_t half = left / 2;
+            const bool is_before = begin_of(block + half + 1) <= bits.from();
+            block = is_before ? block + half + 1 : block;
+            left = is_before ? left - half - 1 : half;
+        }
+        while (block < blocks && begin_of(block) < bits.to()) {
+            std::uint64_t end = block;
+            while (end < blocks && end - block < kPiece / kSmallBlock && begin_of(end) < bits.to()) ++end;
+            put_blocks(rows, n, *order, block, end, bits);
+            block = end;
+        }
+    };
+    return section;
+}
+
+void add_table(std::vector<Section>& sections, SmallPart part, std::size_t n,
+               const std::shared_ptr<const SmallOrder>& order, const Codes& codes) {
+    if (codes.coding != Coding::table) return;
+    sections.push_back(
+        section_of(small_section(part, n), order, codes.table.data(), sizeof(float) * codes.table.size()));
+}
+
+}  // namespace
+
+std::vector<Section> small_sections(const Rows& rows, const FileFacts& facts, std::size_t threads) {
+    if (facts.sizes.size() != rows.order()) throw Failure("the rows are of another order than the model");
+    if (facts.bits != 0 && facts.bits != 8)
+        throw Failure("values of " + std::to_string(facts.bits) + " bits cannot be written; 8 can, or all");
+    std::vector<Section> sections;
+    const auto columns = std::make_shared<std::vector<SmallColumns>>();
+    sections.push_back(by_probability_section(rows));
+    sections.push_back(unigrams(rows));
+    for (std::size_t n = 2; n <= rows.order(); ++n) {
+        const std::shared_ptr<const SmallOrder> order = survey(rows, facts, n, threads);
+        columns->push_back(order->columns);
+        sections.push_back(records(rows, n, order));
+        add_table(sections, SmallPart::probs, n, order, order->prob);
+        if (!order->has_children) break;
+        add_table(sections, SmallPart::backoffs, n, order, order->backoff);
+        sections.push_back(section_of(small_section(SmallPart::samples, n), order, order->samples.data(),
+                                      sizeof(std::uint32_t) * order->samples.size()));
+        sections.push_back(children(rows, n, order));
+    }
+    if (rows.order() > 1)
+        sections.push_back(section_of(small_section(SmallPart::columns, 1), columns, columns->data(),
+                                      sizeof(SmallColumns) * columns->size()));
+    return sections;
 }
 
 }  // namespace chainrule

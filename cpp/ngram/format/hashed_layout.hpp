@@ -1,14 +1,4 @@
-// The layout "fast": plain rows, and per order an index to find a word among many. At most 20 bytes a row, 12
-// at the highest order.
-//
-// The continuations of a context have an index of their own, in the 4 bytes that each row has in the section
-// of indexes, so that where it lies follows from where the rows do:
-// - c < 2^16 continuations have 2c slots of 16 bits, half of them used (open addressing, wrapped within the
-//   2c). A slot is 0, or b = ⌈log2(c + 1)⌉ bits of the row, counted from 1 within the context, below 16 − b
-//   bits of a hash of the word: a word that is not there is mostly known not to be without a look at rows.
-// - more have c numbers of 32 bits: behind how many rows the words from j V / c on begin.
-// Any bits in an index lead to a row of the same context or to none, so that only rows need a check of
-// content.
+// What the reader and the writer of the layout "fast" must agree on.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +11,32 @@
 #include <vector>
 
 #include "base/prefetch.hpp"
-#include "ngram/format/hashed_layout_sections.hpp"
 #include "ngram/format/layout.hpp"
 #include "ngram/format/model_file.hpp"
 
 namespace chainrule {
+
+inline constexpr std::uint32_t kFastRows = 0x1000, kFastIndex = 0x2000;  // + the order
+
+// Of an index: four slots may be read from anywhere in it.
+inline std::uint64_t fast_index_bytes(std::uint64_t rows) { return 4 * rows + 8; }
+
+// Of c continuations in order of their words, where the directory is asked for `word`.
+inline std::uint32_t directory_slot(std::uint32_t word, std::uint32_t c, std::uint32_t vocabulary) {
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(word) * c / vocabulary);
+}
+
+// The layout "fast": plain rows, and per order an index to find a word among many. At most 20 bytes a row, 12
+// at the highest order.
+//
+// The continuations of a context have an index of their own, in the 4 bytes that each row has in the section
+// of indexes, so that where it lies follows from where the rows do:
+// - c < 2^16 continuations have 2c slots of 16 bits, half of them used (open addressing, wrapped within the
+//   2c). A slot is 0, or b = ⌈log2(c + 1)⌉ bits of the row, counted from 1 within the context, below 16 − b
+//   bits of a hash of the word: a word that is not there is mostly known not to be without a look at rows.
+// - more have c numbers of 32 bits: behind how many rows the words from j V / c on begin.
+// Any bits in an index lead to a row of the same context or to none, so that only rows need a check of
+// content.
 
 struct FastRow {
     std::uint32_t word;

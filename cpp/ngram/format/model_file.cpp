@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "ngram/format/checksum.hpp"
 #include "ngram/format/model_file_header.hpp"
 
 namespace chainrule {

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "base/output_file.hpp"
 #include "base/parallel.hpp"
-#include "ngram/format/checksum.hpp"
 #include "ngram/format/model_file.hpp"
 #include "ngram/format/model_file_header.hpp"
 

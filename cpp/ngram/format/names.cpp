@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/word_hash.hpp"
+#include "text/word_table.hpp"
 
 namespace chainrule {
 
 namespace {
-
-std::uint64_t key_of(std::string_view name) {
-    if (name.size() > 8) return word_hash(name, 0);
-    std::uint64_t key = 0;
-    std::memcpy(&key, name.data(), name.size());
-    return key;
-}
 
 std::uint32_t slot_count(std::uint64_t names) { return static_cast<std::uint32_t>(names + names / 2 + 1); }
 
@@ -27,7 +20,7 @@ std::vector<NameSlot> Names::slots_of(const NameList& names) {
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::string_view name = names.name(i);
         if (name.size() > 0xFFFFFFFF) throw Failure("a word of more than 4 GB cannot be written");
-        const std::uint64_t key = key_of(name);
+        const std::uint64_t key = Word::of(name).key;
         std::size_t slot = home(key, static_cast<std::uint32_t>(slots.size()));
         while (slots[slot].number) slot = slot + 1 == slots.size() ? 0 : slot + 1;
         slots[slot] = {key, static_cast<std::uint32_t>(name.size()), static_cast<std::uint32_t>(i + 1)};
@@ -82,7 +75,7 @@ std::string_view Names::name(std::uint32_t number) const {
 }
 
 std::int64_t Names::find(std::string_view name) const {
-    const std::uint64_t key = key_of(name);
+    const std::uint64_t key = Word::of(name).key;
     if (name.size() <= 8) return find_short(key, static_cast<std::uint32_t>(name.size()));
     if (!size_) return -1;
     std::uint32_t at = home(key, slot_count_);

@@ -3,11 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/logarithm.hpp"
+#include "base/parallel.hpp"
 
 namespace chainrule {
 
@@ -232,6 +238,270 @@ Codes ColumnSurvey::quantized() const {
         for (std::size_t i = cuts[k]; i < cuts[k + 1]; ++i)
             made.near_code_[groups[i].bin] = static_cast<std::uint8_t>(exact.size() + k);
     return made;
+}
+
+namespace {
+
+constexpr std::uint64_t kPiece = 4096;      // contexts, or rows, that one thread takes at a time
+constexpr std::uint32_t kChildren = 65536;  // of them, that are read at a time
+constexpr double kGrid = 1024;              // steps of a weight in one nat
+constexpr double kSumTolerance = 2e-4;      // of probabilities that must sum to one by themselves
+constexpr double kLeastOthers = 1e-7;       // probability of other words that a weight can scale
+constexpr double kMostFromRounding = 1e-5;  // what a weight may add where they have less
+
+constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+
+// Calls work(from, count) for pieces of `size` rows, on several threads; `make` makes what each works with.
+template <class Make>
+void for_pieces(std::uint64_t size, std::size_t threads, const Make& make) {
+    const std::uint64_t pieces = (size + kPiece - 1) / kPiece;
+    std::atomic<std::uint64_t> next{0};
+    in_parallel(std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces)), [&](std::size_t) {
+        auto work = make();
+        for (std::uint64_t i; (i = next.fetch_add(1)) < pieces;)
+            work(i * kPiece, static_cast<std::size_t>(std::min(kPiece, size - i * kPiece)));
+    });
+}
+
+std::uint8_t nearest(const std::vector<float>& rising, double value) {
+    const auto above = std::lower_bound(rising.begin(), rising.end(), value) - rising.begin();
+    const auto last = static_cast<std::ptrdiff_t>(rising.size()) - 1;
+    if (above > last) return static_cast<std::uint8_t>(last);
+    if (above == 0 || rising[static_cast<std::size_t>(above)] == value)
+        return static_cast<std::uint8_t>(above);
+    const double up = rising[static_cast<std::size_t>(above)] - value;
+    const double down = value - rising[static_cast<std::size_t>(above) - 1];
+    return static_cast<std::uint8_t>(up < down ? above : above - 1);
+}
+
+}  // namespace
+
+// The probabilities stored after one context, while they are rounded.
+class QuantizedRows::Worker {
+  public:
+    Worker(QuantizedRows& model, std::size_t m, std::mutex& mutex,
+           std::vector<std::pair<std::uint32_t, float>>& exceptions)
+        : model_(model),
+          m_(m),
+          here_(model.levels_[m - 1]),
+          next_(model.levels_[m]),
+          mutex_(mutex),
+          exceptions_(exceptions) {}
+
+    // Contexts [from, from + count) of m words, as many at a time as have kChildren continuations.
+    void operator()(std::uint64_t from, std::size_t count) {
+        const std::uint32_t* const first = here_.first.data() + from;
+        for (std::size_t done = 0; done < count;) {
+            std::size_t end = done + 1;
+            while (end < count && first[end + 1] - first[done] <= kChildren) ++end;
+            contexts(from + done, end - done);
+            done = end;
+        }
+    }
+
+  private:
+    void contexts(std::uint64_t from, std::size_t count) {
+        const std::uint32_t *const first = here_.first.data() + from, begin = first[0], end = first[count];
+        word_.resize(end - begin);
+        exact_.resize(end - begin);
+        weight_.resize(count);
+        model_.exact_.read(m_ + 1, begin, end - begin, word_.data(), exact_.data(), nullptr, nullptr);
+        model_.exact_.read(m_, from, count, nullptr, nullptr, weight_.data(), nullptr);
+        for (std::size_t i = 0; i < count; ++i)
+            context(static_cast<std::uint32_t>(from + i), weight_[i], first[i], first[i] - begin,
+                    first[i + 1] - first[i]);
+    }
+
+    void context(std::uint32_t row, float exact_weight, std::uint32_t begin, std::size_t at,
+                 std::size_t size) {
+        const std::size_t suffix = here_.suffix_order.size() ? here_.suffix_order[row] : 0;
+        const double sum_below = suffix
+                                     ? 1.0 + double{model_.levels_[suffix - 1].excess[here_.suffix_row[row]]}
+                                     : model_.unigram_sum_;
+        if (size == 0) {
+            here_.log_backoff[row] = 0;
+            here_.excess[row] = static_cast<float>(sum_below - 1);
+            return;
+        }
+        double exact_sum = 0, sum = 0, below = 0;
+        code_.resize(size);
+        for (std::size_t i = 0; i < size; ++i) {
+            code_[i] = nearest(next_.codebook, exact_[at + i]);
+            exact_sum += std::exp(double{exact_[at + i]});
+            sum += next_.probs[code_[i]];
+            const Lower lower = model_.lower(m_, row, word_[at + i]);
+            below += lower.prob;
+            if (!next_.suffix_order.size()) continue;
+            next_.suffix_order[begin + i] = lower.order;
+            next_.suffix_row[begin + i] = lower.row;
+        }
+        const double others = sum_below - below;
+        float weight = exact_weight;
+        if (exact_weight == kImpossible || others < kLeastOthers) {
+            if (others > 0 && exact_weight != kImpossible)
+                weight =
+                    static_cast<float>(std::min<double>(exact_weight, logarithm(kMostFromRounding / others)));
+            sum = sum_to_one(begin, sum);
+        } else {
+            sum = leave(std::max(1 - exact_sum, 1e-6) / 2, sum);
+            weight = static_cast<float>(logarithm((1 - sum) / others));
+            if (m_ > 1) weight = static_cast<float>(std::nearbyint(weight * kGrid) / kGrid);
+        }
+        here_.log_backoff[row] = weight;
+        here_.excess[row] = static_cast<float>(
+            sum + (weight == kImpossible || others <= 0 ? 0.0 : std::exp(double{weight}) * others) - 1);
+        std::copy(code_.begin(), code_.end(), next_.code.begin() + begin);
+    }
+
+    // Takes lower codes, those of the most probable words first, until 1 − Σ is `least`.
+    double leave(double least, double sum) {
+        if (1 - sum >= least) return sum;
+        sort();
+        for (bool is_lowered = true; is_lowered && 1 - sum < least;) {
+            is_lowered = false;
+            for (std::size_t i = 0; i < rank_.size() && 1 - sum < least; ++i) {
+                std::uint8_t& code = code_[rank_[i]];
+                if (code == 0) continue;
+                sum -= next_.probs[code] - next_.probs[code - 1U];
+                --code;
+                is_lowered = true;
+            }
+        }
+        return sum_again();
+    }
+
+    // Chooses codes that sum to one, by changing those of the most probable words first; the most probable
+    // one becomes an exception where that fails.
+    double sum_to_one(std::uint32_t begin, double sum) {
+        if (std::abs(1 - sum) <= kSumTolerance) return sum;
+        sort();
+        for (std::size_t i = 0; i < rank_.size() && std::abs(1 - sum) > kSumTolerance; ++i) {
+            std::uint8_t& code = code_[rank_[i]];
+            const double wanted = next_.probs[code] + 1 - sum;
+            if (wanted <= 0) continue;
+            const std::uint8_t other = nearest(next_.codebook, logarithm(wanted));
+            const double changed = sum + next_.probs[other] - next_.probs[code];
+            if (next_.probs[other] == 0 || std::abs(1 - changed) >= std::abs(1 - sum)) continue;
+            code = other;
+            sum = changed;
+        }
+        sum = sum_again();
+        const double largest = next_.probs[code_[rank_[0]]] + 1 - sum;
+        if (std::abs(1 - sum) <= kSumTolerance || largest <= 0) return sum;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        exceptions_.emplace_back(begin + rank_[0], static_cast<float>(std::min(logarithm(largest), 0.0)));
+        return 1;
+    }
+
+    void sort() {
+        rank_.resize(code_.size());
+        std::iota(rank_.begin(), rank_.end(), 0U);
+        std::stable_sort(rank_.begin(), rank_.end(),
+                         [&](std::uint32_t a, std::uint32_t b) { return code_[a] > code_[b]; });
+    }
+
+    double sum_again() const {
+        double sum = 0;
+        for (const std::uint8_t code : code_) sum += next_.probs[code];
+        return sum;
+    }
+
+    QuantizedRows& model_;
+    std::size_t m_;
+    Level &here_, &next_;
+    std::mutex& mutex_;
+    std::vector<std::pair<std::uint32_t, float>>& exceptions_;
+    std::vector<std::uint32_t> word_, rank_;
+    std::vector<float> exact_, weight_;
+    std::vector<std::uint8_t> code_;
+};
+
+QuantizedRows::QuantizedRows(const Rows& exact, std::size_t threads) : exact_(exact), levels_(exact.order()) {
+    unigrams_ = Array<float>(exact.size(1));
+    exact.read(1, 0, unigrams_.size(), nullptr, unigrams_.data(), nullptr, nullptr);
+    for (const float log_prob : unigrams_) unigram_sum_ += std::exp(double{log_prob});
+    for (std::size_t n = 1; n <= order(); ++n) open_level(n);
+    for (std::size_t m = 1; m < order(); ++m) quantize_after(m, threads);
+}
+
+void QuantizedRows::open_level(std::size_t n) {
+    Level& level = levels_[n - 1];
+    const std::uint64_t size = exact_.size(n);
+    if (n < order()) {
+        level.word = Array<std::uint32_t>(size);
+        level.first = Array<std::uint32_t>(size + 1);
+        exact_.read(n, 0, size, level.word.data(), nullptr, nullptr, level.first.data());
+        level.log_backoff = Array<float>(size);
+        level.excess = Array<float>(size);
+    }
+    if (n == 1) return;
+    level.code = Array<std::uint8_t>(size);
+    if (n < order()) {
+        level.suffix_order = Array<std::uint8_t>(size);
+        level.suffix_row = Array<std::uint32_t>(size);
+    }
+    ColumnSurvey survey(true);
+    std::vector<float> values(kPiece);
+    for (std::uint64_t from = 0; from < size; from += kPiece) {
+        const auto count = static_cast<std::size_t>(std::min(kPiece, size - from));
+        exact_.read(n, from, count, nullptr, values.data(), nullptr, nullptr);
+        survey.add({values.data(), count});
+    }
+    level.codebook = survey.codebook();
+    for (const float value : level.codebook) level.probs.push_back(std::exp(double{value}));
+}
+
+void QuantizedRows::quantize_after(std::size_t m, std::size_t threads) {
+    Level& next = levels_[m];
+    std::mutex mutex;
+    for_pieces(size(m), threads, [&] { return Worker(*this, m, mutex, next.exceptions); });
+    std::sort(next.exceptions.begin(), next.exceptions.end());
+}
+
+float QuantizedRows::log_prob_of(std::size_t n, std::uint32_t row) const {
+    if (n == 1) return unigrams_[row];
+    const Level& level = levels_[n - 1];
+    if (!level.exceptions.empty()) {
+        const auto at =
+            std::lower_bound(level.exceptions.begin(), level.exceptions.end(), std::pair{row, kImpossible});
+        if (at != level.exceptions.end() && at->first == row) return at->second;
+    }
+    return level.codebook[level.code[row]];
+}
+
+QuantizedRows::Lower QuantizedRows::lower(std::size_t m, std::uint32_t context, std::uint32_t word) const {
+    double log_weights = 0;
+    std::size_t n = m;
+    std::uint32_t row = context;
+    while (n > 1) {
+        const Level& level = levels_[n - 1];
+        n = level.suffix_order[row];
+        row = level.suffix_row[row];
+        const Level& shorter = levels_[n - 1];
+        const std::uint32_t *const words = levels_[n].word.data(), *const end =
+                                                                       words + shorter.first[row + 1];
+        const std::uint32_t* const at = std::lower_bound(words + shorter.first[row], end, word);
+        if (at != end && *at == word) {
+            const auto child = static_cast<std::uint32_t>(at - words);
+            return {std::exp(log_prob_of(n + 1, child) + log_weights), static_cast<std::uint8_t>(n + 1),
+                    child};
+        }
+        log_weights += shorter.log_backoff[row];
+    }
+    return {std::exp(unigrams_[word] + log_weights), 1, word};
+}
+
+void QuantizedRows::read(std::size_t n, std::uint64_t from, std::size_t count, std::uint32_t* word,
+                         float* log_prob, float* log_backoff, std::uint32_t* first) const {
+    if (word || first) exact_.read(n, from, count, word, nullptr, nullptr, first);
+    for (std::size_t i = 0; log_prob && i < count; ++i)
+        log_prob[i] = log_prob_of(n, static_cast<std::uint32_t>(from + i));
+    if (!log_backoff) return;
+    if (n < order()) {
+        std::copy_n(levels_[n - 1].log_backoff.begin() + from, count, log_backoff);
+    } else {
+        std::fill_n(log_backoff, count, 0.0F);
+    }
 }
 
 }  // namespace chainrule

@@ -16,7 +16,6 @@
 #include "../random_tables.hpp"
 #include "base/error.hpp"
 #include "driver.hpp"
-#include "ngram/format/checksum.hpp"
 #include "ngram/format/model_file_header.hpp"
 #include "ngram/query/model.hpp"
 #include "ngram/query/sentences.hpp"

@@ -1,4 +1,4 @@
-#include "base/threads.hpp"
+#include "base/parallel.hpp"
 
 #include <string>
 #include <system_error>

@@ -1,6 +1,4 @@
 // Words, word2vec and the kernels alone, for Python.
-#include "vectors/word2vec.hpp"
-
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -10,13 +8,15 @@
 #include <memory>
 #include <tuple>
 
-#include "base/aligned.hpp"
+#include "base/buffer.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
-#include "bindings/locked.hpp"
+#include "vectors/cooccurrence.hpp"
 #include "vectors/corpus.hpp"
+#include "vectors/glove.hpp"
 #include "vectors/kernels/kernels.hpp"
 #include "vectors/padded_rows.hpp"
+#include "vectors/word2vec.hpp"
 
 namespace nb = nanobind;
 
@@ -26,13 +26,13 @@ namespace {
 
 using Floats = nb::ndarray<nb::numpy, float>;
 
-using SharedCounter = OneAtATime<WordCounter>;
-using Learning = OneAtATime<Word2vec>;
+using LockedCounter = OneAtATime<WordCounter>;
+using Word2vecTraining = OneAtATime<Word2vec>;
 
 constexpr std::size_t kWords = 1 << 10;  // handed over at a time
 
 // The words of these numbers, a few at a time: there is no second copy of all.
-nb::list words_of(SharedCounter& shared, const AnyArray& numbers) {
+nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
     const auto wanted = span_of<std::int64_t>(numbers, "numbers", "int64");
     nb::list made;
     std::vector<std::string> words;
@@ -52,25 +52,25 @@ nb::list words_of(SharedCounter& shared, const AnyArray& numbers) {
 }
 
 void bind_words(nb::module_& module) {
-    nb::class_<SharedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
+    nb::class_<LockedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
         .def(
             "__init__",
-            [](SharedCounter* self, const std::filesystem::path& file) {
-                new (self) SharedCounter(std::make_unique<WordCounter>(file.string()));
+            [](LockedCounter* self, const std::filesystem::path& file) {
+                new (self) LockedCounter(std::make_unique<WordCounter>(file.string()));
             },
             nb::arg("file"))
         .def("feed",
-             [](SharedCounter& self, const nb::bytes& text) {
+             [](LockedCounter& self, const nb::bytes& text) {
                  const std::string_view piece(text.c_str(), text.size());
                  self.use([&](WordCounter& counter) { counter.feed(piece); });
              })
-        .def("finish", [](SharedCounter& self) { self.use([](WordCounter& counter) { counter.finish(); }); })
-        .def_prop_ro("words", [](SharedCounter& self) { return self.use([](auto& c) { return c.words(); }); })
-        .def_prop_ro("types", [](SharedCounter& self) { return self.use([](auto& c) { return c.types(); }); })
+        .def("finish", [](LockedCounter& self) { self.use([](WordCounter& counter) { counter.finish(); }); })
+        .def_prop_ro("words", [](LockedCounter& self) { return self.use([](auto& c) { return c.words(); }); })
+        .def_prop_ro("types", [](LockedCounter& self) { return self.use([](auto& c) { return c.types(); }); })
         .def_prop_ro("numbers",
-                     [](SharedCounter& self) { return self.use([](auto& c) { return c.numbers(); }); })
+                     [](LockedCounter& self) { return self.use([](auto& c) { return c.numbers(); }); })
         .def("counts",
-             [](SharedCounter& self) {
+             [](LockedCounter& self) {
                  auto counts = self.use([](auto& c) { return c.counts(); });
                  const std::size_t size = counts.size();
                  return array_of<std::uint64_t>(std::move(counts), {size});
@@ -108,7 +108,7 @@ Word2vecConfig config_of(const nb::dict& settings) {
     return config;
 }
 
-void make_word2vec(Learning* self, const nb::dict& settings, const std::filesystem::path& file,
+void make_word2vec(Word2vecTraining* self, const nb::dict& settings, const std::filesystem::path& file,
                    std::uint64_t numbers, const AnyArray& number_of, const AnyArray& counts,
                    const AnyArray& begins, const AnyArray& rows, std::size_t buckets) {
     const Word2vecConfig config = config_of(settings);
@@ -119,47 +119,51 @@ void make_word2vec(Learning* self, const nb::dict& settings, const std::filesyst
     const nb::gil_scoped_release free;
     Subwords subwords{
         {begins_span.begin(), begins_span.end()}, {rows_span.begin(), rows_span.end()}, buckets};
-    new (self) Learning(std::make_unique<Word2vec>(config, file.string(), numbers, number_of_span,
-                                                   counts_span, std::move(subwords)));
+    new (self) Word2vecTraining(std::make_unique<Word2vec>(config, file.string(), numbers, number_of_span,
+                                                           counts_span, std::move(subwords)));
 }
 
-void bind_learning(nb::module_& module) {
-    nb::class_<Learning>(module, "Word2vec",
-                         "Skip-gram or CBOW with negative sampling over a file of word numbers.")
+void bind_word2vec_training(nb::module_& module) {
+    nb::class_<Word2vecTraining>(module, "Word2vec",
+                                 "Skip-gram or CBOW with negative sampling over a file of word numbers.")
         .def("__init__", &make_word2vec, nb::arg("settings"), nb::arg("file"), nb::arg("numbers"),
              nb::arg("number_of"), nb::arg("counts"), nb::arg("begins"), nb::arg("rows"), nb::arg("buckets"))
         .def(
             "run",
-            [](Learning& self, double seconds) { return self.use([&](auto& w) { return w.run(seconds); }); },
+            [](Word2vecTraining& self, double seconds) {
+                return self.use([&](auto& w) { return w.run(seconds); });
+            },
             nb::arg("seconds"))
         .def("learnt",
-             [](Learning& self) {
+             [](Word2vecTraining& self) {
                  const Learnt learnt = self.use([](auto& w) { return w.learnt(); });
                  return std::make_tuple(learnt.words, learnt.of, learnt.loss, learnt.rate);
              })
         .def("last_loss",
-             [](Learning& self) { return self.use([](const Word2vec& w) { return w.last_loss(); }); })
-        .def_prop_ro("simd",
-                     [](Learning& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
+             [](Word2vecTraining& self) { return self.use([](const Word2vec& w) { return w.last_loss(); }); })
+        .def_prop_ro(
+            "simd",
+            [](Word2vecTraining& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
         .def("input",
              [](nb::handle self) {  // a view: it keeps the vectors alive, and they never move
-                 Word2vec& learning = *nb::cast<Learning&>(self).use([](Word2vec& found) { return &found; });
-                 return nb::ndarray<nb::numpy, const float>(learning.input(),
-                                                            {learning.rows(), learning.dimensions()}, self,
-                                                            {static_cast<std::int64_t>(learning.width()), 1});
+                 Word2vec& model =
+                     *nb::cast<Word2vecTraining&>(self).use([](Word2vec& model) { return &model; });
+                 return nb::ndarray<nb::numpy, const float>(model.input(), {model.rows(), model.dimensions()},
+                                                            self,
+                                                            {static_cast<std::int64_t>(model.width()), 1});
              })
         .def("output",
-             [](Learning& self) {  // a copy: the memory may be given back
+             [](Word2vecTraining& self) {  // a copy: the memory may be given back
                  std::vector<float> made;
                  std::size_t words = 0, dimensions = 0;
-                 self.use([&](Word2vec& learning) {
-                     learning.copy_output(made);
-                     words = learning.words();
-                     dimensions = learning.dimensions();
+                 self.use([&](Word2vec& model) {
+                     model.copy_output(made);
+                     words = model.words();
+                     dimensions = model.dimensions();
                  });
                  return array_of<float>(std::move(made), {words, dimensions});
              })
-        .def("finish", [](Learning& self) { self.use([](Word2vec& learning) { learning.finish(); }); });
+        .def("finish", [](Word2vecTraining& self) { self.use([](Word2vec& model) { model.finish(); }); });
 }
 
 // A matrix of Python's as rows on 64-byte borders, padded with `padding`.
@@ -256,12 +260,93 @@ void bind_kernels(nb::module_& module) {
                nb::arg("weight"), nb::arg("log_x"), nb::arg("rate"));
 }
 
+using CooccurrenceCount = OneAtATime<Cooccurrence>;
+using GloveTraining = OneAtATime<Glove>;
+
+void make_cooccurrence(CooccurrenceCount* self, const std::filesystem::path& file, std::uint64_t numbers,
+                       const AnyArray& number_of, std::size_t words, const std::filesystem::path& out,
+                       std::size_t window, std::uint64_t bytes, std::size_t threads, std::uint64_t seed) {
+    const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
+    const CooccurrenceConfig config{window, bytes, threads, seed};
+    const nb::gil_scoped_release free;
+    new (self) CooccurrenceCount(
+        std::make_unique<Cooccurrence>(config, file.string(), numbers, number_of_span, words, out.string()));
+}
+
+void make_glove(GloveTraining* self, const std::filesystem::path& file, std::uint64_t records,
+                std::size_t words, std::size_t dimensions, std::size_t epochs, float rate, double x_max,
+                double alpha, std::size_t threads, std::uint64_t seed, const std::string& simd) {
+    const GloveConfig config{dimensions, epochs, rate, x_max, alpha, threads, seed, simd};
+    const nb::gil_scoped_release free;
+    new (self) GloveTraining(std::make_unique<Glove>(config, file.string(), records, words));
+}
+
+nb::ndarray<nb::numpy, float> glove_result(GloveTraining& self) {
+    std::size_t words = 0, dimensions = 0;
+    std::vector<float> made;
+    self.use([&](const Glove& glove) {
+        words = glove.words();
+        dimensions = glove.dimensions();
+        made.resize(words * dimensions);
+        glove.result(made);
+    });
+    return array_of<float>(std::move(made), {words, dimensions});
+}
+
+void bind_cooccurrence(nb::module_& module) {
+    nb::class_<CooccurrenceCount>(module, "Cooccurrence",
+                                  "How often words stand near each other, into a file of records.")
+        .def("__init__", &make_cooccurrence, nb::arg("file"), nb::arg("numbers"), nb::arg("number_of"),
+             nb::arg("words"), nb::arg("out"), nb::kw_only(), nb::arg("window"), nb::arg("bytes"),
+             nb::arg("threads"), nb::arg("seed"))
+        .def(
+            "run",
+            [](CooccurrenceCount& self, double seconds) {
+                return self.use([&](auto& c) { return c.run(seconds); });
+            },
+            nb::arg("seconds"))
+        .def("counted",
+             [](CooccurrenceCount& self) {
+                 const CountedSoFar found = self.use([](const auto& c) { return c.counted(); });
+                 return std::make_tuple(found.is_merging, found.done, found.of);
+             })
+        .def_prop_ro(
+            "records",
+            [](CooccurrenceCount& self) { return self.use([](const auto& c) { return c.records(); }); })
+        .def_prop_ro(
+            "runs", [](CooccurrenceCount& self) { return self.use([](const auto& c) { return c.runs(); }); });
+}
+
+void bind_glove(nb::module_& module) {
+    nb::class_<GloveTraining>(module, "Glove", "GloVe by AdaGrad over a file of co-occurrence records.")
+        .def("__init__", &make_glove, nb::arg("file"), nb::arg("records"), nb::arg("words"), nb::kw_only(),
+             nb::arg("dimensions"), nb::arg("epochs"), nb::arg("rate"), nb::arg("x_max"), nb::arg("alpha"),
+             nb::arg("threads"), nb::arg("seed"), nb::arg("simd"))
+        .def(
+            "run",
+            [](GloveTraining& self, double seconds) {
+                return self.use([&](auto& g) { return g.run(seconds); });
+            },
+            nb::arg("seconds"))
+        .def("learnt",
+             [](GloveTraining& self) {
+                 const Fitted found = self.use([](const auto& g) { return g.learnt(); });
+                 return std::make_tuple(found.pairs, found.of, found.cost);
+             })
+        .def_prop_ro(
+            "simd",
+            [](GloveTraining& self) { return self.use([](const auto& g) { return std::string(g.simd()); }); })
+        .def("result", &glove_result);
+}
+
 }  // namespace
 
-void bind_word2vec(nb::module_& module) {
+void bind_vectors(nb::module_& module) {
     bind_words(module);
-    bind_learning(module);
+    bind_word2vec_training(module);
     bind_kernels(module);
+    bind_cooccurrence(module);
+    bind_glove(module);
 }
 
 }  // namespace chainrule

@@ -1,4 +1,4 @@
-#include "base/pages.hpp"
+#include "base/buffer.hpp"
 
 #include <cstdint>
 #include <new>
