@@ -18,17 +18,17 @@ namespace chainrule {
 std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t threads) {
     const PlainText text({file});
     std::optional<WordCounts> counted = count_words(text, {}, threads);
-    if (!counted) throw Failure(file + " is not plain text");
+    if (!counted) throw Error(file + " is not plain text");
     const auto V = static_cast<std::uint32_t>(counted->words.size() + 3);
-    Coding coding{std::move(counted->words), {}, 0, static_cast<std::int32_t>(V - 1)};
-    coding.ids.resize(V - 3);
+    WordEncoding encoding{std::move(counted->words), {}, 0, static_cast<std::int32_t>(V - 1)};
+    encoding.ids.resize(V - 3);
     for (std::size_t i = 0; i < counted->order.size(); ++i) {
-        coding.ids[counted->order[i]] = static_cast<std::int32_t>(i + 1);
+        encoding.ids[counted->order[i]] = static_cast<std::int32_t>(i + 1);
     }
-    const std::optional<EncodedText> encoded = encode_words(text, coding, "", threads);
-    if (!encoded) throw Failure(file + " is not plain text");
+    const std::optional<EncodedText> encoded = encode_words(text, encoding, "", threads);
+    if (!encoded) throw Error(file + " is not plain text");
     const std::span<const std::int32_t> ids(encoded->ids.data(), encoded->ids.size());
-    Counts counts = count_ngrams(take_ids(ids, V, V - 2, V - 1, false), order, threads);
+    Counts counts = count_ngrams(make_tokens(ids, V, V - 2, V - 1, false), order, threads);
     std::uint64_t rows = 0;
     for (const TableLevel& level : estimate_kneser_ney(std::move(counts), threads).levels)
         rows += level.size();
@@ -39,13 +39,13 @@ std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t th
 
 int main(int count, char** given) {
     try {
-        if (count != 4) throw chainrule::Failure("ngram_estimate TEXT ORDER THREADS");
+        if (count != 4) throw chainrule::Error("ngram_estimate TEXT ORDER THREADS");
         const std::uint64_t rows = chainrule::rows_of(given[1], std::strtoul(given[2], nullptr, 10),
                                                       std::strtoul(given[3], nullptr, 10));
         std::printf("%llu\n", static_cast<unsigned long long>(rows));
         return 0;
-    } catch (const chainrule::Failure& failure) {
-        std::fprintf(stderr, "%s\n", failure.what());
+    } catch (const chainrule::Error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
         return 1;
     }
 }

@@ -1,4 +1,4 @@
-// What an ARPA file holds once it is read, and what is said where it cannot be.
+// From ARPA entries to back-off tables: vocabulary, sorting, missing contexts.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 namespace chainrule {
 
 struct ArpaModel {
-    // By number: the unknown word, the others as the file lists them, <s>, </s>. The first and the last two
-    // are there whether the file lists them or not.
+    // Words by id: <unk>, the others in the order of the file, <s>, </s>. <unk>, <s> and </s> are present
+    // even if not listed.
     std::vector<std::string> names;
     std::vector<TableLevel> levels;
     bool has_unknown = false;  // false: the unknown word has probability 0
@@ -28,23 +28,23 @@ struct ArpaModel {
     ArpaModel(ArpaModel&&) = default;  // and no copies
     ArpaModel& operator=(ArpaModel&&) = default;
 
-    ModelFacts facts() const {
-        ModelFacts made;
-        made.vocabulary = static_cast<std::uint32_t>(names.size());
-        made.begin = made.vocabulary - 2;
-        made.end = made.vocabulary - 1;
-        made.unknown = 0;
-        made.is_closed = !has_unknown;
-        return made;
+    ModelMetadata metadata() const {
+        ModelMetadata result;
+        result.vocabulary = static_cast<std::uint32_t>(names.size());
+        result.begin = result.vocabulary - 2;
+        result.end = result.vocabulary - 1;
+        result.unknown = 0;
+        result.is_closed = !has_unknown;
+        return result;
     }
 };
 
-// Line 0: the file as a whole. `shown` are bytes of the file, of any kind; whoever shows the message makes
-// them fit to be read.
-struct ArpaFault : Failure {
-    ArpaFault(std::uint64_t line, const std::string& before, const std::string& shown = {},
-              const std::string& after = {})
-        : Failure((line ? "line " + std::to_string(line) + ": " : "") + before + shown + after),
+// A parse error; line 0 is the file as a whole. `shown` are raw bytes of the file, which the caller must
+// escape for display.
+struct ArpaParseError : Error {
+    ArpaParseError(std::uint64_t line, const std::string& before, const std::string& shown = {},
+                   const std::string& after = {})
+        : Error((line ? "line " + std::to_string(line) + ": " : "") + before + shown + after),
           line(line),
           before(before),
           shown(shown),
@@ -54,19 +54,19 @@ struct ArpaFault : Failure {
     std::string before, shown, after;
 };
 
-// The words of an ARPA file: numbered as its 1-grams list them, then laid out as models have them.
+// Vocabulary of an ARPA file: numbered in the order of the 1-grams, then mapped to model ids.
 
 class ArpaWords {
   public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
-    // The number of a word that is listed; the same one again where it was.
+    // Adds a listed word and returns its number, the same one if it was listed before.
     std::uint32_t list(std::string_view word);
-    // Nothing is listed any more: the words get their ids, the unknown word 0, <s> and </s> the last two.
+    // Assigns ids once all words are listed: <unk> 0, <s> and </s> the last two.
     void settle();
 
     std::uint32_t id_of_number(std::uint32_t number) const { return ids_[number]; }
-    // kNone where it was not listed.
+    // kNone if the word was not listed.
     std::uint32_t id(std::string_view word) const;
 
     std::uint32_t size() const { return static_cast<std::uint32_t>(names_.size()); }  // V
@@ -90,15 +90,12 @@ inline std::uint32_t ArpaWords::id(std::string_view word) const {
     return ids_[number];
 }
 
-// Why bytes are no UTF-8, in the words of Python; null where they are.
+// The reason why bytes are not UTF-8, worded like Python's decoder; null if they are.
 const char* utf8_fault(std::string_view bytes);
 
-// The n-grams of an ARPA file, order by order: as they are listed in any order, then sorted into tables, and
-// found again as the contexts of longer ones.
-
-// One entry of a file. An orphan is one whose context the file does not list: `context` is kOrphan, and
-// `word` its number among the orphans of its order.
-struct Listed {
+// One entry of the file. If its context is not listed, it is an orphan: `context` is kOrphan, and `word` its
+// number among the orphans of its order.
+struct ArpaEntry {
     static constexpr std::uint32_t kOrphan = 0xFFFFFFFF;
 
     std::uint32_t context;  // row one order down
@@ -106,14 +103,14 @@ struct Listed {
     float log_prob, log_backoff;
 };
 
-// From this entry on, lines count up by one with the entries.
+// Maps entries to line numbers: from `entry` on, both count up by one.
 struct LineRun {
     std::uint64_t entry, line;
 };
 
-// All entries of one order, in the order of the file.
-struct ListedOrder {
-    std::vector<std::vector<Listed>> pieces;
+// All entries of one order, in file order.
+struct ArpaOrder {
+    std::vector<std::vector<ArpaEntry>> pieces;
     std::uint64_t size = 0;
     std::vector<LineRun> runs;
     std::vector<std::uint32_t> orphan_ids;  // n by n
@@ -121,7 +118,7 @@ struct ListedOrder {
     std::uint64_t line_of(std::uint64_t entry) const;
 };
 
-// Where the rows of one order are, by (context row, word): open addressing.
+// Hash index from (context row, word) to the row of one order; open addressing.
 class RowIndex {
   public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -130,9 +127,9 @@ class RowIndex {
         return std::uint64_t{context} << 32 | word;
     }
     RowIndex() = default;
-    RowIndex(Array<std::uint64_t> keys, std::size_t threads);  // by row
+    RowIndex(UninitializedBuffer<std::uint64_t> keys, std::size_t threads);  // by row
 
-    // To be called in this turn for many keys, each stage for all of them: memory is asked for ahead.
+    // For batches of keys call each stage for all keys before the next, to hide memory latency.
     void prefetch_slot(std::uint64_t key) const { prefetch(&slots_[home(key)]); }
     void prefetch_key(std::uint64_t key) const {
         const std::uint32_t row = slots_[home(key)];
@@ -151,29 +148,28 @@ class RowIndex {
         return (key ^ key >> 29) * 0xBF58476D1CE4E5B9ULL >> shift_;
     }
 
-    Array<std::uint64_t> keys_;
-    Array<std::uint32_t> slots_;  // rows; kNone: free
+    UninitializedBuffer<std::uint64_t> keys_;
+    UninitializedBuffer<std::uint32_t> slots_;  // rows; kNone: free
     std::size_t mask_ = 0;
     int shift_ = 63;
 };
 
 struct SortedOrder {
     TableLevel level;
-    Array<std::uint64_t> keys;  // by row, for a RowIndex; empty at the highest order
+    UninitializedBuffer<std::uint64_t> keys;  // by row, for a RowIndex; empty at the highest order
 };
 
-// What is listed in the order of its context rows, of which there are `contexts`, then of words; orphans are
-// left out. `begin` is never predicted. An n-gram that is there twice is an ArpaFault.
-SortedOrder sort_listed(const ListedOrder& listed, std::size_t contexts, std::uint32_t begin, bool is_top,
-                        std::size_t threads);
+// Sorts entries by context row (of `contexts` rows), then by word; orphans are skipped. `begin` is never
+// predicted. Throws ArpaParseError for a repeated n-gram.
+SortedOrder sort_entries(const ArpaOrder& listed, std::size_t contexts, std::uint32_t begin, bool is_top,
+                         std::size_t threads);
 
-// The same of 1-grams, whose words are ids already; those not listed have probability 0.
-TableLevel unigrams_of(const ListedOrder& listed, std::uint32_t vocabulary, bool is_top);
+// The same for 1-grams, whose words are ids already; words not listed have probability 0.
+TableLevel unigrams_of(const ArpaOrder& listed, std::uint32_t vocabulary, bool is_top);
 
-// N-grams whose contexts an ARPA file leaves out, as pruning does with some tools: the contexts are added,
-// each with the probability that backing off gives and the weight 1.
+// Orphans: n-grams whose contexts the file omits, as some pruning tools do. The contexts are inserted with
+// the backed-off probability and the weight 1.
 
-// The orphans of one order, as listed.
 struct OrphanOrder {
     struct Values {
         float log_prob, log_backoff;
@@ -183,11 +179,11 @@ struct OrphanOrder {
     std::vector<Values> values;
 };
 
-OrphanOrder take_orphans(ListedOrder& listed, std::size_t n);
+OrphanOrder take_orphans(ArpaOrder& listed, std::size_t n);
 
-// Puts the orphans of all orders ([k] is of order k + 1) and what they need into the tables, whose rows are
-// numbered anew. Throws ArpaFault where an orphan is there twice.
-void adopt_orphans(std::vector<TableLevel>& levels, const std::vector<OrphanOrder>& orphans,
-                   std::uint32_t begin);
+// Inserts the orphans of all orders ([k] is order k + 1) and their contexts into the tables and renumbers the
+// rows. Throws ArpaParseError for a repeated orphan.
+void insert_orphans(std::vector<TableLevel>& levels, const std::vector<OrphanOrder>& orphans,
+                    std::uint32_t begin);
 
 }  // namespace chainrule

@@ -11,7 +11,7 @@ namespace chainrule {
 
 namespace {
 
-// A number whose exponent no double has is infinite or 0: which of them, by where its first digit stands.
+// Value of a number outside the range of double: infinity or 0, by the position of its first non-zero digit.
 double beyond_doubles(std::string_view text) {
     const bool is_negative = text.front() == '-';
     if (is_negative) text.remove_prefix(1);
@@ -34,7 +34,7 @@ double beyond_doubles(std::string_view text) {
 
 constexpr double kPower[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
 
-// |value| · 10^scale is written, as a whole number and a point `scale` digits before its end.
+// Writes `whole` with a decimal point `scale` digits before its end.
 char* write_fixed(std::uint64_t whole, int scale, char* into) {
     while (scale > 0 && whole % 10 == 0) whole /= 10, --scale;
     const auto power = static_cast<std::uint64_t>(kPower[scale]);
@@ -69,13 +69,13 @@ char* write_log10(float natural, char* into) {
         return into;
     }
     const double log10 = static_cast<double>(natural) / kLn10;
-    if (std::isinf(log10))
-        return std::to_chars(into, into + kLongestNumber, static_cast<int>(kLog10Zero)).ptr;
+    if (std::isinf(log10)) return std::to_chars(into, into + kMaxNumber, static_cast<int>(kLog10Zero)).ptr;
     const double size = std::abs(log10);
     if (!(size >= 1e-4 && size < 1000)) {
-        return std::to_chars(into, into + kLongestNumber, log10, std::chars_format::general, 9).ptr;
+        return std::to_chars(into, into + kMaxNumber, log10, std::chars_format::general, 9).ptr;
     }
-    // 9 digits are off by 5e-9 of the number at most, less than a tenth of the distance to the next float.
+    // The relative error of 9 digits is at most 5e-9, less than a tenth of the distance to the next
+    // float.
     int before = size >= 100 ? 3 : size >= 10 ? 2 : size >= 1 ? 1 : size >= 0.1 ? 0 : size >= 0.01 ? -1 : -2;
     if (size < 0.001) before = -3;
     if (log10 < 0) *into++ = '-';

@@ -1,4 +1,4 @@
-// The numbers of ARPA files: logarithms to the base 10 in decimal digits.
+// Numbers in ARPA files: decimal base-10 logarithms.
 #pragma once
 
 #include <cstddef>
@@ -7,22 +7,22 @@
 namespace chainrule {
 
 inline constexpr double kLn10 = 2.302585092994045684;
-// This and all below it is the logarithm of 0: a probability below 1e-99 does not survive the format.
+// Values up to this are log10 of 0: the format cannot represent probabilities below 1e-99.
 inline constexpr double kLog10Zero = -99;
 
-// Decimal digits with or without an exponent, "inf" or "nan"; false where the text is something else.
+// Parses a decimal number with optional exponent, "inf" or "nan"; false otherwise.
 bool read_number(std::string_view text, double& value);
 
-// The natural logarithm of what log10 stands for.
+// Natural logarithm from log10.
 inline double natural_of(double log10) {
     if (log10 <= kLog10Zero) return -__builtin_inf();
     return log10 * kLn10;
 }
 
-inline constexpr std::size_t kLongestNumber = 32;
+inline constexpr std::size_t kMaxNumber = 32;
 
-// log10 of what this natural logarithm stands for, in as few digits as are read back as the same float;
-// returns where the digits end. −inf is −99.
+// Writes log10 of a natural logarithm with the fewest digits that are read back as the same float; returns
+// the end. −inf is written as −99.
 char* write_log10(float natural, char* into);
 
 }  // namespace chainrule

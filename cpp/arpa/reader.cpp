@@ -1,4 +1,3 @@
-// The lines of an ARPA file, from blocks of bytes as they come.
 #include "arpa/reader.hpp"
 
 #include <algorithm>
@@ -20,31 +19,30 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kMaxLine = std::size_t{1} << 20;  // bytes
 
-// A line without the blanks around it; refused where it is too long or holds a NUL byte. `line` has no line
-// end.
+// Strips white space; throws if the line is too long or contains a NUL byte. `line` has no line terminator.
 std::string_view checked_line(std::string_view line, std::uint64_t number);
 
 class ArpaLines {
   public:
     explicit ArpaLines(NextBlock next) : next_block_(std::move(next)) {}
 
-    // The next line, checked; false at the end of the file.
+    // Reads the next line; false at the end of the file.
     bool next(std::string_view& line);
-    // The number of the last line that was read, from 1.
+    // Number of the last line read, from 1.
     std::uint64_t number() const { return number_; }
 
-    // The lines that come next, whole, about `wanted` bytes of them; empty at the end of the file.
-    std::string_view window(std::size_t wanted);
-    // Of the window so many bytes, which are so many lines, were read.
+    // The following whole lines, about `wanted` bytes; empty at the end of the file.
+    std::string_view window(std::size_t expected);
+    // Marks bytes and lines of the window as read.
     void skip(std::size_t bytes, std::uint64_t lines) {
         at_ += bytes;
         number_ += lines;
     }
 
   private:
-    void fill(std::size_t wanted);
+    void fill(std::size_t expected);
 
     NextBlock next_block_;
     std::string held_;
@@ -53,45 +51,40 @@ class ArpaLines {
     std::uint64_t number_ = 0;
 };
 
-// The head of an ARPA file.
-
-// How many n-grams of an order the header promises, and in which line.
-struct ArpaClaim {
+// Number of n-grams of an order according to the header, and the line that states it.
+struct ArpaCount {
     std::uint64_t count, line;
 };
 
 struct ArpaHeader {
-    std::vector<ArpaClaim> claims;  // [k] is of order k + 1
+    std::vector<ArpaCount> claims;  // [k] is of order k + 1
     std::string mark;               // the line that ended it: \1-grams:
 };
 
 ArpaHeader read_arpa_header(ArpaLines& lines);
 
-// The entries of one order of an ARPA file: a piece of its text -> what it lists.
-
-// Up to the first line that begins with a backslash, or to the end of the piece. Lines and entries count from
-// the piece's first.
+// Entries up to the first line that begins with a backslash, or to the end of the piece. Lines and entries
+// count from the start of the piece.
 struct ParsedPiece {
-    std::vector<Listed> listed;
+    std::vector<ArpaEntry> listed;
     std::vector<std::uint32_t> orphan_ids;
     std::vector<LineRun> runs;
     std::size_t bytes = 0;    // that were read
     std::uint64_t lines = 0;  // that were read
     bool has_mark = false;    // the next line is one
-    std::optional<ArpaFault> fault;
-    // The first line with one of these, 0 where there is none; whoever has the whole order says which
-    // matters.
+    std::optional<ArpaParseError> error;
+    // First line with each fault, 0 if none; the reader of the whole order decides which to report.
     std::uint64_t wrong_probability = 0, wrong_backoff = 0, some_backoff = 0;
 };
 
-// Entries of order n. At order 1 words are listed in `words`, and `word` is a number of it; above, `word` is
-// an id, and contexts are found through `indexes` ([k] is of order k + 2), all of the orders below.
+// Parses entries of order n. At order 1 words are added to `words`, and `word` is their number there; above,
+// `word` is an id, and contexts are found through `indexes` ([k] is order k + 2) of the orders below.
 class EntryParser {
   public:
     EntryParser(std::size_t order, ArpaWords& words, const std::vector<RowIndex>& indexes)
         : order_(order), words_(words), indexes_(indexes) {}
 
-    // `first_line` is the number of the piece's first line in the file.
+    // `first_line` is the line number of the first line of the piece.
     ParsedPiece parse(std::string_view text, std::uint64_t first_line);
 
   private:
@@ -114,14 +107,14 @@ class EntryParser {
 
 constexpr std::size_t kLittle = std::size_t{1} << 16;
 
-ArpaFault too_long(std::uint64_t number) {
-    return {number, "longer than " + std::to_string(kLongestLine) + " bytes; this is not an ARPA file"};
+ArpaParseError too_long(std::uint64_t number) {
+    return {number, "longer than " + std::to_string(kMaxLine) + " bytes; this is not an ARPA file"};
 }
 
 std::string_view checked_line(std::string_view line, std::uint64_t number) {
-    if (line.size() > kLongestLine) throw too_long(number);
+    if (line.size() > kMaxLine) throw too_long(number);
     if (!line.empty() && std::memchr(line.data(), 0, line.size()))
-        throw ArpaFault(number, "holds a NUL byte; an ARPA file is UTF-8 text");
+        throw ArpaParseError(number, "holds a NUL byte; an ARPA file is UTF-8 text");
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t' || line.back() == '\r'))
         line.remove_suffix(1);
     while (!line.empty() && (line.front() == ' ' || line.front() == '\t' || line.front() == '\r'))
@@ -129,25 +122,25 @@ std::string_view checked_line(std::string_view line, std::uint64_t number) {
     return line;
 }
 
-void ArpaLines::fill(std::size_t wanted) {
-    if (held_.size() - at_ >= wanted || is_end_) return;
+void ArpaLines::fill(std::size_t expected) {
+    if (held_.size() - at_ >= expected || is_end_) return;
     held_.erase(0, at_);
     at_ = 0;
-    while (held_.size() < wanted && !is_end_) {
+    while (held_.size() < expected && !is_end_) {
         const std::string_view block = next_block_();
         is_end_ = block.empty();
         held_.append(block);
     }
 }
 
-std::string_view ArpaLines::window(std::size_t wanted) {
-    for (;; wanted = kLongestLine + kLittle) {
-        fill(wanted);
+std::string_view ArpaLines::window(std::size_t expected) {
+    for (;; expected = kMaxLine + kLittle) {
+        fill(expected);
         const std::string_view all = std::string_view(held_).substr(at_);
         if (is_end_) return all;
         const std::size_t end = all.rfind('\n');
         if (end != std::string_view::npos) return all.substr(0, end + 1);
-        if (all.size() > kLongestLine) throw too_long(number_ + 1);
+        if (all.size() > kMaxLine) throw too_long(number_ + 1);
     }
 }
 
@@ -167,16 +160,16 @@ void skip_blanks(std::string_view& text) {
     while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
 }
 
-// Takes at most `most` digits.
+// Parses at most `most` digits.
 std::optional<std::uint64_t> take_number(std::string_view& text, std::size_t most) {
     std::uint64_t value = 0;
-    std::size_t taken = 0;
-    for (; taken < text.size() && text[taken] >= '0' && text[taken] <= '9'; ++taken) {
-        if (taken == most) return std::nullopt;
-        value = value * 10 + static_cast<std::uint64_t>(text[taken] - '0');
+    std::size_t digits = 0;
+    for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
+        if (digits == most) return std::nullopt;
+        value = value * 10 + static_cast<std::uint64_t>(text[digits] - '0');
     }
-    if (taken == 0) return std::nullopt;
-    text.remove_prefix(taken);
+    if (digits == 0) return std::nullopt;
+    text.remove_prefix(digits);
     return value;
 }
 
@@ -200,18 +193,18 @@ std::optional<Count> count_of(std::string_view line) {
     return Count{*order, *count};
 }
 
-std::uint64_t read_claim(std::string_view line, std::size_t n, std::uint64_t number) {
-    const auto found = count_of(line);
-    if (!found)
-        throw ArpaFault(number, "", std::string(line),
-                        " is not a count; expected 'ngram " + std::to_string(n) + "=COUNT'");
-    if (found->order != n)
-        throw ArpaFault(number, "counts order " + std::to_string(found->order) + " where order " +
-                                    std::to_string(n) + " comes next");
-    if (n > kHighestOrder)
-        throw ArpaFault(number, "order " + std::to_string(n) + " is above " + std::to_string(kHighestOrder) +
-                                    ", the highest there is");
-    return found->count;
+std::uint64_t read_count(std::string_view line, std::size_t n, std::uint64_t number) {
+    const auto parsed = count_of(line);
+    if (!parsed)
+        throw ArpaParseError(number, "", std::string(line),
+                             " is not a count; expected 'ngram " + std::to_string(n) + "=COUNT'");
+    if (parsed->order != n)
+        throw ArpaParseError(number, "counts order " + std::to_string(parsed->order) + " where order " +
+                                         std::to_string(n) + " comes next");
+    if (n > kMaxArpaOrder)
+        throw ArpaParseError(number, "order " + std::to_string(n) + " is above " +
+                                         std::to_string(kMaxArpaOrder) + ", the highest there is");
+    return parsed->count;
 }
 
 ArpaHeader read_arpa_header(ArpaLines& lines) {
@@ -221,28 +214,29 @@ ArpaHeader read_arpa_header(ArpaLines& lines) {
         const std::string what = lines.number()
                                      ? "has no \\data\\ in its " + std::to_string(lines.number()) + " lines"
                                      : "is empty";
-        throw ArpaFault(0, what + "; it is not an ARPA file");
+        throw ArpaParseError(0, what + "; it is not an ARPA file");
     } while (line != "\\data\\");
     ArpaHeader header;
     while (lines.next(line)) {
         if (line.starts_with('\\')) {
             if (header.claims.empty())
-                throw ArpaFault(lines.number(), "the header counts no n-grams; expected 'ngram 1=COUNT'");
+                throw ArpaParseError(lines.number(),
+                                     "the header counts no n-grams; expected 'ngram 1=COUNT'");
             header.mark = line;
             return header;
         }
         if (line.empty()) continue;
-        const std::uint64_t count = read_claim(line, header.claims.size() + 1, lines.number());
+        const std::uint64_t count = read_count(line, header.claims.size() + 1, lines.number());
         header.claims.push_back({count, lines.number()});
     }
-    throw ArpaFault(lines.number(), "the file ends in its header, without \\end\\; it was cut short");
+    throw ArpaParseError(lines.number(), "the file ends in its header, without \\end\\; it was cut short");
 }
 
-constexpr double kRounding = 1e-6;  // how far above 0 a log10 probability may stand for a 1 that was rounded
+constexpr double kRounding = 1e-6;  // largest positive log10 probability that is accepted as a rounded 1
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-// The fields of a line without blanks around it.
+// Splits a stripped line into fields.
 void cut(std::string_view line, std::vector<std::string_view>& fields) {
     fields.clear();
     const char* at = line.data();
@@ -264,8 +258,8 @@ std::string joined(const std::vector<std::string_view>& fields, std::size_t from
     return text;
 }
 
-// What is wrong with an entry that could not be read.
-ArpaFault explained(const std::vector<std::string_view>& fields, std::size_t n, std::uint64_t number) {
+// The error of an entry that could not be parsed.
+ArpaParseError explained(const std::vector<std::string_view>& fields, std::size_t n, std::uint64_t number) {
     if (fields.size() < n + 1 || fields.size() > n + 2) {
         return {number, std::to_string(fields.size()) + " fields; an entry here has a log-probability, " +
                             std::to_string(n) + " words and at most a back-off weight"};
@@ -321,23 +315,23 @@ void EntryParser::find_contexts(ParsedPiece& into) {
     if (n > 1) {
         rows_.resize(count);
         for (std::size_t i = 0; i < count; ++i) rows_[i] = is_same_[i] ? RowIndex::kNone : ids_[i * n];
-        const auto each = [&](std::size_t k, const auto& use) {
+        const auto for_each_key = [&](std::size_t k, const auto& use) {
             for (std::size_t i = 0; i < count; ++i) {
                 if (rows_[i] != RowIndex::kNone) use(i, RowIndex::key(rows_[i], ids_[i * n + k]));
             }
         };
         for (std::size_t k = 1; k + 1 < n; ++k) {
             const RowIndex& index = indexes_[k - 1];
-            each(k, [&](std::size_t, std::uint64_t key) { index.prefetch_slot(key); });
-            each(k, [&](std::size_t, std::uint64_t key) { index.prefetch_key(key); });
-            each(k, [&](std::size_t i, std::uint64_t key) { rows_[i] = index.find(key); });
+            for_each_key(k, [&](std::size_t, std::uint64_t key) { index.prefetch_slot(key); });
+            for_each_key(k, [&](std::size_t, std::uint64_t key) { index.prefetch_key(key); });
+            for_each_key(k, [&](std::size_t i, std::uint64_t key) { rows_[i] = index.find(key); });
         }
-        Listed* const listed = into.listed.data() + into.listed.size() - count;
+        ArpaEntry* const listed = into.listed.data() + into.listed.size() - count;
         for (std::size_t i = 0; i < count; ++i) {
             if (is_same_[i]) rows_[i] = rows_[i - 1];
             listed[i].context = rows_[i];
             if (rows_[i] != RowIndex::kNone) continue;
-            listed[i].context = Listed::kOrphan;
+            listed[i].context = ArpaEntry::kOrphan;
             listed[i].word = static_cast<std::uint32_t>(into.orphan_ids.size() / n);
             into.orphan_ids.insert(into.orphan_ids.end(), ids_.begin() + static_cast<std::ptrdiff_t>(i * n),
                                    ids_.begin() + static_cast<std::ptrdiff_t>((i + 1) * n));
@@ -348,40 +342,40 @@ void EntryParser::find_contexts(ParsedPiece& into) {
 }
 
 ParsedPiece EntryParser::parse(std::string_view text, std::uint64_t first_line) {
-    ParsedPiece made;
+    ParsedPiece result;
     ids_.clear();
     is_same_.clear();
     last_words_.assign(order_, {});
     last_ids_.assign(order_, ArpaWords::kNone);
     try {
-        while (made.bytes < text.size()) {
-            const std::string_view rest = text.substr(made.bytes);
+        while (result.bytes < text.size()) {
+            const std::string_view rest = text.substr(result.bytes);
             const std::size_t end = std::min(rest.find('\n'), rest.size());
-            const std::uint64_t number = first_line + made.lines;
+            const std::uint64_t number = first_line + result.lines;
             const std::string_view line = checked_line(rest.substr(0, end), number);
             if (line.starts_with('\\')) {
-                made.has_mark = true;
+                result.has_mark = true;
                 break;
             }
-            made.bytes += std::min(end + 1, rest.size());
-            ++made.lines;
+            result.bytes += std::min(end + 1, rest.size());
+            ++result.lines;
             if (line.empty()) continue;
-            const std::uint64_t entry = made.listed.size();
-            if (made.runs.empty() || number - entry != made.runs.back().line - made.runs.back().entry)
-                made.runs.push_back({entry, number});
-            read_entry(line, number, made);
+            const std::uint64_t entry = result.listed.size();
+            if (result.runs.empty() || number - entry != result.runs.back().line - result.runs.back().entry)
+                result.runs.push_back({entry, number});
+            read_entry(line, number, result);
         }
-        find_contexts(made);
-    } catch (const ArpaFault& fault) {
-        made.fault = fault;
+        find_contexts(result);
+    } catch (const ArpaParseError& error) {
+        result.error = error;
     }
-    return made;
+    return result;
 }
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;  // bytes that one thread reads at a time
 constexpr std::size_t kPiecesPerThread = 4;           // before the others are waited for
 
-// Where each of the pieces of these whole lines begins, and where the last ends.
+// Splits whole lines into at most `most` pieces: their offsets, and the end.
 std::vector<std::size_t> pieces_of(std::string_view window, std::size_t most) {
     std::vector<std::size_t> begins{0};
     const std::size_t step = std::max(window.size() / most + 1, kPiece / 4);
@@ -402,17 +396,17 @@ class Reader {
     ArpaModel read();
 
   private:
-    // The first line of an order with one of these, 0 where there is none.
-    struct Wrong {
+    // First line of an order with each fault, 0 if none.
+    struct EntryFaults {
         std::uint64_t probability = 0, backoff = 0, some_backoff = 0;
     };
 
-    ListedOrder read_order(std::size_t n, const ArpaClaim& claim, bool is_top);
-    bool read_window(std::string_view window, std::size_t n, ListedOrder& into, Wrong& wrong);
-    void append(ParsedPiece piece, std::size_t n, ListedOrder& into, Wrong& wrong);
-    void check(const ListedOrder& listed, std::size_t n, const ArpaClaim& claim, const Wrong& wrong,
+    ArpaOrder read_order(std::size_t n, const ArpaCount& claim, bool is_top);
+    bool read_window(std::string_view window, std::size_t n, ArpaOrder& into, EntryFaults& faults);
+    void append(ParsedPiece piece, std::size_t n, ArpaOrder& into, EntryFaults& faults);
+    void check(const ArpaOrder& listed, std::size_t n, const ArpaCount& claim, const EntryFaults& faults,
                bool is_top) const;
-    void build(ListedOrder& listed, std::size_t n, bool is_top);
+    void build(ArpaOrder& listed, std::size_t n, bool is_top);
 
     ArpaLines lines_;
     std::size_t threads_;
@@ -429,81 +423,82 @@ ArpaModel Reader::read() {
     mark_ = std::move(header.mark);
     for (std::size_t n = 1; n <= header.claims.size(); ++n) {
         const bool is_top = n == header.claims.size();
-        const std::string wanted = std::string("\\").append(grams(n)).append(":");
-        if (mark_ != wanted) throw ArpaFault(lines_.number(), "expected " + wanted + " but found ", mark_);
-        ListedOrder listed = read_order(n, header.claims[n - 1], is_top);
+        const std::string expected = std::string("\\").append(grams(n)).append(":");
+        if (mark_ != expected)
+            throw ArpaParseError(lines_.number(), "expected " + expected + " but found ", mark_);
+        ArpaOrder listed = read_order(n, header.claims[n - 1], is_top);
         build(listed, n, is_top);
     }
-    if (mark_ != "\\end\\") throw ArpaFault(lines_.number(), "expected \\end\\ but found ", mark_);
-    if (words_.is_empty()) throw ArpaFault(lines_.number(), "the file lists no words");
+    if (mark_ != "\\end\\") throw ArpaParseError(lines_.number(), "expected \\end\\ but found ", mark_);
+    if (words_.is_empty()) throw ArpaParseError(lines_.number(), "the file lists no words");
     progress_(0, 0, 0);
     indexes_.clear();
-    adopt_orphans(levels_, orphans_, words_.begin());
-    ArpaModel made;
-    made.has_unknown = words_.has_unknown();
-    made.has_end = words_.has_end();
-    made.names = words_.take_names();
-    made.levels = std::move(levels_);
-    return made;
+    insert_orphans(levels_, orphans_, words_.begin());
+    ArpaModel result;
+    result.has_unknown = words_.has_unknown();
+    result.has_end = words_.has_end();
+    result.names = words_.take_names();
+    result.levels = std::move(levels_);
+    return result;
 }
 
-ListedOrder Reader::read_order(std::size_t n, const ArpaClaim& claim, bool is_top) {
-    ListedOrder listed;
-    Wrong wrong;
+ArpaOrder Reader::read_order(std::size_t n, const ArpaCount& claim, bool is_top) {
+    ArpaOrder listed;
+    EntryFaults faults;
     for (;;) {
         const std::string_view window = lines_.window(kPiece * kPiecesPerThread * threads_);
         if (window.empty())
-            throw ArpaFault(lines_.number(),
-                            "the file ends in its " + grams(n) + ", without \\end\\; it was cut short");
-        if (read_window(window, n, listed, wrong)) break;
+            throw ArpaParseError(lines_.number(),
+                                 "the file ends in its " + grams(n) + ", without \\end\\; it was cut short");
+        if (read_window(window, n, listed, faults)) break;
         progress_(n, listed.size, claim.count);
     }
     std::string_view line;
     lines_.next(line);
     mark_ = line;
-    check(listed, n, claim, wrong, is_top);
+    check(listed, n, claim, faults, is_top);
     progress_(n, listed.size, claim.count);
     return listed;
 }
 
-// True where the line that comes next is a mark.
-bool Reader::read_window(std::string_view window, std::size_t n, ListedOrder& into, Wrong& wrong) {
+// Returns true if the next line begins with a backslash.
+bool Reader::read_window(std::string_view window, std::size_t n, ArpaOrder& into, EntryFaults& faults) {
     if (n == 1) {  // numbers its words in turn
         ParsedPiece piece = EntryParser(n, words_, indexes_).parse(window, lines_.number() + 1);
         const bool has_mark = piece.has_mark;
-        append(std::move(piece), n, into, wrong);
+        append(std::move(piece), n, into, faults);
         return has_mark;
     }
     const std::vector<std::size_t> begins = pieces_of(window, kPiecesPerThread * threads_);
     std::vector<ParsedPiece> pieces(begins.size() - 1);
     std::atomic<std::size_t> next = 0, last = pieces.size();  // none after a mark is of use
-    in_parallel(std::min(threads_, pieces.size()), [&](std::size_t) {
+    parallel_for(std::min(threads_, pieces.size()), [&](std::size_t) {
         EntryParser parser(n, words_, indexes_);
         for (std::size_t i = next++; i < pieces.size() && i <= last; i = next++) {
             pieces[i] = parser.parse(window.substr(begins[i], begins[i + 1] - begins[i]), 1);
-            if (pieces[i].has_mark || pieces[i].fault) last = std::min(last.load(), i);
+            if (pieces[i].has_mark || pieces[i].error) last = std::min(last.load(), i);
         }
     });
     for (ParsedPiece& piece : pieces) {
         const bool has_mark = piece.has_mark;
-        append(std::move(piece), n, into, wrong);
+        append(std::move(piece), n, into, faults);
         if (has_mark) return true;
     }
     return false;
 }
 
-// Lines of the piece count from 1 at order 2 and above.
-void Reader::append(ParsedPiece piece, std::size_t n, ListedOrder& into, Wrong& wrong) {
+// Line numbers of a piece count from 1 at order 2 and above.
+void Reader::append(ParsedPiece piece, std::size_t n, ArpaOrder& into, EntryFaults& faults) {
     const std::uint64_t before = n == 1 ? 0 : lines_.number();
-    if (piece.fault)
-        throw ArpaFault(piece.fault->line + before, piece.fault->before, piece.fault->shown,
-                        piece.fault->after);
+    if (piece.error)
+        throw ArpaParseError(piece.error->line + before, piece.error->before, piece.error->shown,
+                             piece.error->after);
     const auto note = [&](std::uint64_t& first, std::uint64_t line) {
         if (first == 0 && line) first = line + before;
     };
-    note(wrong.probability, piece.wrong_probability);
-    note(wrong.backoff, piece.wrong_backoff);
-    note(wrong.some_backoff, piece.some_backoff);
+    note(faults.probability, piece.wrong_probability);
+    note(faults.backoff, piece.wrong_backoff);
+    note(faults.some_backoff, piece.some_backoff);
     for (const LineRun& run : piece.runs) {
         const LineRun moved{run.entry + into.size, run.line + before};
         if (into.runs.empty() || moved.line - moved.entry != into.runs.back().line - into.runs.back().entry)
@@ -511,8 +506,8 @@ void Reader::append(ParsedPiece piece, std::size_t n, ListedOrder& into, Wrong& 
     }
     if (!piece.orphan_ids.empty()) {
         const auto earlier = static_cast<std::uint32_t>(into.orphan_ids.size() / n);
-        for (Listed& one : piece.listed) {
-            if (one.context == Listed::kOrphan) one.word += earlier;
+        for (ArpaEntry& one : piece.listed) {
+            if (one.context == ArpaEntry::kOrphan) one.word += earlier;
         }
         into.orphan_ids.insert(into.orphan_ids.end(), piece.orphan_ids.begin(), piece.orphan_ids.end());
     }
@@ -521,32 +516,34 @@ void Reader::append(ParsedPiece piece, std::size_t n, ListedOrder& into, Wrong& 
     lines_.skip(piece.bytes, piece.lines);
 }
 
-void Reader::check(const ListedOrder& listed, std::size_t n, const ArpaClaim& claim, const Wrong& wrong,
+void Reader::check(const ArpaOrder& listed, std::size_t n, const ArpaCount& claim, const EntryFaults& faults,
                    bool is_top) const {
-    if (wrong.probability)
-        throw ArpaFault(wrong.probability, "the log-probability is not a number of 0 or less");
-    if (wrong.backoff) throw ArpaFault(wrong.backoff, "the back-off weight is not a finite number below 99");
+    if (faults.probability)
+        throw ArpaParseError(faults.probability, "the log-probability is not a number of 0 or less");
+    if (faults.backoff)
+        throw ArpaParseError(faults.backoff, "the back-off weight is not a finite number below 99");
     const std::string promise = "line " + std::to_string(claim.line) + " counts " +
                                 std::to_string(claim.count) + " " + grams(n) + ", but ";
-    if (listed.size > claim.count) throw ArpaFault(listed.line_of(claim.count), promise + "here is one more");
+    if (listed.size > claim.count)
+        throw ArpaParseError(listed.line_of(claim.count), promise + "here is one more");
     if (listed.size < claim.count)
-        throw ArpaFault(lines_.number(), promise + std::to_string(listed.size) +
-                                             " were listed by here; was the file cut short?");
-    if (is_top && wrong.some_backoff)
-        throw ArpaFault(wrong.some_backoff, "a back-off weight in the highest order");
+        throw ArpaParseError(lines_.number(), promise + std::to_string(listed.size) +
+                                                  " were listed by here; was the file cut short?");
+    if (is_top && faults.some_backoff)
+        throw ArpaParseError(faults.some_backoff, "a back-off weight in the highest order");
 }
 
-void Reader::build(ListedOrder& listed, std::size_t n, bool is_top) {
+void Reader::build(ArpaOrder& listed, std::size_t n, bool is_top) {
     orphans_.push_back(take_orphans(listed, n));
     if (n == 1) {
         words_.settle();
         for (auto& piece : listed.pieces) {
-            for (Listed& one : piece) one.word = words_.id_of_number(one.word);
+            for (ArpaEntry& one : piece) one.word = words_.id_of_number(one.word);
         }
         levels_.push_back(unigrams_of(listed, words_.size(), is_top));
         return;
     }
-    SortedOrder sorted = sort_listed(listed, levels_.back().size(), words_.begin(), is_top, threads_);
+    SortedOrder sorted = sort_entries(listed, levels_.back().size(), words_.begin(), is_top, threads_);
     levels_.push_back(std::move(sorted.level));
     if (!is_top) indexes_.emplace_back(std::move(sorted.keys), threads_);
 }

@@ -1,4 +1,3 @@
-// The n-grams of a model in the order of their rows, each with the words of its context.
 #include "arpa/writer.hpp"
 
 #include <algorithm>
@@ -17,15 +16,15 @@ namespace chainrule {
 
 namespace {
 
-// Goes from context to context by where their continuations begin, with a few rows of each order in hand: the
-// texts of contexts are never all in memory.
+// Iterates over contexts in row order and builds their text incrementally; holds only a few rows of each
+// order in memory.
 class ContextCursor {
   public:
-    // Stands at the context of row `row` of order `order`.
+    // Starts at the context of row `row` of order `order`.
     ContextCursor(const Rows& rows, const std::vector<std::string>& names, std::uint32_t left_out,
                   std::size_t order, std::uint64_t row);
 
-    // To the context of `row`, which is not before the last one.
+    // Moves to the context of `row`; rows must not decrease.
     void move_to(std::uint64_t row) {
         if (order_ > 1 && at_.back().end <= row) move_on(row);
     }
@@ -33,7 +32,7 @@ class ContextCursor {
     bool is_left_out() const { return is_left_out_; }  // one of them is the word that is left out
 
   private:
-    // The row of one order that the context goes through.
+    // Current row of one order.
     struct At {
         std::uint64_t row = 0, end = 0;  // end of its continuations one order up
         std::size_t letters = 0;         // of the text before this word
@@ -70,8 +69,8 @@ ContextCursor::ContextCursor(const Rows& rows, const std::vector<std::string>& n
     if (order > 1) spell();
 }
 
-// The row of order n that `row` of the next order continues: the last one whose continuations do not begin
-// behind it.
+// The context (row of order n) of a row of the next order: the last one whose extensions do not begin after
+// it.
 std::uint64_t ContextCursor::parent(std::size_t n, std::uint64_t row) const {
     std::uint64_t from = 0, to = rows_.size(n);  // it is in [from, to)
     while (to - from > 1) {
@@ -83,11 +82,11 @@ std::uint64_t ContextCursor::parent(std::size_t n, std::uint64_t row) const {
     return from;
 }
 
-// Reads the rows from the one that order k + 1 stands at.
+// Reads a block of rows starting at the current row of order k + 1.
 void ContextCursor::hold(std::size_t k) {
     At& at = at_[k];
     const std::uint64_t size = rows_.size(k + 1);
-    if (at.row >= size) throw Failure("the model's tables do not fit together: a row has no context");
+    if (at.row >= size) throw Error("the model's tables do not fit together: a row has no context");
     const auto count = static_cast<std::size_t>(std::min(kHeld, size - at.row));
     at.held_from = at.row;
     at.word.resize(count);
@@ -95,7 +94,7 @@ void ContextCursor::hold(std::size_t k) {
     rows_.read(k + 1, at.row, count, at.word.data(), nullptr, nullptr, at.first.data());
     at.end = at.first[1];
     if (*std::max_element(at.word.begin(), at.word.end()) >= names_.size())
-        throw Failure("the model's tables have words without a name");
+        throw Error("the model's tables have words without a name");
 }
 
 void ContextCursor::advance(std::size_t k, std::uint64_t until) {
@@ -134,7 +133,7 @@ void ContextCursor::spell() {
 constexpr std::size_t kRowsAtOnce = std::size_t{1} << 15;
 constexpr std::size_t kChunksPerThread = 4;
 
-// Some rows of one order, and their lines.
+// A chunk of rows of one order and their formatted lines.
 struct Chunk {
     std::uint64_t from = 0;
     std::size_t count = 0;
@@ -169,7 +168,7 @@ class Writer {
 void Writer::check_words(const Chunk& chunk) const {
     const bool is_known = std::all_of(chunk.word.begin(), chunk.word.end(),
                                       [&](std::uint32_t word) { return word < names_.size(); });
-    if (!is_known) throw Failure("the model's tables have words without a name");
+    if (!is_known) throw Error("the model's tables have words without a name");
 }
 
 void Writer::fill(std::size_t n, bool is_counted_only, Chunk& chunk) const {
@@ -187,7 +186,7 @@ void Writer::fill(std::size_t n, bool is_counted_only, Chunk& chunk) const {
         if (is_counted_only) continue;
         const std::string& context = cursor.text();
         const std::string& name = names_[chunk.word[i]];
-        const std::size_t most = 2 * kLongestNumber + 3 + context.size() + name.size();
+        const std::size_t most = 2 * kMaxNumber + 3 + context.size() + name.size();
         if (chunk.text.size() - chunk.letters < most) chunk.text.resize(2 * chunk.text.size() + most);
         char* at = write_log10(std::min(chunk.log_prob[i], 0.0F), chunk.text.data() + chunk.letters);
         *at++ = '\t';
@@ -202,23 +201,24 @@ void Writer::fill(std::size_t n, bool is_counted_only, Chunk& chunk) const {
     }
 }
 
-// All rows of order n in turn, a few chunks at a time.
+// Formats all rows of order n in chunks, in parallel, and passes the chunks to `use` in order.
 template <class Use>
 void Writer::for_chunks(std::size_t n, bool is_counted_only, const Use& use) {
     const std::uint64_t size = rows_.size(n);
     chunks_.resize(threads_ * kChunksPerThread);
     for (std::uint64_t from = 0; from < size;) {
-        std::size_t made = 0;
-        for (; made < chunks_.size() && from < size; ++made) {
-            chunks_[made].from = from;
-            chunks_[made].count = static_cast<std::size_t>(std::min<std::uint64_t>(kRowsAtOnce, size - from));
-            from += chunks_[made].count;
+        std::size_t result = 0;
+        for (; result < chunks_.size() && from < size; ++result) {
+            chunks_[result].from = from;
+            chunks_[result].count =
+                static_cast<std::size_t>(std::min<std::uint64_t>(kRowsAtOnce, size - from));
+            from += chunks_[result].count;
         }
         std::atomic<std::size_t> next = 0;
-        in_parallel(std::min(threads_, made), [&](std::size_t) {
-            for (std::size_t i = next++; i < made; i = next++) fill(n, is_counted_only, chunks_[i]);
+        parallel_for(std::min(threads_, result), [&](std::size_t) {
+            for (std::size_t i = next++; i < result; i = next++) fill(n, is_counted_only, chunks_[i]);
         });
-        for (std::size_t i = 0; i < made; ++i) use(chunks_[i]);
+        for (std::size_t i = 0; i < result; ++i) use(chunks_[i]);
     }
 }
 

@@ -1,4 +1,4 @@
-// Rows of a model -> an ARPA file.
+// Writes the rows of a model as an ARPA file.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct ArpaOutput {
     std::size_t threads = 1;
 };
 
-// The text is the same whatever the threads. Each number is read back as the float it was, but for log10 of
-// −99 and below. 1-grams always have a back-off weight where there are longer ones, 0 too, since some readers
-// take no others; longer n-grams have one where it is not 0.
+// The output does not depend on the number of threads. Numbers are read back as the same floats, except log10
+// values of −99 and below. If there are higher orders, every 1-gram has a back-off weight, also 0, because
+// some readers require it; longer n-grams have one if it is not 0.
 void write_arpa(const Rows& rows, const std::vector<std::string>& names, const ArpaOutput& out);
 
 }  // namespace chainrule

@@ -1,5 +1,5 @@
-// Memory for tables: on a cache line and, where it is much, straight from the system, in large pages if
-// wanted.
+// Memory for large tables: aligned to a cache line and, for large blocks, mapped directly from the system, in
+// huge pages on request.
 #pragma once
 
 #include <cstddef>
@@ -14,48 +14,49 @@
 
 namespace chainrule {
 
-// How the memory will be written and read. Scattered access touches another page nearly each time, and of
-// pages of 2 MB the processor can remember all it needs. Where access is in order small pages do as well, and
-// the system has them at hand: it may have to make a large one first, which was seen to take ten times as
-// long.
+// Access pattern. Scattered access touches a different page nearly every time; with huge pages (2 MB) the TLB
+// covers the whole table. For sequential access small pages are as fast, and the system has them at hand,
+// while it may first have to compact memory for a huge page (measured: ten times slower).
 enum class Access { in_order, scattered };
 
-// Null where there is none; never null for 0 bytes.
-void* take_memory(std::size_t bytes, Access access) noexcept;
-void give_memory_back(void* memory, std::size_t bytes) noexcept;  // `bytes` as they were asked for
+// Returns null if the system has no memory; never null for 0 bytes.
+void* allocate_memory(std::size_t bytes, Access access) noexcept;
+void release_memory(void* memory, std::size_t bytes) noexcept;  // `bytes` as allocated
 
-// A block of numbers that nobody has set yet: large tables are written once, front to back or scattered, and
-// setting them to zero first (as std::vector does) would read and write all of that memory for nothing.
+// A fixed-size block whose values are not initialised. Large tables are written exactly once, so setting them
+// to zero first, as std::vector does, would only cost memory bandwidth.
 
 template <class T>
-class Array {
+class UninitializedBuffer {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
 
   public:
-    Array() = default;
-    explicit Array(std::size_t size, Access access = Access::in_order) : size_(size) {
+    UninitializedBuffer() = default;
+    explicit UninitializedBuffer(std::size_t size, Access access = Access::in_order) : size_(size) {
         const bool fits = size <= static_cast<std::size_t>(-1) / 2 / sizeof(T);
-        if (fits) data_ = {static_cast<T*>(take_memory(size * sizeof(T), access)), Free{size * sizeof(T)}};
+        if (fits)
+            data_ = {static_cast<T*>(allocate_memory(size * sizeof(T), access)), Free{size * sizeof(T)}};
         if (!data_)
-            throw Failure("there is no memory for " + std::to_string(size) + " numbers of " +
-                          std::to_string(sizeof(T)) + " bytes");
+            throw Error("there is no memory for " + std::to_string(size) + " numbers of " +
+                        std::to_string(sizeof(T)) + " bytes");
     }
-    Array(Array&& other) noexcept : size_(std::exchange(other.size_, 0)), data_(std::move(other.data_)) {}
-    Array& operator=(Array&& other) noexcept {
+    UninitializedBuffer(UninitializedBuffer&& other) noexcept
+        : size_(std::exchange(other.size_, 0)), data_(std::move(other.data_)) {}
+    UninitializedBuffer& operator=(UninitializedBuffer&& other) noexcept {
         data_ = std::move(other.data_);
         size_ = std::exchange(other.size_, 0);
         return *this;
     }
 
-    // The same memory for other numbers of the same size, which std::memcpy must put there before they are
-    // read.
+    // Hands the memory over to a buffer of another type of the same size; the values must be written with
+    // std::memcpy before they are read.
     template <class U>
-    Array<U> become() && {
+    UninitializedBuffer<U> reinterpret_as() && {
         static_assert(sizeof(U) == sizeof(T));
-        Array<U> other;
+        UninitializedBuffer<U> other;
         other.size_ = std::exchange(size_, 0);
         const std::size_t bytes = data_.get_deleter().bytes;
-        other.data_ = {reinterpret_cast<U*>(data_.release()), typename Array<U>::Free{bytes}};
+        other.data_ = {reinterpret_cast<U*>(data_.release()), typename UninitializedBuffer<U>::Free{bytes}};
         return other;
     }
 
@@ -71,30 +72,29 @@ class Array {
 
   private:
     template <class U>
-    friend class Array;
+    friend class UninitializedBuffer;
 
     struct Free {
         std::size_t bytes = 0;
-        void operator()(T* data) const { give_memory_back(data, bytes); }
+        void operator()(T* data) const { release_memory(data, bytes); }
     };
 
     std::size_t size_ = 0;
     std::unique_ptr<T[], Free> data_;
 };
 
-// A zeroed array of floats whose first element lies on a cache line, in large pages where it is large: rows
-// of matrices are read in no order.
+// A zero-initialised array of floats aligned to a cache line, in huge pages if it is large: rows of a matrix
+// are accessed in random order.
 
 class AlignedFloats {
   public:
     AlignedFloats() = default;
-    // Rows of this width; std::bad_alloc where no memory can have so many, whatever their product is in 64
-    // bits.
+    // `rows` rows of `width` floats; std::bad_alloc if the size overflows.
     AlignedFloats(std::size_t rows, std::size_t width)
-        : AlignedFloats(width > 0 && rows > kMost / width ? throw std::bad_alloc() : rows * width) {}
+        : AlignedFloats(width > 0 && rows > kMax / width ? throw std::bad_alloc() : rows * width) {}
     explicit AlignedFloats(std::size_t size)
-        : size_(size <= kMost ? size : throw std::bad_alloc()),
-          data_(static_cast<float*>(take_memory(bytes(), Access::scattered))) {
+        : size_(size <= kMax ? size : throw std::bad_alloc()),
+          data_(static_cast<float*>(allocate_memory(bytes(), Access::scattered))) {
         if (data_ == nullptr) throw std::bad_alloc();
         std::memset(data_, 0, bytes());
     }
@@ -104,7 +104,7 @@ class AlignedFloats {
         return *this;
     }
     ~AlignedFloats() {
-        if (data_ != nullptr) give_memory_back(data_, bytes());
+        if (data_ != nullptr) release_memory(data_, bytes());
     }
 
     float* data() { return data_; }
@@ -112,7 +112,7 @@ class AlignedFloats {
     std::size_t size() const { return size_; }
 
   private:
-    static constexpr std::size_t kMost = static_cast<std::size_t>(-1) / 4 / sizeof(float);
+    static constexpr std::size_t kMax = static_cast<std::size_t>(-1) / 4 / sizeof(float);
 
     std::size_t bytes() const { return size_ * sizeof(float); }
     void swap(AlignedFloats& other) noexcept {

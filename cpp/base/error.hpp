@@ -1,5 +1,4 @@
-// The exceptions of this core; bindings.cpp makes a Failure a ChainruleError of Python, a WriteFailure an
-// OSError.
+// The exceptions of the C++ code. bindings/module.cpp translates each to its Python class.
 #pragma once
 
 #include <stdexcept>
@@ -8,16 +7,16 @@
 
 namespace chainrule {
 
-class Failure : public std::runtime_error {
+class Error : public std::runtime_error {
   public:
-    explicit Failure(const std::string& what) : std::runtime_error(what) {}
+    explicit Error(const std::string& what) : std::runtime_error(what) {}
 };
 
 // The system refused to write a file; `error` is its errno.
-class WriteFailure : public Failure {
+class WriteError : public Error {
   public:
-    WriteFailure(std::string path, int error, const std::string& reason)
-        : Failure(path + " cannot be written: " + reason), path(std::move(path)), error(error) {}
+    WriteError(std::string path, int error, const std::string& reason)
+        : Error(path + " cannot be written: " + reason), path(std::move(path)), error(error) {}
 
     const std::string path;
     const int error;

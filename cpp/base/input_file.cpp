@@ -20,7 +20,7 @@
 
 namespace chainrule {
 
-void InputFile::fail(const std::string& what) const { throw Failure(path_ + " " + what); }
+void InputFile::fail(const std::string& what) const { throw Error(path_ + " " + what); }
 
 #if defined(CHAINRULE_HAS_DESCRIPTORS)
 
@@ -150,7 +150,7 @@ std::string read_whole(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     std::ostringstream all;
     if (in && in.peek() != std::ifstream::traits_type::eof()) all << in.rdbuf();
-    if (!in.is_open() || in.bad()) throw Failure(path + " cannot be read");
+    if (!in.is_open() || in.bad()) throw Error(path + " cannot be read");
     return std::move(all).str();
 }
 

@@ -1,4 +1,4 @@
-// A regular file that is open for reading at any position, by several threads.
+// A regular file opened for reading at any position by several threads.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace chainrule {
 
 class InputFile {
   public:
-    explicit InputFile(const std::string& path);  // Failure where there is none, or it is not a regular file
+    explicit InputFile(const std::string& path);  // throws Error if it is missing or not a regular file
     ~InputFile();
     InputFile(const InputFile&) = delete;
     InputFile& operator=(const InputFile&) = delete;
 
     std::uint64_t size() const { return size_; }  // in bytes, when it was opened
 
-    // Copies bytes [at, at + size) of the file. Failure where the file has become shorter, or on an I/O
+    // Copies bytes [at, at + size) of the file. Throws Error if the file has become shorter, or on an I/O
     // error.
     void read(std::uint64_t at, char* into, std::size_t size) const;
 
@@ -29,7 +29,7 @@ class InputFile {
     const char* map();
     bool is_mapped() const { return mapped_ != nullptr; }
 
-    // Failure where size, modification time or (other than by adding or removing a hard link) status of the
+    // Throws Error if size, modification time or (other than by adding or removing a hard link) status of the
     // file changed since it was opened.
     void check_unchanged() const;
 

@@ -1,9 +1,9 @@
-// The natural logarithm of positive normal doubles, and of 0; the check of logarithms that were read.
+// The natural logarithm of positive normal doubles and of 0, and the validity check for stored logarithms.
 //
-// Faster than the system's, since the compiler works on several numbers at once; and made of IEEE additions,
-// multiplications and divisions alone, so that a model has the same bytes on every machine (compile with
-// -ffp-contract=off: a fused multiply-add rounds differently). x = 2^k m with m in [√½, √2), s = (m − 1)/(m +
-// 1) and log m = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …): |s| < 0.172, so that ten terms leave less than 1e-18.
+// The function is vectorisable and uses only IEEE additions, multiplications and divisions, so that a model
+// file has the same bytes on every machine (callers are compiled with -ffp-contract=off: a fused multiply-add
+// rounds differently). With x = 2^k m, m in [√½, √2) and s = (m − 1)/(m + 1): log m = 2 artanh s = 2 (s +
+// s³/3 + s⁵/5 + …). |s| < 0.172, so ten terms leave an error below 1e-18.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace chainrule {
 
-// Whether a value of a model file can be a logarithm of a probability or weight: not NaN and not +infinity.
+// Whether a stored value is a valid log-probability or log-weight: neither NaN nor +infinity.
 inline bool is_log_value(float value) { return value < std::numeric_limits<float>::infinity(); }
 
 inline double logarithm(double x) {

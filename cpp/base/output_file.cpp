@@ -13,7 +13,7 @@
 
 namespace chainrule {
 
-void OutputFile::fail(int error) const { throw WriteFailure(path_, error, std::strerror(error)); }
+void OutputFile::fail(int error) const { throw WriteError(path_, error, std::strerror(error)); }
 
 #if defined(CHAINRULE_HAS_DESCRIPTORS)
 

@@ -1,5 +1,4 @@
-// A new file that several threads write parts of; it is on the disk after `finish`, and gone if that was
-// never reached.
+// A new file written by several threads. It is on disk after `finish`; without `finish` it is removed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace chainrule {
 
 class OutputFile {
   public:
-    explicit OutputFile(const std::string& path);  // Failure where there is such a file already
+    explicit OutputFile(const std::string& path);  // Throws Error if there is such a file already
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;

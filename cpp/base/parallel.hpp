@@ -1,4 +1,4 @@
-// The same work on several threads at once.
+// Running a function on several threads.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace chainrule {
 
-// Calls work(0) … work(n − 1), each on a thread of its own but the first, which is done here, and waits for
-// all. `work` throws nothing. Throws Failure where the system gives no n threads; those that had started have
-// ended then.
+// Calls work(0) … work(n − 1), work(0) on the calling thread and the others on one new thread each, and waits
+// for all. `work` must not throw. Throws Error if the system cannot start the threads; those already started
+// have finished by then.
 void run_on_threads(std::size_t n, const std::function<void(std::size_t)>& work);
 
-// Work on several threads that may fail: what one of them throws is thrown here, after all have ended.
+// As run_on_threads, but `work` may throw: the first exception is rethrown after all threads have finished.
 
 template <class Work>
-void in_parallel(std::size_t threads, const Work& work) {
+void parallel_for(std::size_t threads, const Work& work) {
     std::vector<std::exception_ptr> thrown(threads);
     run_on_threads(threads, [&](std::size_t t) {
         try {
@@ -33,12 +33,12 @@ void in_parallel(std::size_t threads, const Work& work) {
         try {
             std::rethrow_exception(error);
         } catch (const std::bad_alloc&) {
-            throw Failure("there is not enough memory");
+            throw Error("there is not enough memory");
         }
     }
 }
 
-// Where part t of `parts` equal parts of `size` begins.
+// First index of part t when `size` items are split into `parts` nearly equal parts.
 inline std::size_t part_begin(std::size_t size, std::size_t t, std::size_t parts) {
     return size / parts * t + size % parts * t / parts;
 }

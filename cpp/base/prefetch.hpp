@@ -1,4 +1,4 @@
-// Asks for memory that will be read soon, where the compiler can.
+// Prefetches memory that will be read soon, where the compiler supports it.
 #pragma once
 
 namespace chainrule {

@@ -1,4 +1,4 @@
-// A small reproducible generator; embeddings/twin.py has the same one.
+// A small reproducible random number generator; the Python reference implementation has the same one.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Random {
         return static_cast<std::uint32_t>(state_ >> 16);
     }
 
-    // 0 … n − 1 by multiplication: no division.
+    // Uniform in 0 … n − 1, by multiplication instead of division.
     std::uint32_t below(std::uint32_t n) {
         return static_cast<std::uint32_t>((static_cast<std::uint64_t>(next()) * n) >> 32);
     }

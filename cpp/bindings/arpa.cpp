@@ -1,4 +1,4 @@
-// ARPA files, for Python.
+// Python bindings of ARPA reading and writing.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,26 +18,26 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kMostShown = 60;  // characters
+constexpr std::size_t kMaxShown = 60;  // characters
 
-// Bytes of a file as Python writes a text, in quotes and no longer than a line.
+// Bytes of a file as a quoted Python string, truncated to one line.
 nb::object shown(const std::string& bytes) {
     constexpr std::size_t enough = 1000;
     const auto size = static_cast<Py_ssize_t>(std::min(bytes.size(), enough));
     nb::object text = nb::steal(PyUnicode_DecodeUTF8(bytes.data(), size, "replace"));
     if (!text.is_valid()) throw nb::python_error();
-    if (nb::len(text) > kMostShown) {
-        text = nb::steal(PyUnicode_Substring(text.ptr(), 0, static_cast<Py_ssize_t>(kMostShown)));
+    if (nb::len(text) > kMaxShown) {
+        text = nb::steal(PyUnicode_Substring(text.ptr(), 0, static_cast<Py_ssize_t>(kMaxShown)));
         text = text + nb::str("…");
     }
     return nb::repr(text);
 }
 
-[[noreturn]] void raise_input_error(const std::string& name, const ArpaFault& fault) {
-    const std::string where = fault.line ? ", line " + std::to_string(fault.line) + ": " : " ";
-    nb::object message = nb::str((name + where + fault.before).c_str());
-    if (!fault.shown.empty()) message = message + shown(fault.shown);
-    message = message + nb::str(fault.after.c_str());
+[[noreturn]] void raise_input_error(const std::string& name, const ArpaParseError& error) {
+    const std::string where = error.line ? ", line " + std::to_string(error.line) + ": " : " ";
+    nb::object message = nb::str((name + where + error.before).c_str());
+    if (!error.shown.empty()) message = message + shown(error.shown);
+    message = message + nb::str(error.after.c_str());
     PyErr_SetObject(nb::module_::import_("chainrule.errors").attr("InputError").ptr(), message.ptr());
     throw nb::python_error();
 }
@@ -49,43 +49,44 @@ ArpaProgress progress_to(const nb::callable& progress) {
     };
 }
 
-// What Python holds of a file that was read: its rows become a model once.
+// A file that was read; its rows become a model once.
 struct PyArpaFile {
     std::shared_ptr<ArpaModel> read;
 };
 
 PyArpaFile read(const nb::callable& next, const std::string& name, std::int64_t threads,
                 const nb::callable& progress) {
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     nb::object block;  // stays until the next one is asked for
     const NextBlock next_block = [&]() -> std::string_view {
         const nb::gil_scoped_acquire held;
         block = next();
-        return Texts::view_of(block.ptr());
+        return TextViews::view_of(block.ptr());
     };
     try {
         const nb::gil_scoped_release free;
         return {std::make_shared<ArpaModel>(read_arpa(next_block, workers, progress_to(progress)))};
-    } catch (const ArpaFault& fault) {
-        raise_input_error(name, fault);
+    } catch (const ArpaParseError& error) {
+        raise_input_error(name, error);
     }
 }
 
 PyNgramModel model_of(const PyArpaFile& self, const std::string& layout, std::int64_t bits,
                       std::int64_t threads, bool is_normalized) {
     const LayoutChoice choice = layout_choice(layout, bits);
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const nb::gil_scoped_release free;
-    auto names = std::make_shared<NameList>();
+    auto names = std::make_shared<WordList>();
     for (const std::string& name : self.read->names) names->add(name);
-    ModelFacts facts = self.read->facts();
-    facts.is_normalized = is_normalized;
-    return {Model::of(TableRows(self.read->levels), facts, names, choice, workers)};
+    ModelMetadata metadata = self.read->metadata();
+    metadata.is_normalized = is_normalized;
+    return {Model::of(TableRows(self.read->levels), metadata, names, choice, workers)};
 }
 
 void write(const PyNgramModel& model, const std::vector<std::string>& names, std::int64_t left_out,
            std::int64_t threads, const nb::callable& sink, const nb::callable& progress) {
-    if (names.size() != model.model->facts().vocabulary) throw Failure("each word of the model needs a name");
+    if (names.size() != model.model->metadata().vocabulary)
+        throw Error("each word of the model needs a name");
     ArpaOutput out;
     out.write = [&sink](std::string_view text) {
         const nb::gil_scoped_acquire held;
@@ -93,7 +94,7 @@ void write(const PyNgramModel& model, const std::vector<std::string>& names, std
     };
     out.progress = progress_to(progress);
     if (left_out >= 0) out.left_out = static_cast<std::uint32_t>(left_out);
-    out.threads = threads_of(threads);
+    out.threads = checked_threads(threads);
     const std::shared_ptr<const Model> kept = model.model;
     const nb::gil_scoped_release free;
     write_arpa(*kept->rows(), names, out);

@@ -1,4 +1,4 @@
-// The parts of the module `chainrule._core`; only files named bindings… know Python.
+// Registration functions of `chainrule._core`, one per part.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,12 +17,12 @@ void bind_arpa(nanobind::module_& module);          // ARPA files
 void bind_text(nanobind::module_& module);          // plain text to word numbers
 void bind_speller(nanobind::module_& module);       // how unknown words are written
 
-// Something that several threads of Python may hold: one call at a time, others run meanwhile.
+// An object shared by Python threads: calls are serialised by a mutex, with the GIL released.
 
 template <class T>
-class OneAtATime {
+class Locked {
   public:
-    explicit OneAtATime(std::unique_ptr<T> kept) : kept_(std::move(kept)) {}
+    explicit Locked(std::unique_ptr<T> kept) : kept_(std::move(kept)) {}
 
     template <class Use>
     auto use(Use use) {

@@ -1,5 +1,5 @@
-// The classes behind `chainrule.kenlm`: KenLM's names and arguments, so that no Python stands between a
-// decoder and the model.
+// Classes behind `chainrule.kenlm` with KenLM's names and arguments, implemented in C++ so that decoders call
+// the model without Python in between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
@@ -36,8 +36,8 @@ struct KenlmFullScore {
 std::strong_ordering order_of(const KenlmState& one, const KenlmState& other) {
     const State &a = one.state, &b = other.state;
     if (const auto by = one.model <=> other.model; by != 0) return by;
-    if (const auto by = a.found <=> b.found; by != 0) return by;
-    for (std::uint32_t bits = a.found; bits; bits &= bits - 1) {
+    if (const auto by = a.stored <=> b.stored; by != 0) return by;
+    for (std::uint32_t bits = a.stored; bits; bits &= bits - 1) {
         const auto i = static_cast<std::size_t>(std::countr_zero(bits));
         if (const auto by = a.children[i].from <=> b.children[i].from; by != 0) return by;
         if (const auto by = a.children[i].to <=> b.children[i].to; by != 0) return by;
@@ -46,54 +46,55 @@ std::strong_ordering order_of(const KenlmState& one, const KenlmState& other) {
 }
 
 bool is_true(nb::handle given) {
-    const int found = PyObject_IsTrue(given.ptr());
-    if (found < 0) throw nb::python_error();
-    return found != 0;
+    const int is_true = PyObject_IsTrue(given.ptr());
+    if (is_true < 0) throw nb::python_error();
+    return is_true != 0;
 }
 
-// White space that does not part words in the engine: line feed to carriage return.
+// White space that the engine does not split at: line feed to carriage return.
 bool has_other_white(std::string_view text) {
     bool has = false;
     for (const char c : text) has |= c >= '\n' && c <= '\r';
     return has;
 }
 
-// One step, `out` perhaps being `in` itself.
-KenlmAnswer step(const KenlmModel& model, const KenlmState& in, nb::handle word, KenlmState& out) {
+// One step; `out` may alias `in`.
+KenlmResult step(const KenlmModel& model, const KenlmState& in, nb::handle word, KenlmState& out) {
     State after;
-    const KenlmAnswer answer = model.step(in.of(model.model()), Texts::view_of(word.ptr()), after);
+    const KenlmResult answer = model.step(in.of(model.model()), TextViews::view_of(word.ptr()), after);
     out.set(after, model.model());
     return answer;
 }
 
-// log10 of a sentence in which no word is impossible, else word by word.
+// log10 p of a sentence; word by word if a word is impossible.
 double score(const KenlmModel& model, nb::handle sentence, nb::handle bos, nb::handle eos) {
-    const std::string_view text = Texts::view_of(sentence.ptr());
+    const std::string_view text = TextViews::view_of(sentence.ptr());
     const bool begins = is_true(bos), ends = is_true(eos);
     if (!has_other_white(text)) {
         const double sum = score_sentence(model.model(), text, begins, ends);
         if (std::isfinite(sum)) return sum * kLog10;
     }
     double sum = 0;
-    model.each(text, begins, ends, [&](const KenlmAnswer& answer) { sum += answer.log_prob; });
+    model.each(text, begins, ends, [&](const KenlmResult& answer) { sum += answer.log_prob; });
     return sum;
 }
 
 nb::object full_scores(const KenlmModel& model, nb::handle sentence, nb::handle bos, nb::handle eos) {
-    nb::list found;
-    model.each(Texts::view_of(sentence.ptr()), is_true(bos), is_true(eos), [&](const KenlmAnswer& answer) {
-        found.append(nb::make_tuple(answer.log_prob, answer.length, answer.is_unknown));
-    });
-    return nb::steal(PyObject_GetIter(found.ptr()));
+    nb::list scores;
+    model.each(TextViews::view_of(sentence.ptr()), is_true(bos), is_true(eos),
+               [&](const KenlmResult& answer) {
+                   scores.append(nb::make_tuple(answer.log_prob, answer.length, answer.is_unknown));
+               });
+    return nb::steal(PyObject_GetIter(scores.ptr()));
 }
 
-Texts list_of(const nb::object& given) {
+TextViews list_of(const nb::object& given) {
     if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()))
         throw nb::type_error("give a list of sentences; score takes a single one");
-    return Texts(given);
+    return TextViews(given);
 }
 
-// Many sentences as the engine reads them: cut at blanks and tabs, which other white space is made here.
+// Sentences for the engine: other white space is replaced by blanks.
 class Sentences {
   public:
     explicit Sentences(std::span<const std::string_view> texts) {
@@ -106,9 +107,9 @@ class Sentences {
     std::string_view with_blanks(std::string_view text) {
         while (!text.empty() && is_white(text.back())) text.remove_suffix(1);
         if (!has_other_white(text)) return text;
-        std::string& made = made_.emplace_back(text);
-        for (char& c : made) c = is_white(c) ? ' ' : c;
-        return made;
+        std::string& result = made_.emplace_back(text);
+        for (char& c : result) c = is_white(c) ? ' ' : c;
+        return result;
     }
 
     std::deque<std::string> made_;
@@ -117,7 +118,7 @@ class Sentences {
 
 using Doubles = nb::ndarray<nb::numpy, double>;
 
-// log10 of each; a sentence with an impossible word is asked again word by word.
+// log10 p of each sentence; those with an impossible word are scored again word by word.
 Doubles sums_of(const KenlmModel& model, const std::vector<std::string_view>& sentences,
                 const SentenceOptions& options) {
     std::vector<double> sums;
@@ -131,18 +132,18 @@ Doubles sums_of(const KenlmModel& model, const std::vector<std::string_view>& se
             }
             sums[i] = 0;
             model.each(sentences[i], options.begins, options.ends,
-                       [&](const KenlmAnswer& answer) { sums[i] += answer.log_prob; });
+                       [&](const KenlmResult& answer) { sums[i] += answer.log_prob; });
         }
     }
     const std::size_t size = sums.size();
-    return array_of(std::move(sums), {size});
+    return to_numpy_array(std::move(sums), {size});
 }
 
 Doubles score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
                    std::int64_t threads) {
-    const Texts texts = list_of(given);
+    const TextViews texts = list_of(given);
     const Sentences sentences(texts.views());
-    return sums_of(model, sentences.views(), {is_true(bos), is_true(eos), threads_of(threads)});
+    return sums_of(model, sentences.views(), {is_true(bos), is_true(eos), checked_threads(threads)});
 }
 
 Doubles score_lines(const KenlmModel& model, const std::filesystem::path& path, nb::handle bos,
@@ -151,44 +152,45 @@ Doubles score_lines(const KenlmModel& model, const std::filesystem::path& path, 
         const nb::gil_scoped_release free;
         return read_whole(path.string());
     }();
-    const Sentences lines(lines_of(text));
-    return sums_of(model, lines.views(), {is_true(bos), is_true(eos), threads_of(threads)});
+    const Sentences lines(split_text_lines(text));
+    return sums_of(model, lines.views(), {is_true(bos), is_true(eos), checked_threads(threads)});
 }
 
-// The tokens [from, to), which are a sentence; one with an impossible word is asked again word by word.
+// Tokens [from, to) of one sentence; scored again word by word if a word is impossible.
 void to_log10(const KenlmModel& model, std::string_view sentence, const SentenceOptions& options,
-              TokenScores& found, std::size_t from, std::size_t to) {
+              TokenScores& scores, std::size_t from, std::size_t to) {
     bool is_possible = true;
     for (std::size_t t = from; t < to; ++t) {
-        is_possible &= std::isfinite(found.log_probs[t]);
-        found.log_probs[t] *= static_cast<float>(kLog10);
+        is_possible &= std::isfinite(scores.log_probs[t]);
+        scores.log_probs[t] *= static_cast<float>(kLog10);
     }
     if (is_possible) return;
-    model.each(sentence, options.begins, options.ends, [&](const KenlmAnswer& answer) {
-        found.log_probs[from] = static_cast<float>(answer.log_prob);
-        found.lengths[from++] = static_cast<std::uint8_t>(answer.length);
+    model.each(sentence, options.begins, options.ends, [&](const KenlmResult& answer) {
+        scores.log_probs[from] = static_cast<float>(answer.log_prob);
+        scores.lengths[from++] = static_cast<std::uint8_t>(answer.length);
     });
 }
 
 nb::tuple full_score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
                           std::int64_t threads) {
-    const Texts texts = list_of(given);
+    const TextViews texts = list_of(given);
     const Sentences sentences(texts.views());
-    const SentenceOptions options{is_true(bos), is_true(eos), threads_of(threads)};
-    TokenScores found;
+    const SentenceOptions options{is_true(bos), is_true(eos), checked_threads(threads)};
+    TokenScores scores;
     {
         const nb::gil_scoped_release free;
-        found = score_tokens(model.model(), sentences.views(), options);
+        scores = score_tokens(model.model(), sentences.views(), options);
         std::size_t from = 0;
-        for (std::size_t i = 0; i < found.ends.size(); ++i) {
-            const auto end = static_cast<std::size_t>(found.ends[i]);
-            to_log10(model, sentences.views()[i], options, found, from, end);
+        for (std::size_t i = 0; i < scores.ends.size(); ++i) {
+            const auto end = static_cast<std::size_t>(scores.ends[i]);
+            to_log10(model, sentences.views()[i], options, scores, from, end);
             from = end;
         }
     }
-    const std::size_t N = found.log_probs.size(), S = found.ends.size();
-    return nb::make_tuple(array_of(std::move(found.log_probs), {N}), array_of(std::move(found.lengths), {N}),
-                          array_of(std::move(found.unknown), {N}), array_of(std::move(found.ends), {S}));
+    const std::size_t N = scores.log_probs.size(), S = scores.ends.size();
+    return nb::make_tuple(
+        to_numpy_array(std::move(scores.log_probs), {N}), to_numpy_array(std::move(scores.lengths), {N}),
+        to_numpy_array(std::move(scores.unknown), {N}), to_numpy_array(std::move(scores.ends), {S}));
 }
 
 void bind_state(nb::module_& module) {
@@ -228,7 +230,7 @@ void bind_kenlm(nb::module_& module) {
     nb::class_<KenlmModel>(module, "KenlmModel")
         .def(
             "__init__",
-            [](KenlmModel* made, const PyNgramModel& engine) { new (made) KenlmModel(engine.model); },
+            [](KenlmModel* result, const PyNgramModel& engine) { new (result) KenlmModel(engine.model); },
             "engine"_a)
         .def_prop_ro("order", [](const KenlmModel& model) { return model.model().order(); })
         .def("BeginSentenceWrite",
@@ -238,11 +240,11 @@ void bind_kenlm(nb::module_& module) {
                              KenlmState& out) { return step(model, in, word, out).log_prob; })
         .def("BaseFullScore",
              [](const KenlmModel& model, const KenlmState& in, nb::handle word, KenlmState& out) {
-                 const KenlmAnswer answer = step(model, in, word, out);
+                 const KenlmResult answer = step(model, in, word, out);
                  return KenlmFullScore{answer.log_prob, answer.length, answer.is_unknown};
              })
-        .def("__contains__",
-             [](const KenlmModel& model, nb::handle word) { return model.knows(Texts::view_of(word.ptr())); })
+        .def("__contains__", [](const KenlmModel& model,
+                                nb::handle word) { return model.knows(TextViews::view_of(word.ptr())); })
         .def("score", &score, "sentence"_a, "bos"_a = true, "eos"_a = true)
         .def("full_scores", &full_scores, "sentence"_a, "bos"_a = true, "eos"_a = true)
         .def("score_list", &score_list, "sentences"_a, "bos"_a, "eos"_a, "threads"_a)

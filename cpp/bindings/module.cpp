@@ -1,5 +1,4 @@
-// The door to Python: the module, and what a Failure becomes there. The arrays and values of each part stand
-// in its own bindings_….cpp; no other file here knows Python.
+// The Python module `chainrule._core` and the translation of C++ exceptions.
 #include <nanobind/stl/string.h>
 
 #include <cerrno>
@@ -43,13 +42,13 @@ NB_MODULE(_core, module) {
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);
-        } catch (const chainrule::WriteFailure& failure) {
-            errno = failure.error;
-            PyErr_SetFromErrnoWithFilename(PyExc_OSError, failure.path.c_str());
-        } catch (const chainrule::Failure& failure) {
+        } catch (const chainrule::WriteError& error) {
+            errno = error.error;
+            PyErr_SetFromErrnoWithFilename(PyExc_OSError, error.path.c_str());
+        } catch (const chainrule::Error& error) {
             const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
-            // A message may name a file, and names of files need not be UTF-8.
-            const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(failure.what()));
+            // File names in a message need not be UTF-8.
+            const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(error.what()));
             PyErr_SetObject(kind.ptr(), text.ptr());
         }
     });

@@ -1,4 +1,4 @@
-// What the bindings of n-gram models share: the object that Python holds, and how its settings are read.
+// Shared by the n-gram bindings: the Python objects and the validation of arguments.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,21 +23,21 @@ struct PyNgramModel {
     std::shared_ptr<const Model> model;
 };
 
-// A state as Python holds it, with the model whose rows it points at.
+// A state and the model it belongs to.
 struct PyState {
     State state;
-    std::uint64_t model = 0;  // Model::identity(); 0 where nothing was read, which every model may go on from
+    std::uint64_t model = 0;  // Model::identity(); 0 for the empty state, which is valid for every model
 
     void set(const State& from, const Model& of) {
         state.copy_from(from);
         own(of);
     }
-    void own(const Model& of) { model = state.found || state.reach ? of.identity() : 0; }
-    void clear() { state.found = state.reach = model = 0; }
-    // Failure where it is a state of another model, whose rows are not those of this one.
-    const State& of(const Model& asked) const {
-        if (model != 0 && model != asked.identity())
-            throw Failure("the state comes from another model; begin a new one with this model");
+    void own(const Model& of) { model = state.stored || state.reach ? of.identity() : 0; }
+    void clear() { state.stored = state.reach = model = 0; }
+    // Throws Error if the state belongs to another model.
+    const State& of(const Model& queried) const {
+        if (model != 0 && model != queried.identity())
+            throw Error("the state comes from another model; begin a new one with this model");
         return state;
     }
     bool operator==(const PyState& other) const { return model == other.model && state == other.state; }
@@ -46,51 +46,57 @@ struct PyState {
 
 using NgramClass = nanobind::class_<PyNgramModel>;
 
-void bind_asking(NgramClass& bound);                                // batches, next words
+void bind_query(NgramClass& bound);                                 // batches, next words
 void bind_sentences(nanobind::module_& module, NgramClass& bound);  // text, states
 
-inline std::uint32_t number_in(std::int64_t value, std::int64_t least, std::int64_t most, const char* name) {
+inline std::uint32_t checked_number(std::int64_t value, std::int64_t least, std::int64_t most,
+                                    const char* name) {
     if (value < least || value > most) {
-        throw Failure(std::string(name) + " is " + std::to_string(value) + "; choose a number from " +
-                      std::to_string(least) + " to " + std::to_string(most));
+        throw Error(std::string(name) + " is " + std::to_string(value) + "; choose a number from " +
+                    std::to_string(least) + " to " + std::to_string(most));
     }
     return static_cast<std::uint32_t>(value);
 }
 
-inline std::size_t threads_of(std::int64_t threads) { return number_in(threads, 1, 65536, "threads"); }
+inline std::size_t checked_threads(std::int64_t threads) {
+    return checked_number(threads, 1, 65536, "threads");
+}
 
 inline LayoutChoice layout_choice(std::string_view layout, std::int64_t bits) {
     if (layout != "fast" && layout != "small") {
-        throw Failure("layout is '" + std::string(layout) + "'; choose fast or small");
+        throw Error("layout is '" + std::string(layout) + "'; choose fast or small");
     }
-    if (bits != 0 && bits != 8) throw Failure("bits is " + std::to_string(bits) + "; choose 0 or 8");
-    if (bits != 0 && layout == "fast") throw Failure("8 bits need the layout small");
+    if (bits != 0 && bits != 8) throw Error("bits is " + std::to_string(bits) + "; choose 0 or 8");
+    if (bits != 0 && layout == "fast") throw Error("8 bits need the layout small");
     return {layout == "fast" ? LayoutKind::fast : LayoutKind::small, static_cast<std::uint32_t>(bits)};
 }
 
-// The settings of a model beside its rows, as Python names them.
-inline ModelFacts model_facts(std::int64_t vocabulary, std::int64_t bos, std::int64_t eos, std::int64_t unk,
-                              bool is_closed, bool is_stream, bool is_normalized, double log_missing) {
-    ModelFacts facts;
-    facts.vocabulary = number_in(vocabulary, 2, std::numeric_limits<std::int32_t>::max(), "vocabulary_size");
-    facts.begin = number_in(bos, 0, vocabulary - 1, "bos");
-    facts.end = number_in(eos, 0, vocabulary - 1, "eos");
-    if (facts.begin == facts.end) throw Failure("<s> and </s> must be two numbers");
+// Model metadata from Python arguments.
+inline ModelMetadata model_metadata(std::int64_t vocabulary, std::int64_t bos, std::int64_t eos,
+                                    std::int64_t unk, bool is_closed, bool is_stream, bool is_normalized,
+                                    double log_missing) {
+    ModelMetadata metadata;
+    metadata.vocabulary =
+        checked_number(vocabulary, 2, std::numeric_limits<std::int32_t>::max(), "vocabulary_size");
+    metadata.begin = checked_number(bos, 0, vocabulary - 1, "bos");
+    metadata.end = checked_number(eos, 0, vocabulary - 1, "eos");
+    if (metadata.begin == metadata.end) throw Error("<s> and </s> must be two numbers");
     if (unk != -1) {
-        facts.unknown = number_in(unk, 0, vocabulary - 1, "unk");
-        if (unk == bos || unk == eos) throw Failure("<unk> must be another number than <s> and </s>");
+        metadata.unknown = checked_number(unk, 0, vocabulary - 1, "unk");
+        if (unk == bos || unk == eos) throw Error("<unk> must be another number than <s> and </s>");
     }
-    facts.is_closed = is_closed && unk != -1;
-    facts.is_stream = is_stream;
-    facts.is_normalized = is_normalized;
-    facts.log_missing = static_cast<float>(log_missing);
-    return facts;
+    metadata.is_closed = is_closed && unk != -1;
+    metadata.is_stream = is_stream;
+    metadata.is_normalized = is_normalized;
+    metadata.log_missing = static_cast<float>(log_missing);
+    return metadata;
 }
 
-// Text that Python holds, without a copy; `kept` keeps it there.
-class Texts {
+// Views of Python strings without copies; `kept_` keeps the objects alive.
+class TextViews {
   public:
-    explicit Texts(const nanobind::object& texts) : kept_(nanobind::steal(PySequence_Tuple(texts.ptr()))) {
+    explicit TextViews(const nanobind::object& texts)
+        : kept_(nanobind::steal(PySequence_Tuple(texts.ptr()))) {
         if (!kept_.is_valid()) nanobind::raise_python_error();
         const Py_ssize_t size = PyTuple_GET_SIZE(kept_.ptr());
         views_.reserve(static_cast<std::size_t>(size));
@@ -98,7 +104,7 @@ class Texts {
     }
     std::span<const std::string_view> views() const { return views_; }
 
-    // A str as UTF-8, or bytes as they are.
+    // UTF-8 of a str, or bytes as they are.
     static std::string_view view_of(PyObject* text) {
         if (PyBytes_Check(text)) {
             return {PyBytes_AS_STRING(text), static_cast<std::size_t>(PyBytes_GET_SIZE(text))};
@@ -117,18 +123,19 @@ class Texts {
 
 // A NumPy array that owns this memory; nothing is copied.
 template <class T>
-nanobind::ndarray<nanobind::numpy, T> handed_over(Array<T> values) {
-    auto kept = std::make_unique<Array<T>>(std::move(values));
-    T* data = kept->data();
-    const std::size_t size = kept->size();
-    const nanobind::capsule owner(
-        kept.get(), [](void* p) noexcept { std::unique_ptr<Array<T>>(static_cast<Array<T>*>(p)); });
-    kept.release();
+nanobind::ndarray<nanobind::numpy, T> to_numpy(UninitializedBuffer<T> values) {
+    auto owned = std::make_unique<UninitializedBuffer<T>>(std::move(values));
+    T* data = owned->data();
+    const std::size_t size = owned->size();
+    const nanobind::capsule owner(owned.get(), [](void* p) noexcept {
+        std::unique_ptr<UninitializedBuffer<T>>(static_cast<UninitializedBuffer<T>*>(p));
+    });
+    owned.release();
     return nanobind::ndarray<nanobind::numpy, T>(data, {size}, owner);
 }
 
-// Why discounts are the fall-back, in the words of discounts.py; "" where they are not.
-inline std::string why_fallen(const Discounts& discounts) {
+// Why default discounts are used, worded as in discounts.py; "" if they were estimated.
+inline std::string fallback_reason(const Discounts& discounts) {
     char text[160];
     const auto& n = discounts.n;
     const auto& D = discounts.estimated;
@@ -136,11 +143,11 @@ inline std::string why_fallen(const Discounts& discounts) {
     switch (discounts.source) {
         case DiscountSource::counts:
             return "";
-        case DiscountSource::too_few:
+        case DiscountSource::missing_counts:
             std::snprintf(text, sizeof text, "n1=%llu, n2=%llu, n3=%llu, n4=%llu", u(n[1]), u(n[2]), u(n[3]),
                           u(n[4]));
             return text;
-        case DiscountSource::senseless:
+        case DiscountSource::out_of_range:
             break;
     }
     std::snprintf(text, sizeof text, "D1, D2, D3+ come out as %.3g, %.3g, %.3g", D[1], D[2], D[3]);

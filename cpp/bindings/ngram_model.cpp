@@ -1,4 +1,4 @@
-// N-gram models for Python: made from counts, tables or files, and written.
+// Python bindings of NgramModel: creation from counts, tables or files, and saving.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kPiece = 1 << 16;  // rows read at a time
 
-// The name of a file for Python, as `os.fsdecode` gives it: it need not be UTF-8.
+// A file name as `os.fsdecode` returns it; it need not be UTF-8.
 nb::object name_of(const std::string& path) {
     return nb::steal(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
 }
@@ -36,25 +36,26 @@ PyNgramModel open_model(const std::filesystem::path& path, bool verify, std::uin
     return {Model::open(path.string(), verify, verified_at_open, largest_copy)};
 }
 
-std::shared_ptr<const NameList> names_of(const nb::object& names) {
+std::shared_ptr<const WordList> names_of(const nb::object& names) {
     if (names.is_none()) return nullptr;
-    auto list = std::make_shared<NameList>();
-    const Texts texts(names);
+    auto list = std::make_shared<WordList>();
+    const TextViews texts(names);
     for (const std::string_view name : texts.views()) list->add(name);
     return list;
 }
 
-// One order from keys = context row · V + word, which ascend.
+// One order from ascending keys = context row · V + word.
 TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> log_probs,
                     std::span<const float> log_backoffs, std::size_t n, std::uint64_t contexts,
                     std::uint32_t V) {
     const auto refuse = [&] {
-        throw Failure("the n-gram table of order " + std::to_string(n) + " is not sound");
+        throw Error("the n-gram table of order " + std::to_string(n) + " is not sound");
     };
     const std::size_t size = keys.size();
-    if (log_probs.size() != size || log_backoffs.size() != size || size >= kMostRows) refuse();
-    TableLevel level{Array<std::uint32_t>(size), Array<std::uint32_t>(contexts + 1), Array<float>(size),
-                     Array<float>(size)};
+    if (log_probs.size() != size || log_backoffs.size() != size || size >= kMaxRows) refuse();
+    TableLevel level{UninitializedBuffer<std::uint32_t>(size),
+                     UninitializedBuffer<std::uint32_t>(contexts + 1), UninitializedBuffer<float>(size),
+                     UninitializedBuffer<float>(size)};
     std::uint64_t opened = 0;  // contexts whose first row is known
     std::int64_t last = -1;
     for (std::size_t i = 0; i < size; ++i) {
@@ -76,11 +77,11 @@ PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int
                        std::int64_t unk, bool is_closed, bool is_stream, bool is_normalized,
                        bool starts_at_bos, double log_missing, const nb::object& names,
                        const std::string& layout, std::int64_t bits, std::int64_t threads) {
-    ModelFacts facts =
-        model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, is_normalized, log_missing);
-    facts.starts_at_begin = starts_at_bos;
+    ModelMetadata metadata =
+        model_metadata(vocabulary, bos, eos, unk, is_closed, is_stream, is_normalized, log_missing);
+    metadata.starts_at_begin = starts_at_bos;
     const LayoutChoice choice = layout_choice(layout, bits);
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const auto spelled = names_of(names);
     std::vector<TableLevel> levels;
     for (std::size_t k = 0; k < tables.size(); ++k) {
@@ -88,17 +89,17 @@ PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int
         const auto key = nb::cast<AnyArray>(table["key"]);
         const auto log_prob = nb::cast<AnyArray>(table["log_prob"]);
         const auto log_backoff = nb::cast<AnyArray>(table["log_backoff"]);
-        levels.push_back(level_of(span_of<std::int64_t>(key, "key", "int64"),
-                                  span_of<float>(log_prob, "log_prob", "float32"),
-                                  span_of<float>(log_backoff, "log_backoff", "float32"), k + 1,
-                                  k ? levels.back().size() : 1, facts.vocabulary));
+        levels.push_back(level_of(checked_span<std::int64_t>(key, "key", "int64"),
+                                  checked_span<float>(log_prob, "log_prob", "float32"),
+                                  checked_span<float>(log_backoff, "log_backoff", "float32"), k + 1,
+                                  k ? levels.back().size() : 1, metadata.vocabulary));
     }
-    if (levels.empty() || levels[0].size() != facts.vocabulary) {
-        throw Failure("order 1 must have a row for each of " + std::to_string(facts.vocabulary) + " words");
+    if (levels.empty() || levels[0].size() != metadata.vocabulary) {
+        throw Error("order 1 must have a row for each of " + std::to_string(metadata.vocabulary) + " words");
     }
     levels.back().log_backoff = {};
     const nb::gil_scoped_release free;
-    return {Model::of(TableRows(levels), facts, spelled, choice, workers)};
+    return {Model::of(TableRows(levels), metadata, spelled, choice, workers)};
 }
 
 std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int64_t order,
@@ -107,52 +108,53 @@ std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int
                                                    bool is_stream, const std::vector<std::int64_t>& cut_offs,
                                                    const nb::object& names, const std::string& layout,
                                                    std::int64_t bits, std::int64_t threads) {
-    const auto text = span_of<std::int32_t>(ids, "ids", "int32");
-    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
-    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
+    const auto text = checked_span<std::int32_t>(ids, "ids", "int32");
+    ModelMetadata metadata = model_metadata(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    metadata.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
     const LayoutChoice choice = layout_choice(layout, bits);
-    const std::size_t workers = threads_of(threads);
-    const std::uint32_t n = number_in(order, 1, kMostOrderAsked, "order");
+    const std::size_t workers = checked_threads(threads);
+    const std::uint32_t n = checked_number(order, 1, kMaxQueryOrder, "order");
     std::vector<std::uint32_t> cuts;
-    for (const std::int64_t cut : cut_offs) cuts.push_back(number_in(cut, 0, 0xFFFFFFFF, "a cut-off"));
+    for (const std::int64_t cut : cut_offs) cuts.push_back(checked_number(cut, 0, 0xFFFFFFFF, "a cut-off"));
     const auto spelled = names_of(names);
     std::vector<Discounts> discounts;
-    PyNgramModel made;
+    PyNgramModel result;
     {
         const nb::gil_scoped_release free;
-        Counts counts =
-            count_ngrams(take_ids(text, facts.vocabulary, facts.begin, facts.end, is_stream), n, workers);
-        KneserNey found = estimate_kneser_ney(std::move(counts), workers,
-                                              facts.is_closed ? facts.unknown : kEveryWord, std::move(cuts));
+        Counts counts = count_ngrams(
+            make_tokens(text, metadata.vocabulary, metadata.begin, metadata.end, is_stream), n, workers);
+        KneserNey found = estimate_kneser_ney(
+            std::move(counts), workers, metadata.is_closed ? metadata.unknown : kEveryWord, std::move(cuts));
         discounts = std::move(found.discounts);
-        made.model = Model::of(TableRows(found.levels), facts, spelled, choice, workers);
+        result.model = Model::of(TableRows(found.levels), metadata, spelled, choice, workers);
     }
     nb::list of, why;
     for (const Discounts& D : discounts) {
         of.append(nb::make_tuple(D.of[1], D.of[2], D.of[3]));
-        why.append(nb::str(why_fallen(D).c_str()));
+        why.append(nb::str(fallback_reason(D).c_str()));
     }
-    return {made, of, why};
+    return {result, of, why};
 }
 
 PyNgramModel convert(const PyNgramModel& self, const std::string& layout, std::int64_t bits,
                      std::int64_t threads) {
     const LayoutChoice choice = layout_choice(layout, bits);
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const nb::gil_scoped_release free;
-    std::shared_ptr<const NameList> names;
-    if (self.model->names()) names = std::make_shared<NameList>(self.model->names()->list());
-    return {Model::of(*self.model->rows(), self.model->facts(), names, choice, workers)};
+    std::shared_ptr<const WordList> names;
+    if (self.model->names()) names = std::make_shared<WordList>(self.model->names()->list());
+    return {Model::of(*self.model->rows(), self.model->metadata(), names, choice, workers)};
 }
 
 struct Table {
-    Array<std::int64_t> key;
-    Array<float> log_prob, log_backoff;
+    UninitializedBuffer<std::int64_t> key;
+    UninitializedBuffer<float> log_prob, log_backoff;
 };
 
 Table table_of(const Rows& rows, std::size_t n, std::uint32_t V) {
     const std::uint64_t size = rows.size(n);
-    Table table{Array<std::int64_t>(size), Array<float>(size), Array<float>(size)};
+    Table table{UninitializedBuffer<std::int64_t>(size), UninitializedBuffer<float>(size),
+                UninitializedBuffer<float>(size)};
     std::vector<std::uint32_t> words(std::min<std::uint64_t>(size, kPiece)), first(kPiece + 1);
     for (std::uint64_t from = 0; from < size; from += kPiece) {
         const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size - from));
@@ -173,52 +175,56 @@ Table table_of(const Rows& rows, std::size_t n, std::uint32_t V) {
 }
 
 nb::list tables(const PyNgramModel& self) {
-    nb::list made;
+    nb::list result;
     for (std::size_t n = 1; n <= self.model->order(); ++n) {
         Table table = [&] {
             const nb::gil_scoped_release free;
-            return table_of(*self.model->rows(), n, self.model->facts().vocabulary);
+            return table_of(*self.model->rows(), n, self.model->metadata().vocabulary);
         }();
         nb::dict arrays;
-        arrays["key"] = handed_over(std::move(table.key));
-        arrays["log_prob"] = handed_over(std::move(table.log_prob));
-        arrays["log_backoff"] = handed_over(std::move(table.log_backoff));
-        made.append(arrays);
+        arrays["key"] = to_numpy(std::move(table.key));
+        arrays["log_prob"] = to_numpy(std::move(table.log_prob));
+        arrays["log_backoff"] = to_numpy(std::move(table.log_backoff));
+        result.append(arrays);
     }
-    return made;
+    return result;
 }
 
-nb::str name_at(const Names& names, std::uint64_t id) {
+nb::str name_at(const StoredVocabulary& names, std::uint64_t id) {
     const std::string_view name = names.name(static_cast<std::uint32_t>(id));
     return nb::str(name.data(), name.size());
 }
 
-const Names& names_in(const PyNgramModel& self) {
-    if (!self.model->names()) throw Failure("this model knows words by number alone");
+const StoredVocabulary& names_in(const PyNgramModel& self) {
+    if (!self.model->names()) throw Error("this model knows words by number alone");
     return *self.model->names();
 }
 
-void bind_facts(NgramClass& bound) {
-    const auto facts = [](const PyNgramModel& self) -> const ModelFacts& { return self.model->facts(); };
+void bind_metadata(NgramClass& bound) {
+    const auto metadata = [](const PyNgramModel& self) -> const ModelMetadata& {
+        return self.model->metadata();
+    };
     bound.def_prop_ro("order", [](const PyNgramModel& self) { return self.model->order(); })
-        .def_prop_ro("vocabulary_size", [=](const PyNgramModel& self) { return facts(self).vocabulary; })
-        .def_prop_ro("bos", [=](const PyNgramModel& self) { return facts(self).begin; })
-        .def_prop_ro("eos", [=](const PyNgramModel& self) { return facts(self).end; })
+        .def_prop_ro("vocabulary_size", [=](const PyNgramModel& self) { return metadata(self).vocabulary; })
+        .def_prop_ro("bos", [=](const PyNgramModel& self) { return metadata(self).begin; })
+        .def_prop_ro("eos", [=](const PyNgramModel& self) { return metadata(self).end; })
         .def_prop_ro("unk",
                      [=](const PyNgramModel& self) {
-                         return facts(self).unknown == kNoWord ? -1 : std::int64_t{facts(self).unknown};
+                         return metadata(self).unknown == kNoWord ? -1 : std::int64_t{metadata(self).unknown};
                      })
-        .def_prop_ro("is_closed", [=](const PyNgramModel& self) { return facts(self).is_closed; })
-        .def_prop_ro("is_stream", [=](const PyNgramModel& self) { return facts(self).is_stream; })
-        .def_prop_ro("starts_at_bos", [=](const PyNgramModel& self) { return facts(self).starts_at_begin; })
-        .def_prop_ro("is_normalized", [=](const PyNgramModel& self) { return facts(self).is_normalized; })
-        .def_prop_ro("log_missing", [=](const PyNgramModel& self) { return double{facts(self).log_missing}; })
-        .def_prop_ro("sizes", [](const PyNgramModel& self) { return self.model->file().facts().sizes; })
+        .def_prop_ro("is_closed", [=](const PyNgramModel& self) { return metadata(self).is_closed; })
+        .def_prop_ro("is_stream", [=](const PyNgramModel& self) { return metadata(self).is_stream; })
+        .def_prop_ro("starts_at_bos",
+                     [=](const PyNgramModel& self) { return metadata(self).starts_at_begin; })
+        .def_prop_ro("is_normalized", [=](const PyNgramModel& self) { return metadata(self).is_normalized; })
+        .def_prop_ro("log_missing",
+                     [=](const PyNgramModel& self) { return double{metadata(self).log_missing}; })
+        .def_prop_ro("sizes", [](const PyNgramModel& self) { return self.model->file().metadata().sizes; })
         .def_prop_ro("layout",
                      [](const PyNgramModel& self) {
-                         return self.model->file().facts().layout == LayoutKind::fast ? "fast" : "small";
+                         return self.model->file().metadata().layout == LayoutKind::fast ? "fast" : "small";
                      })
-        .def_prop_ro("bits", [](const PyNgramModel& self) { return self.model->file().facts().bits; })
+        .def_prop_ro("bits", [](const PyNgramModel& self) { return self.model->file().metadata().bits; })
         .def_prop_ro("bytes", [](const PyNgramModel& self) { return self.model->file().bytes(); })
         .def_prop_ro("mark", [](const PyNgramModel& self) { return self.model->file().mark(); })
         .def_prop_ro("path", [](const PyNgramModel& self) { return name_of(self.model->file().path()); })
@@ -230,22 +236,22 @@ void bind_names(NgramClass& bound) {
         .def(
             "name",
             [](const PyNgramModel& self, std::uint64_t id) {
-                const Names& names = names_in(self);
-                if (id >= names.size()) throw Failure("there is no word " + std::to_string(id));
+                const StoredVocabulary& names = names_in(self);
+                if (id >= names.size()) throw Error("there is no word " + std::to_string(id));
                 return name_at(names, id);
             },
             nb::arg("id"))
         .def(
             "find",
             [](const PyNgramModel& self, const nb::object& word) {
-                return names_in(self).find(Texts::view_of(word.ptr()));
+                return names_in(self).find(TextViews::view_of(word.ptr()));
             },
             nb::arg("word"), "The number of a word, or -1.")
         .def("names", [](const PyNgramModel& self) {
-            nb::list made;
-            const Names& names = names_in(self);
-            for (std::uint64_t i = 0; i < names.size(); ++i) made.append(name_at(names, i));
-            return made;
+            nb::list result;
+            const StoredVocabulary& names = names_in(self);
+            for (std::uint64_t i = 0; i < names.size(); ++i) result.append(name_at(names, i));
+            return result;
         });
 }
 
@@ -285,15 +291,15 @@ void bind_ngram_model(nb::module_& module) {
         .def(
             "verify",
             [](const PyNgramModel& self, std::int64_t threads) {
-                const std::size_t workers = threads_of(threads);
+                const std::size_t workers = checked_threads(threads);
                 const nb::gil_scoped_release free;
                 self.model->file().begin_call();
                 self.model->file().verify_all(workers);
             },
             nb::arg("threads") = 1, "Refuse the file where any bit is not as it was written.");
-    bind_facts(bound);
+    bind_metadata(bound);
     bind_names(bound);
-    bind_asking(bound);
+    bind_query(bound);
     bind_sentences(module, bound);
 }
 

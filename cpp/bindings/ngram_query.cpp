@@ -1,4 +1,4 @@
-// What an n-gram model is asked with word numbers, for Python: batches, distributions, the next word.
+// Python bindings of NgramModel queries: batches of ids, next words, sentences, states.
 #include <nanobind/operators.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -28,10 +28,10 @@ namespace {
 
 using Doubles = nb::ndarray<nb::numpy, double>;
 
-constexpr std::size_t kMostAnswers = static_cast<std::size_t>(-1) / 32;  // numbers that any memory can have
-constexpr std::size_t kSteps = 256;                                      // of a long row that are one piece
+constexpr std::size_t kMaxAnswers = static_cast<std::size_t>(-1) / 32;  // numbers that any memory can have
+constexpr std::size_t kSteps = 256;                                     // of a long row that are one piece
 
-// (rows, columns) of word numbers, all of them numbers of words.
+// A (rows, columns) array of valid word ids.
 struct Words {
     std::span<const std::int32_t> values;
     std::size_t rows, columns;
@@ -40,22 +40,22 @@ struct Words {
 };
 
 Words words_of(const PyNgramModel& self, const AnyArray& array, const char* name) {
-    const auto values = span_of<std::int32_t>(array, name, "int32", 2);
-    const std::uint32_t V = self.model->facts().vocabulary;
+    const auto values = checked_span<std::int32_t>(array, name, "int32", 2);
+    const std::uint32_t V = self.model->metadata().vocabulary;
     std::uint32_t most = 0;  // as unsigned a negative number is large
     for (const std::int32_t word : values) most = std::max(most, static_cast<std::uint32_t>(word));
     if (most >= V) {
-        throw Failure(std::string(name) + " holds the number " +
-                      std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
-                      std::to_string(V - 1));
+        throw Error(std::string(name) + " holds the number " +
+                    std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
+                    std::to_string(V - 1));
     }
     return {values, array.shape(0), array.shape(1)};
 }
 
 void check_shape(const Words& words, std::size_t columns, const char* name) {
     if (words.columns == columns) return;
-    throw Failure(std::string(name) + " has rows of " + std::to_string(words.columns) + " words, not " +
-                  std::to_string(columns));
+    throw Error(std::string(name) + " has rows of " + std::to_string(words.columns) + " words, not " +
+                std::to_string(columns));
 }
 
 struct Batch {
@@ -65,18 +65,18 @@ struct Batch {
 Batch batch_of(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets) {
     const Batch batch{words_of(self, tokens, "tokens"), words_of(self, targets, "targets")};
     check_shape(batch.tokens, batch.targets.columns + self.model->order() - 1, "tokens");
-    if (batch.tokens.rows != batch.targets.rows) throw Failure("tokens and targets have different rows");
+    if (batch.tokens.rows != batch.targets.rows) throw Error("tokens and targets have different rows");
     return batch;
 }
 
-// Rows cut into pieces. What a target at t is answered by are the n − 1 words up to input t, so that a piece
-// may begin anywhere by reading those.
+// Splits rows into segments. The context of target t is the n − 1 words up to input t, so a segment may begin
+// anywhere by reading those.
 std::vector<Piece> pieces_of(const Model& model, const Batch& batch, double* log_probs) {
     const std::size_t before = model.order() - 1, T = batch.targets.columns;
-    const ModelFacts& facts = model.facts();
+    const ModelMetadata& metadata = model.metadata();
     const auto is_begin = [&](std::int32_t word) {
         const auto w = static_cast<std::uint32_t>(word);
-        return w == facts.begin || (w == facts.end && !facts.is_stream);
+        return w == metadata.begin || (w == metadata.end && !metadata.is_stream);
     };
     std::vector<Piece> pieces;
     for (std::size_t row = 0; T > 0 && row < batch.targets.rows; ++row) {
@@ -98,21 +98,21 @@ std::vector<Piece> pieces_of(const Model& model, const Batch& batch, double* log
 
 Doubles score(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets,
               std::int64_t threads) {
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const Batch batch = batch_of(self, tokens, targets);
     std::vector<double> log_probs(batch.targets.values.size());
     {
         const nb::gil_scoped_release free;
         self.model->score(pieces_of(*self.model, batch, log_probs.data()), workers);
     }
-    return array_of(std::move(log_probs), {batch.targets.rows, batch.targets.columns});
+    return to_numpy_array(std::move(log_probs), {batch.targets.rows, batch.targets.columns});
 }
 
-// `work(i)` for all rows i, shared among threads.
+// Calls work(i) for all rows i on several threads.
 template <class Work>
 void for_rows(std::size_t rows, std::size_t threads, const Work& work) {
     std::atomic<std::size_t> next{0};
-    in_parallel(std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(rows, 1)), [&](std::size_t) {
+    parallel_for(std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(rows, 1)), [&](std::size_t) {
         for (std::size_t i; (i = next.fetch_add(1)) < rows;) work(i);
     });
 }
@@ -124,10 +124,10 @@ Words states_of(const PyNgramModel& self, const AnyArray& tokens) {
 }
 
 Doubles step(const PyNgramModel& self, const AnyArray& tokens, std::int64_t threads) {
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const Words words = states_of(self, tokens);
-    const std::size_t V = self.model->facts().vocabulary;
-    if (words.rows > kMostAnswers / V) throw std::bad_alloc();
+    const std::size_t V = self.model->metadata().vocabulary;
+    if (words.rows > kMaxAnswers / V) throw std::bad_alloc();
     auto log_probs = std::make_unique<double[]>(std::max<std::size_t>(words.rows * V, 1));
     {
         const nb::gil_scoped_release free;
@@ -143,62 +143,64 @@ Doubles step(const PyNgramModel& self, const AnyArray& tokens, std::int64_t thre
 
 std::tuple<nb::ndarray<nb::numpy, std::uint8_t>, Doubles, Doubles, nb::ndarray<nb::numpy, bool>> depth(
     const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets, std::int64_t threads) {
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const Batch batch = batch_of(self, tokens, targets);
     const std::size_t B = batch.targets.rows, T = batch.targets.columns, M = self.model->order() - 1;
-    if (batch.targets.values.size() > kMostAnswers / std::max<std::size_t>(M, 1)) throw std::bad_alloc();
+    if (batch.targets.values.size() > kMaxAnswers / std::max<std::size_t>(M, 1)) throw std::bad_alloc();
     std::vector<std::uint8_t> lengths(B * T);
     std::vector<double> stored(B * T), weights(B * T * M);
-    Array<bool> is_stored(B * T * M);
+    UninitializedBuffer<bool> is_stored(B * T * M);
     {
         const nb::gil_scoped_release free;
         for_rows(T > 0 ? B : 0, workers, [&](std::size_t row) {
             for (std::size_t t = 0; t < T; ++t) {
                 const State state = self.model->after(batch.tokens.row(row).subspan(t + 1, M));
                 const std::size_t at = row * T + t;
-                Trace trace{0, 0, weights.data() + at * M, is_stored.data() + at * M};
+                BackoffTrace trace{0, 0, weights.data() + at * M, is_stored.data() + at * M};
                 self.model->trace(state, static_cast<std::uint32_t>(batch.targets.row(row)[t]), trace);
                 lengths[at] = trace.length;
                 stored[at] = trace.stored;
             }
         });
     }
-    auto kept = std::make_unique<Array<bool>>(std::move(is_stored));
-    bool* const data = kept->data();
-    const nb::capsule owner(kept.get(), [](void* p) noexcept { delete static_cast<Array<bool>*>(p); });
-    kept.release();
-    return {array_of(std::move(lengths), {B, T}), array_of(std::move(stored), {B, T}),
-            array_of(std::move(weights), {B, T, M}), nb::ndarray<nb::numpy, bool>(data, {B, T, M}, owner)};
+    auto owned = std::make_unique<UninitializedBuffer<bool>>(std::move(is_stored));
+    bool* const data = owned->data();
+    const nb::capsule owner(owned.get(),
+                            [](void* p) noexcept { delete static_cast<UninitializedBuffer<bool>*>(p); });
+    owned.release();
+    return {to_numpy_array(std::move(lengths), {B, T}), to_numpy_array(std::move(stored), {B, T}),
+            to_numpy_array(std::move(weights), {B, T, M}),
+            nb::ndarray<nb::numpy, bool>(data, {B, T, M}, owner)};
 }
 
 std::tuple<nb::ndarray<nb::numpy, std::int32_t>, Doubles> top(const PyNgramModel& self,
                                                               const AnyArray& tokens, std::int64_t k) {
     const Words words = states_of(self, tokens);
-    if (words.rows != 1) throw Failure("tokens has " + std::to_string(words.rows) + " rows, not 1");
-    const std::size_t wanted = number_in(k, 0, std::numeric_limits<std::int32_t>::max(), "k");
-    std::vector<Candidate> found;
+    if (words.rows != 1) throw Error("tokens has " + std::to_string(words.rows) + " rows, not 1");
+    const std::size_t count = checked_number(k, 0, std::numeric_limits<std::int32_t>::max(), "k");
+    std::vector<Candidate> scores;
     {
         const nb::gil_scoped_release free;
-        found = self.model->top(self.model->after(words.row(0)), wanted);
+        scores = self.model->top(self.model->after(words.row(0)), count);
     }
     std::vector<std::int32_t> ids;
     std::vector<double> log_probs;
-    for (const Candidate& each : found) {
-        ids.push_back(static_cast<std::int32_t>(each.word));
-        log_probs.push_back(each.log_prob);
+    for (const Candidate& candidate : scores) {
+        ids.push_back(static_cast<std::int32_t>(candidate.word));
+        log_probs.push_back(candidate.log_prob);
     }
-    const std::size_t size = found.size();
-    return {array_of(std::move(ids), {size}), array_of(std::move(log_probs), {size})};
+    const std::size_t size = scores.size();
+    return {to_numpy_array(std::move(ids), {size}), to_numpy_array(std::move(log_probs), {size})};
 }
 
 nb::ndarray<nb::numpy, std::int32_t> sample(const PyNgramModel& self, const AnyArray& tokens,
                                             const AnyArray& uniform, std::int64_t threads) {
-    const std::size_t workers = threads_of(threads);
+    const std::size_t workers = checked_threads(threads);
     const Words words = states_of(self, tokens);
-    const auto at = span_of<double>(uniform, "uniform", "float64");
-    if (at.size() != words.rows) throw Failure("tokens and uniform have different rows");
+    const auto at = checked_span<double>(uniform, "uniform", "float64");
+    if (at.size() != words.rows) throw Error("tokens and uniform have different rows");
     for (const double u : at)
-        if (!(u >= 0 && u < 1)) throw Failure("uniform holds a number outside of [0, 1)");
+        if (!(u >= 0 && u < 1)) throw Error("uniform holds a number outside of [0, 1)");
     std::vector<std::int32_t> drawn(words.rows);
     {
         const nb::gil_scoped_release free;
@@ -206,98 +208,97 @@ nb::ndarray<nb::numpy, std::int32_t> sample(const PyNgramModel& self, const AnyA
             drawn[i] = static_cast<std::int32_t>(self.model->draw(self.model->after(words.row(i)), at[i]));
         });
     }
-    return array_of(std::move(drawn), {words.rows});
+    return to_numpy_array(std::move(drawn), {words.rows});
 }
-
-// What an n-gram model is asked with text, and word by word from states, for Python.
 
 using Doubles = nb::ndarray<nb::numpy, double>;
 using Longs = nb::ndarray<nb::numpy, std::int64_t>;
 using Sums = std::tuple<Doubles, Longs, Longs>;
 
-Sums for_python(SentenceScores found) {
-    const std::size_t S = found.log_probs.size();
-    return {array_of(std::move(found.log_probs), {S}), array_of(std::move(found.tokens), {S}),
-            array_of(std::move(found.unknowns), {S})};
+Sums for_python(SentenceScores scores) {
+    const std::size_t S = scores.log_probs.size();
+    return {to_numpy_array(std::move(scores.log_probs), {S}), to_numpy_array(std::move(scores.tokens), {S}),
+            to_numpy_array(std::move(scores.unknowns), {S})};
 }
 
 Sums score_texts(const PyNgramModel& self, const nb::object& sentences, bool bos, bool eos,
                  std::int64_t threads, const std::optional<std::string>& placeholder) {
-    const SentenceOptions options{bos, eos, threads_of(threads), nullptr, Splitting::of(placeholder)};
-    const Texts texts(sentences);
-    SentenceScores found;
+    const SentenceOptions options{bos, eos, checked_threads(threads), nullptr, Splitting::of(placeholder)};
+    const TextViews texts(sentences);
+    SentenceScores scores;
     {
         const nb::gil_scoped_release free;
-        found = score_sentences(*self.model, texts.views(), options);
+        scores = score_sentences(*self.model, texts.views(), options);
     }
-    return for_python(std::move(found));
+    return for_python(std::move(scores));
 }
 
 Sums score_file(const PyNgramModel& self, const std::filesystem::path& path, bool bos, bool eos,
                 std::int64_t threads) {
-    const SentenceOptions options{bos, eos, threads_of(threads)};
-    SentenceScores found;
+    const SentenceOptions options{bos, eos, checked_threads(threads)};
+    SentenceScores scores;
     {
         const nb::gil_scoped_release free;
         const std::string text = read_whole(path.string());
-        found = score_sentences(*self.model, lines_of(text), options);
+        scores = score_sentences(*self.model, split_text_lines(text), options);
     }
-    return for_python(std::move(found));
+    return for_python(std::move(scores));
 }
 
 std::tuple<Doubles, Longs, Doubles> score_spelled(const PyNgramModel& self, const nb::object& sentences,
                                                   const Speller& speller, std::int64_t threads,
                                                   const std::optional<std::string>& placeholder) {
-    const SentenceOptions options{true, true, threads_of(threads), &speller, Splitting::of(placeholder)};
-    const Texts texts(sentences);
-    SentenceScores found;
+    const SentenceOptions options{true, true, checked_threads(threads), &speller, Splitting::of(placeholder)};
+    const TextViews texts(sentences);
+    SentenceScores scores;
     {
         const nb::gil_scoped_release free;
-        found = score_sentences(*self.model, texts.views(), options);
+        scores = score_sentences(*self.model, texts.views(), options);
     }
-    const std::size_t S = found.log_probs.size();
-    return {array_of(std::move(found.log_probs), {S}), array_of(std::move(found.tokens), {S}),
-            array_of(std::move(found.spellings), {S})};
+    const std::size_t S = scores.log_probs.size();
+    return {to_numpy_array(std::move(scores.log_probs), {S}), to_numpy_array(std::move(scores.tokens), {S}),
+            to_numpy_array(std::move(scores.spellings), {S})};
 }
 
 std::tuple<nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, std::uint8_t>,
            nb::ndarray<nb::numpy, std::uint8_t>, Longs>
 full_scores(const PyNgramModel& self, const nb::object& sentences, bool bos, bool eos, std::int64_t threads) {
-    const SentenceOptions options{bos, eos, threads_of(threads)};
-    const Texts texts(sentences);
-    TokenScores found;
+    const SentenceOptions options{bos, eos, checked_threads(threads)};
+    const TextViews texts(sentences);
+    TokenScores scores;
     {
         const nb::gil_scoped_release free;
-        found = score_tokens(*self.model, texts.views(), options);
+        scores = score_tokens(*self.model, texts.views(), options);
     }
-    const std::size_t N = found.log_probs.size(), S = found.ends.size();
-    return {array_of(std::move(found.log_probs), {N}), array_of(std::move(found.lengths), {N}),
-            array_of(std::move(found.unknown), {N}), array_of(std::move(found.ends), {S})};
+    const std::size_t N = scores.log_probs.size(), S = scores.ends.size();
+    return {to_numpy_array(std::move(scores.log_probs), {N}), to_numpy_array(std::move(scores.lengths), {N}),
+            to_numpy_array(std::move(scores.unknown), {N}), to_numpy_array(std::move(scores.ends), {S})};
 }
 
 std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const PyState& state,
                                                 const nb::object& word, PyState& out) {
-    const ModelFacts& facts = self.model->facts();
-    std::uint32_t number = facts.unknown;
+    const ModelMetadata& metadata = self.model->metadata();
+    std::uint32_t number = metadata.unknown;
     bool is_unknown = true;
     if (PyLong_Check(word.ptr())) {
-        number = number_in(nb::cast<std::int64_t>(word), 0, std::int64_t{facts.vocabulary} - 1, "word");
-        is_unknown = number == facts.unknown;
+        number =
+            checked_number(nb::cast<std::int64_t>(word), 0, std::int64_t{metadata.vocabulary} - 1, "word");
+        is_unknown = number == metadata.unknown;
     } else {
-        if (!self.model->names()) throw Failure("this model knows words by number alone");
-        const std::int64_t found = self.model->names()->find(Texts::view_of(word.ptr()));
-        if (found >= 0) number = static_cast<std::uint32_t>(found);
-        is_unknown = number == facts.unknown;
+        if (!self.model->names()) throw Error("this model knows words by number alone");
+        const std::int64_t scores = self.model->names()->find(TextViews::view_of(word.ptr()));
+        if (scores >= 0) number = static_cast<std::uint32_t>(scores);
+        is_unknown = number == metadata.unknown;
     }
     State after;
-    const Answer answer = self.model->step(state.of(*self.model), number, after);
+    const StepResult answer = self.model->step(state.of(*self.model), number, after);
     out.set(after, *self.model);
     return {answer.log_prob, answer.length, is_unknown};
 }
 
 }  // namespace
 
-void bind_asking(NgramClass& bound) {
+void bind_query(NgramClass& bound) {
     bound
         .def("score", &score, nb::arg("tokens"), nb::arg("targets"), nb::arg("threads") = 1,
              "(B, n−1+T) words read and (B, T) targets -> (B, T) log p(target t | the n−1 words up to input "
@@ -315,7 +316,7 @@ void bind_asking(NgramClass& bound) {
         .def(
             "largest_deviation",
             [](const PyNgramModel& self, std::int64_t contexts) {
-                const std::size_t most = number_in(contexts, 1, 1 << 24, "contexts");
+                const std::size_t most = checked_number(contexts, 1, 1 << 24, "contexts");
                 const nb::gil_scoped_release free;
                 return largest_deviation(*self.model, most);
             },

@@ -1,4 +1,4 @@
-// N-gram counts for Python: what the smoothings that are written in NumPy start from.
+// Python bindings of n-gram counting and external training.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
@@ -28,32 +28,32 @@ namespace chainrule {
 
 namespace {
 
-// The context of each row, from where each context's rows begin.
-Array<std::uint32_t> contexts_of(const Array<std::uint32_t>& first) {
+// Context of each row, from the first row of each context.
+UninitializedBuffer<std::uint32_t> contexts_of(const UninitializedBuffer<std::uint32_t>& first) {
     const std::size_t contexts = first.size() - 1;
-    Array<std::uint32_t> made(first[contexts]);
+    UninitializedBuffer<std::uint32_t> result(first[contexts]);
     for (std::size_t h = 0; h < contexts; ++h) {
-        std::fill(made.begin() + first[h], made.begin() + first[h + 1], static_cast<std::uint32_t>(h));
+        std::fill(result.begin() + first[h], result.begin() + first[h + 1], static_cast<std::uint32_t>(h));
     }
-    return made;
+    return result;
 }
 
-Array<std::uint32_t> zeros(std::size_t size) {
-    Array<std::uint32_t> made(size);
-    std::fill(made.begin(), made.end(), 0u);
-    return made;
+UninitializedBuffer<std::uint32_t> zeros(std::size_t size) {
+    UninitializedBuffer<std::uint32_t> result(size);
+    std::fill(result.begin(), result.end(), 0u);
+    return result;
 }
 
 nb::list counts(const AnyArray& ids, std::int64_t order, std::int64_t vocabulary, std::int64_t bos,
                 std::int64_t eos, bool is_line, std::int64_t threads) {
-    const auto text = span_of<std::int32_t>(ids, "ids", "int32");
-    const ModelFacts facts = model_facts(vocabulary, bos, eos, -1, false, !is_line, true, 0.0);
-    const std::uint32_t n = number_in(order, 1, kMostOrderAsked, "order");
-    const std::size_t workers = threads_of(threads);
-    Counts made = [&] {
+    const auto text = checked_span<std::int32_t>(ids, "ids", "int32");
+    const ModelMetadata metadata = model_metadata(vocabulary, bos, eos, -1, false, !is_line, true, 0.0);
+    const std::uint32_t n = checked_number(order, 1, kMaxQueryOrder, "order");
+    const std::size_t workers = checked_threads(threads);
+    Counts result = [&] {
         const nb::gil_scoped_release free;
-        Counts found =
-            count_ngrams(take_ids(text, facts.vocabulary, facts.begin, facts.end, !is_line), n, workers);
+        Counts found = count_ngrams(
+            make_tokens(text, metadata.vocabulary, metadata.begin, metadata.end, !is_line), n, workers);
         for (Level& level : found.levels) {
             level.continuation = {};
             level.first = contexts_of(level.first);
@@ -62,39 +62,37 @@ nb::list counts(const AnyArray& ids, std::int64_t order, std::int64_t vocabulary
         return found;
     }();
     nb::list levels;
-    for (Level& level : made.levels) {
+    for (Level& level : result.levels) {
         nb::dict arrays;
         arrays["begins"] = nb::make_tuple(level.begins_from, level.begins_to);
-        arrays["context"] = handed_over(std::move(level.first));
-        arrays["word"] = handed_over(std::move(level.word));
-        arrays["suffix"] = handed_over(std::move(level.suffix));
-        arrays["count"] = handed_over(std::move(level.count));
+        arrays["context"] = to_numpy(std::move(level.first));
+        arrays["word"] = to_numpy(std::move(level.word));
+        arrays["suffix"] = to_numpy(std::move(level.suffix));
+        arrays["count"] = to_numpy(std::move(level.count));
         levels.append(arrays);
     }
     return levels;
 }
 
-// Training of n-gram models within a limit of memory, for Python.
-
-// Numbers of a file, or of an array, which stays as it is meanwhile.
+// Ids of a file, or of an array that must not change meanwhile.
 std::unique_ptr<IdSource> source_of(const nb::object& ids) {
     if (nb::isinstance<nb::str>(ids))
         return std::make_unique<IdFile>(nb::cast<std::filesystem::path>(ids).string());
-    return std::make_unique<IdArray>(span_of<std::int32_t>(nb::cast<AnyArray>(ids), "ids", "int32"));
+    return std::make_unique<IdArray>(checked_span<std::int32_t>(nb::cast<AnyArray>(ids), "ids", "int32"));
 }
 
-// A copy that takes no more memory meanwhile than it has at the end, about.
-std::shared_ptr<const NameList> names_of(const nb::object& names) {
+// Copies the words with no temporary memory.
+std::shared_ptr<const WordList> names_of(const nb::object& names) {
     if (names.is_none()) return nullptr;
-    const nb::object kept = nb::steal(PySequence_Fast(names.ptr(), "names must be a list"));
-    if (!kept.is_valid()) nb::raise_python_error();
-    auto list = std::make_shared<NameList>();
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(kept.ptr()); ++i)
-        list->add(Texts::view_of(PySequence_Fast_GET_ITEM(kept.ptr(), i)));
+    const nb::object sequence = nb::steal(PySequence_Fast(names.ptr(), "names must be a list"));
+    if (!sequence.is_valid()) nb::raise_python_error();
+    auto list = std::make_shared<WordList>();
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i)
+        list->add(TextViews::view_of(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
     return list;
 }
 
-// Tells Python how far it is, and lets it stop the work: by Ctrl-C too.
+// Reports progress to Python and lets it interrupt the training, also by Ctrl-C.
 std::function<void(std::size_t, std::size_t)> reporter(const nb::object& progress) {
     return [&progress](std::size_t done, std::size_t of) {
         const nb::gil_scoped_acquire held;
@@ -110,44 +108,44 @@ std::tuple<nb::list, nb::list> train_within(
     const nb::object& names, const std::string& layout, std::int64_t bits, std::int64_t threads,
     const nb::object& progress, std::int64_t records) {
     const std::unique_ptr<IdSource> source = source_of(ids);
-    ModelFacts facts = model_facts(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
-    facts.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
+    ModelMetadata metadata = model_metadata(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
+    metadata.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
     const LayoutChoice choice = layout_choice(layout, bits);
     ExternalOptions options;
-    options.order = number_in(order, 1, kMostOrders, "order");
-    options.unknown = facts.is_closed ? facts.unknown : kEveryWord;
+    options.order = checked_number(order, 1, kMaxOrders, "order");
+    options.unknown = metadata.is_closed ? metadata.unknown : kEveryWord;
     for (const std::int64_t cut : cut_offs)
-        options.cut_offs.push_back(number_in(cut, 0, 0xFFFFFFFF, "a cut-off"));
-    if (memory < 0) throw Failure("memory is " + std::to_string(memory) + "; give a number of bytes");
+        options.cut_offs.push_back(checked_number(cut, 0, 0xFFFFFFFF, "a cut-off"));
+    if (memory < 0) throw Error("memory is " + std::to_string(memory) + "; give a number of bytes");
     options.memory = static_cast<std::uint64_t>(memory);
     options.folder = folder.string();
-    options.threads = threads_of(threads);
+    options.threads = checked_threads(threads);
     options.is_small = choice.kind == LayoutKind::small;
     options.is_quantized = choice.bits != 0;
-    options.records = number_in(records, 0, 0x7FFFFFFF, "records");
+    options.records = checked_number(records, 0, 0x7FFFFFFF, "records");
     options.progress = reporter(progress);
     const auto spelled = names_of(names);
     const std::string out = out_path.string();
-    // What the writer would refuse after all the work.
-    if (spelled && spelled->size() != facts.vocabulary)
-        throw Failure("there are " + std::to_string(spelled->size()) + " names for " +
-                      std::to_string(facts.vocabulary) + " words");
+    // Checked before training, because the writer would reject it afterwards.
+    if (spelled && spelled->size() != metadata.vocabulary)
+        throw Error("there are " + std::to_string(spelled->size()) + " names for " +
+                    std::to_string(metadata.vocabulary) + " words");
     if (std::filesystem::exists(out))
-        throw Failure(out + " is there already; remove it or choose another name");
+        throw Error(out + " is there already; remove it or choose another name");
     std::vector<Discounts> discounts;
     {
         const nb::gil_scoped_release free;
-        ExternalModel made =
-            estimate_within(*source, {facts.vocabulary, facts.begin, facts.end, facts.is_stream}, options);
-        give_unused_back();
-        const FileFacts about = facts_of(*made.rows, facts, choice);
-        write_model(out, about, model_sections(*made.rows, about, spelled, made.writers), made.writers);
-        discounts = std::move(made.discounts);
+        ExternalModel result = estimate_external(
+            *source, {metadata.vocabulary, metadata.begin, metadata.end, metadata.is_stream}, options);
+        trim_heap();
+        const FileMetadata about = metadata_of(*result.rows, metadata, choice);
+        write_model(out, about, model_sections(*result.rows, about, spelled, result.writers), result.writers);
+        discounts = std::move(result.discounts);
     }
     nb::list of, why;
     for (const Discounts& D : discounts) {
         of.append(nb::make_tuple(D.of[1], D.of[2], D.of[3]));
-        why.append(nb::str(why_fallen(D).c_str()));
+        why.append(nb::str(fallback_reason(D).c_str()));
     }
     return {of, why};
 }
@@ -155,14 +153,14 @@ std::tuple<nb::list, nb::list> train_within(
 std::uint64_t least(std::int64_t tokens, std::int64_t vocabulary, std::int64_t order,
                     const std::string& layout, std::int64_t bits) {
     const LayoutChoice choice = layout_choice(layout, bits);
-    Size size;
-    size.tokens = number_in(tokens, 0, 0x7FFFFFFF, "tokens");
-    size.vocabulary = number_in(vocabulary, 2, kMostWords, "vocabulary_size");
-    size.order = number_in(order, 1, kMostOrders, "order");
+    TrainingSize size;
+    size.tokens = checked_number(tokens, 0, 0x7FFFFFFF, "tokens");
+    size.vocabulary = checked_number(vocabulary, 2, kMaxWords, "vocabulary_size");
+    size.order = checked_number(order, 1, kMaxOrders, "order");
     size.is_small = choice.kind == LayoutKind::small;
     size.is_quantized = choice.bits != 0;
-    give_unused_back();
-    return least_memory(size, memory_in_use());
+    trim_heap();
+    return minimum_memory(size, memory_in_use());
 }
 
 }  // namespace

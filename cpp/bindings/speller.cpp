@@ -22,13 +22,13 @@ namespace {
 void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std::vector<AnyArray>>& levels,
                   double log_others, double log_outside, bool is_single, std::string placeholder,
                   double log_placeholder) {
-    const std::span<const std::uint32_t> codes = span_of<std::uint32_t>(alphabet, "alphabet", "uint32");
+    const std::span<const std::uint32_t> codes = checked_span<std::uint32_t>(alphabet, "alphabet", "uint32");
     std::vector<SpellerLevel> found;
     for (const std::vector<AnyArray>& level : levels) {
-        if (level.size() != 3) throw Failure("a level of the speller has three arrays");
-        found.push_back({span_of<std::int64_t>(level[0], "keys", "int64"),
-                         span_of<float>(level[1], "log_probs", "float32"),
-                         span_of<float>(level[2], "log_backoffs", "float32")});
+        if (level.size() != 3) throw Error("a level of the speller has three arrays");
+        found.push_back({checked_span<std::int64_t>(level[0], "keys", "int64"),
+                         checked_span<float>(level[1], "log_probs", "float32"),
+                         checked_span<float>(level[2], "log_backoffs", "float32")});
     }
     new (self) Speller({{codes.begin(), codes.end()},
                         log_others,
@@ -40,7 +40,7 @@ void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std
 }
 
 nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& words) {
-    const Texts texts(words);
+    const TextViews texts(words);
     std::vector<double> found;
     {
         const nb::gil_scoped_release free;
@@ -49,7 +49,7 @@ nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& 
         for (const std::string_view word : texts.views()) found.push_back(reader.log_prob(word));
     }
     const std::size_t N = found.size();
-    return array_of(std::move(found), {N});
+    return to_numpy_array(std::move(found), {N});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Plain text to word counts, ids and a sketch of its lines, for Python. Whatever is not plain is answered
-// with None, and the Python way takes it.
+// Python bindings of text reading: word counts, ids, line sketch. Text that is not plain returns None, and
+// the Python implementation reads it.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -28,15 +28,15 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::int64_t kMostThreads = 65536;
+constexpr std::int64_t kMaxThreads = 65536;
 
 std::size_t workers(std::int64_t threads) {
-    if (threads < 1 || threads > kMostThreads)
-        throw Failure("threads is " + std::to_string(threads) + "; choose a number from 1 to 65536");
+    if (threads < 1 || threads > kMaxThreads)
+        throw Error("threads is " + std::to_string(threads) + "; choose a number from 1 to 65536");
     return static_cast<std::size_t>(threads);
 }
 
-// Names of files as the system spells them, which need not be text.
+// File names as bytes, which need not be text.
 PlainText plain_text(const std::vector<nb::bytes>& files) {
     std::vector<std::string> names;
     for (const nb::bytes& file : files) names.emplace_back(file.c_str(), file.size());
@@ -44,18 +44,20 @@ PlainText plain_text(const std::vector<nb::bytes>& files) {
 }
 
 nb::object text_of(std::string_view word) {
-    PyObject* const made = PyUnicode_DecodeUTF8(word.data(), static_cast<Py_ssize_t>(word.size()), "strict");
-    if (!made) throw nb::python_error();
-    return nb::steal(made);
+    PyObject* const result =
+        PyUnicode_DecodeUTF8(word.data(), static_cast<Py_ssize_t>(word.size()), "strict");
+    if (!result) throw nb::python_error();
+    return nb::steal(result);
 }
 
 // A NumPy array that owns these ids; nothing is copied.
-nb::ndarray<nb::numpy, std::int32_t> array_of_ids(Array<std::int32_t> ids) {
-    auto kept = std::make_unique<Array<std::int32_t>>(std::move(ids));
+nb::ndarray<nb::numpy, std::int32_t> array_of_ids(UninitializedBuffer<std::int32_t> ids) {
+    auto kept = std::make_unique<UninitializedBuffer<std::int32_t>>(std::move(ids));
     std::int32_t* const data = kept->data();
     const std::size_t size = kept->size();
     const nb::capsule owner(kept.get(), [](void* p) noexcept {
-        std::unique_ptr<Array<std::int32_t>>(static_cast<Array<std::int32_t>*>(p));
+        std::unique_ptr<UninitializedBuffer<std::int32_t>>(
+            static_cast<UninitializedBuffer<std::int32_t>*>(p));
     });
     kept.release();
     return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
@@ -66,36 +68,36 @@ nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
     const std::size_t n = workers(threads);
     const Splitting splitting = Splitting::of(placeholder);
     PlainText text = plain_text(files);
-    std::optional<WordCounts> found;
+    std::optional<WordCounts> word_counts;
     {
         const nb::gil_scoped_release free;
-        found = count_words(text, splitting, n);
+        word_counts = count_words(text, splitting, n);
     }
-    if (!found) return nb::none();
+    if (!word_counts) return nb::none();
     nb::dict counts;
-    for (const std::uint32_t number : found->order)
-        counts[text_of(found->words.word(number))] = nb::int_(found->counts[number]);
+    for (const std::uint32_t number : word_counts->order)
+        counts[text_of(word_counts->words.word(number))] = nb::int_(word_counts->counts[number]);
     return counts;
 }
 
 std::int32_t id_of(nb::handle id) {
     const auto value = nb::cast<std::int64_t>(id);
     if (value < 0 || value > std::numeric_limits<std::int32_t>::max())
-        throw Failure("the id " + std::to_string(value) + " is out of range");
+        throw Error("the id " + std::to_string(value) + " is out of range");
     return static_cast<std::int32_t>(value);
 }
 
-Coding coding_of(const nb::dict& known, nb::handle unknown, nb::handle end) {
-    Coding coding{{}, {}, id_of(unknown), id_of(end)};
+WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle end) {
+    WordEncoding encoding{{}, {}, id_of(unknown), id_of(end)};
     for (const auto& [name, id] : known) {
         Py_ssize_t size = 0;
         const char* const letters = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
         if (!letters) throw nb::python_error();
         const std::uint32_t number =
-            coding.words.add(Word::of(std::string_view(letters, static_cast<std::size_t>(size))));
-        if (number == coding.ids.size()) coding.ids.push_back(id_of(id));
+            encoding.words.add(Word::of(std::string_view(letters, static_cast<std::size_t>(size))));
+        if (number == encoding.ids.size()) encoding.ids.push_back(id_of(id));
     }
-    return coding;
+    return encoding;
 }
 
 nb::list spellings_of(const EncodedText& text) {
@@ -104,41 +106,41 @@ nb::list spellings_of(const EncodedText& text) {
         std::vector<nb::object>& words = tables.emplace_back();
         for (std::size_t i = 0; i < table.size(); ++i) words.push_back(text_of(table.word(i)));
     }
-    nb::list made;
-    for (const auto& [table, number] : text.spellings) made.append(tables[table][number]);
-    return made;
+    nb::list result;
+    for (const auto& [table, number] : text.spellings) result.append(tables[table][number]);
+    return result;
 }
 
 nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb::handle unk, nb::handle eos,
                   std::int64_t threads, const nb::bytes& ids_file,
                   const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
-    Coding coding = coding_of(known, unk, eos);
-    coding.splitting = Splitting::of(placeholder);
+    WordEncoding encoding = encoding_of(known, unk, eos);
+    encoding.splitting = Splitting::of(placeholder);
     const std::string file(ids_file.c_str(), ids_file.size());
     PlainText text = plain_text(files);
-    std::optional<EncodedText> found;
+    std::optional<EncodedText> encoded;
     {
         const nb::gil_scoped_release free;
-        found = encode_words(text, coding, file, n);
+        encoded = encode_words(text, encoding, file, n);
     }
-    if (!found) return nb::none();
-    nb::dict made;
-    made["words"] = found->measures.words;
-    made["lines"] = found->measures.lines;
-    made["characters"] = found->measures.characters;
-    made["bytes"] = found->measures.bytes;
-    made["spellings"] = spellings_of(*found);
-    made["ids"] = nb::none();
-    if (file.empty()) made["ids"] = array_of_ids(std::move(found->ids));
-    return made;
+    if (!encoded) return nb::none();
+    nb::dict result;
+    result["words"] = encoded->measures.words;
+    result["lines"] = encoded->measures.lines;
+    result["characters"] = encoded->measures.characters;
+    result["bytes"] = encoded->measures.bytes;
+    result["spellings"] = spellings_of(*encoded);
+    result["ids"] = nb::none();
+    if (file.empty()) result["ids"] = array_of_ids(std::move(encoded->ids));
+    return result;
 }
 
-// The tokens of a line with their joiners, and where in the line each begins and ends, in characters.
+// Tokens of a line with joiners, and their begin and end in characters.
 nb::list split_spans(const std::string& line, const std::string& placeholder) {
     std::vector<SplitToken> tokens;
     split_tokens(line, placeholder, tokens);
-    nb::list made;
+    nb::list result;
     std::size_t at = 0, characters = 0;
     const std::string_view text(line);
     for (const SplitToken& token : tokens) {
@@ -148,11 +150,11 @@ nb::list split_spans(const std::string& line, const std::string& placeholder) {
         name += letters;
         if (token.joins_right) name += kJoiner;
         const std::size_t length = count_characters(letters);
-        made.append(nb::make_tuple(name, characters, characters + length));
+        result.append(nb::make_tuple(name, characters, characters + length));
         characters += length;
         at = token.end;
     }
-    return made;
+    return result;
 }
 
 std::string split_text(const std::string& line, const std::string& placeholder) {
@@ -165,14 +167,14 @@ nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std
                   std::int64_t threads) {
     const std::size_t n = workers(threads);
     PlainText text = plain_text(files);
-    std::optional<Sketch> found;
+    std::optional<Sketch> line_sketch;
     {
         const nb::gil_scoped_release free;
-        found = sketch_lines(text, shortest, size, n);
+        line_sketch = sketch_lines(text, shortest, size, n);
     }
-    if (!found) return nb::none();
-    const std::size_t length = found->hashes.size();
-    return nb::make_tuple(array_of(std::move(found->hashes), {length}), found->lines);
+    if (!line_sketch) return nb::none();
+    const std::size_t length = line_sketch->hashes.size();
+    return nb::make_tuple(to_numpy_array(std::move(line_sketch->hashes), {length}), line_sketch->lines);
 }
 
 }  // namespace

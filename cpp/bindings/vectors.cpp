@@ -1,4 +1,4 @@
-// Words, word2vec and the kernels alone, for Python.
+// Python bindings of word vectors: word counter, word2vec, kernels, co-occurrences, GloVe.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -26,14 +26,14 @@ namespace {
 
 using Floats = nb::ndarray<nb::numpy, float>;
 
-using LockedCounter = OneAtATime<WordCounter>;
-using Word2vecTraining = OneAtATime<Word2vec>;
+using LockedCounter = Locked<WordCounter>;
+using Word2vecTraining = Locked<Word2vec>;
 
 constexpr std::size_t kWords = 1 << 10;  // handed over at a time
 
-// The words of these numbers, a few at a time: there is no second copy of all.
+// Words in small batches, so that there is no second copy of all.
 nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
-    const auto wanted = span_of<std::int64_t>(numbers, "numbers", "int64");
+    const auto wanted = checked_span<std::int64_t>(numbers, "numbers", "int64");
     nb::list made;
     std::vector<std::string> words;
     for (std::size_t first = 0; first < wanted.size(); first += kWords) {
@@ -41,7 +41,7 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
         shared.use([&](const WordCounter& counter) {
             for (const std::int64_t i : wanted.subspan(first, std::min(kWords, wanted.size() - first))) {
                 if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
-                    throw Failure("there is no word " + std::to_string(i));
+                    throw Error("there is no word " + std::to_string(i));
                 }
                 words.emplace_back(counter.word(static_cast<std::size_t>(i)));
             }
@@ -73,18 +73,18 @@ void bind_words(nb::module_& module) {
              [](LockedCounter& self) {
                  auto counts = self.use([](auto& c) { return c.counts(); });
                  const std::size_t size = counts.size();
-                 return array_of<std::uint64_t>(std::move(counts), {size});
+                 return to_numpy_array<std::uint64_t>(std::move(counts), {size});
              })
         .def("words_of", &words_of, nb::arg("numbers"));
 }
 
 template <class T>
 T setting(const nb::dict& settings, const char* name) {
-    if (!settings.contains(name)) throw Failure(std::string("the setting ") + name + " is missing");
+    if (!settings.contains(name)) throw Error(std::string("the setting ") + name + " is missing");
     T value;
     if (!nb::try_cast<T>(settings[name], value)) {
-        throw Failure(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
-                      ", which it cannot be");
+        throw Error(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
+                    ", which it cannot be");
     }
     return value;
 }
@@ -92,7 +92,7 @@ T setting(const nb::dict& settings, const char* name) {
 Word2vecConfig config_of(const nb::dict& settings) {
     Word2vecConfig config;
     const auto method = setting<std::string>(settings, "method");
-    if (method != "skipgram" && method != "cbow") throw Failure("the method must be skipgram or cbow");
+    if (method != "skipgram" && method != "cbow") throw Error("the method must be skipgram or cbow");
     config.is_cbow = method == "cbow";
     config.dimensions = setting<std::size_t>(settings, "dimensions");
     config.window = setting<std::size_t>(settings, "window");
@@ -112,10 +112,10 @@ void make_word2vec(Word2vecTraining* self, const nb::dict& settings, const std::
                    std::uint64_t numbers, const AnyArray& number_of, const AnyArray& counts,
                    const AnyArray& begins, const AnyArray& rows, std::size_t buckets) {
     const Word2vecConfig config = config_of(settings);
-    const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
-    const auto counts_span = span_of<std::uint64_t>(counts, "counts", "uint64");
-    const auto begins_span = span_of<std::uint64_t>(begins, "begins", "uint64");
-    const auto rows_span = span_of<std::uint32_t>(rows, "rows", "uint32");
+    const auto number_of_span = checked_span<std::int32_t>(number_of, "number_of", "int32");
+    const auto counts_span = checked_span<std::uint64_t>(counts, "counts", "uint64");
+    const auto begins_span = checked_span<std::uint64_t>(begins, "begins", "uint64");
+    const auto rows_span = checked_span<std::uint32_t>(rows, "rows", "uint32");
     const nb::gil_scoped_release free;
     Subwords subwords{
         {begins_span.begin(), begins_span.end()}, {rows_span.begin(), rows_span.end()}, buckets};
@@ -136,8 +136,8 @@ void bind_word2vec_training(nb::module_& module) {
             nb::arg("seconds"))
         .def("learnt",
              [](Word2vecTraining& self) {
-                 const Learnt learnt = self.use([](auto& w) { return w.learnt(); });
-                 return std::make_tuple(learnt.words, learnt.of, learnt.loss, learnt.rate);
+                 const Word2vecProgress progress = self.use([](auto& w) { return w.progress(); });
+                 return std::make_tuple(progress.words, progress.of, progress.loss, progress.rate);
              })
         .def("last_loss",
              [](Word2vecTraining& self) { return self.use([](const Word2vec& w) { return w.last_loss(); }); })
@@ -161,16 +161,16 @@ void bind_word2vec_training(nb::module_& module) {
                      words = model.words();
                      dimensions = model.dimensions();
                  });
-                 return array_of<float>(std::move(made), {words, dimensions});
+                 return to_numpy_array<float>(std::move(made), {words, dimensions});
              })
         .def("finish", [](Word2vecTraining& self) { self.use([](Word2vec& model) { model.finish(); }); });
 }
 
-// A matrix of Python's as rows on 64-byte borders, padded with `padding`.
+// A Python matrix as rows aligned to 64 bytes, padded with `padding`.
 class Rows {
   public:
     Rows(const AnyArray& array, const char* name, float padding = 0) {
-        const auto values = span_of<float>(array, name, "float32", 2);
+        const auto values = checked_span<float>(array, name, "float32", 2);
         count_ = array.shape(0);
         dimensions_ = array.shape(1);
         width_ = padded(dimensions_);
@@ -184,17 +184,17 @@ class Rows {
     float* row(std::size_t i) { return values_.data() + i * width_; }
     std::vector<float*> chosen(const AnyArray& numbers, const char* name) {
         std::vector<float*> made;
-        for (const std::uint32_t i : span_of<std::uint32_t>(numbers, name, "uint32")) {
-            if (i >= count_) throw Failure(std::string(name) + " names a row that is not there");
+        for (const std::uint32_t i : checked_span<std::uint32_t>(numbers, name, "uint32")) {
+            if (i >= count_) throw Error(std::string(name) + " names a row that is not there");
             made.push_back(row(i));
         }
-        if (made.empty()) throw Failure(std::string(name) + " names no row");
+        if (made.empty()) throw Error(std::string(name) + " names no row");
         return made;
     }
     Floats made() {
         std::vector<float> values;
         for (std::size_t i = 0; i < count_; ++i) values.insert(values.end(), row(i), row(i) + dimensions_);
-        return array_of<float>(std::move(values), {count_, dimensions_});
+        return to_numpy_array<float>(std::move(values), {count_, dimensions_});
     }
     std::size_t width() const { return width_; }
     std::size_t dimensions() const { return dimensions_; }
@@ -209,7 +209,7 @@ std::tuple<Floats, Floats, double> one_step(const std::string& simd, const AnyAr
                                             float rate, bool is_bag) {
     const Kernels& kernels = choose_kernels(simd);
     Rows rows(input, "input"), targets(output, "output");
-    if (rows.width() != targets.width()) throw Failure("input and output must have as many columns");
+    if (rows.width() != targets.width()) throw Error("input and output must have as many columns");
     const std::vector<float*> from = rows.chosen(x, "x"), to = targets.chosen(y, "y");
     AlignedFloats scratch(kGroup * from.size() + 2 * rows.width() + kGroup);
     double loss = 0;
@@ -225,7 +225,7 @@ std::tuple<Floats, Floats, float> one_fit(const std::string& simd, const AnyArra
     Rows rows(pair, "pair"), sums(squares, "squares", 1);
     if (pair.shape(0) != 2 || squares.shape(0) != 2 || pair.shape(1) != squares.shape(1) ||
         pair.shape(1) == 0) {
-        throw Failure("pair and squares must be of two rows as long as each other, the bias last");
+        throw Error("pair and squares must be of two rows as long as each other, the bias last");
     }
     const Pair step{rows.row(0),           rows.row(1), sums.row(0), sums.row(1), rows.width(),
                     rows.dimensions() - 1, weight,      log_x,       rate};
@@ -240,7 +240,7 @@ void bind_kernels(nb::module_& module) {
             try {
                 choose_kernels(name);
                 names.append(name);
-            } catch (const Failure&) {  // does not run here
+            } catch (const Error&) {  // does not run here
             }
         }
         return names;
@@ -260,13 +260,13 @@ void bind_kernels(nb::module_& module) {
                nb::arg("weight"), nb::arg("log_x"), nb::arg("rate"));
 }
 
-using CooccurrenceCount = OneAtATime<Cooccurrence>;
-using GloveTraining = OneAtATime<Glove>;
+using CooccurrenceCount = Locked<Cooccurrence>;
+using GloveTraining = Locked<Glove>;
 
 void make_cooccurrence(CooccurrenceCount* self, const std::filesystem::path& file, std::uint64_t numbers,
                        const AnyArray& number_of, std::size_t words, const std::filesystem::path& out,
                        std::size_t window, std::uint64_t bytes, std::size_t threads, std::uint64_t seed) {
-    const auto number_of_span = span_of<std::int32_t>(number_of, "number_of", "int32");
+    const auto number_of_span = checked_span<std::int32_t>(number_of, "number_of", "int32");
     const CooccurrenceConfig config{window, bytes, threads, seed};
     const nb::gil_scoped_release free;
     new (self) CooccurrenceCount(
@@ -290,7 +290,7 @@ nb::ndarray<nb::numpy, float> glove_result(GloveTraining& self) {
         made.resize(words * dimensions);
         glove.result(made);
     });
-    return array_of<float>(std::move(made), {words, dimensions});
+    return to_numpy_array<float>(std::move(made), {words, dimensions});
 }
 
 void bind_cooccurrence(nb::module_& module) {
@@ -307,7 +307,7 @@ void bind_cooccurrence(nb::module_& module) {
             nb::arg("seconds"))
         .def("counted",
              [](CooccurrenceCount& self) {
-                 const CountedSoFar found = self.use([](const auto& c) { return c.counted(); });
+                 const CooccurrenceProgress found = self.use([](const auto& c) { return c.progress(); });
                  return std::make_tuple(found.is_merging, found.done, found.of);
              })
         .def_prop_ro(
@@ -330,7 +330,7 @@ void bind_glove(nb::module_& module) {
             nb::arg("seconds"))
         .def("learnt",
              [](GloveTraining& self) {
-                 const Fitted found = self.use([](const auto& g) { return g.learnt(); });
+                 const GloveProgress found = self.use([](const auto& g) { return g.progress(); });
                  return std::make_tuple(found.pairs, found.of, found.cost);
              })
         .def_prop_ro(

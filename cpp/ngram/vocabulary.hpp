@@ -1,5 +1,4 @@
-// The words of a model and their numbers, in the order in which they were first added; <unk>, <s> and </s>
-// are there from the beginning.
+// A growing vocabulary: ids in the order of first occurrence, after <unk>, <s> and </s>.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,13 @@ class Vocabulary {
     std::size_t size() const { return table_.size(); }
     std::string_view word(std::size_t number) const { return table_.word(number); }
 
-    // What a word is looked up by.
+    // Lookup key of a word.
     static std::uint64_t key(std::string_view word) { return Word::of(word).key; }
 
-    // Its number, a new one if need be.
+    // Returns the id of a word, assigning a new one if needed.
     std::uint32_t add(std::string_view word, std::uint64_t key) { return table_.add({word, key}); }
 
-    // Its number, or <unk>.
+    // Returns the id of a word, or that of <unk>.
     std::uint32_t find(std::string_view word, std::uint64_t key) const {
         const std::uint32_t number = table_.find({word, key});
         return number == WordTable::kNone ? kUnknown : number;

@@ -52,7 +52,7 @@ Speller::Speller(SpellerFacts facts, std::span<const SpellerLevel> levels) : fac
     const std::vector<std::uint32_t>& alphabet = facts_.alphabet;
     const std::size_t V = alphabet.size() + 3;
     const auto need = [](bool is_so) {
-        if (!is_so) throw Failure("the tables of the speller are not sound; train or copy the model anew");
+        if (!is_so) throw Error("the tables of the speller are not sound; train or copy the model anew");
     };
     need(std::adjacent_find(alphabet.begin(), alphabet.end(), std::greater_equal<>()) == alphabet.end());
     need(!levels.empty() && levels.size() <= kLongest && levels[0].log_probs.size() == V);

@@ -35,7 +35,7 @@ struct SpellerFacts {
 
 class Speller {
   public:
-    // Failure where the levels cannot be such tables.
+    // Error where the levels cannot be such tables.
     Speller(SpellerFacts facts, std::span<const SpellerLevel> levels);
     ~Speller();
 

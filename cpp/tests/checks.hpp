@@ -31,14 +31,14 @@ inline void check_close(double found, double wanted, double within, const std::s
     check(is_close, what + ": " + std::to_string(found) + " is not " + std::to_string(wanted), where);
 }
 
-// `call` throws a Failure whose message holds `part`.
+// `call` throws an Error whose message holds `part`.
 template <class Call>
 void check_fails(Call call, const std::string& part, const Where& where = Where::current()) {
     try {
         call();
         check(false, "nothing was thrown where '" + part + "' was to be", where);
-    } catch (const Failure& failure) {
-        const std::string what = failure.what();
+    } catch (const Error& error) {
+        const std::string what = error.what();
         check(what.find(part) != std::string::npos, "'" + what + "' does not say '" + part + "'", where);
     }
 }
@@ -47,10 +47,10 @@ void check_fails(Call call, const std::string& part, const Where& where = Where:
 class Scratch {
   public:
     Scratch() {
-        static int made = 0;
-        const auto address = std::to_string(reinterpret_cast<std::uintptr_t>(&made));
-        path_ =
-            std::filesystem::temp_directory_path() / ("chainrule-" + address + "-" + std::to_string(made++));
+        static int result = 0;
+        const auto address = std::to_string(reinterpret_cast<std::uintptr_t>(&result));
+        path_ = std::filesystem::temp_directory_path() /
+                ("chainrule-" + address + "-" + std::to_string(result++));
     }
     ~Scratch() {
         std::error_code ignored;

@@ -44,12 +44,12 @@ inline std::vector<TableLevel> random_tables(std::size_t order, std::uint32_t vo
             first.push_back(static_cast<std::uint32_t>(word.size()));
         }
         TableLevel& level = levels[n];
-        level.word = Array<std::uint32_t>(word.size());
-        level.first = Array<std::uint32_t>(first.size());
-        level.log_prob = Array<float>(word.size());
+        level.word = UninitializedBuffer<std::uint32_t>(word.size());
+        level.first = UninitializedBuffer<std::uint32_t>(first.size());
+        level.log_prob = UninitializedBuffer<float>(word.size());
         std::ranges::copy(word, level.word.begin());
         std::ranges::copy(first, level.first.begin());
-        if (n + 1 < order) level.log_backoff = Array<float>(word.size());
+        if (n + 1 < order) level.log_backoff = UninitializedBuffer<float>(word.size());
         for (std::size_t i = 0; i < word.size(); ++i) {
             level.log_prob[i] = random.below(50) == 0 ? -std::numeric_limits<float>::infinity()
                                                       : -static_cast<float>(random.below(1000000)) / 65536;
@@ -60,13 +60,13 @@ inline std::vector<TableLevel> random_tables(std::size_t order, std::uint32_t vo
     return levels;
 }
 
-inline FileFacts facts_of(const std::vector<TableLevel>& levels, LayoutKind layout = LayoutKind::fast) {
-    FileFacts facts;
-    facts.layout = layout;
+inline FileMetadata metadata_of(const std::vector<TableLevel>& levels, LayoutKind layout = LayoutKind::fast) {
+    FileMetadata metadata;
+    metadata.layout = layout;
     const auto words = static_cast<std::uint32_t>(levels[0].size());
-    facts.model = {words, std::min(1U, words - 1), std::min(2U, words - 1), 0, true, false, true, -0.25F};
-    for (const TableLevel& level : levels) facts.sizes.push_back(level.size());
-    return facts;
+    metadata.model = {words, std::min(1U, words - 1), std::min(2U, words - 1), 0, true, false, true, -0.25F};
+    for (const TableLevel& level : levels) metadata.sizes.push_back(level.size());
+    return metadata;
 }
 
 }  // namespace chainrule::tests

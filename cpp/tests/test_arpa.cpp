@@ -23,7 +23,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::string spelled(float natural) {
-    char text[kLongestNumber];
+    char text[kMaxNumber];
     return {text, write_log10(natural, text)};
 }
 
@@ -106,7 +106,7 @@ ArpaModel read_in_blocks(const std::string& text, std::size_t block, std::size_t
 ArpaModel read(const std::string& text) { return read_in_blocks(text, 1 << 16, 2); }
 
 template <class T>
-bool are_equal(const Array<T>& a, const Array<T>& b) {
+bool are_equal(const UninitializedBuffer<T>& a, const UninitializedBuffer<T>& b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
@@ -166,9 +166,9 @@ std::string shuffled(const std::string& text, std::uint64_t seed) {
             std::swap(lines[k - 1], lines[from + random.below(static_cast<std::uint32_t>(k - from))]);
         from = i + 1;
     }
-    std::string made;
-    for (const std::string& line : lines) made += line + "\n";
-    return made;
+    std::string result;
+    for (const std::string& line : lines) result += line + "\n";
+    return result;
 }
 
 void test_round_trip() {

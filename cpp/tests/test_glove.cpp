@@ -20,10 +20,10 @@ Numbers random_text(std::size_t size, std::uint32_t words) {
     Random random(11);
     Numbers text;
     for (std::size_t i = 0; i < size; ++i) {
-        const bool is_end = random.below(12) == 0 && !text.empty() && text.back() != kBreak;
-        text.push_back(is_end ? kBreak : static_cast<std::int32_t>(random.below(words)));
+        const bool is_end = random.below(12) == 0 && !text.empty() && text.back() != kSentenceEnd;
+        text.push_back(is_end ? kSentenceEnd : static_cast<std::int32_t>(random.below(words)));
     }
-    text.push_back(kBreak);
+    text.push_back(kSentenceEnd);
     return text;
 }
 
@@ -33,7 +33,7 @@ std::map<std::pair<int, int>, double> brute_force(const Numbers& text, const Num
     std::map<std::pair<int, int>, double> found;
     Numbers sentence;
     for (const std::int32_t there : text) {
-        if (there != kBreak) {
+        if (there != kSentenceEnd) {
             const std::int32_t number = number_of[static_cast<std::size_t>(there)];
             if (number >= 0) sentence.push_back(number);
             continue;
@@ -129,8 +129,8 @@ void learning() {
             Glove many(config, file.name(), records.size(), kWords);
             while (many.run(0.001)) {
             }
-            check(many.learnt().pairs == records.size() * 40, "all pairs are learnt");
-            check(many.learnt().cost < 0.5 * few.learnt().cost, "the cost falls");
+            check(many.progress().pairs == records.size() * 40, "all pairs are learnt");
+            check(many.progress().cost < 0.5 * few.progress().cost, "the cost falls");
             std::vector<float> made(static_cast<std::size_t>(kWords) * dimensions);
             many.result(made);
             check(std::all_of(made.begin(), made.end(), [](float x) { return std::isfinite(x); }),

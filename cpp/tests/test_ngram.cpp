@@ -23,7 +23,7 @@ namespace {
 using Numbers = std::vector<std::uint32_t>;
 
 template <class T>
-std::vector<T> values(const Array<T>& array) {
+std::vector<T> values(const UninitializedBuffer<T>& array) {
     return {array.begin(), array.end()};
 }
 
@@ -37,11 +37,11 @@ Tokens tokens_of(std::string_view text) {
             ids.push_back(static_cast<std::int32_t>(vocabulary.add(word.letters, word.key)));
         },
         [&] { ids.push_back(static_cast<std::int32_t>(kEnd)); });
-    return take_ids(ids, static_cast<std::uint32_t>(vocabulary.size()), kBegin, kEnd, false);
+    return make_tokens(ids, static_cast<std::uint32_t>(vocabulary.size()), kBegin, kEnd, false);
 }
 
-void check_logs(const Array<float>& logs, const std::vector<double>& wanted, const std::string& what,
-                const Where& where = Where::current()) {
+void check_logs(const UninitializedBuffer<float>& logs, const std::vector<double>& wanted,
+                const std::string& what, const Where& where = Where::current()) {
     check(logs.size() == wanted.size(), what + ": how many", where);
     for (std::size_t i = 0; i < std::min(logs.size(), wanted.size()); ++i) {
         const double log = std::log(wanted[i]);
@@ -85,7 +85,8 @@ void toy_counts(std::size_t threads) {
 void toy_model(std::size_t threads) {
     const KneserNey model = estimate_kneser_ney(count_ngrams(tokens_of(kToy), 3, threads), threads);
     for (const Discounts& discounts : model.discounts) {
-        check(discounts.source == DiscountSource::too_few && discounts.of == kFallback, "the fall-back");
+        check(discounts.source == DiscountSource::missing_counts && discounts.of == kDefaultDiscounts,
+              "the fall-back");
     }
     // Order 1: total 2 + 1 + 1 + 1 = 5, γ = (3 · 0.5 + 1) / 5 = 0.5 over five words: 0.1 each.
     // </s> (2 − 1)/5 + 0.1, the others (1 − 0.5)/5 + 0.1.
@@ -116,7 +117,7 @@ void closed_vocabulary() {
 void a_stream() {
     const std::vector<std::int32_t> ids{3, 2, 3, 2};
     for (const std::size_t threads : {1, 2, 3}) {
-        const Counts counts = count_ngrams(take_ids(ids, 4, 1, 2, true), 3, threads);
+        const Counts counts = count_ngrams(make_tokens(ids, 4, 1, 2, true), 3, threads);
         check(values(counts.levels[0].count) == Numbers{0, 0, 2, 2}, "stream: words");
         check(values(counts.levels[1].word) == Numbers{3, 3, 2}, "stream: bigrams");
         check(values(counts.levels[1].count) == Numbers{1, 1, 2}, "stream: their counts");
@@ -135,7 +136,8 @@ void discounts() {
     check_close(found.of[3], 17.0 / 9, 1e-12, "D3+");
     // Y = 1/3, D2 = 2 − 3 · 1/3 · 10/1 = −8
     const Discounts odd = modified_discounts({0, 1, 1, 10, 1});
-    check(odd.source == DiscountSource::senseless && odd.of == kFallback, "a discount below 0 is not taken");
+    check(odd.source == DiscountSource::out_of_range && odd.of == kDefaultDiscounts,
+          "a discount below 0 is not taken");
     check_close(odd.estimated[2], -8, 1e-12, "and it is told");
 }
 
@@ -153,7 +155,7 @@ void empty_texts() {
         const Tokens tokens = tokens_of("");
         check(tokens.ids.size() == 0 && tokens.lines == 0 && tokens.vocabulary == 3, "no line at all");
         for (const bool is_stream : {false, true}) {
-            Counts counts = count_ngrams(take_ids({}, 3, 1, 2, is_stream), 3, threads);
+            Counts counts = count_ngrams(make_tokens({}, 3, 1, 2, is_stream), 3, threads);
             check(counts.levels[1].size() == 0 && counts.levels[2].size() == 0, "no n-grams");
             const KneserNey model = estimate_kneser_ney(std::move(counts), threads);
             check_logs(model.levels[0].log_prob, {0.5, 0, 0.5}, "nothing is known: uniform");
@@ -175,7 +177,7 @@ std::string random_text(std::size_t lines) {
 }
 
 template <class T>
-void append(std::string& bytes, const Array<T>& array) {
+void append(std::string& bytes, const UninitializedBuffer<T>& array) {
     bytes.append(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));
     bytes += "|";
 }
@@ -250,28 +252,29 @@ void files() {
 
 void failures() {
     const std::vector<std::int32_t> line{3, 2}, open{3}, high{4, 2}, low{-1, 2}, begin{1, 2};
-    check_fails([&] { count_ngrams(take_ids(line, 4, 1, 2, false), 0, 1); }, "1 or more");
-    check_fails([&] { take_ids(open, 4, 1, 2, false); }, "does not end with </s>");
-    check_fails([&] { take_ids(high, 4, 1, 2, false); }, "holds the number 4");
-    check_fails([&] { take_ids(low, 4, 1, 2, false); }, "holds the number -1");
-    check_fails([&] { take_ids(begin, 4, 1, 2, true); }, "holds <s>");
-    check_fails([&] { take_ids(line, 4, 2, 2, false); }, "two numbers");
-    check_fails([&] { take_ids(line, 4, 1, 4, false); }, "two numbers");
-    check_fails([] { Array<std::uint32_t> huge(std::numeric_limits<std::size_t>::max()); }, "no memory");
+    check_fails([&] { count_ngrams(make_tokens(line, 4, 1, 2, false), 0, 1); }, "1 or more");
+    check_fails([&] { make_tokens(open, 4, 1, 2, false); }, "does not end with </s>");
+    check_fails([&] { make_tokens(high, 4, 1, 2, false); }, "holds the number 4");
+    check_fails([&] { make_tokens(low, 4, 1, 2, false); }, "holds the number -1");
+    check_fails([&] { make_tokens(begin, 4, 1, 2, true); }, "holds <s>");
+    check_fails([&] { make_tokens(line, 4, 2, 2, false); }, "two numbers");
+    check_fails([&] { make_tokens(line, 4, 1, 4, false); }, "two numbers");
+    check_fails([] { UninitializedBuffer<std::uint32_t> huge(std::numeric_limits<std::size_t>::max()); },
+                "no memory");
 }
 
 void large_memory() {
     constexpr std::size_t size = (std::size_t{1} << 21) + 3;  // more than two large pages
     for (const Access access : {Access::in_order, Access::scattered}) {
-        Array<std::uint32_t> numbers(size, access);
+        UninitializedBuffer<std::uint32_t> numbers(size, access);
         check(reinterpret_cast<std::uintptr_t>(numbers.data()) % 64 == 0, "on a cache line");
         numbers[0] = 1;
         numbers[size - 1] = 2;
-        Array<std::uint32_t> moved = std::move(numbers);
+        UninitializedBuffer<std::uint32_t> moved = std::move(numbers);
         check(moved.size() == size && moved[0] == 1 && moved[size - 1] == 2, "moved");
         const float half = 0.5F;
         std::memcpy(&moved[size - 1], &half, sizeof half);
-        const Array<float> floats = std::move(moved).become<float>();
+        const UninitializedBuffer<float> floats = std::move(moved).reinterpret_as<float>();
         check(floats.size() == size && floats[size - 1] == half, "the same memory for other numbers");
     }
 }

@@ -61,13 +61,14 @@ std::string bytes_of(const Rows& rows) {
     return bytes;
 }
 
-void same_as_in_memory(const std::vector<std::int32_t>& ids, const TextFacts& text, ExternalOptions options,
-                       std::size_t records) {
+void same_as_in_memory(const std::vector<std::int32_t>& ids, const TextMetadata& text,
+                       ExternalOptions options, std::size_t records) {
     const KneserNey wanted = estimate_kneser_ney(
-        count_ngrams(take_ids(ids, text.vocabulary, text.begin, text.end, text.is_stream), options.order, 1),
+        count_ngrams(make_tokens(ids, text.vocabulary, text.begin, text.end, text.is_stream), options.order,
+                     1),
         1, options.unknown, options.cut_offs);
     options.records = records;
-    const ExternalModel found = estimate_within(IdArray(ids), text, options);
+    const ExternalModel found = estimate_external(IdArray(ids), text, options);
     const std::string what = "order " + std::to_string(options.order) + ", " + std::to_string(ids.size()) +
                              " tokens, " + std::to_string(records) + " at once";
     check(bytes_of(*found.rows) == bytes_of(TableRows(wanted.levels)), "the rows of " + what);
@@ -84,7 +85,7 @@ void random_texts() {
         const std::uint32_t most = round % 10 == 0 ? 20000 : 200;
         const std::uint32_t vocabulary = 3 + static_cast<std::uint32_t>(random.below(round % 3 ? 40 : 3000));
         const auto ids = random_ids(random, 1 + random.below(most), vocabulary);
-        const TextFacts text{vocabulary, 1, 2, random.below(2) == 1};
+        const TextMetadata text{vocabulary, 1, 2, random.below(2) == 1};
         ExternalOptions options;
         options.order = 1 + random.below(6);
         options.unknown = random.below(2) ? 0 : kEveryWord;
@@ -125,7 +126,7 @@ void small_texts() {
 void files_of_ids() {
     Random random(3);
     const auto ids = random_ids(random, 200000, 500);
-    const TextFacts text{500, 1, 2, false};
+    const TextMetadata text{500, 1, 2, false};
     ExternalOptions options;
     options.memory = kPlenty;
     options.folder = here();
@@ -133,15 +134,16 @@ void files_of_ids() {
     const Scratch scratch;
     std::ofstream(scratch.name(), std::ios::binary)
         .write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * 4));
-    const std::string wanted = bytes_of(*estimate_within(IdArray(ids), text, options).rows);
-    check(bytes_of(*estimate_within(IdFile(scratch.name()), text, options).rows) == wanted,
+    const std::string wanted = bytes_of(*estimate_external(IdArray(ids), text, options).rows);
+    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == wanted,
           "ids from a file");
-    options.memory = least_memory({ids.size(), 500, 3}, memory_in_use()) + (1 << 20);
-    check(bytes_of(*estimate_within(IdFile(scratch.name()), text, options).rows) == wanted,
+    options.memory = minimum_memory({ids.size(), 500, 3}, memory_in_use()) + (1 << 20);
+    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == wanted,
           "the least memory");
     std::ofstream(scratch.name(), std::ios::binary | std::ios::app) << "x";
-    check_fails([&] { estimate_within(IdFile(scratch.name()), text, options); }, "ends within a number");
-    check_fails([&] { estimate_within(IdFile(scratch.name() + "-none"), text, options); }, "cannot be read");
+    check_fails([&] { estimate_external(IdFile(scratch.name()), text, options); }, "ends within a number");
+    check_fails([&] { estimate_external(IdFile(scratch.name() + "-none"), text, options); },
+                "cannot be read");
 }
 
 void refusals() {
@@ -150,9 +152,9 @@ void refusals() {
     options.order = 2;
     options.memory = kPlenty;
     options.folder = here();
-    const TextFacts text{4, 1, 2, false};
+    const TextMetadata text{4, 1, 2, false};
     const auto train = [&](const std::vector<std::int32_t>& ids) {
-        estimate_within(IdArray(ids), text, options);
+        estimate_external(IdArray(ids), text, options);
     };
     check_fails([&] { train(open); }, "does not end with </s>");
     check_fails([&] { train(high); }, "holds the number 4");
@@ -170,7 +172,7 @@ void refusals() {
     check_fails([&] { train(line); }, "start with 0");
     options.cut_offs = {};
     options.progress = [](std::size_t done, std::size_t) {
-        if (done == 2) throw Failure("stopped");
+        if (done == 2) throw Error("stopped");
     };
     check_fails([&] { train(line); }, "stopped");
     options.order = 0;

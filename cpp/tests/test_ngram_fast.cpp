@@ -15,25 +15,25 @@ namespace chainrule::tests {
 
 namespace {
 
-std::vector<char> bytes_of(const Array<char>& image) { return {image.begin(), image.end()}; }
+std::vector<char> bytes_of(const UninitializedBuffer<char>& image) { return {image.begin(), image.end()}; }
 
 std::shared_ptr<ModelFile> image_of(const std::vector<TableLevel>& levels, std::size_t threads = 1) {
     const TableRows rows(levels);
-    const FileFacts facts = facts_of(levels);
-    return ModelFile::of(model_image(facts, fast_sections(rows, facts), threads));
+    const FileMetadata metadata = metadata_of(levels);
+    return ModelFile::of(model_image(metadata, hashed_sections(rows, metadata), threads));
 }
 
-bool is_row(const Found& found, const std::vector<TableLevel>& levels, std::size_t order, std::size_t row) {
+bool is_row(const Lookup& found, const std::vector<TableLevel>& levels, std::size_t order, std::size_t row) {
     const TableLevel& level = levels[order - 1];
     const bool is_top = order == levels.size();
-    return found.is_there && found.row == row && found.log_prob == level.log_prob[row] &&
+    return found.is_present && found.row == row && found.log_prob == level.log_prob[row] &&
            found.log_backoff == (is_top ? 0 : level.log_backoff[row]) &&
            found.children.from == (is_top ? 0 : levels[order].first[row]) &&
            found.children.to == (is_top ? 0 : levels[order].first[row + 1]);
 }
 
 // All words of large nodes, and some that are not there, against a look through the words.
-void compare_node(const FastLayout& layout, const std::vector<TableLevel>& levels, std::size_t order,
+void compare_node(const HashedLayout& layout, const std::vector<TableLevel>& levels, std::size_t order,
                   Children in, Random& random, bool& is_same) {
     const TableLevel& level = levels[order - 1];
     const auto vocabulary = static_cast<std::uint32_t>(levels[0].size());
@@ -41,11 +41,11 @@ void compare_node(const FastLayout& layout, const std::vector<TableLevel>& level
         layout.prefetch(order, in, word);
         layout.prefetch_row(order, in, word);
         const auto* const at = std::find(level.word.begin() + in.from, level.word.begin() + in.to, word);
-        const Found found = layout.find(order, in, word);
-        const bool is_there = at != level.word.begin() + in.to;
+        const Lookup found = layout.find(order, in, word);
+        const bool is_present = at != level.word.begin() + in.to;
         const bool is_right =
-            is_there ? is_row(found, levels, order, static_cast<std::size_t>(at - level.word.begin()))
-                     : !found.is_there;
+            is_present ? is_row(found, levels, order, static_cast<std::size_t>(at - level.word.begin()))
+                       : !found.is_present;
         is_same = is_same && is_right;
     };
     const std::uint32_t step = 1 + in.size() / 300;
@@ -55,7 +55,7 @@ void compare_node(const FastLayout& layout, const std::vector<TableLevel>& level
     ask(vocabulary - 1);
 }
 
-void compare(const FastLayout& layout, const std::vector<TableLevel>& levels, const std::string& what) {
+void compare(const HashedLayout& layout, const std::vector<TableLevel>& levels, const std::string& what) {
     Random random(5);
     bool is_same = layout.order() == levels.size();
     for (std::uint32_t word = 0; word < levels[0].size(); ++word)
@@ -80,15 +80,15 @@ void finds_what_the_tables_have() {
                 random_tables(order, vocabulary, {0, 1, 8, 9, 5000, 255, 256}, order + vocabulary);
             const std::string what = "order " + std::to_string(order) + ", V " + std::to_string(vocabulary);
             const auto image = image_of(levels);
-            compare(FastLayout(image), levels, what);
+            compare(HashedLayout(image), levels, what);
             const TableRows rows(levels);
-            const FileFacts facts = facts_of(levels);
+            const FileMetadata metadata = metadata_of(levels);
             const Scratch scratch;
-            write_model(scratch.name(), facts, fast_sections(rows, facts), 3);
+            write_model(scratch.name(), metadata, hashed_sections(rows, metadata), 3);
             const auto file = ModelFile::open(scratch.name(), false, 0);  // verified as it is touched
             check(!file->is_verified() && file->mark() == image->mark() && file->bytes() == image->bytes(),
                   what + ": the same file from three threads");
-            compare(FastLayout(file), levels, what + ", from the disk");
+            compare(HashedLayout(file), levels, what + ", from the disk");
             file->verify_all(2);
             check(file->is_verified(), what + ": all verified");
         }
@@ -99,11 +99,11 @@ void finds_what_the_tables_have() {
 void large_nodes() {
     const auto levels = random_tables(3, 200000, {65535, 65536, 150000, 9, 70000}, 3);
     const TableRows rows(levels);
-    const FileFacts facts = facts_of(levels);
-    const auto one = bytes_of(model_image(facts, fast_sections(rows, facts), 1));
-    check(one == bytes_of(model_image(facts, fast_sections(rows, facts), 3)),
+    const FileMetadata metadata = metadata_of(levels);
+    const auto one = bytes_of(model_image(metadata, hashed_sections(rows, metadata), 1));
+    check(one == bytes_of(model_image(metadata, hashed_sections(rows, metadata), 3)),
           "three threads, the same bytes");
-    compare(FastLayout(image_of(levels, 2)), levels, "large nodes");
+    compare(HashedLayout(image_of(levels, 2)), levels, "large nodes");
 }
 
 void words_by_probability() {
@@ -112,7 +112,7 @@ void words_by_probability() {
     const float log_prob[] = {-infinity, -1, -0.5F, -1, -3};
     std::ranges::copy(log_prob, levels[0].log_prob.begin());
     const auto file = image_of(levels);
-    const FastLayout layout(file);
+    const HashedLayout layout(file);
     const auto sorted = layout.by_probability();
     check(
         std::vector<std::uint32_t>(sorted.begin(), sorted.end()) == std::vector<std::uint32_t>{2, 1, 3, 4, 0},
@@ -132,9 +132,9 @@ void sizes() {
 // A model of made-up sections whose checksums are right.
 class Hostile {
   public:
-    explicit Hostile(const std::vector<TableLevel>& levels) : facts_(facts_of(levels)) {
+    explicit Hostile(const std::vector<TableLevel>& levels) : metadata_(metadata_of(levels)) {
         const TableRows rows(levels);
-        for (const Section& section : fast_sections(rows, facts_)) {
+        for (const Section& section : hashed_sections(rows, metadata_)) {
             std::vector<char> bytes(section.size);
             if (section.prepare) section.prepare();
             if (section.size) section.fill(0, section.size, bytes.data());
@@ -161,26 +161,26 @@ class Hostile {
             };
             sections.push_back(section);
         }
-        write_model(path, facts_, sections, 1);
+        write_model(path, metadata_, sections, 1);
     }
 
   private:
-    FileFacts facts_;
+    FileMetadata metadata_;
     std::vector<std::pair<std::uint32_t, std::vector<char>>> sections_;
 };
 
-// Asks for everything; a Failure is an answer, reading outside is not.
+// Asks for everything; an Error is an answer, reading outside is not.
 void ask_all(const std::string& path, std::uint64_t verified_at_open) {
     try {
-        const FastLayout layout(ModelFile::open(path, false, verified_at_open));
+        const HashedLayout layout(ModelFile::open(path, false, verified_at_open));
         for (std::uint32_t word = 0; word < layout.size(1); ++word) {
-            std::vector<Found> contexts{layout.first(word)};
+            std::vector<Lookup> contexts{layout.first(word)};
             for (std::size_t order = 2; order <= layout.order(); ++order) {
-                std::vector<Found> next;
-                for (const Found& context : contexts) {
+                std::vector<Lookup> next;
+                for (const Lookup& context : contexts) {
                     for (std::uint32_t w = 0; w < layout.size(1); ++w) {
-                        const Found found = layout.find(order, context.children, w);
-                        if (found.is_there && next.size() < 50) next.push_back(found);
+                        const Lookup found = layout.find(order, context.children, w);
+                        if (found.is_present && next.size() < 50) next.push_back(found);
                     }
                     std::uint32_t listed = 0;
                     for (std::uint32_t row = context.children.from; row < context.children.to; ++row)
@@ -189,7 +189,7 @@ void ask_all(const std::string& path, std::uint64_t verified_at_open) {
                 contexts = std::move(next);
             }
         }
-    } catch (const Failure&) {
+    } catch (const Error&) {
     }
 }
 
@@ -200,29 +200,30 @@ void hostile_content() {
         change(hostile);
         const Scratch scratch;
         hostile.write(scratch.name());
-        check_fails([&] { FastLayout layout(ModelFile::open(scratch.name(), true)); }, what);
+        check_fails([&] { HashedLayout layout(ModelFile::open(scratch.name(), true)); }, what);
         check_fails(
             [&] {
                 const auto file = ModelFile::open(scratch.name(), false, 0);
-                const FastLayout layout(file);
+                const HashedLayout layout(file);
                 file->verify_all(1);
             },
             what);
         ask_all(scratch.name(), 0);
     };
-    refused([](Hostile& h) { h.in<FastRow>(kFastRows + 1)[5].first = 0xFFFFFFFF; }, "row that cannot be");
-    refused([&](Hostile& h) { h.in<FastRow>(kFastRows + 2)[levels[1].size()].first += 1; },
+    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 1)[5].first = 0xFFFFFFFF; }, "row that cannot be");
+    refused([&](Hostile& h) { h.in<HashedRow>(kHashedRows + 2)[levels[1].size()].first += 1; },
             "row that cannot be");
     refused(
         [](Hostile& h) {
-            std::swap(h.in<FastRow>(kFastRows + 1)[3].first, h.in<FastRow>(kFastRows + 1)[90].first);
+            std::swap(h.in<HashedRow>(kHashedRows + 1)[3].first, h.in<HashedRow>(kHashedRows + 1)[90].first);
         },
         "row that cannot be");
-    refused([](Hostile& h) { h.in<FastRow>(kFastRows + 2)[0].word = 200; }, "row that cannot be");
-    refused([](Hostile& h) { h.in<FastTopRow>(kFastRows + 3)[0].word = 0xFFFFFFFF; }, "row that cannot be");
+    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 2)[0].word = 200; }, "row that cannot be");
+    refused([](Hostile& h) { h.in<HashedTopRow>(kHashedRows + 3)[0].word = 0xFFFFFFFF; },
+            "row that cannot be");
     refused(
         [](Hostile& h) {
-            h.in<FastTopRow>(kFastRows + 3)[1].log_prob = std::numeric_limits<float>::quiet_NaN();
+            h.in<HashedTopRow>(kHashedRows + 3)[1].log_prob = std::numeric_limits<float>::quiet_NaN();
         },
         "row that cannot be");
     refused([](Hostile& h) { h.in<std::uint32_t>(4)[7] = 200; }, "not in its vocabulary");
@@ -232,7 +233,7 @@ void hostile_content() {
          ++times) {  // an index of anything at all: no row outside, no end of probing
         Hostile hostile(levels);
         for (const std::uint32_t n : {2U, 3U}) {
-            auto* const index = hostile.in<std::uint16_t>(kFastIndex + n);
+            auto* const index = hostile.in<std::uint16_t>(kHashedIndex + n);
             for (std::size_t i = 0; i < 2 * levels[n - 1].size(); ++i)
                 index[i] = times == 0 ? 0xFFFF : static_cast<std::uint16_t>(random.next());
         }
@@ -246,16 +247,16 @@ void hostile_directory() {
     const auto levels = random_tables(2, 70000, {65536}, 4);
     Hostile hostile(levels);
     Random random(2);
-    auto* const index = hostile.in<std::uint32_t>(kFastIndex + 2);
+    auto* const index = hostile.in<std::uint32_t>(kHashedIndex + 2);
     for (std::size_t i = 0; i < levels[1].size(); ++i) index[i] = random.next();
     const Scratch scratch;
     hostile.write(scratch.name());
-    const FastLayout layout(ModelFile::open(scratch.name(), true));
+    const HashedLayout layout(ModelFile::open(scratch.name(), true));
     for (std::uint32_t context = 0; context < 20; ++context) {
         const Children in = layout.first(context).children;
         for (std::uint32_t word = 0; word < 70000; ++word) {
-            const Found found = layout.find(2, in, word);
-            if (found.is_there && levels[1].word[found.row] != word) check(false, "a row of another word");
+            const Lookup found = layout.find(2, in, word);
+            if (found.is_present && levels[1].word[found.row] != word) check(false, "a row of another word");
         }
     }
 }

@@ -11,7 +11,7 @@
 #include "ngram/format/hashed_layout.hpp"
 #include "ngram/format/model_file.hpp"
 #include "ngram/format/model_file_header.hpp"
-#include "ngram/format/names.hpp"
+#include "ngram/format/stored_vocabulary.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {
@@ -46,7 +46,7 @@ bool is_refused(const std::string& path) {
     try {
         ModelFile::open(path, false);
         return false;
-    } catch (const Failure&) {
+    } catch (const Error&) {
         return true;
     }
 }
@@ -67,38 +67,38 @@ void known_checksum() {
 }
 
 // A quantised file of version 2 does not sum to one, whatever it says; one of version 3 does.
-void quantized_by_version_2(FileFacts facts, const std::vector<Section>& sections) {
-    facts.model.is_normalized = true;
-    Array<char> image = model_image(facts, sections, 1);
+void quantized_by_version_2(FileMetadata metadata, const std::vector<Section>& sections) {
+    metadata.model.is_normalized = true;
+    UninitializedBuffer<char> image = model_image(metadata, sections, 1);
     FixedHeader head;
     std::memcpy(&head, image.data(), sizeof head);
     check(head.version == 3, "quantised models have version 3");
-    check(ModelFile::of(model_image(facts, sections, 1))->facts().model.is_normalized,
+    check(ModelFile::of(model_image(metadata, sections, 1))->metadata().model.is_normalized,
           "version 3 is normalised");
     head.version = 2;
     std::memcpy(image.data(), &head, sizeof head);
     const std::uint64_t mark = checksum(image.data(), head.header / 8 - 1);
     std::memcpy(image.data() + head.header - 8, &mark, 8);
-    check(!ModelFile::of(std::move(image))->facts().model.is_normalized, "quantised in version 2");
-    facts.bits = 0;
-    const Array<char> exact = model_image(facts, sections, 1);
+    check(!ModelFile::of(std::move(image))->metadata().model.is_normalized, "quantised in version 2");
+    metadata.bits = 0;
+    const UninitializedBuffer<char> exact = model_image(metadata, sections, 1);
     std::memcpy(&head, exact.data(), sizeof head);
     check(head.version == 2, "others keep version 2");
 }
 
 void facts_come_back() {
-    FileFacts facts;
-    facts.layout = LayoutKind::small;
-    facts.bits = 8;
-    facts.model = {9, 3, 4, 0xFFFFFFFF, false, true, false, -1.5F};
-    facts.sizes = {9, 20, 0};
+    FileMetadata metadata;
+    metadata.layout = LayoutKind::small;
+    metadata.bits = 8;
+    metadata.model = {9, 3, 4, 0xFFFFFFFF, false, true, false, -1.5F};
+    metadata.sizes = {9, 20, 0};
     const std::vector<Section> sections{section_of(77, 100), section_of(5, 0), section_of(6, 300000, 24),
                                         section_of(78, 200000, 200000)};
     const Scratch scratch, copy;
-    write_model(scratch.name(), facts, sections, 2);
+    write_model(scratch.name(), metadata, sections, 2);
     const auto file = ModelFile::open(scratch.name(), false);
-    const FileFacts& back = file->facts();
-    check(back.layout == LayoutKind::small && back.bits == 8 && back.sizes == facts.sizes,
+    const FileMetadata& back = file->metadata();
+    check(back.layout == LayoutKind::small && back.bits == 8 && back.sizes == metadata.sizes,
           "layout and sizes");
     check(back.model.vocabulary == 9 && back.model.begin == 3 && back.model.end == 4 &&
               back.model.unknown == 0xFFFFFFFF && !back.model.is_stream && back.model.is_closed &&
@@ -112,27 +112,27 @@ void facts_come_back() {
         check(std::ranges::equal(found, wanted), "section " + std::to_string(section.id));
         check(found.empty() || reinterpret_cast<std::uintptr_t>(found.data()) % 64 == 0, "on a cache line");
     }
-    const Array<char> image = model_image(facts, sections, 3);
+    const UninitializedBuffer<char> image = model_image(metadata, sections, 3);
     const Bytes in_memory(image.begin(), image.end());
     check(in_memory == read(scratch.name()), "the same bytes in memory");
-    quantized_by_version_2(facts, sections);
+    quantized_by_version_2(metadata, sections);
     file->save(copy.name());
     check(read(copy.name()) == in_memory, "a copy");
-    check_fails([&] { write_model(copy.name(), facts, sections, 1); }, copy.name() + " cannot be written");
+    check_fails([&] { write_model(copy.name(), metadata, sections, 1); }, copy.name() + " cannot be written");
     check(read(copy.name()) == in_memory, "a file that was there stays");
-    check_fails([&] { model_image(facts, {section_of(77, 100, 12)}, 1); }, "not made in whole words");
-    facts.sizes[0] = 8;
-    check_fails([&] { model_image(facts, sections, 1); }, "a vocabulary of 9 words");
-    facts.sizes.assign(1001, 9);
-    check_fails([&] { model_image(facts, sections, 1); }, "order 1001");
+    check_fails([&] { model_image(metadata, {section_of(77, 100, 12)}, 1); }, "not made in whole words");
+    metadata.sizes[0] = 8;
+    check_fails([&] { model_image(metadata, sections, 1); }, "a vocabulary of 9 words");
+    metadata.sizes.assign(1001, 9);
+    check_fails([&] { model_image(metadata, sections, 1); }, "order 1001");
 }
 
 void a_failing_section_leaves_no_file() {
     Section section = section_of(77, 100);
-    section.fill = [](std::uint64_t, std::uint64_t, char*) { throw Failure("no rows"); };
+    section.fill = [](std::uint64_t, std::uint64_t, char*) { throw Error("no rows"); };
     const Scratch scratch;
-    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
-    check_fails([&] { write_model(scratch.name(), facts, {section}, 2); }, "no rows");
+    const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
+    check_fails([&] { write_model(scratch.name(), metadata, {section}, 2); }, "no rows");
     check(!std::filesystem::exists(scratch.name()), "nothing is left");
 }
 
@@ -140,12 +140,12 @@ void a_failing_section_leaves_no_file() {
 Bytes small_model() {
     const auto levels = random_tables(2, 12, {10, 3}, 1);
     const TableRows rows(levels);
-    const FileFacts facts = facts_of(levels);
-    std::vector<Section> sections = fast_sections(rows, facts);
-    auto names = std::make_shared<NameList>();
+    const FileMetadata metadata = metadata_of(levels);
+    std::vector<Section> sections = hashed_sections(rows, metadata);
+    auto names = std::make_shared<WordList>();
     for (int i = 0; i < 12; ++i) names->add("word number " + std::to_string(i));
-    for (const Section& section : name_sections(names)) sections.push_back(section);
-    const Array<char> image = model_image(facts, sections, 1);
+    for (const Section& section : vocabulary_sections(names)) sections.push_back(section);
+    const UninitializedBuffer<char> image = model_image(metadata, sections, 1);
     return {image.begin(), image.end()};
 }
 
@@ -237,14 +237,15 @@ void headers_that_cannot_be() {
     const std::uint64_t mark = checksum(other.data(), head.header / 8 - 1);
     std::memcpy(other.data() + head.header - 8, &mark, 8);
     put(scratch.name(), other);
-    check_fails([&] { FastLayout layout(ModelFile::open(scratch.name(), true)); }, "a section does not fit");
+    check_fails([&] { HashedLayout layout(ModelFile::open(scratch.name(), true)); },
+                "a section does not fit");
 }
 
 // Of a file that is not verified at opening, only what is touched is.
 void verified_at_first_touch() {
-    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     const Scratch scratch;
-    write_model(scratch.name(), facts, {section_of(77, 5 * kBlock, 4096)}, 2);
+    write_model(scratch.name(), metadata, {section_of(77, 5 * kBlock, 4096)}, 2);
     Bytes bytes = read(scratch.name());
     bytes[bytes.size() - 2 * kBlock - 9] ^= 4;  // in the third of five blocks
     put(scratch.name(), bytes);
@@ -268,13 +269,13 @@ void verified_at_first_touch() {
 }
 
 void several_threads_touch() {
-    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     const Scratch scratch;
-    write_model(scratch.name(), facts, {section_of(77, 40 * kBlock, 4096)}, 2);
+    write_model(scratch.name(), metadata, {section_of(77, 40 * kBlock, 4096)}, 2);
     const auto file = ModelFile::open(scratch.name(), false, 0);
     const std::span<const char> bytes = file->section(77);
     std::vector<std::uint64_t> sums(3);
-    in_parallel(3, [&](std::size_t t) {
+    parallel_for(3, [&](std::size_t t) {
         for (std::size_t i = 0; i < bytes.size(); i += 1000) {
             file->touch(bytes.data() + i, 1);
             sums[t] += static_cast<unsigned char>(bytes[i]);
@@ -288,8 +289,8 @@ void several_threads_touch() {
 void a_file_that_changes() {
     const auto levels = random_tables(3, 5000, {60000, 60000}, 1);
     const TableRows rows(levels);
-    const FileFacts facts = facts_of(levels);
-    const Array<char> image = model_image(facts, fast_sections(rows, facts), 1);
+    const FileMetadata metadata = metadata_of(levels);
+    const UninitializedBuffer<char> image = model_image(metadata, hashed_sections(rows, metadata), 1);
     const Bytes bytes(image.begin(), image.end());
     const Scratch scratch, copy;
     const auto last_block = [](const ModelFile& file) {

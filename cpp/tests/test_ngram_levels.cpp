@@ -29,7 +29,7 @@ std::vector<std::int32_t> some_text(Random& random, std::uint32_t V, std::size_t
 
 std::vector<TableLevel> estimated(const std::vector<std::int32_t>& text, std::uint32_t V, std::uint32_t order,
                                   bool is_stream) {
-    Counts counts = count_ngrams(take_ids(text, V, V - 2, V - 1, is_stream), order, 2);
+    Counts counts = count_ngrams(make_tokens(text, V, V - 2, V - 1, is_stream), order, 2);
     return std::move(estimate_kneser_ney(std::move(counts), 2, kEveryWord, {}).levels);
 }
 
@@ -66,7 +66,7 @@ Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, s
     const auto start = [&] { before = sentence++ % 5 != 0 ? model.begin() : State{}; };
     start();
     for (const std::int32_t word : text) {
-        const Answer answer = model.step(before, static_cast<std::uint32_t>(word), after);
+        const StepResult answer = model.step(before, static_cast<std::uint32_t>(word), after);
         found.log_probs.push_back(answer.log_prob);
         found.lengths.push_back(static_cast<std::uint8_t>(answer.length));
         before = after;
@@ -77,14 +77,14 @@ Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, s
 
 void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, bool is_stream,
                      std::uint64_t seed, bool holds_suffixes = false) {
-    ModelFacts facts;
-    facts.vocabulary = V;
-    facts.begin = V - 2;
-    facts.end = V - 1;
-    facts.unknown = 0;
-    facts.is_stream = is_stream;
-    facts.holds_suffixes = holds_suffixes;
-    const auto model = Model::of(TableRows(levels), facts, nullptr, {}, 2);
+    ModelMetadata metadata;
+    metadata.vocabulary = V;
+    metadata.begin = V - 2;
+    metadata.end = V - 1;
+    metadata.unknown = 0;
+    metadata.is_stream = is_stream;
+    metadata.holds_suffixes = holds_suffixes;
+    const auto model = Model::of(TableRows(levels), metadata, nullptr, {}, 2);
     Random random(seed + 1000);
     std::vector<std::int32_t> text = some_text(random, V, 300);
     for (int i = 0; i < 3000; ++i)  // longer than what is worked on at once

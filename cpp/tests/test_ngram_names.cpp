@@ -5,7 +5,7 @@
 #include "base/random.hpp"
 #include "checks.hpp"
 #include "ngram/format/model_file.hpp"
-#include "ngram/format/names.hpp"
+#include "ngram/format/stored_vocabulary.hpp"
 #include "random_tables.hpp"
 
 namespace chainrule::tests {
@@ -13,17 +13,17 @@ namespace chainrule::tests {
 namespace {
 
 void names_by_number_and_by_word() {
-    auto names = std::make_shared<NameList>();
+    auto names = std::make_shared<WordList>();
     std::vector<std::string> words{"",  "a",    "eight888", "nine99999", "a\tb", std::string("a\0", 2),
                                    "ä", "<unk>"};
     for (int i = 0; i < 3000; ++i) words.push_back((i % 2 ? "w" : "a rather long word ") + std::to_string(i));
     words.push_back("a");  // again: the first is found
     for (const std::string& word : words) names->add(word);
     const auto levels = random_tables(1, static_cast<std::uint32_t>(words.size()), {}, 1);
-    const FileFacts facts = facts_of(levels);
+    const FileMetadata metadata = metadata_of(levels);
     const Scratch scratch;
-    write_model(scratch.name(), facts, name_sections(names), 2);
-    const Names found(ModelFile::open(scratch.name(), false, 0));
+    write_model(scratch.name(), metadata, vocabulary_sections(names), 2);
+    const StoredVocabulary found(ModelFile::open(scratch.name(), false, 0));
     bool is_same = found.size() == words.size();
     for (std::uint32_t i = 0; i < words.size(); ++i) {
         is_same = is_same && found.name(i) == words[i];
@@ -34,19 +34,19 @@ void names_by_number_and_by_word() {
           "words that are not there");
     check_fails([&] { found.name(static_cast<std::uint32_t>(words.size())); }, "there is no word");
     check(found.list().letters() == names->letters() && found.list().begins() == names->begins(), "the list");
-    check(Names(ModelFile::of(model_image(facts, {}, 1))).find("a") == -1, "no names");
-    const FileFacts fewer = facts_of(random_tables(1, 5, {}, 1));
-    check_fails([&] { Names(ModelFile::of(model_image(fewer, name_sections(names), 1))); },
+    check(StoredVocabulary(ModelFile::of(model_image(metadata, {}, 1))).find("a") == -1, "no names");
+    const FileMetadata fewer = metadata_of(random_tables(1, 5, {}, 1));
+    check_fails([&] { StoredVocabulary(ModelFile::of(model_image(fewer, vocabulary_sections(names), 1))); },
                 "words do not fit");
 }
 
 void hostile_names() {
-    auto names = std::make_shared<NameList>();
+    auto names = std::make_shared<WordList>();
     for (int i = 0; i < 9; ++i) names->add("a rather long word " + std::to_string(i));
-    const FileFacts facts = facts_of(random_tables(1, 9, {}, 1));
+    const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     Random random(3);
     for (int times = 0; times < 200; ++times) {
-        std::vector<Section> sections = name_sections(names);
+        std::vector<Section> sections = vocabulary_sections(names);
         const std::size_t which = 1 + static_cast<std::size_t>(times) % 2;
         const auto fill = sections[which].fill;
         sections[which].fill = [&](std::uint64_t from, std::uint64_t size, char* into) {
@@ -54,15 +54,15 @@ void hostile_names() {
             for (int i = 0; i < 8; ++i)
                 into[random.below(static_cast<std::uint32_t>(size))] ^= static_cast<char>(random.next());
         };
-        const Names found(ModelFile::of(model_image(facts, sections, 1)));
+        const StoredVocabulary found(ModelFile::of(model_image(metadata, sections, 1)));
         for (std::uint32_t i = 0; i < 9; ++i) {
             try {
                 static_cast<void>(std::string(found.name(i)).size());
-            } catch (const Failure&) {
+            } catch (const Error&) {
             }
             try {
                 check(found.find(names->name(i)) < 9, "a number of a word");
-            } catch (const Failure&) {
+            } catch (const Error&) {
             }
         }
     }

@@ -58,20 +58,21 @@ void test_exact() {
         positive.push_back(static_cast<float>(i));
     }
     const auto codes_of = [](const std::vector<float>& values) {
-        ColumnSurvey one(false), other(false);
+        ColumnStatistics one(false), other(false);
         one.add({values.data(), 70000});
         other.add({values.data() + 70000, values.size() - 70000});
         one.join(other);
         return one.codes();
     };
-    const Codes table = codes_of(few), signless = codes_of(many), plain = codes_of(positive);
-    check(table.coding == Coding::table && table.bits == 3 && table.table.size() == 8, "5 values: 3 bits");
+    const ColumnCodes table = codes_of(few), signless = codes_of(many), plain = codes_of(positive);
+    check(table.coding == ColumnCoding::table && table.bits == 3 && table.table.size() == 8,
+          "5 values: 3 bits");
     check(table.table[table.code(-2.0F)] == -2.0F && table.table[table.code(2.0F)] == 2.0F,
           "all 5 come back");
-    check(signless.coding == Coding::signless && signless.bits == 31, "no sign: 31 bits");
+    check(signless.coding == ColumnCoding::signless && signless.bits == 31, "no sign: 31 bits");
     check(signless.code(-1.0F) == 0x3F800000U && signless.code(-0.0F) == 0, "the bits below the sign");
     check(signless.code(0.0F) > 0x7F800000U && signless.code(kNone) == 0x7F800000U, "+0 is above −inf");
-    check(plain.coding == Coding::plain && plain.code(1.0F) == 0x3F800000U, "all 32 bits");
+    check(plain.coding == ColumnCoding::plain && plain.code(1.0F) == 0x3F800000U, "all 32 bits");
     check_fails([&] { table.code(7.0F); }, "changed");
 }
 
@@ -81,9 +82,9 @@ void test_quantized() {
     for (int i = 0; i < 50000; ++i)
         values.push_back(static_cast<float>(-30 * std::pow((random.below(1U << 20) + 0.5) / (1U << 20), 4)));
     values.insert(values.end(), {kNone, 0.0F, -0.0F});
-    ColumnSurvey survey(true);
+    ColumnStatistics survey(true);
     survey.add(values);
-    const Codes codes = survey.codes();
+    const ColumnCodes codes = survey.codes();
     check(codes.bits == 8 && codes.table.size() == 256, "256 values");
     double error = 0, finite = 0;
     bool is_near = true, is_at_most_zero = true;
@@ -130,16 +131,16 @@ void test_quantized_rows() {
             ids.push_back(i % 11 == 10 ? 2 : static_cast<std::int32_t>(3 + word % (drawn.words - 3)));
         }
         ids.back() = 2;
-        ModelFacts facts;
-        facts.vocabulary = drawn.words;
-        facts.begin = 1;
-        facts.end = 2;
-        facts.unknown = 0;
-        Counts counts = count_ngrams(take_ids(ids, facts.vocabulary, 1, 2, false), 4, 1);
+        ModelMetadata metadata;
+        metadata.vocabulary = drawn.words;
+        metadata.begin = 1;
+        metadata.end = 2;
+        metadata.unknown = 0;
+        Counts counts = count_ngrams(make_tokens(ids, metadata.vocabulary, 1, 2, false), 4, 1);
         const KneserNey found = estimate_kneser_ney(std::move(counts), 1, kEveryWord, drawn.cut_offs);
         const TableRows rows(found.levels);
-        const auto exact = Model::of(rows, facts, nullptr, {LayoutKind::small, 0}, 1);
-        const auto model = Model::of(rows, facts, nullptr, {LayoutKind::small, 8}, 2);
+        const auto exact = Model::of(rows, metadata, nullptr, {LayoutKind::small, 0}, 1);
+        const auto model = Model::of(rows, metadata, nullptr, {LayoutKind::small, 8}, 2);
         check(largest_deviation(*exact, 100000) < 1e-5, "the model as it was estimated sums to one");
         check(largest_deviation(*model, 100000) < 6e-4, "the quantised model sums to one");
         const QuantizedRows one(rows, 1), three(rows, 3);

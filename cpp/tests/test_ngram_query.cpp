@@ -43,21 +43,21 @@ std::map<Words, Row> spelled(const std::vector<TableLevel>& levels) {
 }
 
 // log p of the last word by the definition: p(w | h) is stored, or weight(h) p(w | h without its first word).
-double defined(const std::map<Words, Row>& all, const Words& words, const ModelFacts& facts) {
+double defined(const std::map<Words, Row>& all, const Words& words, const ModelMetadata& metadata) {
     if (const auto found = all.find(words); found != all.end()) return found->second.log_prob;
     const Words context(words.begin(), words.end() - 1), shorter(words.begin() + 1, words.end());
-    double weight = facts.log_missing;
+    double weight = metadata.log_missing;
     for (std::size_t i = 1; i < context.size(); ++i)
-        if (context[i] == facts.begin) weight = 0;  // nothing is read across <s>
+        if (context[i] == metadata.begin) weight = 0;  // nothing is read across <s>
     if (const auto found = all.find(context); found != all.end()) weight = found->second.log_backoff;
-    return defined(all, shorter, facts) + weight;
+    return defined(all, shorter, metadata) + weight;
 }
 
 // What a stream model makes of the words read: nothing before the last <s> counts, and that is a </s>.
-Words as_read(Words words, const ModelFacts& facts) {
-    const auto last = std::find(words.rbegin(), words.rend(), facts.begin);
-    if (!facts.is_stream || last == words.rend()) return words;
-    *last = facts.end;
+Words as_read(Words words, const ModelMetadata& metadata) {
+    const auto last = std::find(words.rbegin(), words.rend(), metadata.begin);
+    if (!metadata.is_stream || last == words.rend()) return words;
+    *last = metadata.end;
     return {last.base() - 1, words.end()};
 }
 
@@ -73,9 +73,9 @@ std::vector<Words> some_texts(Random& random, std::uint32_t V) {
 
 void check_scores(const Model& model, const std::vector<TableLevel>& levels, Random& random) {
     const std::map<Words, Row> all = spelled(levels);
-    const ModelFacts& facts = model.facts();
+    const ModelMetadata& metadata = model.metadata();
     const std::size_t longest = model.order() - 1;
-    const std::vector<Words> texts = some_texts(random, facts.vocabulary);
+    const std::vector<Words> texts = some_texts(random, metadata.vocabulary);
     std::vector<std::vector<std::int32_t>> targets;
     std::vector<std::vector<double>> found;
     std::vector<Piece> pieces;
@@ -93,12 +93,12 @@ void check_scores(const Model& model, const std::vector<TableLevel>& levels, Ran
     }
     model.score(pieces, 3);
     for (std::size_t i = 0; i < texts.size(); ++i) {
-        Words read(longest, facts.begin);
+        Words read(longest, metadata.begin);
         for (std::size_t t = 0; t < texts[i].size(); ++t) {
-            Words words = as_read({read.end() - static_cast<std::ptrdiff_t>(longest), read.end()}, facts);
+            Words words = as_read({read.end() - static_cast<std::ptrdiff_t>(longest), read.end()}, metadata);
             words.push_back(texts[i][t]);
             read.push_back(texts[i][t]);
-            const double wanted = defined(all, words, facts);
+            const double wanted = defined(all, words, metadata);
             const bool is_same = found[i][t] == wanted || std::abs(found[i][t] - wanted) < 1e-9;
             check(is_same, "log p is " + std::to_string(found[i][t]) + ", not " + std::to_string(wanted));
         }
@@ -106,7 +106,7 @@ void check_scores(const Model& model, const std::vector<TableLevel>& levels, Ran
 }
 
 void check_next(const Model& model, Random& random) {
-    const std::uint32_t V = model.facts().vocabulary;
+    const std::uint32_t V = model.metadata().vocabulary;
     std::vector<double> all(V);
     for (int i = 0; i < 20; ++i) {
         std::vector<std::int32_t> words;
@@ -134,11 +134,11 @@ void test_models() {
     for (std::size_t order = 1; order <= 6; ++order) {
         for (const float log_missing : {0.0F, -0.5F}) {
             const std::vector<TableLevel> levels = random_tables(order, 12, {0, 1, 8, 9, 12}, order);
-            ModelFacts facts = facts_of(levels).model;
-            facts.is_stream = true;  // </s> is a word like others
-            facts.log_missing = log_missing;
+            ModelMetadata metadata = metadata_of(levels).model;
+            metadata.is_stream = true;  // </s> is a word like others
+            metadata.log_missing = log_missing;
             for (const LayoutKind kind : {LayoutKind::fast, LayoutKind::small}) {
-                const auto model = Model::of(TableRows(levels), facts, nullptr, {kind, 0}, 2);
+                const auto model = Model::of(TableRows(levels), metadata, nullptr, {kind, 0}, 2);
                 check_scores(*model, levels, random);
                 check_next(*model, random);
             }
@@ -148,7 +148,7 @@ void test_models() {
 
 void test_states() {
     const std::vector<TableLevel> levels = random_tables(3, 12, {1, 9}, 3);
-    const auto model = Model::of(TableRows(levels), facts_of(levels).model, nullptr, {}, 1);
+    const auto model = Model::of(TableRows(levels), metadata_of(levels).model, nullptr, {}, 1);
     State one, other;
     model->step(model->begin(), 5, one);
     model->step(model->begin(), 5, other);
@@ -159,8 +159,9 @@ void test_states() {
 
 void test_lines() {
     const std::vector<std::string_view> wanted{"a b", "", "c", "d", "e"};
-    check(lines_of("a b\r\n\nc\rd\ne") == wanted, "lines end at LF, CRLF and CR");
-    check(lines_of("").empty() && lines_of("x\n").size() == 1, "the last line need not be ended");
+    check(split_text_lines("a b\r\n\nc\rd\ne") == wanted, "lines end at LF, CRLF and CR");
+    check(split_text_lines("").empty() && split_text_lines("x\n").size() == 1,
+          "the last line need not be ended");
 }
 
 }  // namespace

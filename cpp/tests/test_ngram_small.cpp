@@ -22,14 +22,14 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 struct Model {
     std::vector<TableLevel> levels;
-    FileFacts facts;
+    FileMetadata metadata;
 };
 
 template <class T>
-Array<T> array_of(const std::vector<T>& values) {
-    Array<T> made(values.size());
-    std::copy(values.begin(), values.end(), made.begin());
-    return made;
+UninitializedBuffer<T> to_numpy_array(const std::vector<T>& values) {
+    UninitializedBuffer<T> result(values.size());
+    std::copy(values.begin(), values.end(), result.begin());
+    return result;
 }
 
 // `count` different words in order.
@@ -54,8 +54,8 @@ Model draw_model(std::uint64_t seed, std::size_t order, std::uint32_t vocabulary
                  std::uint32_t different) {
     Random random(seed);
     Model model;
-    model.facts.layout = LayoutKind::small;
-    model.facts.model.vocabulary = vocabulary;
+    model.metadata.layout = LayoutKind::small;
+    model.metadata.model.vocabulary = vocabulary;
     for (std::size_t n = 1; n <= order; ++n) {
         std::vector<std::uint32_t> words, first{0};
         const std::size_t contexts = n == 1 ? 1 : model.levels.back().size();
@@ -71,41 +71,41 @@ Model draw_model(std::uint64_t seed, std::size_t order, std::uint32_t vocabulary
         std::vector<float> prob(words.size()), backoff(n < order ? words.size() : 0);
         for (float& value : prob) value = draw_log(random, different);
         for (float& value : backoff) value = random.below(3) ? draw_log(random, different) : 0.5F;
-        level.word = array_of(words);
-        level.first = array_of(first);
-        level.log_prob = array_of(prob);
-        level.log_backoff = array_of(backoff);
-        model.facts.sizes.push_back(words.size());
+        level.word = to_numpy_array(words);
+        level.first = to_numpy_array(first);
+        level.log_prob = to_numpy_array(prob);
+        level.log_backoff = to_numpy_array(backoff);
+        model.metadata.sizes.push_back(words.size());
         model.levels.push_back(std::move(level));
     }
     return model;
 }
 
-Array<char> image_of(const Model& model, std::size_t threads) {
+UninitializedBuffer<char> image_of(const Model& model, std::size_t threads) {
     const TableRows rows(model.levels);
-    return model_image(model.facts, small_sections(rows, model.facts, threads), threads);
+    return model_image(model.metadata, compact_sections(rows, model.metadata, threads), threads);
 }
 
 bool is_same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 Children children_of(const Model& model, std::size_t n, std::size_t row) {
     if (n == model.levels.size()) return {};
-    const Array<std::uint32_t>& first = model.levels[n].first;
+    const UninitializedBuffer<std::uint32_t>& first = model.levels[n].first;
     return {first[row], first[row + 1]};
 }
 
-bool is_row(const Model& model, std::size_t n, std::uint32_t row, const Found& found) {
+bool is_row(const Model& model, std::size_t n, std::uint32_t row, const Lookup& found) {
     const TableLevel& level = model.levels[n - 1];
     const Children wanted = children_of(model, n, row);
     const float backoff = level.log_backoff.size() ? level.log_backoff[row] : 0;
     const bool has_children =
         found.children.size() == wanted.size() && (wanted.size() == 0 || found.children.from == wanted.from);
-    return found.is_there && found.row == row && is_same(found.log_prob, level.log_prob[row]) &&
+    return found.is_present && found.row == row && is_same(found.log_prob, level.log_prob[row]) &&
            is_same(found.log_backoff, backoff) && has_children;
 }
 
 // Every row by number and by word, and words that are not there.
-void check_all_rows(const Model& model, const SmallLayout& layout, const std::string& what) {
+void check_all_rows(const Model& model, const CompactLayout& layout, const std::string& what) {
     std::size_t wrong = 0;
     for (std::size_t i = 1; i < layout.by_probability().size(); ++i)
         wrong += model.levels[0].log_prob[layout.by_probability()[i - 1]] <
@@ -124,10 +124,10 @@ void check_all_rows(const Model& model, const SmallLayout& layout, const std::st
             std::uint32_t absent = 0;  // a word before, between or behind those that are there
             for (std::uint32_t i = in.from; i < in.to; ++i) {
                 wrong += !is_row(model, n + 1, i, layout.find(n + 1, in, next.word[i]));
-                if (absent < next.word[i]) wrong += layout.find(n + 1, in, absent).is_there;
+                if (absent < next.word[i]) wrong += layout.find(n + 1, in, absent).is_present;
                 absent = next.word[i] + 1;
             }
-            if (absent < model.facts.model.vocabulary) wrong += layout.find(n + 1, in, absent).is_there;
+            if (absent < model.metadata.model.vocabulary) wrong += layout.find(n + 1, in, absent).is_present;
         }
     }
     check(wrong == 0, what + ": " + std::to_string(wrong) + " answers are not those of the tables");
@@ -139,18 +139,18 @@ void test_same_as_tables() {
             const Model model = draw_model(order + different, order, 5600, 5000, different);
             const std::string what =
                 "order " + std::to_string(order) + ", values " + std::to_string(different);
-            check_all_rows(model, SmallLayout(ModelFile::of(image_of(model, 1))), what);
+            check_all_rows(model, CompactLayout(ModelFile::of(image_of(model, 1))), what);
         }
     }
     check_all_rows(draw_model(7, 3, 1, 1, 5),
-                   SmallLayout(ModelFile::of(image_of(draw_model(7, 3, 1, 1, 5), 1))), "one word");
+                   CompactLayout(ModelFile::of(image_of(draw_model(7, 3, 1, 1, 5), 1))), "one word");
 }
 
 void test_threads_alike() {
     for (const std::uint32_t bits : {0U, 8U}) {
         Model model = draw_model(5, 4, 5600, 5000, 1U << 24);
-        model.facts.bits = bits;
-        const Array<char> one = image_of(model, 1), three = image_of(model, 3);
+        model.metadata.bits = bits;
+        const UninitializedBuffer<char> one = image_of(model, 1), three = image_of(model, 3);
         check(one.size() == three.size() && std::memcmp(one.data(), three.data(), one.size()) == 0,
               "one thread and three write the same bytes");
     }
@@ -159,28 +159,28 @@ void test_threads_alike() {
 // A few weights take few bits: the sizes that the header of the layout promises.
 void test_sizes() {
     const Model model = draw_model(3, 3, 5600, 5000, 200);
-    const SmallLayout layout(ModelFile::of(image_of(model, 1)));
-    const auto bytes_of = [&](SmallPart part, std::size_t n) {
-        return layout.file().section(small_section(part, n)).size();
+    const CompactLayout layout(ModelFile::of(image_of(model, 1)));
+    const auto bytes_of = [&](CompactPart part, std::size_t n) {
+        return layout.file().section(compact_section(part, n)).size();
     };
     // 200 values, ±0, −inf and 0.5 are at most 256 and more than 128: 8 bits each, and 13 bits of a word.
-    const std::uint64_t rows = model.facts.sizes[1], blocks = (rows + 15) / 16;
-    check(bytes_of(SmallPart::records, 2) == (rows * (13 + 8 + 8) + 63) / 64 * 8 + 16, "29 bits a row");
-    check(bytes_of(SmallPart::samples, 2) == 4 * (blocks + 1), "2 bits a row");
-    check(bytes_of(SmallPart::children, 2) == (model.facts.sizes[2] + 16 * blocks + 63) / 64 * 8 + 16,
+    const std::uint64_t rows = model.metadata.sizes[1], blocks = (rows + 15) / 16;
+    check(bytes_of(CompactPart::records, 2) == (rows * (13 + 8 + 8) + 63) / 64 * 8 + 16, "29 bits a row");
+    check(bytes_of(CompactPart::samples, 2) == 4 * (blocks + 1), "2 bits a row");
+    check(bytes_of(CompactPart::children, 2) == (model.metadata.sizes[2] + 16 * blocks + 63) / 64 * 8 + 16,
           "1 bit a row and 1 a continuation");
 }
 
 // The same rows and words, and values that are one of 256.
 void test_quantized_model() {
     Model model = draw_model(13, 4, 5600, 5000, 1U << 24);
-    model.facts.bits = 8;
-    const SmallLayout layout(ModelFile::of(image_of(model, 2)));
+    model.metadata.bits = 8;
+    const CompactLayout layout(ModelFile::of(image_of(model, 2)));
     std::vector<std::uint32_t> seen;
     bool is_close = true, is_exact = true;
     for (std::uint32_t row = 0; row < model.levels[2].size(); ++row) {
         std::uint32_t word = 0;
-        const Found found = layout.at(3, row, word);
+        const Lookup found = layout.at(3, row, word);
         const float wanted = model.levels[2].log_prob[row];
         is_exact &= word == model.levels[2].word[row];
         if (wanted == kNone || wanted == 0) is_exact &= is_same(found.log_prob, wanted);
@@ -195,19 +195,19 @@ void test_quantized_model() {
     check(is_close, "other values are near");
     check(seen.size() > 200 && seen.size() <= 256, "256 values and no more");
     check(is_row(model, 1, 17, layout.first(17)), "order 1 is exact");
-    model.facts.bits = 7;
+    model.metadata.bits = 7;
     check_fails([&] { image_of(model, 1); }, "7 bits");
 }
 
 // Asks for much of what a file has, whatever that is.
-void ask(const SmallLayout& layout) {
+void ask(const CompactLayout& layout) {
     for (const std::uint32_t w : layout.by_probability()) check(w < layout.size(1), "words are words");
-    const std::vector<std::uint64_t>& sizes = layout.file().facts().sizes;
+    const std::vector<std::uint64_t>& sizes = layout.file().metadata().sizes;
     Random random(3);
     std::uint32_t word = 0;
     float sum = 0;
     for (std::uint32_t w = 0; w < sizes[0]; ++w) {
-        Found found = layout.first(w);
+        Lookup found = layout.first(w);
         for (std::size_t n = 2; n <= sizes.size() && found.children.size(); ++n) {
             const Children in = found.children;
             check(in.from <= in.to && in.to <= sizes[n - 1], "children are rows");
@@ -228,7 +228,7 @@ void ask(const SmallLayout& layout) {
 void test_hostile() {
     const Model model = draw_model(17, 4, 300, 250, 1000);
     const TableRows rows(model.levels);
-    const std::vector<Section> sections = small_sections(rows, model.facts, 1);
+    const std::vector<Section> sections = compact_sections(rows, model.metadata, 1);
     Random random(23);
     int refused = 0;
     for (std::size_t s = 0; s < sections.size(); ++s) {
@@ -239,29 +239,31 @@ void test_hostile() {
                     into[i] = static_cast<char>(kind == 0 ? 0 : kind == 1 ? 255 : random.next());
             };
             Scratch scratch;
-            write_model(scratch.name(), model.facts, changed, 1);
+            write_model(scratch.name(), model.metadata, changed, 1);
             try {
-                ask(SmallLayout(ModelFile::open(scratch.name(), true)));
-            } catch (const Failure&) {
+                ask(CompactLayout(ModelFile::open(scratch.name(), true)));
+            } catch (const Error&) {
                 ++refused;
             }
         }
         std::vector<Section> shorter = sections;
         shorter[s].size -= 1;
-        check_fails([&] { SmallLayout(ModelFile::of(model_image(model.facts, shorter, 1))); }, "damaged");
+        check_fails([&] { CompactLayout(ModelFile::of(model_image(model.metadata, shorter, 1))); },
+                    "damaged");
         shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(s));
-        check_fails([&] { SmallLayout(ModelFile::of(model_image(model.facts, shorter, 1))); }, "damaged");
+        check_fails([&] { CompactLayout(ModelFile::of(model_image(model.metadata, shorter, 1))); },
+                    "damaged");
     }
     check(refused > 0 && refused < 3 * static_cast<int>(sections.size()), "some are refused, some are read");
 }
 
-// A file that is verified as it is read: what comes out is right, or a Failure.
+// A file that is verified as it is read: what comes out is right, or an Error.
 void test_flipped_bit() {
     const Model model = draw_model(19, 4, 5600, 5000, 1U << 24);
     const TableRows rows(model.levels);
     Scratch scratch;
-    write_model(scratch.name(), model.facts, small_sections(rows, model.facts, 2), 2);
-    check_all_rows(model, SmallLayout(ModelFile::open(scratch.name(), false, 0)), "verified as it is read");
+    write_model(scratch.name(), model.metadata, compact_sections(rows, model.metadata, 2), 2);
+    check_all_rows(model, CompactLayout(ModelFile::open(scratch.name(), false, 0)), "verified as it is read");
     const std::uint64_t bytes = ModelFile::open(scratch.name(), false, 0)->bytes();
     for (std::uint64_t at = bytes - 40; at > 65536; at -= 65536) {
         std::fstream file(scratch.name(), std::ios::in | std::ios::out | std::ios::binary);
@@ -271,7 +273,8 @@ void test_flipped_bit() {
         file.close();
         check_fails(
             [&] {
-                check_all_rows(model, SmallLayout(ModelFile::open(scratch.name(), false, 0)), "one bit off");
+                check_all_rows(model, CompactLayout(ModelFile::open(scratch.name(), false, 0)),
+                               "one bit off");
             },
             "checksum");
         file.open(scratch.name(), std::ios::in | std::ios::out | std::ios::binary);

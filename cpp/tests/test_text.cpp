@@ -77,16 +77,16 @@ void utf8() {
 
 void extents() {
     // Words a, bé, c, d: 4 words, 6 bytes with é of two, 5 characters; 3 lines.
-    const Extent found = extent_of(" a \tb\xC3\xA9\n\nc d\n");
+    const TextSize found = measure_text(" a \tb\xC3\xA9\n\nc d\n");
     check(found.words == 4 && found.lines == 3 && found.letters == 6 && found.characters == 5, "extent");
     // 1000 lines of two words, 7 letters, 6 characters.
     std::string many;
     for (int i = 0; i < 1000; ++i) many += "b\xC3\xA9\tfour\n";
-    const Extent all = extent_of(many);
+    const TextSize all = measure_text(many);
     check(all.words == 2000 && all.lines == 1000 && all.letters == 7000 && all.characters == 6000, "many");
     // Byte by byte the same as eight at a time, wherever a word begins.
     for (std::size_t shift = 0; shift < 9; ++shift) {
-        const Extent moved = extent_of(std::string(shift, ' ') + "one\xC2\xA0two three\n\n four\n");
+        const TextSize moved = measure_text(std::string(shift, ' ') + "one\xC2\xA0two three\n\n four\n");
         check(moved.words == 3 && moved.lines == 3 && moved.letters == 17 && moved.characters == 16, "moved");
     }
 }
@@ -101,27 +101,27 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
         order += std::string(counts->words.word(i)) + "=" + std::to_string(counts->counts[i]) + " ";
     check(order == "b=3 a=2 longer-than-eight=2 z=1 ", "by count, then by bytes: " + order);
 
-    Coding coding{{}, {7, 5}, 0, 9};
-    coding.words.add(Word::of("a"));
-    coding.words.add(Word::of("b"));
+    WordEncoding encoding{{}, {7, 5}, 0, 9};
+    encoding.words.add(Word::of("a"));
+    encoding.words.add(Word::of("b"));
     const std::vector<std::int32_t> wanted{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
-    const std::optional<EncodedText> made = encode_words(text, coding, "", threads);
-    check(std::equal(wanted.begin(), wanted.end(), made->ids.begin(), made->ids.end()), "ids");
+    const std::optional<EncodedText> result = encode_words(text, encoding, "", threads);
+    check(std::equal(wanted.begin(), wanted.end(), result->ids.begin(), result->ids.end()), "ids");
     std::string spelled;
-    for (const auto& [table, number] : made->spellings)
-        spelled += std::string(made->spelled[table].word(number)) + " ";
+    for (const auto& [table, number] : result->spellings)
+        spelled += std::string(result->spelled[table].word(number)) + " ";
     check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in their order: " + spelled);
     // "b a b", "", "a longer-than-eight b", "z longer-than-eight": 5 + 0 + 21 + 19, and four line ends.
-    check(made->measures.words == 8 && made->measures.lines == 4, "words and lines");
-    check(made->measures.characters == 49 && made->measures.bytes == 49, "characters and bytes");
+    check(result->measures.words == 8 && result->measures.lines == 4, "words and lines");
+    check(result->measures.characters == 49 && result->measures.bytes == 49, "characters and bytes");
 
-    check(encode_words(text, coding, numbers.name(), threads)->ids.size() == 0, "not in memory");
+    check(encode_words(text, encoding, numbers.name(), threads)->ids.size() == 0, "not in memory");
     std::vector<std::int32_t> read(wanted.size() + 1);
     std::ifstream in(numbers.name(), std::ios::binary);
     in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
     check(in.gcount() == static_cast<std::streamsize>(wanted.size() * 4), "ids in the file");
     check(std::equal(wanted.begin(), wanted.end(), read.begin()), "the same in the file");
-    check_fails([&] { encode_words(text, coding, "/nowhere/ids", threads); },
+    check_fails([&] { encode_words(text, encoding, "/nowhere/ids", threads); },
                 "/nowhere/ids cannot be written");
 }
 

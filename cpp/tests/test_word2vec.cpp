@@ -49,15 +49,15 @@ std::vector<std::string> two_clusters() {
 
 // Each word is read by three rows beside its own, one of them twice.
 Subwords three_each(std::size_t words, std::size_t buckets) {
-    Subwords made;
-    made.buckets = buckets;
+    Subwords result;
+    result.buckets = buckets;
     for (std::size_t i = 0; i < words; ++i) {
-        made.begins.push_back(made.rows.size());
+        result.begins.push_back(result.rows.size());
         for (const std::size_t j : {i, i + 1, i})
-            made.rows.push_back(static_cast<std::uint32_t>(words + j % buckets));
+            result.rows.push_back(static_cast<std::uint32_t>(words + j % buckets));
     }
-    made.begins.push_back(made.rows.size());
-    return made;
+    result.begins.push_back(result.rows.size());
+    return result;
 }
 
 double cosine(const float* a, const float* b, std::size_t dimensions) {
@@ -97,8 +97,8 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     }
     const std::string what = std::string(learning.simd()) + (config.is_cbow ? " cbow" : " skip-gram") +
                              (has_parts ? " with parts" : "") + ", threads " + std::to_string(config.threads);
-    const Learnt learnt = learning.learnt();
-    check(learnt.words == text.words * 8 && learnt.of == learnt.words, what + ": all words are learnt");
+    const Word2vecProgress progress = learning.progress();
+    check(progress.words == text.words * 8 && progress.of == progress.words, what + ": all words are learnt");
     check(learning.last_loss() > 0 && learning.last_loss() < 6 * std::log(2.0), what + ": the loss fell");
     const double found = separation(learning);
     // Several threads write without locks, and on so few rows may undo what others learnt.
@@ -139,7 +139,7 @@ void edges() {
                         const auto learning = make();
                         while (learning->run(0.01)) {
                         }
-                        check(learning->learnt().words == 2 * text.words,
+                        check(learning->progress().words == 2 * text.words,
                               std::string("words of ") + sentence);
                     }
                 }
@@ -161,7 +161,7 @@ void long_sentence() {
     Word2vec learning(config, text.scratch.name(), text.numbers, text.number_of, text.counts, {});
     while (learning.run(1)) {
     }
-    check(learning.learnt().words == 2500 - 68, "word 5, which comes 68 times, is left out");
+    check(learning.progress().words == 2500 - 68, "word 5, which comes 68 times, is left out");
 }
 
 // At the end a word is the mean of its own row and those of its parts, one of which comes twice.
@@ -186,7 +186,7 @@ void parts_put_together() {
             check(now[other * learning.width()] == row(other), "rows that have no parts stay as they are");
         }
     }
-    check(learning.learnt().words == 2, "words are still told when learning is over");
+    check(learning.progress().words == 2, "words are still told when learning is over");
 }
 
 void refusals() {
@@ -235,7 +235,7 @@ void test_word2vec() {
                     config.threads = threads;
                     try {
                         choose_kernels(simd);
-                    } catch (const Failure&) {
+                    } catch (const Error&) {
                         continue;
                     }
                     clusters(text, config, has_parts);

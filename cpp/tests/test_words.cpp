@@ -12,7 +12,7 @@ namespace {
 
 std::vector<std::int32_t> numbers_in(const std::string& file, std::size_t count) {
     std::vector<std::int32_t> into(count);
-    into.resize(NumberFile(file).read(0, into));
+    into.resize(WordIdFile(file).read(0, into));
     return into;
 }
 
@@ -26,7 +26,9 @@ void by_hand() {
     check(counter.types() == 3 && counter.words() == 5 && counter.numbers() == 7, "sizes");
     check(counter.word(0) == "a" && counter.word(1) == "bc" && counter.word(2) == "b", "words");
     check(counter.counts() == std::vector<std::uint64_t>{2, 2, 1}, "counts");
-    check(numbers_in(scratch.name(), 99) == std::vector<std::int32_t>{0, 1, 2, kBreak, 0, 1, kBreak}, "file");
+    check(numbers_in(scratch.name(), 99) ==
+              std::vector<std::int32_t>{0, 1, 2, kSentenceEnd, 0, 1, kSentenceEnd},
+          "file");
     check_fails([&] { counter.feed("x"); }, "has ended");
 }
 
@@ -67,7 +69,7 @@ void test_words() {
     many_words();
     empty_text();
     check_fails([] { WordCounter("/nowhere/at/all"); }, "cannot be written");
-    check_fails([] { NumberFile("/nowhere/at/all"); }, "cannot be read");
+    check_fails([] { WordIdFile("/nowhere/at/all"); }, "cannot be read");
 }
 
 }  // namespace chainrule::tests

@@ -1,4 +1,4 @@
-// Numbers written to a file by several threads, each at its place.
+// A file of ids written by several threads at given positions.
 #include "text/encode.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace chainrule {
 
 namespace {
 
-class NumberOutput {
+class WordIdOutput {
   public:
-    explicit NumberOutput(const std::string& file) : file_(file), out_(file, std::ios::binary) { check(); }
+    explicit WordIdOutput(const std::string& file) : file_(file), out_(file, std::ios::binary) { check(); }
 
     void write(std::uint64_t begin, std::span<const std::int32_t> numbers) {
         const std::lock_guard lock(mutex_);
@@ -38,7 +38,7 @@ class NumberOutput {
 
   private:
     void check() const {
-        if (!out_) throw Failure(file_ + " cannot be written; check that the disk has room for it");
+        if (!out_) throw Error(file_ + " cannot be written; check that the disk has room for it");
     }
 
     std::string file_;
@@ -48,13 +48,13 @@ class NumberOutput {
 
 constexpr std::uint64_t kOnes = 0x0101010101010101ULL, kHigh = kOnes << 7;
 
-// The high bit of exactly those bytes of `x` that are `c`.
+// Sets the high bit of exactly those bytes of `x` that equal `c`.
 constexpr std::uint64_t all_bytes_that_are(char c, std::uint64_t x) {
     x ^= kOnes * static_cast<unsigned char>(c);
     return ~(((x & ~kHigh) + ~kHigh) | x) & kHigh;
 }
 
-// Eight counts, one for each place in eight bytes, that are added up before one of them is full.
+// Eight byte-wide counters, summed before one overflows.
 class Tally {
   public:
     void add(std::uint64_t high_bits) { places_ += high_bits >> 7; }
@@ -69,8 +69,8 @@ class Tally {
 
 constexpr std::size_t kFull = 255;
 
-// Counts as many whole eights of `text` as a tally holds; how many bytes that were.
-std::size_t count_eights(std::string_view text, bool& is_cut_before, Extent& found) {
+// Processes as many 8-byte words of `text` as the counters hold; returns the bytes read.
+std::size_t count_eights(std::string_view text, bool& is_cut_before, TextSize& found) {
     Tally words, lines, letters, characters;
     std::uint64_t carried = is_cut_before ? 0x80 : 0;
     const std::size_t eights = std::min(text.size() / 8, kFull);
@@ -79,12 +79,12 @@ std::size_t count_eights(std::string_view text, bool& is_cut_before, Extent& fou
         std::memcpy(&x, text.data() + 8 * i, 8);
         const std::uint64_t ends = all_bytes_that_are('\n', x);
         const std::uint64_t cuts = ends | all_bytes_that_are(' ', x) | all_bytes_that_are('\t', x);
-        const std::uint64_t own = ~cuts & kHigh;
+        const std::uint64_t ids_of_piece = ~cuts & kHigh;
         const std::uint64_t continued = x & ~(x << 1) & kHigh;  // 10…: within a character
-        words.add(own & (cuts << 8 | carried));
+        words.add(ids_of_piece & (cuts << 8 | carried));
         lines.add(ends);
-        letters.add(own);
-        characters.add(own & ~continued);
+        letters.add(ids_of_piece);
+        characters.add(ids_of_piece & ~continued);
         carried = cuts >> 56;
     }
     is_cut_before = carried;
@@ -95,43 +95,43 @@ std::size_t count_eights(std::string_view text, bool& is_cut_before, Extent& fou
     return 8 * eights;
 }
 
-// Where the ids of each piece go, and how much text there is.
+// Offsets of the ids of each piece, and the size of the whole text.
 struct Plan {
     std::vector<std::uint64_t> begins{0};
-    Extent whole;
+    TextSize whole;
 };
 
 std::optional<Plan> plan(const PlainText& text, const Splitting& splitting, std::size_t threads) {
-    std::vector<Extent> extents(text.pieces());
+    std::vector<TextSize> extents(text.pieces());
     std::vector<std::uint64_t> tokens(text.pieces());
     const auto measure = [&](std::size_t, std::size_t piece, std::string_view lines) {
-        extents[piece] = extent_of(lines);
+        extents[piece] = measure_text(lines);
         std::string buffer;
         tokens[piece] =
-            splitting.is_on ? extent_of(splitting.apply(lines, buffer)).tokens() : extents[piece].tokens();
+            splitting.is_on ? measure_text(splitting.apply(lines, buffer)).tokens() : extents[piece].tokens();
     };
     if (!for_each_piece(text, threads, measure)) return {};
-    Plan made;
+    Plan result;
     for (std::size_t i = 0; i < extents.size(); ++i) {
-        made.whole.words += extents[i].words;
-        made.whole.lines += extents[i].lines;
-        made.whole.letters += extents[i].letters;
-        made.whole.characters += extents[i].characters;
-        made.begins.push_back(made.begins.back() + tokens[i]);
+        result.whole.words += extents[i].words;
+        result.whole.lines += extents[i].lines;
+        result.whole.letters += extents[i].letters;
+        result.whole.characters += extents[i].characters;
+        result.begins.push_back(result.begins.back() + tokens[i]);
     }
-    return made;
+    return result;
 }
 
-// What only the second reading tells of a piece.
-struct Told {
+// Results of the second pass over a piece.
+struct PieceResult {
     std::vector<std::uint32_t> unknown;  // numbers in the table of the thread that read it
     std::uint32_t thread = 0;
     std::uint64_t filled = 0;  // lines that have words
 };
 
-// Ids to `into`; false where there are more or fewer than it holds: the file is not what it was.
-bool encode_piece(std::string_view lines, const Coding& coding, std::span<std::int32_t> into,
-                  WordTable& spelled, Told& told) {
+// Encodes a piece; false if the number of ids differs from the first pass, i.e. the file changed.
+bool encode_piece(std::string_view lines, const WordEncoding& encoding, std::span<std::int32_t> into,
+                  WordTable& spelled, PieceResult& results) {
     std::size_t at = 0;
     bool is_empty = true;
     const auto push = [&](std::int32_t id) {
@@ -139,31 +139,31 @@ bool encode_piece(std::string_view lines, const Coding& coding, std::span<std::i
         ++at;
     };
     const auto on_word = [&](const Word& word) {
-        const std::uint32_t number = coding.words.find(word);
-        const std::int32_t id = number == WordTable::kNone ? coding.unknown : coding.ids[number];
+        const std::uint32_t number = encoding.words.find(word);
+        const std::int32_t id = number == WordTable::kNone ? encoding.unknown : encoding.ids[number];
         push(id);
         is_empty = false;
-        if (id == coding.unknown) told.unknown.push_back(spelled.add(word));
+        if (id == encoding.unknown) results.unknown.push_back(spelled.add(word));
     };
     scan_words(lines, on_word, [&] {
-        push(coding.end);
-        told.filled += !is_empty;
+        push(encoding.end);
+        results.filled += !is_empty;
         is_empty = true;
     });
     return at == into.size();
 }
 
-// Words of a line stand one blank apart, and an LF ends it.
-Measures measures_of(const Extent& whole, const std::vector<Told>& told) {
+// Sizes as if words were separated by one blank and lines ended with one LF.
+TextCounts measures_of(const TextSize& whole, const std::vector<PieceResult>& results) {
     std::uint64_t between = whole.words + whole.lines;
-    for (const Told& piece : told) between -= piece.filled;
+    for (const PieceResult& piece : results) between -= piece.filled;
     return {whole.words, whole.lines, whole.characters + between, whole.letters + between};
 }
 
 }  // namespace
 
-Extent extent_of(std::string_view lines) {
-    Extent found;
+TextSize measure_text(std::string_view lines) {
+    TextSize found;
     bool is_cut_before = true;
     std::size_t at = 0;
     if constexpr (std::endian::native == std::endian::little) {
@@ -182,39 +182,39 @@ Extent extent_of(std::string_view lines) {
     return found;
 }
 
-std::optional<EncodedText> encode_words(const PlainText& text, const Coding& coding, const std::string& file,
-                                        std::size_t threads) {
-    const std::optional<Plan> planned = plan(text, coding.splitting, threads);
+std::optional<EncodedText> encode_words(const PlainText& text, const WordEncoding& encoding,
+                                        const std::string& file, std::size_t threads) {
+    const std::optional<Plan> planned = plan(text, encoding.splitting, threads);
     if (!planned) return {};
-    EncodedText made;
-    made.spelled.resize(std::max<std::size_t>(threads, 1));
-    std::optional<NumberOutput> output;
+    EncodedText result;
+    result.spelled.resize(std::max<std::size_t>(threads, 1));
+    std::optional<WordIdOutput> output;
     if (file.empty()) {
-        made.ids = Array<std::int32_t>(planned->begins.back());
+        result.ids = UninitializedBuffer<std::int32_t>(planned->begins.back());
     } else {
         output.emplace(file);
     }
-    std::vector<Told> told(text.pieces());
+    std::vector<PieceResult> results(text.pieces());
     std::atomic<bool> is_same{true};
     const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
         const std::uint64_t begin = planned->begins[piece], size = planned->begins[piece + 1] - begin;
-        std::vector<std::int32_t> own(output ? size : 0);
+        std::vector<std::int32_t> ids_of_piece(output ? size : 0);
         const std::span<std::int32_t> into =
-            output ? std::span(own) : std::span(made.ids.data() + begin, size);
-        told[piece].thread = static_cast<std::uint32_t>(thread);
+            output ? std::span(ids_of_piece) : std::span(result.ids.data() + begin, size);
+        results[piece].thread = static_cast<std::uint32_t>(thread);
         std::string buffer;
-        if (!encode_piece(coding.splitting.apply(lines, buffer), coding, into, made.spelled[thread],
-                          told[piece]))
+        if (!encode_piece(encoding.splitting.apply(lines, buffer), encoding, into, result.spelled[thread],
+                          results[piece]))
             is_same = false;
-        if (output) output->write(begin, own);
+        if (output) output->write(begin, ids_of_piece);
     };
     if (!for_each_piece(text, threads, encode) || !is_same) return {};
     if (output) output->close();
-    made.measures = measures_of(planned->whole, told);
-    for (const Told& piece : told) {
-        for (const std::uint32_t number : piece.unknown) made.spellings.emplace_back(piece.thread, number);
+    result.measures = measures_of(planned->whole, results);
+    for (const PieceResult& piece : results) {
+        for (const std::uint32_t number : piece.unknown) result.spellings.emplace_back(piece.thread, number);
     }
-    return made;
+    return result;
 }
 
 }  // namespace chainrule

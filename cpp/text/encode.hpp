@@ -1,4 +1,4 @@
-// A plain text as word ids.
+// Encodes plain text files as word ids.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,41 @@
 
 namespace chainrule {
 
-// How much text there is, eight bytes at a time: what must be known before the first id is written.
-struct Extent {
+// Size of a text, measured before the first id is written.
+struct TextSize {
     std::uint64_t words = 0, lines = 0;
     std::uint64_t letters = 0, characters = 0;  // of words: bytes, and characters
 
     std::uint64_t tokens() const { return words + lines; }
 };
 
-// Of lines with an LF after each.
-Extent extent_of(std::string_view lines);
+// Measures lines that end with LF.
+TextSize measure_text(std::string_view lines);
 
-// What words become.
-struct Coding {
+// Mapping from words to ids.
+struct WordEncoding {
     WordTable words;
     std::vector<std::int32_t> ids;  // by number in `words`
     std::int32_t unknown, end;      // the id of other words, and of the end of a line
     Splitting splitting = {};
 };
 
-// What encode.py's Tally counts: as if words stood one blank apart, with one LF after each line.
-struct Measures {
+// Counts as if words were separated by one blank and each line ended with one LF (Tally of encode.py).
+struct TextCounts {
     std::uint64_t words = 0, lines = 0, characters = 0, bytes = 0;
 };
 
 struct EncodedText {
-    Measures measures;
-    Array<std::int32_t> ids;  // empty where a file has them
-    // How the words with the unknown id are spelled, in their order: a table, and a number there.
+    TextCounts measures;
+    UninitializedBuffer<std::int32_t> ids;  // empty where a file has them
+    // Spellings of unknown words in text order: (table, number in the table).
     std::vector<WordTable> spelled;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;
 };
 
-// Ids with `end` after each line, into an array, or into `file` where that has a name. Nothing where the text
-// is not plain; then there is no file either, or an unfinished one.
-std::optional<EncodedText> encode_words(const PlainText& text, const Coding& coding, const std::string& file,
-                                        std::size_t threads);
+// Returns ids with `end` after each line, in an array or written to `file` if it is not empty. Returns
+// nothing if the text is not plain; the file is then missing or incomplete.
+std::optional<EncodedText> encode_words(const PlainText& text, const WordEncoding& encoding,
+                                        const std::string& file, std::size_t threads);
 
 }  // namespace chainrule

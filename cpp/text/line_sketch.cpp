@@ -64,7 +64,7 @@ void turn(std::uint64_t (&v)[16], const std::uint64_t (&m)[16]) {
     mix(v[3], v[4], v[9], v[14], m[s[14]], m[s[15]]);
 }
 
-// `read`: bytes of the data up to the end of this block. Data of more than 2^64 bytes does not come here.
+// `read`: bytes of data up to the end of this block, below 2^64.
 void compress(State& h, const unsigned char* block, std::uint64_t read, bool is_last) {
     std::uint64_t m[16], v[16];
     for (std::size_t i = 0; i < 16; ++i) m[i] = little_endian(block + 8 * i);
@@ -74,14 +74,14 @@ void compress(State& h, const unsigned char* block, std::uint64_t read, bool is_
     }
     v[12] ^= read;
     if (is_last) v[14] = ~v[14];
-    // Written out by the compiler, so that it knows which words each round takes.
+    // Unrolled, so that the word permutation is known at compile time.
     [&]<std::size_t... round>(std::index_sequence<round...>) {
         (turn<round>(v, m), ...);
     }(std::make_index_sequence<12>());
     for (std::size_t i = 0; i < 8; ++i) h[i] ^= v[i] ^ v[i + 8];
 }
 
-// The smallest numbers met so far: those above the bound cannot be among them any more.
+// Keeps the `size` smallest numbers; larger ones than the bound are skipped.
 class Smallest {
   public:
     explicit Smallest(std::size_t size = 0) : size_(size) {}
@@ -141,9 +141,9 @@ std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, 
         for (const std::uint64_t value : part.kept()) all.add(value);
     }
     all.shrink();
-    Sketch made{all.kept(), 0};
-    for (const std::uint64_t lines : lines_of) made.lines += lines;
-    return made;
+    Sketch result{all.kept(), 0};
+    for (const std::uint64_t lines : lines_of) result.lines += lines;
+    return result;
 }
 
 }  // namespace chainrule

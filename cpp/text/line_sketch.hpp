@@ -1,4 +1,4 @@
-// The sketch of a plain text: the smallest hashes of its longer lines (text/fingerprint.py).
+// Sketch of a plain text: the smallest hashes of its longer lines (text/fingerprint.py).
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Sketch {
     std::uint64_t lines = 0;
 };
 
-// At most `size` hashes of lines of `shortest` characters or more; nothing where the text is not plain.
+// At most `size` hashes of lines with `shortest` characters or more; nothing if the text is not plain.
 std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, std::size_t size,
                                    std::size_t threads);
 
-// BLAKE2b with a digest of eight bytes and no key (RFC 7693), as a number: little-endian, as
-// int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") of Python gives it.
+// Unkeyed BLAKE2b with an 8-byte digest (RFC 7693) as a little-endian number, i.e.
+// int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") in Python.
 
 std::uint64_t blake2b_64(std::string_view data);
 

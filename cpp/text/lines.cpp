@@ -11,20 +11,20 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{1} << 16;  // characters: FRAGMENT of text/lines.py
-constexpr std::size_t kMostBytes = 4 * kLongestLine;        // of such a line
+constexpr std::size_t kMaxLine = std::size_t{1} << 16;  // characters: FRAGMENT of text/lines.py
+constexpr std::size_t kMaxBytes = 4 * kMaxLine;         // of such a line
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
 bool has_plain_lines(std::string_view lines) {
     if (lines.find('\r') != std::string_view::npos || !is_utf8(lines)) return false;
     bool is_short = true;
     for_each_line(lines, [&](std::string_view line) {
-        if (line.size() > kLongestLine) is_short &= count_characters(line) <= kLongestLine;
+        if (line.size() > kMaxLine) is_short &= count_characters(line) <= kMaxLine;
     });
     return is_short;
 }
 
-// Puts the next `size` bytes behind those of `buffer`.
+// Appends the next `size` bytes to `buffer`.
 bool read_more(std::ifstream& in, std::uint64_t size, std::string& buffer) {
     const std::size_t before = buffer.size();
     buffer.resize(before + size);
@@ -32,12 +32,12 @@ bool read_more(std::ifstream& in, std::uint64_t size, std::string& buffer) {
     return static_cast<std::uint64_t>(in.gcount()) == size;
 }
 
-// Reads on to the end of the last line; false where it is too long, or the file is shorter than it was.
+// Reads to the end of the last line; false if it is too long or the file was truncated.
 bool end_line(std::ifstream& in, std::uint64_t left, std::string& buffer) {
     for (std::size_t added = 0; left && buffer.back() != '\n';) {
-        if (added > kMostBytes) return false;
+        if (added > kMaxBytes) return false;
         const std::size_t before = buffer.size();
-        const std::uint64_t size = std::min<std::uint64_t>(left, kLongestLine);
+        const std::uint64_t size = std::min<std::uint64_t>(left, kMaxLine);
         if (!read_more(in, size, buffer)) return false;
         left -= size;
         added += size;
@@ -55,7 +55,7 @@ PlainText::PlainText(std::vector<std::string> files, std::uint64_t piece)
     for (std::size_t file = 0; file < files_.size(); ++file) {
         std::error_code error;
         const std::uint64_t size = std::filesystem::file_size(files_[file], error);
-        // Files that the system makes up while they are read have no size either.
+        // Virtual files (such as /proc) report size 0.
         if (error || size == 0) {
             is_found_ = false;
             return;

@@ -1,9 +1,9 @@
-// Plain text files in pieces of whole lines, for several threads at once.
+// Plain text files in pieces of whole lines, for several threads.
 //
-// Plain is what chainrule.text.corpus hands over just as it stands in the file: UTF-8 without a byte order
-// mark, lines that end with LF (the last one need not), none of which is so long that it would be cut. Of
-// anything else nothing is read here: the Python way takes it. Files are read and not mapped: one that is
-// shortened meanwhile is no longer plain, and ends nobody's process.
+// Plain text is what chainrule.text.corpus passes on unchanged: UTF-8 without a byte order mark, lines ending
+// with LF (optional for the last), none longer than the maximum. Anything else is left to the Python
+// implementation. Files are read, not mapped: a file truncated meanwhile must not end the process with
+// SIGBUS.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ namespace chainrule {
 
 class PlainText {
   public:
-    // `piece`: bytes of one; another number for tests alone.
+    // `piece`: bytes of a piece; other values only in tests.
     explicit PlainText(std::vector<std::string> files, std::uint64_t piece = std::uint64_t{1} << 20);
 
     bool is_found() const { return is_found_; }  // every file is there and not empty
     std::size_t pieces() const { return pieces_.size(); }
 
-    // The lines that begin in this piece, an LF after each; nothing where they are not plain. They stand in
-    // `buffer` until it is used again.
+    // Lines that begin in this piece, each ending with LF, valid until `buffer` is reused; nothing if
+    // they are not plain.
     std::optional<std::string_view> read(std::size_t piece, std::string& buffer) const;
 
   private:
@@ -43,14 +43,14 @@ class PlainText {
     bool is_found_ = true;
 };
 
-// Calls work(thread, piece, lines) for each piece, in whatever order; false where the text is not plain, with
-// some of the pieces done.
+// Calls work(thread, piece, lines) for each piece, in any order; false if the text is not plain, with some
+// pieces processed.
 template <class Work>
 bool for_each_piece(const PlainText& text, std::size_t threads, const Work& work) {
     if (!text.is_found()) return false;
     std::atomic<std::size_t> next{0};
     std::atomic<bool> is_plain{true};
-    in_parallel(std::max<std::size_t>(1, std::min(threads, text.pieces())), [&](std::size_t thread) {
+    parallel_for(std::max<std::size_t>(1, std::min(threads, text.pieces())), [&](std::size_t thread) {
         std::string buffer;
         for (std::size_t piece; is_plain && (piece = next++) < text.pieces();) {
             const std::optional<std::string_view> lines = text.read(piece, buffer);

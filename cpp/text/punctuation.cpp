@@ -16,9 +16,9 @@ enum class Kind : std::uint8_t { kBlank, kWord, kMark, kIdeograph };
 
 constexpr std::uint32_t kJoinerCode = 0xFFED;
 
-// Longer ones are split as other text is. Without a bound, text made for it would be split in quadratic time.
-constexpr std::size_t kLongestAddress = 2048;     // bytes to the next blank
-constexpr std::size_t kLongestAbbreviation = 16;  // letters
+// Longer ones are split like other text; without a bound, crafted input would take quadratic time.
+constexpr std::size_t kMaxAddress = 2048;     // bytes to the next blank
+constexpr std::size_t kMaxAbbreviation = 16;  // letters
 
 bool is_in(const CodePoints* begin, const CodePoints* end, std::uint32_t code) {
     const CodePoints* const at =
@@ -41,7 +41,7 @@ struct Character {
 
 constexpr bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The character at `at`, which is before the end; bytes that are not UTF-8 are letters.
+// The character at `at` (before the end); bytes that are not UTF-8 count as letters.
 Character character_at(std::string_view text, std::size_t at) {
     static const std::array<Kind, 128> kAscii = [] {
         std::array<Kind, 128> kinds{};
@@ -73,7 +73,7 @@ bool is_letter(const Character& c) {
 
 bool is_apostrophe(std::uint32_t code) { return code == '\'' || code == 0x2019; }
 
-// Finds the tokens of what stands between two blanks, one after the other.
+// Tokenizes the text between two blanks.
 class Chunk {
   public:
     explicit Chunk(std::string_view text) : text_(text) {}
@@ -105,12 +105,12 @@ class Chunk {
         return at < text_.size() && character_at(text_, at).kind == Kind::kWord;
     }
 
-    // The end of an address that begins here, 0 if none does. Marks that end a sentence are none of it.
+    // End of a URL that begins here, 0 if none; sentence-final punctuation is excluded.
     std::size_t address_end(std::size_t at) const {
         const std::string_view rest = text_.substr(at);
         if (!rest.starts_with("http://") && !rest.starts_with("https://") && !rest.starts_with("www."))
             return 0;
-        if (rest.size() > kLongestAddress) return 0;
+        if (rest.size() > kMaxAddress) return 0;
         std::size_t end = text_.size();
         while (end > at && std::string_view(".,;:!?)\"'>]").find(text_[end - 1]) != std::string_view::npos)
             --end;
@@ -118,16 +118,17 @@ class Chunk {
         return has_joiner || is_word_at(end) ? 0 : end;
     }
 
-    // The end of letters with a dot after each, two or more, with no word behind them; 0 if none begin here.
+    // End of an abbreviation (two or more letters, each followed by a dot, not followed by a word), 0 if
+    // none.
     std::size_t abbreviation_end(std::size_t at) const {
         std::size_t letters = 0, end = at;
-        while (end < text_.size() && letters <= kLongestAbbreviation) {
+        while (end < text_.size() && letters <= kMaxAbbreviation) {
             const Character letter = character_at(text_, end);
             if (!is_letter(letter) || letter.end >= text_.size() || text_[letter.end] != '.') break;
             end = letter.end + 1;
             ++letters;
         }
-        return letters < 2 || letters > kLongestAbbreviation || is_word_at(end) ? 0 : end;
+        return letters < 2 || letters > kMaxAbbreviation || is_word_at(end) ? 0 : end;
     }
 
     std::size_t word_end(std::size_t at) const {
@@ -146,7 +147,7 @@ class Chunk {
         return last.end;
     }
 
-    // Whether a mark between two characters of a word stays in the word.
+    // Whether punctuation between two characters of a word stays in the word.
     static bool is_inside(const Character& left, const Character& mark, const Character& right) {
         if (left.code == kJoinerCode || right.code == kJoinerCode) return false;
         if (is_apostrophe(mark.code)) return is_letter(left) && is_letter(right);
@@ -155,7 +156,7 @@ class Chunk {
         return mark.code == '&' || mark.code == '@';
     }
 
-    // The end of an 's that ends a word, 0 if there is none here.
+    // End of a clitic 's, 0 if none begins here.
     std::size_t clitic_end(std::size_t at) const {
         const Character mark = character_at(text_, at);
         if (at == 0 || !is_apostrophe(mark.code) || mark.end >= text_.size()) return 0;

@@ -28,27 +28,26 @@ struct SplitToken {
     bool joins_left, joins_right;
 };
 
-// The tokens of one line. `placeholder` (`<unk>`), where it stands between blanks, is one token.
+// Tokens of one line. `placeholder` (`<unk>`) between blanks is one token.
 void split_tokens(std::string_view line, std::string_view placeholder, std::vector<SplitToken>& tokens);
 
-// Appends the tokens of one line with their joiners, one blank apart.
+// Appends the tokens of one line with joiners, separated by one blank.
 void append_split(std::string_view line, std::string_view placeholder, std::string& out);
 
-// The same of lines that end with LF.
+// The same for lines that end with LF.
 std::string split_lines(std::string_view lines, std::string_view placeholder);
 
-// Whether punctuation is split off (text/punctuation.hpp), and the placeholder of unknown words that is left
-// whole.
+// Whether punctuation is split, and the placeholder of unknown words that is kept whole.
 struct Splitting {
     bool is_on = false;
     std::string placeholder;
 
-    // Nothing is split off without a placeholder.
+    // Without a placeholder nothing is split.
     static Splitting of(const std::optional<std::string>& placeholder) {
         return {placeholder.has_value(), placeholder.value_or("")};
     }
 
-    // The lines as they are, or split; they may stand in `buffer`.
+    // The lines unchanged, or split into `buffer`.
     std::string_view apply(std::string_view lines, std::string& buffer) const {
         if (!is_on) return lines;
         buffer = split_lines(lines, placeholder);
@@ -56,14 +55,13 @@ struct Splitting {
     }
 };
 
-// The words of a text of several lines, one blank apart and without joiners, line breaks as they are; the
-// last line, where it is not ended, gets a blank.
+// Words of several lines, each followed by a blank, without joiners; line breaks are kept.
 std::string split_without_joiners(std::string_view text);
 
-// The text of tokens that are one blank apart.
+// Restores the text from tokens separated by one blank.
 std::string join_tokens(std::string_view tokens);
 
-// Whether a token carries a joiner on this side.
+// Whether a token has a joiner on this side.
 bool joins_left(std::string_view token);
 bool joins_right(std::string_view token);
 

@@ -7,8 +7,8 @@ namespace chainrule {
 
 namespace {
 
-// How many bytes the character at `at` has; 0 where there is none. The second byte's range depends on the
-// first (The Unicode Standard, table 3-7), the others are 80…BF.
+// Length of the character at `at`, 0 if invalid. The range of the second byte depends on the first (The
+// Unicode Standard, table 3-7); the others are 80…BF.
 std::size_t character_at(const unsigned char* at, std::size_t left) {
     const unsigned first = at[0];
     if (first < 0x80) return 1;
@@ -33,7 +33,7 @@ bool is_utf8(std::string_view text) {
     const auto* at = reinterpret_cast<const unsigned char*>(text.data());
     const auto* const stop = at + text.size();
     while (at < stop) {
-        // Most text is ASCII, or comes in runs of it.
+        // Skips runs of ASCII eight bytes at a time.
         if (stop - at >= 8) {
             std::uint64_t eight;
             std::memcpy(&eight, at, 8);

@@ -34,8 +34,8 @@ Word Word::of(std::string_view letters) {
 WordTable::WordTable() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFirstBits) {}
 
 std::uint32_t WordTable::add_new(std::size_t slot, const Word& word) {
-    if (size() >= 0x7FFFFFFF) throw Failure("the text has more different words than can be numbered");
-    if (word.letters.size() > 0xFFFFFFFF) throw Failure("a word of the text is longer than 4 GB");
+    if (size() >= 0x7FFFFFFF) throw Error("the text has more different words than can be numbered");
+    if (word.letters.size() > 0xFFFFFFFF) throw Error("a word of the text is longer than 4 GB");
     const auto number = static_cast<std::uint32_t>(size());
     letters_.append(word.letters);
     begins_.push_back(letters_.size());

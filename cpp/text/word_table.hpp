@@ -1,4 +1,4 @@
-// Words and their numbers, in the order in which they were first added.
+// A hash table that numbers words in the order of first insertion.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace chainrule {
 
-// A word of a text, and what it is looked up by: its own bytes where they are eight or fewer, a hash where
-// they are more.
+// A word and its lookup key: its bytes if there are at most eight, a hash otherwise.
 struct Word {
     std::string_view letters;
     std::uint64_t key;

@@ -1,4 +1,4 @@
-// Lines cut into words at blanks and tabs, as tokenizers/tokenizer.py split_words does.
+// Splits lines into words at blanks and tabs (as split_words in tokenizers/tokenizer.py), and counts them.
 #pragma once
 
 #include <bit>
@@ -17,14 +17,14 @@ namespace chainrule {
 
 constexpr bool is_cut(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 
-// The high bit of each byte of `x` that is `c`; bits above the lowest one that is set may be wrong.
+// Sets the high bit of each byte of `x` that equals `c`; exact up to the lowest set bit.
 constexpr std::uint64_t bytes_that_are(char c, std::uint64_t x) {
     constexpr std::uint64_t ones = 0x0101010101010101ULL;
     x ^= ones * static_cast<unsigned char>(c);
     return (x - ones) & ~x & (ones << 7);
 }
 
-// The word that begins at `at`, found eight bytes at a time: most end within the first eight.
+// The word at `at`, scanned eight bytes at a time; most words end within the first eight.
 inline Word word_at(const char* at, const char* stop) {
     const char* end = at;
     if constexpr (std::endian::native == std::endian::little) {
@@ -37,7 +37,7 @@ inline Word word_at(const char* at, const char* stop) {
                 end += 8;
                 continue;
             }
-            // Of letters before the cut; 0: the word ended with the last eight.
+            // Bits before the separator; 0: the word ended with the previous eight bytes.
             const int bits = std::countr_zero(cuts) - 7;
             const auto length = static_cast<std::size_t>(end - at) + static_cast<std::size_t>(bits) / 8;
             const std::string_view letters(at, length);
@@ -68,15 +68,13 @@ void scan_words(std::string_view lines, const OnWord& on_word, const OnEnd& on_e
     }
 }
 
-// The words of a plain text: how often each stands there, and the text as their ids.
-
 struct WordCounts {
     WordTable words;
     std::vector<std::uint64_t> counts;  // by number
     std::vector<std::uint32_t> order;   // numbers: the most frequent first, among equals by their bytes
 };
 
-// Nothing where the text is not plain.
+// Returns nothing if the text is not plain.
 std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
 
 }  // namespace chainrule

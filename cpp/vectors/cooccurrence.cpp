@@ -19,7 +19,7 @@ constexpr std::size_t kFirst = 1 << 14;  // slots to begin with
 
 int shift_of(std::size_t slots) { return 64 - std::countr_zero(slots); }
 
-// The slot of this place or the free one for it; the end where there is none.
+// Slot of this key or the free slot for it; the end if there is none.
 std::size_t find(const std::vector<Entry>& slots, std::uint64_t place, int shift) {
     std::size_t slot = place >> shift;
     while (slot < slots.size() && slots[slot].amount && slots[slot].place != place) ++slot;
@@ -28,7 +28,7 @@ std::size_t find(const std::vector<Entry>& slots, std::uint64_t place, int shift
 
 }  // namespace
 
-PairTable::PairTable(std::size_t most_slots) : most_(std::bit_floor(std::max(most_slots, kFewest))) {
+PairTable::PairTable(std::size_t most_slots) : most_(std::bit_floor(std::max(most_slots, kMin))) {
     const std::size_t slots = std::min(most_, kFirst);
     shift_ = shift_of(slots);
     slots_.resize(slots + kTail);
@@ -88,7 +88,7 @@ void PairTable::clear() {
 
 namespace {
 
-constexpr std::size_t kFewest = 64, kMost = 1 << 15;  // entries of a run in memory
+constexpr std::size_t kMin = 64, kMax = 1 << 15;  // entries of a run in memory
 
 }  // namespace
 
@@ -100,7 +100,7 @@ bool PairRun::fill(std::size_t size) {
     in_->seekg(static_cast<std::streamoff>(first_ * sizeof(Entry)));
     in_->read(reinterpret_cast<char*>(block_.data()),
               static_cast<std::streamsize>(block_.size() * sizeof(Entry)));
-    if (!*in_) throw Failure("a temporary file of co-occurrence counts cannot be read back");
+    if (!*in_) throw Error("a temporary file of co-occurrence counts cannot be read back");
     first_ += block_.size();
     entries_ = block_;
     at_ = 0;
@@ -109,7 +109,7 @@ bool PairRun::fill(std::size_t size) {
 
 PairMerge::PairMerge(std::vector<PairRun> runs, std::uint64_t bytes) : runs_(std::move(runs)) {
     if (runs_.empty()) return;
-    size_ = std::clamp<std::size_t>(bytes / runs_.size() / sizeof(Entry), kFewest, kMost);
+    size_ = std::clamp<std::size_t>(bytes / runs_.size() / sizeof(Entry), kMin, kMax);
     for (std::size_t i = 0; i < runs_.size(); ++i) {
         of_ += runs_[i].size();
         if (runs_[i].fill(size_)) heap_.push_back({runs_[i].front().place, i});
@@ -124,7 +124,7 @@ bool PairMerge::next(Entry& found) {
     return true;
 }
 
-// The least entry; the top sinks to its new place instead of leaving and coming back.
+// Removes the least entry; the new head sinks from the top of the heap instead of a pop and a push.
 Entry PairMerge::take() {
     const std::size_t i = heap_.front().run;
     PairRun& run = runs_[i];
@@ -212,12 +212,12 @@ struct Cooccurrence::Worker {
         out.write(reinterpret_cast<const char*>(entries.data()),
                   static_cast<std::streamsize>(entries.size_bytes()));
         out.flush();
-        if (!out) throw Failure(path.path().string() + " cannot be written to its end; is the disk full?");
+        if (!out) throw Error(path.path().string() + " cannot be written to its end; is the disk full?");
         ends.push_back((ends.empty() ? 0 : ends.back()) + entries.size());
         table.clear();
     }
 
-    NumberFile numbers;
+    WordIdFile numbers;
     std::uint64_t at = 0, last = 0;  // the next number of the file, and where its part of it ends
     bool is_within = false;          // its first sentence has begun
     bool is_finished = false;
@@ -242,13 +242,13 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
       number_of_(number_of.begin(), number_of.end()),
       rows_(words),
       out_path_(out) {
-    if (config.window == 0 || config.threads == 0) throw Failure("co-occurrences need a window and a thread");
+    if (config.window == 0 || config.threads == 0) throw Error("co-occurrences need a window and a thread");
     constexpr std::size_t most = 1 << 16;
     if (config.window > most || config.threads > most)
-        throw Failure("window and threads must be at most 65536");
+        throw Error("window and threads must be at most 65536");
     for (const std::int32_t number : number_of_) {
         if (number >= 0 && static_cast<std::size_t>(number) >= words) {
-            throw Failure("a word has the number " + std::to_string(number) + " of " + std::to_string(words));
+            throw Error("a word has the number " + std::to_string(number) + " of " + std::to_string(words));
         }
     }
     const std::uint64_t unit = unit_of(config.window);
@@ -268,7 +268,7 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
         workers_.push_back(std::move(worker));
     }
     out_.open(out, std::ios::binary | std::ios::trunc);
-    if (!out_) throw Failure(out + " cannot be written");
+    if (!out_) throw Error(out + " cannot be written");
     buffer_.reserve(kRecords);
 }
 
@@ -329,7 +329,7 @@ std::vector<PairRun> Cooccurrence::runs_of_all() {
     return runs;
 }
 
-CountedSoFar Cooccurrence::counted() const {
+CooccurrenceProgress Cooccurrence::progress() const {
     if (merge_) return {true, merge_->done(), merge_->of()};
     return {false, std::min<std::uint64_t>(done_, numbers_), numbers_};
 }
@@ -361,13 +361,13 @@ bool Cooccurrence::read(Worker& worker) {
     worker.block.resize(std::min<std::uint64_t>(kBlock, numbers_ - worker.at));
     if (worker.block.empty()) return false;
     if (worker.numbers.read(worker.at, worker.block) != worker.block.size()) {
-        throw Failure(file_ + " is shorter than it was");
+        throw Error(file_ + " is shorter than it was");
     }
     done_ += worker.block.size();
-    for (const std::int32_t there : worker.block) {
+    for (const std::int32_t word_id : worker.block) {
         const bool is_last = ++worker.at >= worker.last;
-        if (there != kBreak) {
-            if (worker.is_within) count(worker, there);
+        if (word_id != kSentenceEnd) {
+            if (worker.is_within) count(worker, word_id);
             continue;
         }
         worker.recent.clear();
@@ -377,10 +377,10 @@ bool Cooccurrence::read(Worker& worker) {
     return true;
 }
 
-void Cooccurrence::count(Worker& worker, std::int32_t there) {
-    if (static_cast<std::size_t>(there) >= number_of_.size())
-        throw Failure(file_ + " has numbers of no word");
-    const std::int32_t number = number_of_[static_cast<std::size_t>(there)];
+void Cooccurrence::count(Worker& worker, std::int32_t word_id) {
+    if (static_cast<std::size_t>(word_id) >= number_of_.size())
+        throw Error(file_ + " has numbers of no word");
+    const std::int32_t number = number_of_[static_cast<std::size_t>(word_id)];
     if (number < 0) return;
     const std::uint32_t word = static_cast<std::uint32_t>(number);
     const std::uint64_t offset = offset_of(config_.seed);
@@ -423,8 +423,8 @@ bool Cooccurrence::merge(double seconds) {
                 flush();
                 out_.close();
                 if (!out_)
-                    throw Failure(out_path_.path().string() +
-                                  " cannot be written to its end; is the disk full?");
+                    throw Error(out_path_.path().string() +
+                                " cannot be written to its end; is the disk full?");
                 out_path_.keep();
                 is_finished_ = true;
                 return false;
@@ -450,7 +450,7 @@ void Cooccurrence::flush() {
     out_.write(reinterpret_cast<const char*>(buffer_.data()),
                static_cast<std::streamsize>(buffer_.size() * sizeof(Record)));
     buffer_.clear();
-    if (!out_) throw Failure(out_path_.path().string() + " cannot be written to its end; is the disk full?");
+    if (!out_) throw Error(out_path_.path().string() + " cannot be written to its end; is the disk full?");
 }
 
 }  // namespace chainrule

@@ -1,4 +1,11 @@
-// The pairs of words met so far and what they add up to, in the order of a mixed form of the pair.
+// Co-occurrence counts of words in bounded memory, written to a file of records.
+//
+// X_ij = Σ 1 / distance over all positions where i and j are at most `window` words apart in one sentence, on
+// either side. X is symmetric, so only pairs i ≤ j are counted. Pairs of frequent words have a cell in an
+// array; others go to a hash table ordered by a mixed form of the pair (`mixed`), which is written to disk as
+// a sorted run when it is full. Merging the runs yields the records in a pseudo-random but fixed order, which
+// is the training order. Sums are integers, so the file depends neither on the memory nor on the number of
+// threads.
 #pragma once
 
 #include <atomic>
@@ -12,8 +19,7 @@
 
 namespace chainrule {
 
-// splitmix64's finalizer (Steele et al. 2014) of pair + offset: a bijection, so that pairs in the order of
-// their mixed form are shuffled and no two share a place.
+// Finalizer of splitmix64 (Steele et al. 2014): a bijection that shuffles the order of pairs.
 inline std::uint64_t mixed(std::uint64_t pair, std::uint64_t offset) {
     std::uint64_t z = pair + offset;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -32,10 +38,10 @@ struct Entry {
     std::uint64_t amount;  // 0: a free slot
 };
 
-// Open addressing by the first bits of the place, never round the end, so that slots are nearly in order.
+// Open addressing by the leading bits of the key without wrapping, so that slots are nearly sorted.
 class PairTable {
   public:
-    static constexpr std::size_t kFewest = 64;  // slots
+    static constexpr std::size_t kMin = 64;  // slots
 
     explicit PairTable(std::size_t most_slots);
 
@@ -55,9 +61,7 @@ class PairTable {
     std::vector<Entry> slots_;
 };
 
-// Sorted runs of pairs, in memory and on disk, as one.
-
-// One run: entries in memory, or entries first … last − 1 of a file, which outlives this.
+// A sorted run: entries in memory, or entries first … last − 1 of a file, which must outlive it.
 class PairRun {
   public:
     explicit PairRun(std::span<const Entry> entries) : entries_(entries), size_(entries.size()) {}
@@ -77,7 +81,7 @@ class PairRun {
     std::vector<Entry> block_;
 };
 
-// All entries of all runs in order, those of one pair added up.
+// K-way merge of sorted runs; entries of the same pair are summed.
 class PairMerge {
   public:
     PairMerge(std::vector<PairRun> runs, std::uint64_t bytes);
@@ -100,15 +104,6 @@ class PairMerge {
     std::uint64_t done_ = 0, of_ = 0;
 };
 
-// How often words stand near each other: X_ij = Σ 1 / distance over all places where i and j stand within
-// `window` words of one sentence, on either side. Counted in bounded memory into a file of records.
-//
-// X is symmetric, so that only pairs i ≤ j are counted. Those of frequent words have a cell each; the others
-// go to a table ordered by a mixed form of the pair (`mixed`), which is written to disk as a run when it is
-// full. Runs merged are therefore records in an order that is random but always the same: that of learning.
-// Sums are whole numbers, and nothing about the file depends on the memory or on the threads.
-// embeddings/glove_twin.py makes the same file.
-
 struct Record {
     std::int32_t i;
     std::int32_t j;
@@ -123,13 +118,13 @@ struct CooccurrenceConfig {
     std::uint64_t seed = 0;  // of the order of the records
 };
 
-struct CountedSoFar {
+struct CooccurrenceProgress {
     bool is_merging;  // `done` counts pairs then, not numbers of the text
     std::uint64_t done;
     std::uint64_t of;
 };
 
-// A file that is gone when this is, unless it is kept.
+// A file removed by the destructor unless keep() was called.
 class TemporaryFile {
   public:
     explicit TemporaryFile(std::filesystem::path path) : path_(std::move(path)) {}
@@ -147,14 +142,14 @@ class TemporaryFile {
 
 class Cooccurrence {
   public:
-    // `file` and `number_of` as for Word2vec; `words` are the final numbers 0 … words − 1, the frequent ones
-    // first. Records go to `out`, runs to files beside it.
+    // `file` and `number_of` as for Word2vec; final ids are 0 … words − 1 by descending frequency.
+    // Records go to `out`, runs to files next to it.
     Cooccurrence(const CooccurrenceConfig& config, const std::string& file, std::uint64_t numbers,
                  std::span<const std::int32_t> number_of, std::size_t words, const std::string& out);
     ~Cooccurrence();
 
     bool run(double seconds);  // count for so long, a block at least; whether there is more to do
-    CountedSoFar counted() const;
+    CooccurrenceProgress progress() const;
     std::uint64_t records() const { return records_; }
     std::uint64_t runs() const;  // that did not fit the memory
 

@@ -1,9 +1,7 @@
-// Text to word numbers in one pass: each new word gets the next number, and the text becomes a file of
-// numbers.
+// The training text of word vectors as a file of word ids, written in one pass.
 //
-// Words are cut at blanks and tabs, sentences at line ends, as tokenizers/tokenizer.py does. The file holds
-// one 32-bit number a word and kBreak after every sentence that has words; it is read again as often as
-// learning needs it, so that the text itself is never in memory.
+// Words are split at blanks and tabs, sentences at line ends. The file holds one 32-bit id per word and
+// kSentenceEnd after every non-empty sentence; training reads it repeatedly, so the text is never in memory.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +14,7 @@
 
 namespace chainrule {
 
-inline constexpr std::int32_t kBreak = -1;
+inline constexpr std::int32_t kSentenceEnd = -1;
 
 class WordCounter {
   public:
@@ -47,11 +45,11 @@ class WordCounter {
     std::vector<std::uint64_t> counts_;  // by number
 };
 
-// One reader of such a file.
-class NumberFile {
+// Reads such a file.
+class WordIdFile {
   public:
-    explicit NumberFile(const std::string& file);
-    // The numbers from `first` on, at most as many as `into` holds; how many there were.
+    explicit WordIdFile(const std::string& file);
+    // Reads ids from index `first` on, at most the size of `into`; returns how many.
     std::size_t read(std::uint64_t first, std::vector<std::int32_t>& into);
 
   private:

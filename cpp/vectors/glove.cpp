@@ -24,7 +24,7 @@ constexpr std::size_t kTurn = 1 << 11;   // records between two looks at the clo
 constexpr std::size_t kAhead = 4;        // records whose rows are fetched before they are needed
 constexpr std::size_t kKnown = 1 << 10;  // counts whose weight and logarithm are kept
 
-// f(X) and log X; most counts are one of a few, such as 1/2 or 1/5, so that the last ones are remembered.
+// Caches f(X) and log X: most counts are one of a few values, such as 1/2 or 1/5.
 class Weights {
   public:
     struct Weight {
@@ -52,17 +52,17 @@ class Weights {
     std::array<Weight, kKnown> known_;
 };
 
-// What learning relies on without looking again.
+// Validates what training relies on.
 void check(const GloveConfig& config) {
     constexpr std::size_t most = 1 << 16;
-    if (config.dimensions == 0 || config.threads == 0) throw Failure("GloVe needs a dimension and a thread");
-    if (config.dimensions > most) throw Failure("dimensions must be at most 65536");
-    if (config.threads > most) throw Failure("threads must be at most 65536");
+    if (config.dimensions == 0 || config.threads == 0) throw Error("GloVe needs a dimension and a thread");
+    if (config.dimensions > most) throw Error("dimensions must be at most 65536");
+    if (config.threads > most) throw Error("threads must be at most 65536");
 }
 
 }  // namespace
 
-// What one thread carries from one call of `run` to the next.
+// Per-thread state between calls of `run`.
 struct Glove::Worker {
     Worker(const std::string& file, const GloveConfig& config)
         : in(file, std::ios::binary), weights(config.x_max, config.alpha), costs(config.epochs) {}
@@ -97,12 +97,12 @@ Glove::Glove(const GloveConfig& config, const std::string& file, std::uint64_t r
             std::fill_n(row + width_, width_, 1.0F);  // of the padding, too: its root divides
         }
     }
-    // All threads have work in every epoch. On one thread the order does not depend on the blocks.
+    // All threads have work in every epoch. With one thread the order does not depend on the block size.
     block_ = std::clamp<std::uint64_t>(records / (8 * config.threads), 1, kBlock);
     blocks_ = (records + block_ - 1) / block_;
     for (std::size_t i = 0; i < config.threads; ++i) {
         auto worker = std::make_unique<Worker>(file, config);
-        if (!worker->in) throw Failure(file + " cannot be read");
+        if (!worker->in) throw Error(file + " cannot be read");
         workers_.push_back(std::move(worker));
     }
 }
@@ -119,7 +119,7 @@ bool Glove::run(double seconds) {
     return is_more;
 }
 
-Fitted Glove::learnt() const {
+GloveProgress Glove::progress() const {
     std::uint64_t pairs = 0;
     std::size_t epochs = config_.epochs;
     for (const auto& worker : workers_) {
@@ -137,8 +137,7 @@ Fitted Glove::learnt() const {
 
 void Glove::result(std::span<float> into) const {
     const std::size_t D = config_.dimensions;
-    if (into.size() != words_ * D)
-        throw Failure("the vectors need " + std::to_string(words_ * D) + " numbers");
+    if (into.size() != words_ * D) throw Error("the vectors need " + std::to_string(words_ * D) + " numbers");
     for (std::size_t number = 0; number < words_; ++number) {
         const float *w = word(number), *v = context(number);
         for (std::size_t i = 0; i < D; ++i) into[number * D + i] = w[i] + v[i];
@@ -163,7 +162,7 @@ void Glove::work(Worker& worker, double seconds) {
     }
 }
 
-// The next block of records; false where all epochs are learnt.
+// Takes the next block of records; false after the last epoch.
 bool Glove::fill(Worker& worker) {
     const std::uint64_t turn = next_.fetch_add(1, std::memory_order_relaxed);
     worker.epoch = blocks_ ? std::min<std::uint64_t>(turn / blocks_, config_.epochs) : config_.epochs;
@@ -174,12 +173,12 @@ bool Glove::fill(Worker& worker) {
     worker.in.seekg(static_cast<std::streamoff>(first * sizeof(Record)));
     worker.in.read(reinterpret_cast<char*>(worker.block.data()),
                    static_cast<std::streamsize>(worker.block.size() * sizeof(Record)));
-    if (!worker.in) throw Failure(file_ + " is shorter than it was");
+    if (!worker.in) throw Error(file_ + " is shorter than it was");
     const auto words = static_cast<std::uint64_t>(words_);
     for (const Record& record : worker.block) {
         const auto i = static_cast<std::uint32_t>(record.i), j = static_cast<std::uint32_t>(record.j);
         if (i >= words || j >= words || !(record.x > 0))
-            throw Failure(file_ + " is no file of co-occurrences of these words");
+            throw Error(file_ + " is no file of co-occurrences of these words");
     }
     worker.at = 0;
     return true;

@@ -1,6 +1,6 @@
-// GloVe (Pennington et al. 2014): w_i · w̃_j + b_i + b̃_j ≈ log X_ij, squares weighted by
-// f(X) = min(1, (X / x_max)^alpha), by AdaGrad on as many threads as wanted without locks; each takes the
-// next block of the file of records, so that all are in the same epoch however fast they are.
+// GloVe (Pennington et al. 2014): w_i · w̃_j + b_i + b̃_j ≈ log X_ij, squared errors weighted by f(X) =
+// min(1, (X / x_max)^alpha), trained by AdaGrad on several threads without locks. Threads take blocks of the
+// record file in order, so that all are in the same epoch.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct GloveConfig {
     std::string simd = "auto";
 };
 
-struct Fitted {
+struct GloveProgress {
     std::uint64_t pairs;  // all epochs together
     std::uint64_t of;
     double cost;  // mean of f(X) (w · w̃ + b + b̃ − log X)² / 2 in the last full epoch; not a number before the
@@ -35,12 +35,12 @@ struct Fitted {
 
 class Glove {
   public:
-    // `file` has `records` records of Cooccurrence, in the order they are learnt in, over `words` words.
+    // `file` has `records` records of Cooccurrence in training order, over `words` words.
     Glove(const GloveConfig& config, const std::string& file, std::uint64_t records, std::size_t words);
     ~Glove();
 
     bool run(double seconds);  // learn for so long, a little at least; whether there is more to learn
-    Fitted learnt() const;
+    GloveProgress progress() const;
     const char* simd() const { return kernels_.name; }
     std::size_t words() const { return words_; }
     std::size_t dimensions() const { return config_.dimensions; }

@@ -1,5 +1,5 @@
-// Drawing word numbers in proportion to given weights: Walker's alias table, two look-ups whatever the
-// vocabulary.
+// Sampling word ids in proportion to weights with Walker's alias table: two lookups, independent of the
+// vocabulary size.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,9 @@ class Noise {
     std::vector<Cell> cells_;
 };
 
-// Noise words of a thread's own, each used a few times before another draw takes its place: else every thread
-// asks for rows that another has just written, faster than they can be sent. Each word here is a draw from
-// the noise, so that words are used as often as without it, only not independently of each other for some
-// hundred windows.
+// A per-thread pool of noise words, each used a few times before it is replaced; otherwise threads would
+// constantly fetch rows that another thread has just written. Each word is a draw from the noise
+// distribution, so frequencies are unchanged, but draws within some hundred windows are not independent.
 class NoisePool {
   public:
     std::uint32_t draw(const Noise& noise, Random& random);

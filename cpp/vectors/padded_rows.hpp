@@ -1,5 +1,5 @@
-// Rows of floats as the kernels take them. Not for the kernels' own files: what they share would be compiled
-// for one processor and run on another.
+// Rows of floats in the layout of the kernels. Must not be included by the kernels' own files: shared inline
+// functions would be compiled for one instruction set and run on another.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace chainrule {
 
 inline std::size_t padded(std::size_t numbers) { return (numbers + kLanes - 1) / kLanes * kLanes; }
 
-// Asks for a row that will soon be written, so that it comes as one processor's own: asked for to be read
-// only, a row that several threads learn would be sent for again at the first write. GCC has this instruction
-// only where it is told to compile for it, and processors of 64 bits that do not know it pass it over.
+// Prefetches a row for writing, so that the cache line is owned exclusively: after a read prefetch, a row
+// shared by several threads would be fetched again at the first write. GCC emits this instruction only for
+// targets that have it; 64-bit processors without it ignore it.
 inline void prefetch(const float* row, std::size_t width) {
     for (std::size_t i = 0; i < width; i += kLanes) {
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -17,24 +17,24 @@ namespace {
 
 constexpr std::size_t kBlock = 1 << 15;         // numbers read at a time
 constexpr std::size_t kPart = 1 << 14;          // numbers that one of several threads takes at a time
-constexpr std::size_t kLongest = 1000;          // words of a sentence; a longer one is cut
+constexpr std::size_t kMaxSentence = 1000;      // words of a sentence; a longer one is cut
 constexpr std::uint64_t kRateEvery = 10000;     // words after which the rate is set anew
 constexpr std::uint64_t kLossEvery = 16;        // windows
-constexpr std::size_t kMost = 1 << 16;          // of each setting
+constexpr std::size_t kMaxSetting = 1 << 16;    // of each setting
 constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // keeping a word that is never thinned out
 
-// What learning relies on without looking again.
+// Validates what training relies on.
 void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
            const Subwords& subwords) {
     const auto need = [](bool is_so, const char* what) {
-        if (!is_so) throw Failure(what);
+        if (!is_so) throw Error(what);
     };
     need(words > 0, "there are no words to learn vectors of");
-    need(config.dimensions > 0 && config.dimensions <= kMost, "dimensions must be from 1 to 65536");
-    need(config.window > 0 && config.window <= kMost, "window must be from 1 to 65536");
-    need(config.negative <= kMost, "negative must be from 0 to 65536");
+    need(config.dimensions > 0 && config.dimensions <= kMaxSetting, "dimensions must be from 1 to 65536");
+    need(config.window > 0 && config.window <= kMaxSetting, "window must be from 1 to 65536");
+    need(config.negative <= kMaxSetting, "negative must be from 0 to 65536");
     need(config.epochs > 0 && config.threads > 0, "epochs and threads must be at least 1");
-    need(config.threads <= kMost, "threads must be at most 65536");
+    need(config.threads <= kMaxSetting, "threads must be at most 65536");
     need(config.rate > 0 && std::isfinite(config.rate), "the learning rate must be above 0");
     for (const std::int32_t number : number_of) {
         need(number >= -1 && number < static_cast<std::int64_t>(words),
@@ -53,11 +53,11 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
 
 }  // namespace
 
-// What one thread carries from one call of `run` to the next, on cache lines of its own.
+// Per-thread state between calls of `run`, on cache lines of its own.
 struct alignas(128) Word2vec::Worker {
     Worker(const std::string& file, std::uint64_t seed) : numbers(file), random(seed) {}
 
-    // The loss of a window; the first of an epoch forgets those of the epoch before.
+    // Adds the loss of a window; the first window of an epoch resets it.
     void count(double of_window, std::uint64_t of_pairs) {
         if (windows == 1) epoch_loss = 0, epoch_pairs = 0;
         loss += of_window;
@@ -66,7 +66,7 @@ struct alignas(128) Word2vec::Worker {
         epoch_pairs += of_pairs;
     }
 
-    NumberFile numbers;
+    WordIdFile numbers;
     Random random;
     NoisePool pool;                  // for several threads
     std::uint64_t at = 0, last = 0;  // the next number of the part of the file it has, and that part's end
@@ -143,7 +143,7 @@ void Word2vec::make_workers() {
 Word2vec::~Word2vec() = default;
 
 bool Word2vec::run(double seconds) {
-    if (is_finished_) throw Failure("the output vectors are forgotten; there is no more learning");
+    if (is_finished_) throw Error("the output vectors are forgotten; there is no more learning");
     run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     bool is_more = false;
     for (const auto& worker : workers_) {
@@ -153,7 +153,7 @@ bool Word2vec::run(double seconds) {
     return is_more;
 }
 
-Learnt Word2vec::learnt() {
+Word2vecProgress Word2vec::progress() {
     double loss = 0;
     std::uint64_t pairs = 0, words = done_;
     for (const auto& worker : workers_) {
@@ -177,7 +177,7 @@ double Word2vec::last_loss() const {
 }
 
 void Word2vec::copy_output(std::vector<float>& into) {
-    if (is_finished_) throw Failure("the output vectors are forgotten");
+    if (is_finished_) throw Error("the output vectors are forgotten");
     into.reserve(words() * config_.dimensions);
     for (std::size_t row = 0; row < words(); ++row) {
         const float* first = output_.data() + row * width_;
@@ -210,8 +210,8 @@ void Word2vec::work(Worker& worker, double seconds) {
     }
 }
 
-// The next part of the file that nobody has read in this epoch; false where all epochs are read. Whoever is
-// faster takes more parts, so that all threads end together.
+// Takes the next unread part of the file in this epoch; false after the last epoch. Faster threads take more
+// parts, so that all finish together.
 bool Word2vec::take_part(Worker& worker) {
     const std::uint64_t part = taken_++;
     const std::size_t epoch = part / parts_;
@@ -223,7 +223,7 @@ bool Word2vec::take_part(Worker& worker) {
     return true;
 }
 
-// The next sentence, frequent words thinned out; false where all epochs are read.
+// Reads the next sentence with frequent words subsampled; false after the last epoch.
 bool Word2vec::fill(Worker& worker) {
     worker.sentence.clear();
     while (true) {
@@ -234,24 +234,24 @@ bool Word2vec::fill(Worker& worker) {
             }
             worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
             worker.block_size = worker.numbers.read(worker.at, worker.block);
-            if (worker.block_size != worker.block.size()) throw Failure(file_ + " is shorter than it was");
+            if (worker.block_size != worker.block.size()) throw Error(file_ + " is shorter than it was");
             worker.at += worker.block_size;
             worker.block_at = 0;
         }
         const std::int32_t there = worker.block[worker.block_at++];
-        if (there == kBreak) {
+        if (there == kSentenceEnd) {
             if (!worker.sentence.empty()) return true;
             continue;
         }
         if (static_cast<std::size_t>(there) >= number_of_.size())
-            throw Failure(file_ + " holds a number of no word");
+            throw Error(file_ + " holds a number of no word");
         const std::int32_t word = number_of_[static_cast<std::size_t>(there)];
         if (word < 0) continue;
         ++worker.seen;
         const std::uint32_t keep = keep_[static_cast<std::size_t>(word)];
         if (keep != kAlways && worker.random.next() > keep) continue;
         worker.sentence.push_back(static_cast<std::uint32_t>(word));
-        if (worker.sentence.size() == kLongest) return true;
+        if (worker.sentence.size() == kMaxSentence) return true;
     }
 }
 
@@ -307,7 +307,7 @@ void Word2vec::learn(Worker& w) {
         if (config_.is_cbow) {
             kernels_.bag(step);
         } else if (has_parts) {
-            in_parts(w, step, low, high, i);
+            subword_step(w, step, low, high, i);
         } else {
             kernels_.window(step);
         }
@@ -315,7 +315,7 @@ void Word2vec::learn(Worker& w) {
     }
 }
 
-// The mean of a word's own row and those of its parts; `mean` may be its own row.
+// Mean of the rows of a word and its subwords; `mean` may alias the row of the word.
 void Word2vec::mean_of(std::size_t word, float* mean) const {
     const std::uint64_t begin = subwords_.begins[word], end = subwords_.begins[word + 1];
     const float* own = input_.data() + word * width_;
@@ -328,8 +328,8 @@ void Word2vec::mean_of(std::size_t word, float* mean) const {
     for (std::size_t i = 0; i < width_; ++i) mean[i] *= share;
 }
 
-// Words read by their parts: the mean of the rows stands in for the word, and each row gets its whole step.
-void Word2vec::in_parts(Worker& w, Step step, std::size_t low, std::size_t high, std::size_t middle) {
+// Words with subwords: the mean of the rows represents the word, and each row receives the whole gradient.
+void Word2vec::subword_step(Worker& w, Step step, std::size_t low, std::size_t high, std::size_t middle) {
     const std::size_t n = step.rows;
     float* before = w.mixed.data();
     float* after = before + n * width_;

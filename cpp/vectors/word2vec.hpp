@@ -1,5 +1,5 @@
-// Skip-gram and CBOW with negative sampling (Mikolov et al. 2013), a window's products taken at once with
-// shared noise words (Ji et al. 2016), on as many threads as wanted without locks (Recht et al. 2011).
+// Skip-gram and CBOW with negative sampling (Mikolov et al. 2013); the products of a window are computed at
+// once with shared noise words (Ji et al. 2016), on several threads without locks (Recht et al. 2011).
 #pragma once
 
 #include <atomic>
@@ -30,32 +30,32 @@ struct Word2vecConfig {
     std::string simd = "auto";
 };
 
-// The rows a word is read by beside its own, those of word w being rows[begins[w]] … rows[begins[w + 1] − 1].
+// Subword rows of each word: rows[begins[w]] … rows[begins[w + 1] − 1].
 struct Subwords {
     std::vector<std::uint64_t> begins;
     std::vector<std::uint32_t> rows;
     std::size_t buckets = 0;  // how many such rows there are; they stand behind those of the words
 };
 
-struct Learnt {
+struct Word2vecProgress {
     std::uint64_t words;  // of the text, all epochs together
     std::uint64_t of;
     double loss;  // nats a pair of words, over what was learnt since the last time it was asked for
     float rate;
 };
 
-// One call at a time.
+// Not thread-safe: one call at a time.
 class Word2vec {
   public:
-    // `file` holds numbers as the text has them, `number_of` the final number of each or −1, `counts` how
-    // often each final number comes. Throws Failure where these do not fit together.
+    // `file` holds ids in text order, `number_of` the final id of each or −1, `counts` the count of each
+    // final id. Throws Error if they are inconsistent.
     Word2vec(const Word2vecConfig& config, const std::string& file, std::uint64_t numbers,
              std::span<const std::int32_t> number_of, std::span<const std::uint64_t> counts,
              Subwords subwords);
     ~Word2vec();
 
     bool run(double seconds);  // learn for so long, a sentence at least; whether there is more to learn
-    Learnt learnt();
+    Word2vecProgress progress();
     double last_loss() const;  // nats a pair of words over the last epoch, or the one under way
     std::size_t words() const { return keep_.size(); }  // of the vocabulary
     std::size_t dimensions() const { return config_.dimensions; }
@@ -64,8 +64,8 @@ class Word2vec {
     std::size_t width() const { return width_; }  // of a row, with padding
     float* input() { return input_.data(); }
     void copy_output(std::vector<float>& into);  // (words, dimensions), without the padding
-    // Learning is over: what only it needs is freed, and the row of each word that has parts becomes the mean
-    // of its own and theirs.
+    // Ends training: frees what only training needs, and replaces the row of each word with subwords by
+    // their mean.
     void finish();
 
   private:
@@ -74,7 +74,7 @@ class Word2vec {
     void make_workers();
     void work(Worker& worker, double seconds);
     void learn(Worker& worker);
-    void in_parts(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
+    void subword_step(Worker& worker, Step step, std::size_t low, std::size_t high, std::size_t middle);
     void mean_of(std::size_t word, float* mean) const;
     bool take_part(Worker& worker);
     bool fill(Worker& worker);

@@ -9,7 +9,7 @@ namespace chainrule {
 
 namespace {
 
-// A record's width, known to the compiler where it is a common one: copies are then a few instructions.
+// Passes common record widths as compile-time constants, so that copies become a few instructions.
 template <class Work>
 void with_width(std::size_t width, const Work& work) {
     switch (width) {
@@ -36,8 +36,8 @@ void with_width(std::size_t width, const Work& work) {
 
 }  // namespace
 
-Dealing::Dealing(std::shared_ptr<const SpillFolder> folder, DealingSpace& space,
-                 std::span<const std::uint32_t> times, std::size_t width)
+BucketSorter::BucketSorter(std::shared_ptr<const SpillFolder> folder, BucketSortMemory& space,
+                           std::span<const std::uint32_t> times, std::size_t width)
     : space_(space), times_(times), width_(width), file_(std::move(folder)), range_of_(times.size()) {
     std::uint64_t most = space.sorted.size() / width;
     if (space.records > 0) most = std::min<std::uint64_t>(most, space.records);
@@ -51,28 +51,28 @@ Dealing::Dealing(std::shared_ptr<const SpillFolder> folder, DealingSpace& space,
         begin += times[w];
         range_of_[w] = static_cast<std::uint32_t>(ranges_.size() - 1);
     }
-    buffered_ = std::max<std::size_t>(space.dealt / ranges_.size() / width, 1) * width;
-    buffers_ = Array<std::uint32_t>(buffered_ * ranges_.size());
+    buffered_ = std::max<std::size_t>(space.buckets / ranges_.size() / width, 1) * width;
+    buffers_ = UninitializedBuffer<std::uint32_t>(buffered_ * ranges_.size());
     for (std::size_t i = 0; i < ranges_.size(); ++i) ranges_[i].buffer = buffers_.data() + i * buffered_;
 }
 
-void Dealing::flush(Range& range) {
+void BucketSorter::flush(Range& range) {
     file_.write(range.begin * width_ + range.written, range.buffer, range.filled);
     range.written += std::exchange(range.filled, 0);
 }
 
-void Dealing::finish() {
+void BucketSorter::finish() {
     for (Range& range : ranges_) flush(range);
     buffers_ = {};
     range_of_ = {};
 }
 
-bool Dealing::is_sortable(const Range& range) const {
+bool BucketSorter::is_sortable(const Range& range) const {
     return range.size * width_ <= space_.sorted.size() &&
            (space_.records == 0 || range.size <= space_.records);
 }
 
-void Dealing::sorted(const Use& use) {
+void BucketSorter::sorted(const Use& use) {
     std::future<void> ahead;  // waits for its thread whatever happens
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
         const Range& range = ranges_[i];
@@ -83,7 +83,7 @@ void Dealing::sorted(const Use& use) {
             sort(range, space_.sorted.data());
         }
         if (space_.ahead.size() && i + 1 < ranges_.size() && is_sortable(ranges_[i + 1]))
-            ahead = std::async(std::launch::async, &Dealing::sort, this, std::cref(ranges_[i + 1]),
+            ahead = std::async(std::launch::async, &BucketSorter::sort, this, std::cref(ranges_[i + 1]),
                                space_.ahead.data());
         if (!is_sortable(range)) {
             stream(range, use);
@@ -97,10 +97,10 @@ void Dealing::sorted(const Use& use) {
     }
 }
 
-// A range too large to sort has one word with records, which are as they were dealt.
-void Dealing::stream(const Range& range, const Use& use) const {
+// A range too large to sort has records of a single word, which are in order already.
+void BucketSorter::stream(const Range& range, const Use& use) const {
     const std::size_t at_once = std::max<std::size_t>(space_.stream / width_, 1);
-    Array<std::uint32_t> records(at_once * width_);
+    UninitializedBuffer<std::uint32_t> records(at_once * width_);
     const auto has_records = [&](std::uint32_t w) { return times_[w] > 0; };
     std::uint32_t word = range.from;
     while (!has_records(word)) ++word;
@@ -111,15 +111,15 @@ void Dealing::stream(const Range& range, const Use& use) const {
     }
 }
 
-void Dealing::sort(const Range& range, std::uint32_t* into) const {
-    Array<std::uint32_t> place(range.to - range.from);  // of the next record of each word
+void BucketSorter::sort(const Range& range, std::uint32_t* into) const {
+    UninitializedBuffer<std::uint32_t> place(range.to - range.from);  // of the next record of each word
     std::uint32_t at = 0;
     for (std::uint32_t w = range.from; w < range.to; ++w) {
         place[w - range.from] = at;
         at += times_[w];
     }
     const std::size_t at_once = std::max<std::size_t>(space_.stream / width_, 1);
-    Array<std::uint32_t> records(at_once * width_);
+    UninitializedBuffer<std::uint32_t> records(at_once * width_);
     for (std::uint64_t done = 0; done < range.size; done += at_once) {
         const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(at_once, range.size - done));
         file_.read((range.begin + done) * width_, records.data(), count * width_);

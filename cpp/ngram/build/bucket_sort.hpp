@@ -1,9 +1,9 @@
-// Records dealt by a word, and got back sorted by it, stably: most of them lie in a file meanwhile.
+// Stable external bucket sort of records by a word id.
 //
-// A record is so many numbers of 32 bits; the first is the word, with one bit more that sorting does not look
-// at. How often each word comes is known before, so that ranges of words can be chosen that fit into memory,
-// and each has its place in the file. A word that alone does not fit is a range without others, which needs
-// no sorting.
+// A record is a fixed number of 32-bit words; the first is the word id plus one mark bit that sorting
+// ignores. The number of records per word is known in advance, so that word ranges are chosen to fit in
+// memory, each with its own place in the file. A word that does not fit alone forms a range of its own, which
+// needs no sorting.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,29 @@
 #include <vector>
 
 #include "base/buffer.hpp"
-#include "base/temp_file.hpp"
+#include "base/spill_file.hpp"
 
 namespace chainrule {
 
 inline constexpr std::uint32_t kMark = 0x80000000;  // beside a word, for whoever deals
 
-// Memory, in numbers of 32 bits.
-struct DealingSpace {
-    Array<std::uint32_t> sorted;  // records of one range
-    Array<std::uint32_t> ahead;   // as many, for another thread to sort the next range in; or none
-    std::size_t dealt;            // buffers of all ranges together
-    std::size_t stream;           // the buffer of one file
-    std::size_t records = 0;      // most of them in a range, if not 0
+// Memory of the sort, in 32-bit numbers.
+struct BucketSortMemory {
+    UninitializedBuffer<std::uint32_t> sorted;  // records of one range
+    UninitializedBuffer<std::uint32_t>
+        ahead;                // as many, for another thread to sort the next range in; or none
+    std::size_t buckets;      // buffers of all ranges together
+    std::size_t stream;       // the buffer of one file
+    std::size_t records = 0;  // most of them in a range, if not 0
 };
 
-class Dealing {
+class BucketSorter {
   public:
-    // `times[w]` records of word w will come, each of `width` numbers.
-    Dealing(std::shared_ptr<const SpillFolder> folder, DealingSpace& space,
-            std::span<const std::uint32_t> times, std::size_t width);
+    // `times[w]` records of word w will be added, each of `width` numbers.
+    BucketSorter(std::shared_ptr<const SpillFolder> folder, BucketSortMemory& space,
+                 std::span<const std::uint32_t> times, std::size_t width);
 
-    // Room for the next record, of word w; the caller writes all of it, w at the front.
+    // Returns space for the next record of word w; the caller writes all of it, w first.
     std::uint32_t* next(std::uint32_t word) {
         Range& range = ranges_[range_of_[word]];
         if (range.filled == buffered_) [[unlikely]]
@@ -43,7 +44,8 @@ class Dealing {
     }
     void finish();  // all have come
 
-    // Records of one word, one behind the other, the words rising; a word may come in several pieces.
+    // Calls `use` with the records of one word at a time, words ascending; one word may come in several
+    // calls.
     using Use = std::function<void(std::uint32_t word, const std::uint32_t* records, std::size_t count)>;
     void sorted(const Use& use);
 
@@ -61,13 +63,13 @@ class Dealing {
     void sort(const Range& range, std::uint32_t* into) const;
     void stream(const Range& range, const Use& use) const;
 
-    DealingSpace& space_;
+    BucketSortMemory& space_;
     std::span<const std::uint32_t> times_;
     std::size_t width_;
     SpillFile file_;
     std::vector<Range> ranges_;
-    Array<std::uint32_t> range_of_;  // [word]
-    Array<std::uint32_t> buffers_;
+    UninitializedBuffer<std::uint32_t> range_of_;  // [word]
+    UninitializedBuffer<std::uint32_t> buffers_;
     std::size_t buffered_ = 0;  // numbers for each range: a multiple of the width
 };
 

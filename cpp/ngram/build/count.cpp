@@ -13,27 +13,27 @@ namespace chainrule {
 
 namespace {
 
-// One bit of a position tells where an n-gram begins (ngram/build/count.cpp).
-constexpr std::uint64_t kMostTokens = (std::uint64_t{1} << 31) - 1;
+// One bit of a position marks the first occurrence of a row (kIsFirst).
+constexpr std::uint64_t kMaxTokens = (std::uint64_t{1} << 31) - 1;
 
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
 constexpr std::uint32_t kIsFirst = 0x80000000;  // of its row, beside a position
 constexpr std::size_t kAhead = 48;              // occurrences between the call for a token and its use
 
-// One n-gram where it stands in the text.
+// An occurrence of an n-gram in the text.
 struct Occurrence {
     std::uint32_t position;  // of its first word, and kIsFirst for a while
-    // In turn: the row of its suffix, its own row, the word to its left.
+    // Successively the row of the suffix, the own row, the left word.
     std::uint32_t value;
 };
 
-// At the highest order nothing is asked of the text again, and the rows alone are sorted.
+// At the highest order positions are no longer needed and only rows are sorted.
 std::uint32_t& value_of(Occurrence& occurrence) { return occurrence.value; }
 std::uint32_t& value_of(std::uint32_t& row) { return row; }
 void set(Occurrence& occurrence, std::uint32_t position, std::uint32_t row) { occurrence = {position, row}; }
 void set(std::uint32_t& value, std::uint32_t, std::uint32_t row) { value = row; }
 
-// What one thread knows of a word as the left neighbour of its share of the rows.
+// Per-thread statistics of a word as left neighbour.
 struct Left {
     std::uint32_t last_row = kNone;  // the last row that it stood before
     std::uint32_t rows = 0;          // how many rows
@@ -52,11 +52,11 @@ class Counter {
     Counts count(std::size_t order);
 
   private:
-    // Words [from, to) as first words, with all that begins with them; one thread's part of an order.
+    // A range of first words, processed by one thread.
     struct Share {
         std::uint32_t from, to;
     };
-    // By first word, and behind the last one: where its rows begin, and its occurrences.
+    // Offsets of rows and occurrences by first word, and the end.
     struct Places {
         std::vector<std::uint32_t> rows, occurrences;
     };
@@ -64,7 +64,7 @@ class Counter {
     Level unigrams(bool is_top);
     Level extend(const Level& below, bool is_top);
     Places place_lefts();
-    void share_out();
+    void balanced_ranges();
     template <class Item>
     Level make_level(Item* items, const Level& below);
     template <class Item>
@@ -80,8 +80,8 @@ class Counter {
     std::size_t threads_;
     std::vector<std::vector<Left>> lefts_;  // [thread][word]
     std::vector<Share> shares_;
-    Array<Occurrence> now_, next_;  // of the order in hand, and of the next
-    Places at_, at_below_;          // of the order in hand, and of the one below
+    UninitializedBuffer<Occurrence> now_, next_;  // of the order in hand, and of the next
+    Places at_, at_below_;                        // of the order in hand, and of the one below
     std::size_t order_ = 1;
     std::uint32_t last_row_below_ = kNone;  // of a stream, the row whose last occurrence ends the text
 };
@@ -97,31 +97,31 @@ Counts Counter::count(std::size_t order) {
     return counts;
 }
 
-// Order 1: positions sorted by their word. <s> is never predicted: it is no occurrence.
+// Order 1: positions sorted by word. <s> is never predicted and not counted.
 Level Counter::unigrams(bool is_top) {
     const std::uint32_t* const ids = tokens_.ids.data();
     const std::size_t size = tokens_.ids.size();
     const std::uint32_t V = tokens_.vocabulary;
-    in_parallel(threads_, [&](std::size_t t) {
+    parallel_for(threads_, [&](std::size_t t) {
         const std::size_t to = part_begin(size, t + 1, threads_);
         for (std::size_t i = part_begin(size, t, threads_); i < to; ++i) ++lefts_[t][ids[i]].times;
         lefts_[t][tokens_.begin].times = 0;
     });
     at_ = place_lefts();
     std::iota(at_.rows.begin(), at_.rows.end(), 0);
-    in_parallel(threads_, [&](std::size_t t) {
+    parallel_for(threads_, [&](std::size_t t) {
         const std::size_t to = part_begin(size, t + 1, threads_);
         for (std::size_t i = part_begin(size, t, threads_); i < to; ++i)
             if (ids[i] != tokens_.begin)
                 now_[lefts_[t][ids[i]].times++] = {static_cast<std::uint32_t>(i), ids[i]};
         for (Left& left : lefts_[t]) left.times = 0;
     });
-    share_out();
+    balanced_ranges();
 
     Level level;
-    level.word = Array<std::uint32_t>(V);
-    level.count = Array<std::uint32_t>(V);
-    level.first = Array<std::uint32_t>(2);
+    level.word = UninitializedBuffer<std::uint32_t>(V);
+    level.count = UninitializedBuffer<std::uint32_t>(V);
+    level.first = UninitializedBuffer<std::uint32_t>(2);
     level.first[0] = 0;
     level.first[1] = V;
     level.begins_from = tokens_.begin;
@@ -132,9 +132,9 @@ Level Counter::unigrams(bool is_top) {
     }
     if (tokens_.is_stream && size > 0) last_row_below_ = ids[size - 1];
     if (is_top) return level;
-    level.continuation = Array<std::uint32_t>(V);
+    level.continuation = UninitializedBuffer<std::uint32_t>(V);
     std::fill(level.continuation.begin(), level.continuation.end(), 0);  // of words that the text lacks
-    in_parallel(threads_, [&](std::size_t t) { find_lefts(shares_[t], lefts_[t], level); });
+    parallel_for(threads_, [&](std::size_t t) { find_lefts(shares_[t], lefts_[t], level); });
     return level;
 }
 
@@ -143,57 +143,57 @@ Level Counter::extend(const Level& below, bool is_top) {
     if (is_top) {
         next_ = {};
         tokens_.ids = {};
-        Array<std::uint32_t> rows(places.occurrences.back(), Access::scattered);
-        in_parallel(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], rows.data()); });
+        UninitializedBuffer<std::uint32_t> rows(places.occurrences.back(), Access::scattered);
+        parallel_for(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], rows.data()); });
         now_ = {};
         at_below_ = std::exchange(at_, std::move(places));
         return make_level(rows.data(), below);
     }
-    in_parallel(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], next_.data()); });
+    parallel_for(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], next_.data()); });
     std::swap(now_, next_);
     at_below_ = std::exchange(at_, std::move(places));
     Level level = make_level(now_.data(), below);
     ++order_;
     if (tokens_.is_stream) last_row_below_ = row_at(tokens_.ids.size() - order_);
-    level.continuation = Array<std::uint32_t>(level.size());
-    in_parallel(threads_, [&](std::size_t t) { find_lefts(shares_[t], lefts_[t], level); });
+    level.continuation = UninitializedBuffer<std::uint32_t>(level.size());
+    parallel_for(threads_, [&](std::size_t t) { find_lefts(shares_[t], lefts_[t], level); });
     return level;
 }
 
 template <class Item>
 Level Counter::make_level(Item* items, const Level& below) {
-    share_out();
+    balanced_ranges();
     Level level;
     const std::size_t rows = at_.rows.back();
-    level.word = Array<std::uint32_t>(rows);
-    level.suffix = Array<std::uint32_t>(rows);
-    level.count = Array<std::uint32_t>(rows);
-    level.first = Array<std::uint32_t>(below.size() + 1);
+    level.word = UninitializedBuffer<std::uint32_t>(rows);
+    level.suffix = UninitializedBuffer<std::uint32_t>(rows);
+    level.count = UninitializedBuffer<std::uint32_t>(rows);
+    level.first = UninitializedBuffer<std::uint32_t>(below.size() + 1);
     level.first[below.size()] = at_.rows.back();
     level.begins_from = at_.rows[tokens_.begin];
     level.begins_to = at_.rows[tokens_.begin + 1];
-    in_parallel(threads_, [&](std::size_t t) {
+    parallel_for(threads_, [&](std::size_t t) {
         number_rows(shares_[t], items, below, level);
         find_contexts(shares_[t], items, below, level);
     });
     return level;
 }
 
-// First words in ranges that have about as many occurrences each.
-void Counter::share_out() {
+// Splits first words into ranges with about the same number of occurrences.
+void Counter::balanced_ranges() {
     shares_.clear();
     std::uint32_t from = 0;
     for (std::size_t t = 1; t <= threads_; ++t) {
-        const auto wanted = static_cast<std::uint32_t>(part_begin(at_.occurrences.back(), t, threads_));
-        const auto to = std::lower_bound(at_.occurrences.begin() + from, at_.occurrences.end() - 1, wanted);
+        const auto target = static_cast<std::uint32_t>(part_begin(at_.occurrences.back(), t, threads_));
+        const auto to = std::lower_bound(at_.occurrences.begin() + from, at_.occurrences.end() - 1, target);
         shares_.push_back({from, static_cast<std::uint32_t>(to - at_.occurrences.begin())});
         from = shares_.back().to;
     }
     shares_.back().to = tokens_.vocabulary;
 }
 
-// Sums what the threads found of each left word, the first words of the next order, and turns each thread's
-// number of occurrences into the place of its first: the threads in order, so that the sort is stable.
+// Sums the per-thread statistics of each left word (the first words of the next order) and turns counts into
+// offsets, threads in order, so that the sort is stable.
 Counter::Places Counter::place_lefts() {
     const std::uint32_t V = tokens_.vocabulary;
     Places places{std::vector<std::uint32_t>(V + 1), std::vector<std::uint32_t>(V + 1)};
@@ -214,11 +214,11 @@ Counter::Places Counter::place_lefts() {
     return places;
 }
 
-// Gives each occurrence its row instead of its suffix's, and each row its suffix, word and count.
+// Replaces the suffix row of each occurrence by its own row, and sets suffix, word and count of each row.
 template <class Item>
 void Counter::number_rows(Share share, Item* items, const Level& below, Level& level) {
-    // No branch on whether a row is new, which cannot be foretold: what all occurrences of a row have in
-    // common is written again with each. A row's end stands in `count` until all are known.
+    // Branch-free: whether a row is new is unpredictable, so values shared by all occurrences of a row
+    // are rewritten each time. `count` temporarily holds the end of each row.
     for (std::uint32_t w = share.from; w < share.to; ++w) {
         std::uint32_t row = at_.rows[w] - 1, last = kNone;
         const std::uint32_t stop = at_.occurrences[w + 1];
@@ -240,22 +240,22 @@ void Counter::number_rows(Share share, Item* items, const Level& below, Level& l
     }
 }
 
-// Contexts are sorted as their n-grams are: each has the next so many occurrences as it has words behind it.
+// Contexts are sorted like their n-grams: each owns the next occurrences, as many as it has followers.
 template <class Item>
 void Counter::find_contexts(Share share, Item* items, const Level& below, Level& level) const {
     const std::uint32_t stop = at_.occurrences[share.to];
     std::uint32_t at = at_.occurrences[share.from];
     for (std::uint32_t row = at_below_.rows[share.from]; row < at_below_.rows[share.to]; ++row) {
         level.first[row] = at < stop ? value_of(items[at]) : at_.rows[share.to];
-        std::uint32_t followed = below.count[row] - (row == last_row_below_);
-        if (!tokens_.is_stream && below.word[row] == tokens_.end) followed = 0;
+        std::uint32_t follower_count = below.count[row] - (row == last_row_below_);
+        if (!tokens_.is_stream && below.word[row] == tokens_.end) follower_count = 0;
         if (below.word[row] == tokens_.begin)
-            followed = at_.occurrences[row + 1] - at_.occurrences[row];  // <s> itself
-        at += followed;
+            follower_count = at_.occurrences[row + 1] - at_.occurrences[row];  // <s> itself
+        at += follower_count;
     }
 }
 
-// Gives each occurrence the word to its left instead of its row, and counts the different ones of each row.
+// Replaces the row of each occurrence by the word to its left, and counts distinct left words of each row.
 void Counter::find_lefts(Share share, std::vector<Left>& lefts, Level& level) {
     const std::uint32_t* const ids = tokens_.ids.data();
     const auto find = [&](std::uint32_t from, std::uint32_t to) {
@@ -276,7 +276,7 @@ void Counter::find_lefts(Share share, std::vector<Left>& lefts, Level& level) {
             now_[i] = {is_first ? position | kIsFirst : position, word};
         }
     };
-    // Nothing stands to the left of <s>.
+    // <s> has no left neighbour.
     const std::uint32_t begin = tokens_.begin;
     find(at_.occurrences[share.from], at_.occurrences[std::clamp(begin, share.from, share.to)]);
     find(at_.occurrences[std::clamp(begin + 1, share.from, share.to)], at_.occurrences[share.to]);
@@ -285,7 +285,7 @@ void Counter::find_lefts(Share share, std::vector<Left>& lefts, Level& level) {
         level.continuation[row] = level.count[row];
 }
 
-// Every occurrence with one word more to its left, to that word's next place.
+// Scatters each occurrence, extended by its left word, to the next position of that word.
 template <class Item>
 void Counter::scatter(Share share, std::vector<Left>& lefts, Item* into) {
     for (std::uint32_t w = share.from; w < share.to; ++w) {
@@ -301,7 +301,7 @@ void Counter::scatter(Share share, std::vector<Left>& lefts, Item* into) {
     for (Left& left : lefts) left.times = 0;
 }
 
-// The row of the n-gram that begins there; kNone where that is before the text.
+// Row of the n-gram at this position; kNone before the text.
 std::uint32_t Counter::row_at(std::size_t position) const {
     if (position >= tokens_.ids.size()) return kNone;
     const std::uint32_t word = tokens_.ids[position];
@@ -312,24 +312,24 @@ std::uint32_t Counter::row_at(std::size_t position) const {
 
 }  // namespace
 
-Tokens take_ids(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std::uint32_t begin,
-                std::uint32_t end, bool is_stream) {
+Tokens make_tokens(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std::uint32_t begin,
+                   std::uint32_t end, bool is_stream) {
     if (begin >= vocabulary || end >= vocabulary || begin == end)
-        throw Failure("<s> and </s> must be two numbers below the size of the vocabulary");
+        throw Error("<s> and </s> must be two numbers below the size of the vocabulary");
     Tokens tokens;
     for (const std::int32_t id : ids) {
         if (id < 0 || static_cast<std::uint32_t>(id) >= vocabulary)
-            throw Failure("the text holds the number " + std::to_string(id) + ", which is not below the " +
-                          std::to_string(vocabulary) + " of the vocabulary");
+            throw Error("the text holds the number " + std::to_string(id) + ", which is not below the " +
+                        std::to_string(vocabulary) + " of the vocabulary");
         if (static_cast<std::uint32_t>(id) == begin)
-            throw Failure("the text holds <s>, which lines are given here");
+            throw Error("the text holds <s>, which lines are given here");
         tokens.lines += static_cast<std::uint32_t>(id) == end;
     }
     if (!is_stream && !ids.empty() && static_cast<std::uint32_t>(ids.back()) != end)
-        throw Failure("the last line of the text does not end with </s>");
+        throw Error("the last line of the text does not end with </s>");
     const std::size_t size = ids.empty() ? 0 : ids.size() + (is_stream ? 1 : tokens.lines);
-    if (size > kMostTokens) throw Failure("the text has more than 2147483647 tokens");
-    tokens.ids = Array<std::uint32_t>(size, Access::scattered);
+    if (size > kMaxTokens) throw Error("the text has more than 2147483647 tokens");
+    tokens.ids = UninitializedBuffer<std::uint32_t>(size, Access::scattered);
     tokens.vocabulary = vocabulary;
     tokens.begin = begin;
     tokens.end = end;
@@ -345,7 +345,7 @@ Tokens take_ids(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std
 }
 
 Counts count_ngrams(Tokens tokens, std::size_t order, std::size_t threads) {
-    if (order == 0) throw Failure("the order of an n-gram model is 1 or more");
+    if (order == 0) throw Error("the order of an n-gram model is 1 or more");
     return Counter(std::move(tokens), std::max<std::size_t>(threads, 1)).count(order);
 }
 

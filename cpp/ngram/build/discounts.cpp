@@ -7,19 +7,19 @@
 
 namespace chainrule {
 
-std::array<std::uint64_t, 5> counts_of_counts(const Array<std::uint32_t>& counts, std::size_t threads) {
-    std::vector<std::array<std::uint64_t, 5>> found(threads);
-    in_parallel(threads, [&](std::size_t t) {
-        // Side by side with its neighbours' in memory it would wait for their cache lines: own here, given at
-        // the end.
-        std::array<std::uint64_t, 6> own{};
+std::array<std::uint64_t, 5> counts_of_counts(const UninitializedBuffer<std::uint32_t>& counts,
+                                              std::size_t threads) {
+    std::vector<std::array<std::uint64_t, 5>> histograms(threads);
+    parallel_for(threads, [&](std::size_t t) {
+        // Counted in a local array: neighbouring arrays in `found` share cache lines (false sharing).
+        std::array<std::uint64_t, 6> histogram{};
         const std::size_t to = part_begin(counts.size(), t + 1, threads);
         for (std::size_t i = part_begin(counts.size(), t, threads); i < to; ++i)
-            ++own[std::min(counts[i], 5u)];
-        std::copy_n(own.begin(), 5, found[t].begin());
+            ++histogram[std::min(counts[i], 5u)];
+        std::copy_n(histogram.begin(), 5, histograms[t].begin());
     });
     std::array<std::uint64_t, 5> n{};
-    for (const auto& part : found)
+    for (const auto& part : histograms)
         for (std::size_t r = 0; r < n.size(); ++r) n[r] += part[r];
     return n;
 }
@@ -27,8 +27,8 @@ std::array<std::uint64_t, 5> counts_of_counts(const Array<std::uint32_t>& counts
 Discounts modified_discounts(const std::array<std::uint64_t, 5>& n) {
     Discounts discounts;
     discounts.n = n;
-    discounts.of = kFallback;
-    discounts.source = DiscountSource::too_few;
+    discounts.of = kDefaultDiscounts;
+    discounts.source = DiscountSource::missing_counts;
     if (std::any_of(n.begin() + 1, n.end(), [](std::uint64_t x) { return x == 0; })) return discounts;
     const double Y = static_cast<double>(n[1]) / static_cast<double>(n[1] + 2 * n[2]);
     discounts.source = DiscountSource::counts;
@@ -37,7 +37,7 @@ Discounts modified_discounts(const std::array<std::uint64_t, 5>& n) {
                                                       static_cast<double>(n[r + 1]) /
                                                       static_cast<double>(n[r]);
         discounts.estimated[r] = D;
-        if (!(D >= 0 && D <= static_cast<double>(r))) discounts.source = DiscountSource::senseless;
+        if (!(D >= 0 && D <= static_cast<double>(r))) discounts.source = DiscountSource::out_of_range;
     }
     if (discounts.source == DiscountSource::counts) discounts.of = discounts.estimated;
     return discounts;

@@ -1,4 +1,4 @@
-// Discounts of modified Kneser–Ney from counts of counts: discounts.py.
+// Discounts of modified Kneser–Ney smoothing from counts of counts (Chen & Goodman 1999, eq. 26).
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace chainrule {
 
 enum class DiscountSource {
-    counts,    // as Chen & Goodman (1999), eq. 26, has them
-    too_few,   // the fall-back: some n_1 … n_4 is 0
-    senseless  // the fall-back: some D_r came out below 0 or above r; `estimated` has them
+    counts,          // as Chen & Goodman (1999), eq. 26, has them
+    missing_counts,  // the fall-back: some n_1 … n_4 is 0
+    out_of_range     // the fall-back: some D_r came out below 0 or above r; `estimated` has them
 };
 
 struct Discounts {
@@ -25,42 +25,44 @@ struct Discounts {
     DiscountSource source = DiscountSource::counts;
 };
 
-inline constexpr std::array<double, 4> kFallback{0.0, 0.5, 1.0, 1.5};
+inline constexpr std::array<double, 4> kDefaultDiscounts{0.0, 0.5, 1.0, 1.5};
 
-std::array<std::uint64_t, 5> counts_of_counts(const Array<std::uint32_t>& counts, std::size_t threads);
+std::array<std::uint64_t, 5> counts_of_counts(const UninitializedBuffer<std::uint32_t>& counts,
+                                              std::size_t threads);
 Discounts modified_discounts(const std::array<std::uint64_t, 5>& n);
 
-// The steps of interpolated Kneser–Ney that training in memory and training within a limit of memory have in
-// common. Both do these very operations in this order, so that their models have the same bytes: whoever
-// includes it is compiled with -ffp-contract=off (CMakeLists.txt).
+// Steps of interpolated Kneser–Ney that in-memory and external training share. Both perform the same
+// operations in the same order, so that their models have the same bytes; the folder is compiled with -ffp-
+// contract=off.
 
 using DiscountRow = std::array<double, 4>;  // by count: 0, 1, 2, 3 and more
 
 inline std::size_t discount_kind(std::uint32_t count) { return std::min(count, 3u); }
 
-// c(h) and γ(h) of a context.
-struct Mass {
+// Total adjusted count c(h) of a context and its back-off weight γ(h).
+struct ContextMass {
     double total, gamma;
 };
 
-// The words seen behind one context h, counted up: integers, so that no order of adding shows.
-class Behind {
+// Statistics of the words that follow one context h. All sums are of integers, so the order of additions does
+// not matter.
+class ContextCounts {
   public:
     void keep(std::uint32_t count) {
         ++N_[discount_kind(count)];
         total_ += count;
     }
-    // Cut off: nothing of its count is kept for it.
-    void leave_out(std::uint32_t count) {
+    // An n-gram removed by the cut-off: its whole count goes to the back-off weight.
+    void add_pruned(std::uint32_t count) {
         left_out_ += count;
         total_ += count;
     }
-    // γ(h) = 1 − Σ_kept (c − D(c)) / c(h) = (D1 N1 + D2 N2 + D3 N3+ + Σ_left out c) / c(h).
-    Mass mass(const DiscountRow& D) const {
+    // γ(h) = 1 − Σ_kept (c − D(c)) / c(h) = (D1 N1 + D2 N2 + D3 N3+ + Σ_pruned c) / c(h).
+    ContextMass mass(const DiscountRow& D) const {
         if (total_ == 0) return {1.0, 1.0};
-        const double taken = D[1] * static_cast<double>(N_[1]) + D[2] * static_cast<double>(N_[2]) +
-                             D[3] * static_cast<double>(N_[3]) + static_cast<double>(left_out_);
-        return {static_cast<double>(total_), taken / static_cast<double>(total_)};
+        const double discounted = D[1] * static_cast<double>(N_[1]) + D[2] * static_cast<double>(N_[2]) +
+                                  D[3] * static_cast<double>(N_[3]) + static_cast<double>(left_out_);
+        return {static_cast<double>(total_), discounted / static_cast<double>(total_)};
     }
 
   private:
@@ -68,21 +70,21 @@ class Behind {
     std::uint64_t total_ = 0, left_out_ = 0;
 };
 
-// What of p(w | h) rests on (h, w) itself: max(c − D(c), 0) / c(h).
-inline double share_of(std::uint32_t count, const DiscountRow& D, double total) {
+// The discounted relative frequency max(c − D(c), 0) / c(h).
+inline double discounted_share(std::uint32_t count, const DiscountRow& D, double total) {
     return std::max(static_cast<double>(count) - D[discount_kind(count)], 0.0) / total;
 }
 
-// One cut-off for each order, none given meaning 0: n-grams that are counted this often or less are left out.
-// Order 1 keeps every word, and cut-offs never fall, so that the context and the suffix of what is kept,
-// being counted as often or oftener, are kept too.
-inline std::vector<std::uint32_t> checked_cut_offs(std::vector<std::uint32_t> cut_offs, std::size_t order) {
+// Validates count cut-offs, one per order (empty: no cut-offs): n-grams with this count or less are removed.
+// Order 1 keeps every word, and cut-offs never decrease, so the context and the suffix of every kept n-gram
+// are kept too.
+inline std::vector<std::uint32_t> check_cut_offs(std::vector<std::uint32_t> cut_offs, std::size_t order) {
     if (cut_offs.empty()) cut_offs.assign(order, 0);
     if (cut_offs.size() != order)
-        throw Failure("there are " + std::to_string(cut_offs.size()) + " cut-offs for " +
-                      std::to_string(order) + " orders; give one for each");
+        throw Error("there are " + std::to_string(cut_offs.size()) + " cut-offs for " +
+                    std::to_string(order) + " orders; give one for each");
     if (cut_offs[0] != 0 || !std::is_sorted(cut_offs.begin(), cut_offs.end()))
-        throw Failure("cut-offs must start with 0 and never fall, as in 0,0,1");
+        throw Error("cut-offs must start with 0 and never fall, as in 0,0,1");
     return cut_offs;
 }
 

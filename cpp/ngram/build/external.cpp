@@ -1,4 +1,3 @@
-// What training within a limit of memory keeps in files: rows that are being counted, logarithms.
 #include "ngram/build/external.hpp"
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 #include "base/buffer.hpp"
 #include "base/error.hpp"
 #include "base/logarithm.hpp"
-#include "base/temp_file.hpp"
+#include "base/spill_file.hpp"
 #include "ngram/build/bucket_sort.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/build/memory_budget.hpp"
@@ -26,7 +25,7 @@ namespace chainrule {
 
 namespace {
 
-// A row of one order while it is counted and estimated, as five numbers in a file.
+// A row during counting and estimation; five numbers in the file.
 struct CountedRow {
     static constexpr std::size_t kWidth = 5;
 
@@ -49,10 +48,10 @@ struct CountedRow {
     }
 };
 
-// What follows the words of a record from order 1 on: the row of its suffix, its last word, the suffix's p.
+// Numbers after the words of a record, from order 1 on: suffix row, last word, p of the suffix (two numbers).
 constexpr std::size_t kTail = 4;
 
-// Logarithms of probabilities in single precision: they are gathered, since they are faster by the hundred.
+// Writes log p in single precision; logarithms are taken in blocks, which vectorises.
 class LogWriter {
   public:
     LogWriter(SpillFile& file, std::size_t buffered) : writer_(file, std::max(buffered, kGathered)) {}
@@ -81,17 +80,13 @@ class LogWriter {
     std::array<double, kGathered> gathered_{};
 };
 
-// Training within a limit of memory as one object: its files and tables, and the passes over them.
-//
-// Here is what all passes share; the passes over the text stand in ngram/build/external.cpp, those of order 1
-// in ngram/build/external_words.cpp, those of the orders above in ngram/build/external_orders.cpp. All of
-// them are compiled with -ffp-contract=off.
+// The external trainer: its files and tables, and the passes over them.
 
 constexpr std::uint32_t kNoRow = 0xFFFFFFFF;
 
 class ExternalTrainer {
   public:
-    ExternalTrainer(const IdSource& ids, const TextFacts& text, const ExternalOptions& options);
+    ExternalTrainer(const IdSource& ids, const TextMetadata& text, const ExternalOptions& options);
 
     ExternalModel run();
 
@@ -101,35 +96,35 @@ class ExternalTrainer {
     void report() {
         if (options_.progress) options_.progress(++done_, 2 * options_.order + 1);
     }
-    void look_through();
-    void deal_text();
+    void scan_text();
+    void distribute_text();
     void count_words();
-    void estimate_words();
+    void estimate_unigrams();
     void count_order(std::size_t n);
     void estimate_order(std::size_t n);
     void begin_counting(std::size_t n);
     void end_counting(std::size_t n);
-    std::uint32_t note_lefts(const std::uint32_t* record, std::size_t n, std::uint32_t row,
-                             SpillWriter& into);
-    void deal(SpillReader& lefts, std::size_t n, std::uint32_t row, const CountedRow& made, double p);
-    std::uint32_t followed(const CountedRow& context, std::uint32_t row, std::size_t n) const;
+    std::uint32_t record_left_words(const std::uint32_t* record, std::size_t n, std::uint32_t row,
+                                    SpillWriter& into);
+    void distribute(SpillReader& lefts, std::size_t n, std::uint32_t row, const CountedRow& result, double p);
+    std::uint32_t follower_count(const CountedRow& context, std::uint32_t row, std::size_t n) const;
 
     const IdSource& ids_;
-    const TextFacts text_;
+    const TextMetadata text_;
     const ExternalOptions& options_;
     std::vector<std::uint32_t> cut_offs_;
     std::shared_ptr<const SpillFolder> folder_;
     std::uint64_t tokens_ = 0;
     std::size_t writers_ = 1;
     std::size_t done_ = 0;
-    DealingSpace space_;
+    BucketSortMemory space_;
 
-    std::optional<Dealing> dealing_;   // of the order to be counted next
-    Array<std::uint32_t> times_;       // by first word: occurrences of that order
-    Array<std::uint32_t> next_times_;  // and of the one above
-    Array<std::uint32_t> seen_;        // [word]: the last row that it stood to the left of
-    SpillFile rows_, rows_below_;      // of the order in hand and of the one below
-    SpillFile lefts_;                  // words to the left of its occurrences
+    std::optional<BucketSorter> sorter_;             // of the order to be counted next
+    UninitializedBuffer<std::uint32_t> times_;       // by first word: occurrences of that order
+    UninitializedBuffer<std::uint32_t> next_times_;  // and of the one above
+    UninitializedBuffer<std::uint32_t> seen_;        // [word]: the last row that it stood to the left of
+    SpillFile rows_, rows_below_;                    // of the order in hand and of the one below
+    SpillFile lefts_;                                // words to the left of its occurrences
     std::uint64_t size_ = 0, size_below_ = 0, occurrences_ = 0;
     std::uint64_t begins_from_ = 0, begins_to_ = 0;              // rows that begin with <s>
     std::uint32_t last_row_ = kNoRow, last_row_below_ = kNoRow;  // of a stream, the row that ends the text
@@ -140,9 +135,9 @@ class ExternalTrainer {
     std::vector<Discounts> discounts_;
 };
 
-// Writes down the words to the left of an occurrence; whether the nearest is a new one of its row.
-std::uint32_t ExternalTrainer::note_lefts(const std::uint32_t* record, std::size_t n, std::uint32_t row,
-                                          SpillWriter& into) {
+// Records the left words of an occurrence; returns 1 if the nearest one is new for its row.
+std::uint32_t ExternalTrainer::record_left_words(const std::uint32_t* record, std::size_t n,
+                                                 std::uint32_t row, SpillWriter& into) {
     const std::size_t count = lefts(n);
     std::uint32_t* const to = into.next(count);
     for (std::size_t i = 0; i < count; ++i) to[i] = record[1 + i];
@@ -156,49 +151,47 @@ std::uint32_t ExternalTrainer::note_lefts(const std::uint32_t* record, std::size
     return std::exchange(seen_[left], row) != row;
 }
 
-// The occurrences of a row go on to the next order, by the word to their left.
-void ExternalTrainer::deal(SpillReader& left_words, std::size_t n, std::uint32_t row, const CountedRow& made,
-                           double p) {
+// Passes the occurrences of a row on to the next order, keyed by the word to their left.
+void ExternalTrainer::distribute(SpillReader& left_words, std::size_t n, std::uint32_t row,
+                                 const CountedRow& result, double p) {
     const std::size_t count = lefts(n);
-    for (std::uint32_t i = 0; i < made.count; ++i, ++occurrences_) {
+    for (std::uint32_t i = 0; i < result.count; ++i, ++occurrences_) {
         const std::uint32_t* const words = left_words.next(count);
-        std::uint32_t* const record = dealing_->next(words[0]);
+        std::uint32_t* const record = sorter_->next(words[0]);
         for (std::size_t k = 0; k < count; ++k) record[k] = words[k];
         if (is_last_carried_ && occurrences_ == last_occurrence_) record[0] |= kMark;
         record[count] = row;
-        record[count + 1] = made.word;
+        record[count + 1] = result.word;
         std::memcpy(record + count + 2, &p, sizeof p);
     }
 }
 
 constexpr std::size_t kAtOnce = 1 << 16;
 
-constexpr std::uint64_t kMostTokens = (std::uint64_t{1} << 31) - 1;  // as in memory: one bit is for a mark
+constexpr std::uint64_t kMaxTokens = (std::uint64_t{1} << 31) - 1;  // as in memory: one bit is for a mark
 
-ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextFacts& text, const ExternalOptions& options)
-    : ids_(ids),
-      text_(text),
-      options_(options),
-      cut_offs_(checked_cut_offs(options.cut_offs, options.order)) {
+ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextMetadata& text,
+                                 const ExternalOptions& options)
+    : ids_(ids), text_(text), options_(options), cut_offs_(check_cut_offs(options.cut_offs, options.order)) {
     if (text.begin >= text.vocabulary || text.end >= text.vocabulary || text.begin == text.end)
-        throw Failure("<s> and </s> must be two numbers below the size of the vocabulary");
-    give_unused_back();
+        throw Error("<s> and </s> must be two numbers below the size of the vocabulary");
+    trim_heap();
     const std::uint64_t in_use = memory_in_use();
-    times_ = Array<std::uint32_t>(text.vocabulary);
-    next_times_ = Array<std::uint32_t>(text.vocabulary);
-    seen_ = Array<std::uint32_t>(text.vocabulary);
-    look_through();
-    const Size size{tokens_, text.vocabulary, options.order, options.is_small, options.is_quantized};
-    const Budget budget = budget_within(options.memory, in_use, size, options.threads);
-    writers_ = writers_within(options.memory, in_use, size, options.threads);
-    folder_ = std::make_shared<SpillFolder>(SpillFolder{options.folder, disk_needed(size)});
-    space_ = {Array<std::uint32_t>(budget.sorted, Access::scattered),
-              Array<std::uint32_t>(budget.ahead, Access::scattered), budget.dealt, budget.stream,
-              options.records};
+    times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
+    next_times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
+    seen_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
+    scan_text();
+    const TrainingSize size{tokens_, text.vocabulary, options.order, options.is_small, options.is_quantized};
+    const Budget budget = plan_memory(options.memory, in_use, size, options.threads);
+    writers_ = writer_threads_within(options.memory, in_use, size, options.threads);
+    folder_ = std::make_shared<SpillFolder>(SpillFolder{options.folder, disk_required(size)});
+    space_ = {UninitializedBuffer<std::uint32_t>(budget.sorted, Access::scattered),
+              UninitializedBuffer<std::uint32_t>(budget.ahead, Access::scattered), budget.buckets,
+              budget.stream, options.records};
 }
 
 ExternalModel ExternalTrainer::run() {
-    deal_text();
+    distribute_text();
     report();
     for (std::size_t n = 1; n <= options_.order; ++n) {
         levels_.emplace_back();
@@ -210,17 +203,17 @@ ExternalModel ExternalTrainer::run() {
         end_counting(n);
         report();
         if (n == 1)
-            estimate_words();
+            estimate_unigrams();
         else
             estimate_order(n);
-        std::swap(times_, next_times_);  // by the first word of what was dealt
+        std::swap(times_, next_times_);  // by the first word of the records passed on
         report();
     }
     return {std::make_unique<SpilledRows>(std::move(levels_)), std::move(discounts_), writers_};
 }
 
-// How often each word comes, and whether the numbers are what they should be.
-void ExternalTrainer::look_through() {
+// Counts words and validates the ids.
+void ExternalTrainer::scan_text() {
     std::fill(times_.begin(), times_.end(), 0);
     std::uint64_t lines = 0;
     std::uint32_t last = text_.end;
@@ -228,31 +221,30 @@ void ExternalTrainer::look_through() {
         for (const std::int32_t id : ids) {
             last = static_cast<std::uint32_t>(id);
             if (last >= text_.vocabulary)
-                throw Failure("the text holds the number " + std::to_string(id) +
-                              ", which is not below the " + std::to_string(text_.vocabulary) +
-                              " of the vocabulary");
-            if (last == text_.begin) throw Failure("the text holds <s>, which lines are given here");
+                throw Error("the text holds the number " + std::to_string(id) + ", which is not below the " +
+                            std::to_string(text_.vocabulary) + " of the vocabulary");
+            if (last == text_.begin) throw Error("the text holds <s>, which lines are given here");
             lines += last == text_.end;
             ++times_[last];
         }
         tokens_ += ids.size();
-        if (tokens_ + lines > kMostTokens) throw Failure("the text has more than 2147483647 tokens");
+        if (tokens_ + lines > kMaxTokens) throw Error("the text has more than 2147483647 tokens");
     });
     if (!text_.is_stream && last != text_.end)
-        throw Failure("the last line of the text does not end with </s>");
+        throw Error("the last line of the text does not end with </s>");
 }
 
-// Every token with the words to its left, to its place among those of order 1.
-void ExternalTrainer::deal_text() {
-    dealing_.emplace(folder_, space_, std::span<const std::uint32_t>(times_.data(), times_.size()),
-                     options_.order);
+// Distributes every token, with its left words, to the buckets of order 1.
+void ExternalTrainer::distribute_text() {
+    sorter_.emplace(folder_, space_, std::span<const std::uint32_t>(times_.data(), times_.size()),
+                    options_.order);
     const std::size_t width = options_.order;
     std::vector<std::uint32_t> before(width, text_.begin);  // the last words, the nearest first
     std::uint64_t at = 0;
     ids_.read([&](std::span<const std::int32_t> ids) {
         for (const std::int32_t id : ids) {
             const auto word = static_cast<std::uint32_t>(id);
-            std::uint32_t* const record = dealing_->next(word);
+            std::uint32_t* const record = sorter_->next(word);
             std::copy_n(before.begin(), width - 1, record + 1);
             record[0] = text_.is_stream && ++at == tokens_ ? word | kMark : word;
             for (std::size_t i = width - 1; i > 0; --i) before[i] = before[i - 1];
@@ -261,7 +253,7 @@ void ExternalTrainer::deal_text() {
             if (!text_.is_stream && word == text_.end) before[0] = text_.begin;
         }
     });
-    dealing_->finish();
+    sorter_->finish();
 }
 
 void ExternalTrainer::begin_counting(std::size_t n) {
@@ -277,13 +269,13 @@ void ExternalTrainer::begin_counting(std::size_t n) {
 }
 
 void ExternalTrainer::end_counting(std::size_t n) {
-    dealing_.reset();
+    sorter_.reset();
     std::array<std::uint64_t, 5> counts{};
     std::copy_n(counts_of_counts_.begin(), 5, counts.begin());
     discounts_.push_back(modified_discounts(counts));
     if (n == options_.order) return;
-    dealing_.emplace(folder_, space_, std::span<const std::uint32_t>(next_times_.data(), next_times_.size()),
-                     lefts(n) + kTail);
+    sorter_.emplace(folder_, space_, std::span<const std::uint32_t>(next_times_.data(), next_times_.size()),
+                    lefts(n) + kTail);
 }
 
 // Order 1: every word has a row.
@@ -303,11 +295,11 @@ void ExternalTrainer::count_words() {
             row.adjusted = 0;
         }
     };
-    dealing_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
+    sorter_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
         if (word > next) finish(word);
         for (std::size_t i = 0; i < count; ++i, record += options_.order) {
             if (record[0] & kMark) last_row_ = word;
-            if (!is_top) row.adjusted += note_lefts(record, 1, word, left_words);
+            if (!is_top) row.adjusted += record_left_words(record, 1, word, left_words);
         }
     });
     finish(text_.vocabulary);
@@ -316,16 +308,16 @@ void ExternalTrainer::count_words() {
     left_words.flush();
 }
 
-// Order 1, over the uniform distribution of what can be predicted.
-void ExternalTrainer::estimate_words() {
+// Order 1, interpolated with the uniform distribution over predictable words.
+void ExternalTrainer::estimate_unigrams() {
     const DiscountRow& D = discounts_.back().of;
     const std::uint64_t numbers = size_ * CountedRow::kWidth;
     SpilledLevel& level = levels_.back();
     level = {new_file(), new_file(), {}, {}, size_};
-    Behind behind;
+    ContextCounts behind;
     SpillReader counting(rows_, space_.stream, 0, numbers);
     for (std::uint32_t w = 0; w < size_; ++w) behind.keep(CountedRow::read(counting).adjusted);
-    const Mass mass = behind.mass(D);
+    const ContextMass mass = behind.mass(D);
     const double uniform = 1.0 / static_cast<double>(size_ - 1 - (options_.unknown < size_));
     SpillReader rows(rows_, space_.stream, 0, numbers),
         left_words(lefts_, space_.stream, 0, occurrences_ * lefts(1));
@@ -336,17 +328,17 @@ void ExternalTrainer::estimate_words() {
         const CountedRow row = CountedRow::read(rows);
         const bool is_predictable = w != text_.begin && w != options_.unknown;
         const double p =
-            share_of(row.adjusted, D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
+            discounted_share(row.adjusted, D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
         words.push(w);
         logs.push(p);
-        if (options_.order > 1) deal(left_words, 1, w, row, p);
+        if (options_.order > 1) distribute(left_words, 1, w, row, p);
     }
     words.flush();
     logs.flush();
-    if (options_.order > 1) dealing_->finish();
+    if (options_.order > 1) sorter_->finish();
 }
 
-// The orders above 1, each from the occurrences that the one below dealt.
+// Orders above 1.
 
 void ExternalTrainer::count_order(std::size_t n) {
     const bool is_top = n == options_.order;
@@ -361,7 +353,7 @@ void ExternalTrainer::count_order(std::size_t n) {
         ++counts_of_counts_[std::min(row.adjusted, 5u)];
         row.write(rows);
     };
-    dealing_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
+    sorter_->sorted([&](std::uint32_t word, const std::uint32_t* record, std::size_t count) {
         const bool begins = word == text_.begin;
         for (std::size_t i = 0; i < count; ++i, record += width) {
             const std::uint32_t* const tail = record + 1 + lefts(n);
@@ -377,7 +369,7 @@ void ExternalTrainer::count_order(std::size_t n) {
             }
             ++row.count;
             if (record[0] & kMark) last_row_ = number;
-            if (!is_top && !begins) different += note_lefts(record, n, number, left_words);
+            if (!is_top && !begins) different += record_left_words(record, n, number, left_words);
         }
         if (begins) begins_to_ = number + 1;
     });
@@ -387,8 +379,9 @@ void ExternalTrainer::count_order(std::size_t n) {
     left_words.flush();
 }
 
-// How many n-grams follow a row of the order below, as often as they stand in the text.
-std::uint32_t ExternalTrainer::followed(const CountedRow& context, std::uint32_t row, std::size_t n) const {
+// Number of occurrences of n-grams whose context is this row of the order below.
+std::uint32_t ExternalTrainer::follower_count(const CountedRow& context, std::uint32_t row,
+                                              std::size_t n) const {
     if (n == 2 && context.word == text_.begin) return times_[text_.begin];
     if (!text_.is_stream && context.word == text_.end) return 0;
     return context.count - (row == last_row_below_);
@@ -415,8 +408,8 @@ void ExternalTrainer::estimate_order(std::size_t n) {
         const CountedRow context = CountedRow::read(contexts);
         const bool is_kept = n == 2 || context.count > cut_off_below;
         if (is_kept) firsts.push(kept);
-        const std::uint32_t occurrences = followed(context, h, n);
-        Behind behind;
+        const std::uint32_t occurrences = follower_count(context, h, n);
+        ContextCounts behind;
         std::uint32_t size = 0;
         for (std::uint32_t at = 0; at < occurrences; ++size) {
             const CountedRow row = CountedRow::read(counting);
@@ -424,21 +417,21 @@ void ExternalTrainer::estimate_order(std::size_t n) {
             if (row.count > cut_off)
                 behind.keep(row.adjusted);
             else
-                behind.leave_out(row.adjusted);
+                behind.add_pruned(row.adjusted);
         }
-        const Mass mass = behind.mass(D);
+        const ContextMass mass = behind.mass(D);
         if (is_kept) backoffs.push(mass.gamma);
         for (std::uint32_t i = 0; i < size; ++i, ++number) {
             const CountedRow row = CountedRow::read(rows);
             double p = 0;  // of what is cut off nothing asks: longer n-grams that end with it are too
             if (row.count > cut_off) {
-                p = share_of(row.adjusted, D, mass.total) + mass.gamma * row.shorter;
+                p = discounted_share(row.adjusted, D, mass.total) + mass.gamma * row.shorter;
                 words.push(row.word);
                 logs.push(p);
                 ++kept;
             }
             if (!is_top && (number < begins_from_ || number >= begins_to_))
-                deal(left_words, n, number, row, p);
+                distribute(left_words, n, number, row, p);
         }
     }
     firsts.push(kept);
@@ -447,7 +440,7 @@ void ExternalTrainer::estimate_order(std::size_t n) {
     firsts.flush();
     logs.flush();
     backoffs.flush();
-    if (!is_top) dealing_->finish();
+    if (!is_top) sorter_->finish();
 }
 
 }  // namespace
@@ -455,13 +448,13 @@ void ExternalTrainer::estimate_order(std::size_t n) {
 void IdFile::read(const std::function<void(std::span<const std::int32_t>)>& use) const {
     static_assert(std::endian::native == std::endian::little);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"), &std::fclose);
-    if (!file) throw Failure(path_ + " cannot be read");
+    if (!file) throw Error(path_ + " cannot be read");
     std::setvbuf(file.get(), nullptr, _IONBF, 0);  // whole blocks are read here
-    Array<std::int32_t> numbers(kAtOnce);
+    UninitializedBuffer<std::int32_t> numbers(kAtOnce);
     while (true) {
         const std::size_t bytes = std::fread(numbers.data(), 1, kAtOnce * sizeof(std::int32_t), file.get());
-        if (std::ferror(file.get())) throw Failure(path_ + " cannot be read");
-        if (bytes % sizeof(std::int32_t) != 0) throw Failure(path_ + " ends within a number; make it anew");
+        if (std::ferror(file.get())) throw Error(path_ + " cannot be read");
+        if (bytes % sizeof(std::int32_t) != 0) throw Error(path_ + " ends within a number; make it anew");
         if (bytes > 0) use({numbers.data(), bytes / sizeof(std::int32_t)});
         if (bytes < kAtOnce * sizeof(std::int32_t)) return;
     }
@@ -478,8 +471,9 @@ void SpilledRows::read(std::size_t n, std::uint64_t from, std::size_t count, std
     if (first && !is_top) level.first.read(from, first, count + 1);
 }
 
-ExternalModel estimate_within(const IdSource& ids, const TextFacts& text, const ExternalOptions& options) {
-    if (options.order == 0) throw Failure("the order of an n-gram model is 1 or more");
+ExternalModel estimate_external(const IdSource& ids, const TextMetadata& text,
+                                const ExternalOptions& options) {
+    if (options.order == 0) throw Error("the order of an n-gram model is 1 or more");
     return ExternalTrainer(ids, text, options).run();
 }
 

@@ -1,14 +1,13 @@
-// Modified Kneser–Ney of a text that memory is too short for: the rows that count_ngrams and
-// estimate_kneser_ney give, bit for bit, through temporary files.
+// Modified Kneser–Ney estimation in external memory: the same rows as count_ngrams and estimate_kneser_ney,
+// bit for bit, through temporary files.
 //
-// As in ngram/build/count.hpp, the occurrences of order n, sorted by n-gram, become those of order n + 1 by
-// one stable sort by the word to their left. Here an occurrence does not point into the text: it carries the
-// words to its left that longer n-grams will need, the row of its suffix, its last word and the suffix's
-// probability. They are dealt to ranges of left words that fit into memory; each range is then sorted there.
-// Two readings of each order are needed, since discounts rest on all counts of it:
-// - counting: rows, their counts and continuations, the words to the left of each occurrence;
-// - estimating: p and γ, context by context; each occurrence goes on to the next order.
-// Contexts are found as there: each has the next so many occurrences as it was counted.
+// As in count.hpp, the occurrences of order n become those of order n + 1 by a stable sort by the word to
+// their left. Here an occurrence does not point into the text: it carries the left words that longer n-grams
+// will need, the row of its suffix, its last word and the probability of the suffix. Occurrences are
+// distributed into buckets of left words that fit in memory, and each bucket is sorted there. Each order
+// takes two passes, because discounts depend on all of its counts:
+// - counting: rows, counts, continuation counts, and the left words of each occurrence;
+// - estimation: p and γ, context by context; each occurrence is passed on to the next order.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +17,23 @@
 #include <string>
 #include <vector>
 
-#include "base/temp_file.hpp"
+#include "base/spill_file.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/build/kneser_ney.hpp"
 #include "ngram/tables.hpp"
 
 namespace chainrule {
 
-// Word numbers of a text, `end` after each line, read in order from memory or from a file.
+// Word ids of a text with `end` after each line, read in order from memory or from a file.
 
 class IdSource {
   public:
     virtual ~IdSource() = default;
-    // Calls `use` with the numbers, so many at a time, from the first to the last.
+    // Calls `use` with consecutive blocks of ids, from the first to the last.
     virtual void read(const std::function<void(std::span<const std::int32_t>)>& use) const = 0;
 };
 
-// In memory, which must outlive it.
+// An array in memory, which must outlive this object.
 class IdArray final : public IdSource {
   public:
     explicit IdArray(std::span<const std::int32_t> ids) : ids_(ids) {}
@@ -44,7 +43,7 @@ class IdArray final : public IdSource {
     std::span<const std::int32_t> ids_;
 };
 
-// A file of little-endian numbers of four bytes; Failure where it cannot be read or ends within a number.
+// A file of little-endian 32-bit ids; throws Error if it cannot be read or is truncated.
 class IdFile final : public IdSource {
   public:
     explicit IdFile(std::string path) : path_(std::move(path)) {}
@@ -54,15 +53,15 @@ class IdFile final : public IdSource {
     std::string path_;
 };
 
-// What numbers mean.
-struct TextFacts {
+// Vocabulary size and special ids of the text.
+struct TextMetadata {
     std::uint32_t vocabulary = 0, begin = 0, end = 0;
     bool is_stream = false;  // <s> once, and lines go on from the one before
 };
 
 // Rows of a model in temporary files.
 
-// One order: a number of 32 bits a row in each file, `first` with one more.
+// Columns of one order, one 32-bit number per row in each file, one more in `first`.
 struct SpilledLevel {
     SpillFile word, log_prob, log_backoff, first;  // the last two not at the highest order
     std::uint64_t size = 0;
@@ -98,8 +97,9 @@ struct ExternalModel {
     std::size_t writers = 1;           // threads that may write the rows within the memory
 };
 
-// Throws Failure where the memory does not suffice, with the least that does; where the folder cannot be
-// written to, or is full; where the ids are not what take_ids takes.
-ExternalModel estimate_within(const IdSource& ids, const TextFacts& text, const ExternalOptions& options);
+// Throws Error if memory does not suffice (with the minimum that does), if the folder is not writable or
+// full, or if the ids are invalid for make_tokens.
+ExternalModel estimate_external(const IdSource& ids, const TextMetadata& text,
+                                const ExternalOptions& options);
 
 }  // namespace chainrule

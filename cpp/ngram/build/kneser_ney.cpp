@@ -22,8 +22,8 @@ void put(std::uint32_t* at, double log) {
     std::memcpy(at, &value, sizeof value);
 }
 
-// Probabilities of one row after the other, from `row` on: they are gathered, since logarithms are faster by
-// the hundred. The logarithms go into `logs`, the probabilities into `kept` unless that is null.
+// Collects the probabilities of consecutive rows, starting at `row`, and takes their logarithms in blocks,
+// which vectorises. Logarithms go to `logs`, the probabilities to `kept` unless it is null.
 class ProbabilityRows {
   public:
     ProbabilityRows(std::size_t row, std::uint32_t* logs, double* kept)
@@ -53,52 +53,52 @@ class ProbabilityRows {
 
 // c(h) and γ(h) of the context whose n-grams are rows [from, to).
 template <bool is_cut>
-Mass mass_of(const std::uint32_t* counts, const KeptRows& kept, std::size_t from, std::size_t to,
-             const DiscountRow& D) {
-    Behind behind;
+ContextMass mass_of(const std::uint32_t* counts, const KeptRows& kept, std::size_t from, std::size_t to,
+                    const DiscountRow& D) {
+    ContextCounts behind;
     for (std::size_t i = from; i < to; ++i)
         if (!is_cut || kept[i])
             behind.keep(counts[i]);
         else
-            behind.leave_out(counts[i]);
+            behind.add_pruned(counts[i]);
     return behind.mass(D);
 }
 
-// Order 1, over the uniform distribution of what can be predicted.
-Array<double> unigrams(Array<std::uint32_t>& counts, std::uint32_t begin, std::uint32_t unknown,
-                       const DiscountRow& D) {
+// Order 1, interpolated with the uniform distribution over predictable words.
+UninitializedBuffer<double> unigrams(UninitializedBuffer<std::uint32_t>& counts, std::uint32_t begin,
+                                     std::uint32_t unknown, const DiscountRow& D) {
     const std::size_t V = counts.size();
-    const Mass mass = mass_of<false>(counts.data(), {}, 0, V, D);
+    const ContextMass mass = mass_of<false>(counts.data(), {}, 0, V, D);
     const double uniform = 1.0 / static_cast<double>(V - 1 - (unknown < V));
-    Array<double> p(V);
+    UninitializedBuffer<double> p(V);
     for (std::size_t w = 0; w < V; ++w) {
         const bool is_predictable = w != begin && w != unknown;
-        p[w] = share_of(counts[w], D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
+        p[w] = discounted_share(counts[w], D, mass.total) + (is_predictable ? mass.gamma * uniform : 0.0);
         put(&counts[w], logarithm(p[w]));
     }
     return p;
 }
 
-// What one order up is made from, and made into.
+// Inputs and outputs of one order.
 struct Extension {
-    const Array<std::uint32_t>&first, &suffix;
-    const Array<double>& shorter;  // p of the order below
+    const UninitializedBuffer<std::uint32_t>&first, &suffix;
+    const UninitializedBuffer<double>& shorter;  // p of the order below
     const DiscountRow& D;
     const KeptRows& kept;
-    Array<std::uint32_t>& counts;    // becomes log p
-    Array<std::uint32_t>& backoffs;  // becomes log γ, by context
-    Array<double>& p;                // empty where no order follows
+    UninitializedBuffer<std::uint32_t>& counts;    // becomes log p
+    UninitializedBuffer<std::uint32_t>& backoffs;  // becomes log γ, by context
+    UninitializedBuffer<double>& p;                // empty where no order follows
 };
 
-// The contexts [from, to). Rows that are left out get γ(h) p(w | shorter h), which nothing reads.
+// Contexts [from, to). Pruned rows receive γ(h) p(w | h′), which nothing reads.
 template <bool is_cut>
 void extend(const Extension& on, std::size_t from, std::size_t to) {
     const std::uint32_t *const counts = on.counts.data(), *const suffix = on.suffix.data();
     const std::size_t stop = on.first[to];
     const DiscountRow& D = on.D;
     ProbabilityRows rows(on.first[from], on.counts.data(), on.p.size() ? on.p.data() : nullptr);
-    // By far the most contexts have one word behind them, and that once.
-    const double share_alone = share_of(1, D, 1.0), log_alone = logarithm(D[1]);
+    // Most contexts are followed by a single word that occurs once.
+    const double share_alone = discounted_share(1, D, 1.0), log_alone = logarithm(D[1]);
     for (std::size_t h = from; h < to; ++h) {
         const std::size_t begin = on.first[h], end = on.first[h + 1];
         if (!is_cut && end - begin == 1 && counts[begin] == 1) {
@@ -107,12 +107,12 @@ void extend(const Extension& on, std::size_t from, std::size_t to) {
             rows.push(share_alone + D[1] * on.shorter[suffix[begin]]);
             continue;
         }
-        // The counts of a context are all read here before log p takes the place of the first.
-        const Mass mass = mass_of<is_cut>(counts, on.kept, begin, end, D);
+        // All counts of a context are read before log p overwrites the first of them.
+        const ContextMass mass = mass_of<is_cut>(counts, on.kept, begin, end, D);
         put(&on.backoffs[h], logarithm(mass.gamma));
         for (std::size_t i = begin; i < end; ++i) {
             if (i + kAhead < stop) prefetch(&on.shorter[suffix[i + kAhead]]);
-            const double share = !is_cut || on.kept[i] ? share_of(counts[i], D, mass.total) : 0.0;
+            const double share = !is_cut || on.kept[i] ? discounted_share(counts[i], D, mass.total) : 0.0;
             rows.push(share + mass.gamma * on.shorter[suffix[i]]);
         }
     }
@@ -120,8 +120,8 @@ void extend(const Extension& on, std::size_t from, std::size_t to) {
 }
 
 void extend_all(const Extension& extension, std::size_t threads) {
-    const std::vector<std::size_t> bounds = share_out(extension.first, threads);
-    in_parallel(threads, [&](std::size_t t) {
+    const std::vector<std::size_t> bounds = balanced_ranges(extension.first, threads);
+    parallel_for(threads, [&](std::size_t t) {
         if (extension.kept.size() == 0)
             extend<false>(extension, bounds[t], bounds[t + 1]);
         else
@@ -134,13 +134,14 @@ void extend_all(const Extension& extension, std::size_t threads) {
 KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t unknown,
                               std::vector<std::uint32_t> cut_offs) {
     threads = std::max<std::size_t>(threads, 1);
-    cut_offs = checked_cut_offs(std::move(cut_offs), counts.order());
+    cut_offs = check_cut_offs(std::move(cut_offs), counts.order());
     KneserNey model;
     std::vector<KeptRows> kept;
-    Array<double> shorter;
-    Array<std::uint32_t> backoffs;  // of the order below, as contexts; the memory of that order's suffixes
-    // An order is whole when its log γ is there, which the one above finds: then what is cut off can leave
-    // it.
+    UninitializedBuffer<double> shorter;
+    UninitializedBuffer<std::uint32_t>
+        backoffs;  // of the order below, as contexts; the memory of that order's suffixes
+    // An order is complete when its back-off weights are known, which the next order computes; only then
+    // can pruned rows be removed.
     const auto trim = [&](std::size_t k) {
         if (cut_offs[k] > 0)
             model.levels[k] = keep_rows(std::move(model.levels[k]), kept[k - 1], kept[k], threads);
@@ -148,24 +149,24 @@ KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t 
     for (std::size_t k = 0; k < counts.order(); ++k) {
         Level& level = counts.levels[k];
         const bool is_top = k + 1 == counts.order();
-        kept.push_back(above_cut_off(level.count, cut_offs[k], threads));
-        Array<std::uint32_t> adjusted = std::move(is_top ? level.count : level.continuation);
+        kept.push_back(rows_above_cut_off(level.count, cut_offs[k], threads));
+        UninitializedBuffer<std::uint32_t> adjusted = std::move(is_top ? level.count : level.continuation);
         level.count = {};
         model.discounts.push_back(modified_discounts(counts_of_counts(adjusted, threads)));
         const DiscountRow& D = model.discounts.back().of;
         if (k == 0) {
             shorter = unigrams(adjusted, counts.begin, unknown, D);
-            level.suffix = Array<std::uint32_t>(is_top ? 0 : level.size());
+            level.suffix = UninitializedBuffer<std::uint32_t>(is_top ? 0 : level.size());
         } else {
-            Array<double> p(is_top ? 0 : level.size(), Access::scattered);
+            UninitializedBuffer<double> p(is_top ? 0 : level.size(), Access::scattered);
             extend_all({level.first, level.suffix, shorter, D, kept[k], adjusted, backoffs, p}, threads);
-            model.levels.back().log_backoff = std::move(backoffs).become<float>();
+            model.levels.back().log_backoff = std::move(backoffs).reinterpret_as<float>();
             trim(k - 1);
             shorter = std::move(p);
         }
         backoffs = std::move(level.suffix);
         model.levels.push_back(
-            {std::move(level.word), std::move(level.first), std::move(adjusted).become<float>(), {}});
+            {std::move(level.word), std::move(level.first), std::move(adjusted).reinterpret_as<float>(), {}});
     }
     if (counts.order() > 0) trim(counts.order() - 1);
     return model;

@@ -7,23 +7,25 @@
 
 namespace chainrule {
 
-std::vector<std::size_t> share_out(const Array<std::uint32_t>& first, std::size_t threads) {
+std::vector<std::size_t> balanced_ranges(const UninitializedBuffer<std::uint32_t>& first,
+                                         std::size_t threads) {
     std::vector<std::size_t> bounds{0};
     const std::size_t contexts = first.size() - 1;
     for (std::size_t t = 1; t < threads; ++t) {
-        const std::size_t wanted = part_begin(first[contexts], t, threads);
+        const std::size_t target = part_begin(first[contexts], t, threads);
         const std::uint32_t* at =
-            std::lower_bound(first.begin() + bounds.back(), first.begin() + contexts, wanted);
+            std::lower_bound(first.begin() + bounds.back(), first.begin() + contexts, target);
         bounds.push_back(static_cast<std::size_t>(at - first.begin()));
     }
     bounds.push_back(contexts);
     return bounds;
 }
 
-KeptRows above_cut_off(const Array<std::uint32_t>& count, std::uint32_t cut_off, std::size_t threads) {
+KeptRows rows_above_cut_off(const UninitializedBuffer<std::uint32_t>& count, std::uint32_t cut_off,
+                            std::size_t threads) {
     if (cut_off == 0) return {};
     KeptRows kept(count.size());
-    in_parallel(threads, [&](std::size_t t) {
+    parallel_for(threads, [&](std::size_t t) {
         const std::size_t to = part_begin(count.size(), t + 1, threads);
         for (std::size_t i = part_begin(count.size(), t, threads); i < to; ++i) kept[i] = count[i] > cut_off;
     });
@@ -32,12 +34,12 @@ KeptRows above_cut_off(const Array<std::uint32_t>& count, std::uint32_t cut_off,
 
 TableLevel keep_rows(TableLevel level, const KeptRows& contexts, const KeptRows& rows, std::size_t threads) {
     const auto is_in = [](const KeptRows& kept, std::size_t i) { return kept.size() == 0 || kept[i] != 0; };
-    const std::vector<std::size_t> bounds = share_out(level.first, threads);
+    const std::vector<std::size_t> bounds = balanced_ranges(level.first, threads);
     struct Place {
         std::size_t context = 0, row = 0;
     };
     std::vector<Place> places(threads + 1);  // where each thread's part begins in the new tables
-    in_parallel(threads, [&](std::size_t t) {
+    parallel_for(threads, [&](std::size_t t) {
         Place kept;
         for (std::size_t h = bounds[t]; h < bounds[t + 1]; ++h) kept.context += is_in(contexts, h);
         for (std::size_t i = level.first[bounds[t]]; i < level.first[bounds[t + 1]]; ++i)
@@ -50,23 +52,24 @@ TableLevel keep_rows(TableLevel level, const KeptRows& contexts, const KeptRows&
     }
     const Place size = places.back();
     const bool has_backoff = level.log_backoff.size() > 0;
-    TableLevel made{Array<std::uint32_t>(size.row), Array<std::uint32_t>(size.context + 1),
-                    Array<float>(size.row), Array<float>(has_backoff ? size.row : 0)};
-    made.first[size.context] = static_cast<std::uint32_t>(size.row);
-    in_parallel(threads, [&](std::size_t t) {
+    TableLevel result{
+        UninitializedBuffer<std::uint32_t>(size.row), UninitializedBuffer<std::uint32_t>(size.context + 1),
+        UninitializedBuffer<float>(size.row), UninitializedBuffer<float>(has_backoff ? size.row : 0)};
+    result.first[size.context] = static_cast<std::uint32_t>(size.row);
+    parallel_for(threads, [&](std::size_t t) {
         Place at = places[t];
         for (std::size_t h = bounds[t]; h < bounds[t + 1]; ++h) {
-            if (is_in(contexts, h)) made.first[at.context++] = static_cast<std::uint32_t>(at.row);
+            if (is_in(contexts, h)) result.first[at.context++] = static_cast<std::uint32_t>(at.row);
             for (std::size_t i = level.first[h]; i < level.first[h + 1]; ++i) {
                 if (!is_in(rows, i)) continue;
-                made.word[at.row] = level.word[i];
-                made.log_prob[at.row] = level.log_prob[i];
-                if (has_backoff) made.log_backoff[at.row] = level.log_backoff[i];
+                result.word[at.row] = level.word[i];
+                result.log_prob[at.row] = level.log_prob[i];
+                if (has_backoff) result.log_backoff[at.row] = level.log_backoff[i];
                 ++at.row;
             }
         }
     });
-    return made;
+    return result;
 }
 
 }  // namespace chainrule

@@ -1,4 +1,4 @@
-// Tables without the rows that a cut-off leaves out, the rest numbered anew.
+// Removal of the rows below a count cut-off.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,20 @@
 
 namespace chainrule {
 
-// Of each row of one order whether it is kept, 1 or 0; empty where all are.
-using KeptRows = Array<std::uint8_t>;
+// For each row of one order 1 if it is kept, 0 if not; empty if all are kept.
+using KeptRows = UninitializedBuffer<std::uint8_t>;
 
-// Kept are the rows with a count above the cut-off; all of them where that is 0.
-KeptRows above_cut_off(const Array<std::uint32_t>& count, std::uint32_t cut_off, std::size_t threads);
+// Keeps rows with a count above the cut-off; all rows if it is 0.
+KeptRows rows_above_cut_off(const UninitializedBuffer<std::uint32_t>& count, std::uint32_t cut_off,
+                            std::size_t threads);
 
-// `level` with the rows of `rows` alone; `contexts` are the rows kept one order down. A context that is left
-// out has no row that is kept.
+// Returns `level` with the kept rows only; `contexts` are the rows kept one order down. A removed context has
+// no kept extensions.
 TableLevel keep_rows(TableLevel level, const KeptRows& contexts, const KeptRows& rows, std::size_t threads);
 
-// Contexts in ranges with about as many n-grams each: where part t begins, and at the end where the last
-// ends.
-std::vector<std::size_t> share_out(const Array<std::uint32_t>& first, std::size_t threads);
+// Splits contexts into ranges with about the same number of n-grams: the first context of each range, and the
+// end.
+std::vector<std::size_t> balanced_ranges(const UninitializedBuffer<std::uint32_t>& first,
+                                         std::size_t threads);
 
 }  // namespace chainrule

@@ -1,4 +1,3 @@
-// Opening a file of the layout "small": every size that reading relies on is checked here.
 #include "ngram/format/compact_layout.hpp"
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 #include "base/logarithm.hpp"
 #include "base/parallel.hpp"
 #include "ngram/format/hashed_layout.hpp"
-#include "ngram/format/names.hpp"
+#include "ngram/format/stored_vocabulary.hpp"
 
 namespace chainrule {
 
@@ -27,7 +26,7 @@ T read_at(const char* at) {
     return value;
 }
 
-// Content that is used as it is. All else that a row or a block says is kept within bounds as it is read.
+// Validates values that are used unchecked; everything else is clamped when it is read.
 class ContentCheck {
   public:
     explicit ContentCheck(const ModelFile& file) : file_(&file) {}
@@ -37,10 +36,10 @@ class ContentCheck {
         bool is_good = true;
         if (section == kByProbability) {
             for (std::uint64_t at = from; at + 4 <= to; at += 4)
-                is_good &= read_at<std::uint32_t>(bytes + at) < file_->facts().model.vocabulary;
-        } else if (section == small_section(SmallPart::records, 1)) {
+                is_good &= read_at<std::uint32_t>(bytes + at) < file_->metadata().model.vocabulary;
+        } else if (section == compact_section(CompactPart::records, 1)) {
             for (std::uint64_t at = from; at + 4 <= to; at += 4)  // the third number of a row is no float
-                is_good &= at % sizeof(SmallUnigram) == 8 || is_log_value(read_at<float>(bytes + at));
+                is_good &= at % sizeof(CompactUnigram) == 8 || is_log_value(read_at<float>(bytes + at));
         }
         if (!is_good) file_->fail("it has a word that cannot be");
     }
@@ -51,61 +50,63 @@ class ContentCheck {
 
 }  // namespace
 
-SmallLayout::SmallLayout(std::shared_ptr<ModelFile> file) : file_(std::move(file)) {
-    const FileFacts& facts = file_->facts();
-    if (facts.layout != LayoutKind::small) file_->fail("its layout is not \"small\"");
-    vocabulary_ = facts.model.vocabulary;
-    bigrams_ = facts.sizes.size() > 1 ? static_cast<std::uint32_t>(facts.sizes[1]) : 0;
-    unigrams_ = part(SmallPart::records, 1, sizeof(SmallUnigram) * (std::uint64_t{vocabulary_} + 1)).data();
+CompactLayout::CompactLayout(std::shared_ptr<ModelFile> file) : file_(std::move(file)) {
+    const FileMetadata& metadata = file_->metadata();
+    if (metadata.layout != LayoutKind::small) file_->fail("its layout is not \"small\"");
+    vocabulary_ = metadata.model.vocabulary;
+    bigrams_ = metadata.sizes.size() > 1 ? static_cast<std::uint32_t>(metadata.sizes[1]) : 0;
+    unigrams_ =
+        part(CompactPart::records, 1, sizeof(CompactUnigram) * (std::uint64_t{vocabulary_} + 1)).data();
     const std::span<const char> falling = file_->section(kByProbability);
     if (falling.size() != std::size_t{4} * vocabulary_) file_->fail("its words by probability are not there");
     by_probability_ = {reinterpret_cast<const std::uint32_t*>(falling.data()), vocabulary_};
     file_->on_verified(ContentCheck(*file_));
-    const std::size_t above = facts.sizes.size() - 1;
-    const std::span<const char> columns = part(SmallPart::columns, 1, sizeof(SmallColumns) * above);
+    const std::size_t above = metadata.sizes.size() - 1;
+    const std::span<const char> columns = part(CompactPart::columns, 1, sizeof(CompactColumns) * above);
     file_->touch(columns.data(), columns.size());
     for (std::size_t k = 0; k < above; ++k) {
-        SmallColumns of_order;
+        CompactColumns of_order;
         std::memcpy(&of_order, columns.data() + sizeof of_order * k, sizeof of_order);
         open_level(k + 2, of_order);
     }
 }
 
-std::span<const std::uint32_t> SmallLayout::by_probability() const {
+std::span<const std::uint32_t> CompactLayout::by_probability() const {
     file_->touch(by_probability_.data(), by_probability_.size_bytes());
     return by_probability_;
 }
 
-void SmallLayout::open_level(std::size_t n, const SmallColumns& columns) {
-    const std::vector<std::uint64_t>& sizes = file_->facts().sizes;
+void CompactLayout::open_level(std::size_t n, const CompactColumns& columns) {
+    const std::vector<std::uint64_t>& sizes = file_->metadata().sizes;
     const std::uint64_t size = sizes[n - 1];
     if (columns.word_bits != static_cast<std::uint32_t>(std::bit_width(vocabulary_ - 1)))
         file_->fail("its words are not as wide as its vocabulary");
     Level level;
-    level.prob = open_column(n, SmallPart::probs, columns.prob_coding, columns.prob_bits);
+    level.prob = open_column(n, CompactPart::probs, columns.prob_coding, columns.prob_bits);
     level.word_bits = columns.word_bits;
     level.word_mask = low_bits(columns.word_bits);
     level.to_backoff = columns.word_bits + columns.prob_bits;
     if (n < sizes.size()) {
-        level.backoff = open_column(n, SmallPart::backoffs, columns.backoff_coding, columns.backoff_bits);
+        level.backoff = open_column(n, CompactPart::backoffs, columns.backoff_coding, columns.backoff_bits);
         level.next_size = static_cast<std::uint32_t>(sizes[n]);
-        const std::uint64_t blocks = small_blocks(size);
-        level.samples = part(SmallPart::samples, n, 4 * (blocks + 1)).data();
-        level.children = part(SmallPart::children, n, packed_bytes(sizes[n] + kSmallBlock * blocks)).data();
+        const std::uint64_t blocks = compact_blocks(size);
+        level.samples = part(CompactPart::samples, n, 4 * (blocks + 1)).data();
+        level.children =
+            part(CompactPart::children, n, packed_bytes(sizes[n] + kCompactBlock * blocks)).data();
     } else if (columns.backoff_bits != 0) {
         file_->fail("its highest order has back-off weights");
     }
     level.record_bits = columns.record_bits();
-    level.records = part(SmallPart::records, n, packed_bytes(size * level.record_bits)).data();
+    level.records = part(CompactPart::records, n, packed_bytes(size * level.record_bits)).data();
     levels_.push_back(level);
 }
 
-SmallLayout::Column SmallLayout::open_column(std::size_t n, SmallPart table, std::uint32_t coding,
-                                             std::uint32_t bits) const {
+CompactLayout::Column CompactLayout::open_column(std::size_t n, CompactPart table, std::uint32_t coding,
+                                                 std::uint32_t bits) const {
     Column column;
-    column.coding = static_cast<Coding>(coding);
+    column.coding = static_cast<ColumnCoding>(coding);
     column.mask = low_bits(bits);
-    if (coding == static_cast<std::uint32_t>(Coding::table) && bits <= kMostTableBits) {
+    if (coding == static_cast<std::uint32_t>(ColumnCoding::table) && bits <= kMaxTableBits) {
         const std::span<const char> values = part(table, n, sizeof(float) << bits);
         file_->touch(values.data(), values.size());
         column.table = values.data();
@@ -113,38 +114,40 @@ SmallLayout::Column SmallLayout::open_column(std::size_t n, SmallPart table, std
             if (!is_log_value(read_at<float>(values.data() + i))) file_->fail("a value is not a number");
         return column;
     }
-    const bool is_plain = coding == static_cast<std::uint32_t>(Coding::plain) && bits == kPlainBits;
-    const bool is_signless = coding == static_cast<std::uint32_t>(Coding::signless) && bits == kSignlessBits;
+    const bool is_plain = coding == static_cast<std::uint32_t>(ColumnCoding::plain) && bits == kPlainBits;
+    const bool is_signless =
+        coding == static_cast<std::uint32_t>(ColumnCoding::signless) && bits == kSignlessBits;
     if (!is_plain && !is_signless) file_->fail("a column is packed in no known way");
     return column;
 }
 
-std::span<const char> SmallLayout::part(SmallPart part, std::size_t n, std::uint64_t size) const {
-    const std::span<const char> bytes = file_->section(small_section(part, n));
+std::span<const char> CompactLayout::part(CompactPart part, std::size_t n, std::uint64_t size) const {
+    const std::span<const char> bytes = file_->section(compact_section(part, n));
     if (bytes.size() != size)
         file_->fail("section " + std::to_string(static_cast<std::uint32_t>(part)) + " of order " +
                     std::to_string(n) + " does not have its size");
     return bytes;
 }
 
-// Rows of a model as the sections of the layout "small". All of them are read once to choose how the columns
-// are packed, and once for each section; a section is filled from any block of rows on.
+// Writing. All rows are read once to choose how the columns are packed, and once per section; a section can
+// be filled from any block of rows on.
 
 namespace {
 
 constexpr std::uint64_t kPiece = 8192;  // rows that are read at a time: whole blocks
 
-// What is known of an order before it is written.
-struct SmallOrder {
-    SmallColumns columns;
-    Codes prob, backoff;
-    Array<std::uint32_t> samples;  // of each block, the first continuation; one more, where all end
+// Column statistics of one order, collected before it is written.
+struct CompactOrder {
+    CompactColumns columns;
+    ColumnCodes prob, backoff;
+    UninitializedBuffer<std::uint32_t>
+        samples;  // of each block, the first continuation; one more, where all end
     std::uint64_t size = 0, next_size = 0;
     bool has_children = false;
 };
 
-SmallColumns columns_of(const SmallOrder& order, std::uint32_t vocabulary) {
-    SmallColumns columns;
+CompactColumns columns_of(const CompactOrder& order, std::uint32_t vocabulary) {
+    CompactColumns columns;
     columns.word_bits = static_cast<std::uint32_t>(std::bit_width(vocabulary - 1));
     columns.prob_bits = order.prob.bits;
     columns.prob_coding = static_cast<std::uint32_t>(order.prob.coding);
@@ -154,9 +157,9 @@ SmallColumns columns_of(const SmallOrder& order, std::uint32_t vocabulary) {
     return columns;
 }
 
-// One thread's part of a survey: the pieces that it comes to take.
-void survey_pieces(const Rows& rows, std::size_t n, std::atomic<std::uint64_t>& next, ColumnSurvey& probs,
-                   ColumnSurvey& backoffs, SmallOrder& order) {
+// Statistics collected by one thread.
+void survey_pieces(const Rows& rows, std::size_t n, std::atomic<std::uint64_t>& next, ColumnStatistics& probs,
+                   ColumnStatistics& backoffs, CompactOrder& order) {
     std::vector<float> prob(kPiece), backoff(kPiece);
     std::vector<std::uint32_t> first(kPiece + 1);
     for (std::uint64_t from; (from = kPiece * next.fetch_add(1)) < order.size;) {
@@ -167,38 +170,38 @@ void survey_pieces(const Rows& rows, std::size_t n, std::atomic<std::uint64_t>& 
         probs.add({prob.data(), count});
         if (!is_context) continue;
         backoffs.add({backoff.data(), count});
-        for (std::size_t i = 0; i < count; i += kSmallBlock)
-            order.samples[(from + i) / kSmallBlock] = first[i];
+        for (std::size_t i = 0; i < count; i += kCompactBlock)
+            order.samples[(from + i) / kCompactBlock] = first[i];
     }
 }
 
-std::shared_ptr<const SmallOrder> survey(const Rows& rows, const FileFacts& facts, std::size_t n,
-                                         std::size_t threads) {
-    auto order = std::make_shared<SmallOrder>();
+std::shared_ptr<const CompactOrder> survey(const Rows& rows, const FileMetadata& metadata, std::size_t n,
+                                           std::size_t threads) {
+    auto order = std::make_shared<CompactOrder>();
     order->size = rows.size(n);
     order->has_children = n < rows.order();
     if (order->has_children) {
         order->next_size = rows.size(n + 1);
-        order->samples = Array<std::uint32_t>(small_blocks(order->size) + 1);
+        order->samples = UninitializedBuffer<std::uint32_t>(compact_blocks(order->size) + 1);
         order->samples[order->samples.size() - 1] = static_cast<std::uint32_t>(order->next_size);
     }
     const std::uint64_t pieces = (order->size + kPiece - 1) / kPiece;
     const std::size_t used = std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces));
-    std::vector<ColumnSurvey> probs(used, ColumnSurvey(facts.bits != 0));
-    std::vector<ColumnSurvey> backoffs(used, ColumnSurvey(facts.bits != 0));
+    std::vector<ColumnStatistics> probs(used, ColumnStatistics(metadata.bits != 0));
+    std::vector<ColumnStatistics> backoffs(used, ColumnStatistics(metadata.bits != 0));
     std::atomic<std::uint64_t> next{0};
-    in_parallel(used, [&](std::size_t t) { survey_pieces(rows, n, next, probs[t], backoffs[t], *order); });
+    parallel_for(used, [&](std::size_t t) { survey_pieces(rows, n, next, probs[t], backoffs[t], *order); });
     for (std::size_t t = 1; t < used; ++t) {
         probs[0].join(probs[t]);
         backoffs[0].join(backoffs[t]);
     }
     order->prob = probs[0].codes();
     if (order->has_children) order->backoff = backoffs[0].codes();
-    order->columns = columns_of(*order, facts.model.vocabulary);
+    order->columns = columns_of(*order, metadata.model.vocabulary);
     return order;
 }
 
-// A section whose bytes are at hand.
+// A section whose bytes are already in memory.
 Section section_of(std::uint32_t id, std::shared_ptr<const void> owner, const void* bytes,
                    std::uint64_t size) {
     Section section;
@@ -212,18 +215,19 @@ Section section_of(std::uint32_t id, std::shared_ptr<const void> owner, const vo
 
 Section unigrams(const Rows& rows) {
     Section section;
-    section.id = small_section(SmallPart::records, 1);
-    section.size = sizeof(SmallUnigram) * (rows.size(1) + 1);
-    section.chunk = sizeof(SmallUnigram) * kPiece;
+    section.id = compact_section(CompactPart::records, 1);
+    section.size = sizeof(CompactUnigram) * (rows.size(1) + 1);
+    section.chunk = sizeof(CompactUnigram) * kPiece;
     section.fill = [&rows](std::uint64_t from, std::uint64_t size, char* into) {
-        const std::uint64_t begin = from / sizeof(SmallUnigram), end = begin + size / sizeof(SmallUnigram);
+        const std::uint64_t begin = from / sizeof(CompactUnigram),
+                            end = begin + size / sizeof(CompactUnigram);
         const std::size_t count = std::min(end, rows.size(1)) - begin;
         std::vector<float> prob(count), backoff(count);
         std::vector<std::uint32_t> first(count + 1);
         rows.read(1, begin, count, nullptr, prob.data(), backoff.data(),
                   rows.order() > 1 ? first.data() : nullptr);
         for (std::size_t i = 0; i < end - begin; ++i) {
-            SmallUnigram row{0, 0, first[i]};
+            CompactUnigram row{0, 0, first[i]};
             if (i < count) row = {prob[i], backoff[i], first[i]};
             std::memcpy(into + sizeof row * i, &row, sizeof row);
         }
@@ -231,14 +235,14 @@ Section unigrams(const Rows& rows) {
     return section;
 }
 
-// Rows [from, from + count) of an order, packed.
-void pack_records(const Rows& rows, std::size_t n, const SmallOrder& order, std::uint64_t from,
+// Packs rows [from, from + count) of an order.
+void pack_records(const Rows& rows, std::size_t n, const CompactOrder& order, std::uint64_t from,
                   std::size_t count, BitPacker& packer) {
     std::vector<std::uint32_t> word(count);
     std::vector<float> prob(count), backoff(order.has_children ? count : 0);
     rows.read(n, from, count, word.data(), prob.data(), order.has_children ? backoff.data() : nullptr,
               nullptr);
-    const SmallColumns& columns = order.columns;
+    const CompactColumns& columns = order.columns;
     for (std::size_t i = 0; i < count; ++i) {
         packer.put(word[i], columns.word_bits);
         packer.put(order.prob.code(prob[i]), columns.prob_bits);
@@ -246,11 +250,11 @@ void pack_records(const Rows& rows, std::size_t n, const SmallOrder& order, std:
     }
 }
 
-Section records(const Rows& rows, std::size_t n, const std::shared_ptr<const SmallOrder>& order) {
-    // 64 records of any width are whole words of 8 bytes, so that a chunk begins with a record.
+Section records(const Rows& rows, std::size_t n, const std::shared_ptr<const CompactOrder>& order) {
+    // 64 records of any width fill whole 8-byte words, so every chunk begins with a record.
     const std::uint64_t width = order->columns.record_bits();
     Section section;
-    section.id = small_section(SmallPart::records, n);
+    section.id = compact_section(CompactPart::records, n);
     section.size = packed_bytes(order->size * width);
     section.chunk = std::max<std::uint64_t>(8, kPiece / 8 * width);
     section.fill = [&rows, n, order, width](std::uint64_t from, std::uint64_t size, char* into) {
@@ -265,7 +269,7 @@ Section records(const Rows& rows, std::size_t n, const std::shared_ptr<const Sma
     return section;
 }
 
-// Bits of a section, of which only those within a range are kept.
+// Writes bits of a section and drops those outside a range.
 class BitRange {
   public:
     BitRange(std::uint64_t from, std::uint64_t size, char* into)
@@ -291,12 +295,12 @@ class BitRange {
     char* into_;
 };
 
-// The bits of one block, whose rows' continuations begin at first[0 … 64].
+// Bits of one block, whose rows have first extensions first[0 … 64].
 void put_block(std::uint64_t block, const std::uint32_t* first, BitRange& bits) {
-    const std::uint32_t base = first[0], span = first[kSmallBlock] - base;
-    const std::uint64_t begin = base + kSmallBlock * block;
+    const std::uint32_t base = first[0], span = first[kCompactBlock] - base;
+    const std::uint64_t begin = base + kCompactBlock * block;
     const auto width = static_cast<std::uint64_t>(std::bit_width(span));
-    for (std::uint64_t j = 0; j < kSmallBlock; ++j) {
+    for (std::uint64_t j = 0; j < kCompactBlock; ++j) {
         if (is_listed(span))
             bits.set_number(begin + j * width, first[j] - base);
         else
@@ -304,27 +308,27 @@ void put_block(std::uint64_t block, const std::uint32_t* first, BitRange& bits) 
     }
 }
 
-// Blocks [from, to) of an order; rows behind the last one have no continuations.
-void put_blocks(const Rows& rows, std::size_t n, const SmallOrder& order, std::uint64_t from,
+// Blocks [from, to) of an order; rows after the last one have no extensions.
+void put_blocks(const Rows& rows, std::size_t n, const CompactOrder& order, std::uint64_t from,
                 std::uint64_t to, BitRange& bits) {
-    const std::uint64_t begin = from * kSmallBlock;
-    const std::size_t count = std::min(to * kSmallBlock, order.size) - begin;
-    std::vector<std::uint32_t> first((to - from) * kSmallBlock + 1,
+    const std::uint64_t begin = from * kCompactBlock;
+    const std::size_t count = std::min(to * kCompactBlock, order.size) - begin;
+    std::vector<std::uint32_t> first((to - from) * kCompactBlock + 1,
                                      static_cast<std::uint32_t>(order.next_size));
     rows.read(n, begin, count, nullptr, nullptr, nullptr, first.data());
     for (std::uint64_t block = from; block < to; ++block)
-        put_block(block, first.data() + (block - from) * kSmallBlock, bits);
+        put_block(block, first.data() + (block - from) * kCompactBlock, bits);
 }
 
-Section children(const Rows& rows, std::size_t n, const std::shared_ptr<const SmallOrder>& order) {
-    const std::uint64_t blocks = small_blocks(order->size);
+Section children(const Rows& rows, std::size_t n, const std::shared_ptr<const CompactOrder>& order) {
+    const std::uint64_t blocks = compact_blocks(order->size);
     Section section;
-    section.id = small_section(SmallPart::children, n);
-    section.size = packed_bytes(order->next_size + kSmallBlock * blocks);
+    section.id = compact_section(CompactPart::children, n);
+    section.size = packed_bytes(order->next_size + kCompactBlock * blocks);
     section.fill = [&rows, n, order, blocks](std::uint64_t from, std::uint64_t size, char* into) {
         BitRange bits(from, size, into);
-        const auto begin_of = [&](std::uint64_t b) { return order->samples[b] + kSmallBlock * b; };
-        // The first block that ends behind the beginning of the range.
+        const auto begin_of = [&](std::uint64_t b) { return order->samples[b] + kCompactBlock * b; };
+        // The first block that ends after the start of the range.
         std::uint64_t block = 0, left = blocks;
         while (left > 0) {
             const std::uint64_t half = left / 2;
@@ -334,7 +338,7 @@ Section children(const Rows& rows, std::size_t n, const std::shared_ptr<const Sm
         }
         while (block < blocks && begin_of(block) < bits.to()) {
             std::uint64_t end = block;
-            while (end < blocks && end - block < kPiece / kSmallBlock && begin_of(end) < bits.to()) ++end;
+            while (end < blocks && end - block < kPiece / kCompactBlock && begin_of(end) < bits.to()) ++end;
             put_blocks(rows, n, *order, block, end, bits);
             block = end;
         }
@@ -342,37 +346,37 @@ Section children(const Rows& rows, std::size_t n, const std::shared_ptr<const Sm
     return section;
 }
 
-void add_table(std::vector<Section>& sections, SmallPart part, std::size_t n,
-               const std::shared_ptr<const SmallOrder>& order, const Codes& codes) {
-    if (codes.coding != Coding::table) return;
+void add_table(std::vector<Section>& sections, CompactPart part, std::size_t n,
+               const std::shared_ptr<const CompactOrder>& order, const ColumnCodes& codes) {
+    if (codes.coding != ColumnCoding::table) return;
     sections.push_back(
-        section_of(small_section(part, n), order, codes.table.data(), sizeof(float) * codes.table.size()));
+        section_of(compact_section(part, n), order, codes.table.data(), sizeof(float) * codes.table.size()));
 }
 
 }  // namespace
 
-std::vector<Section> small_sections(const Rows& rows, const FileFacts& facts, std::size_t threads) {
-    if (facts.sizes.size() != rows.order()) throw Failure("the rows are of another order than the model");
-    if (facts.bits != 0 && facts.bits != 8)
-        throw Failure("values of " + std::to_string(facts.bits) + " bits cannot be written; 8 can, or all");
+std::vector<Section> compact_sections(const Rows& rows, const FileMetadata& metadata, std::size_t threads) {
+    if (metadata.sizes.size() != rows.order()) throw Error("the rows are of another order than the model");
+    if (metadata.bits != 0 && metadata.bits != 8)
+        throw Error("values of " + std::to_string(metadata.bits) + " bits cannot be written; 8 can, or all");
     std::vector<Section> sections;
-    const auto columns = std::make_shared<std::vector<SmallColumns>>();
+    const auto columns = std::make_shared<std::vector<CompactColumns>>();
     sections.push_back(by_probability_section(rows));
     sections.push_back(unigrams(rows));
     for (std::size_t n = 2; n <= rows.order(); ++n) {
-        const std::shared_ptr<const SmallOrder> order = survey(rows, facts, n, threads);
+        const std::shared_ptr<const CompactOrder> order = survey(rows, metadata, n, threads);
         columns->push_back(order->columns);
         sections.push_back(records(rows, n, order));
-        add_table(sections, SmallPart::probs, n, order, order->prob);
+        add_table(sections, CompactPart::probs, n, order, order->prob);
         if (!order->has_children) break;
-        add_table(sections, SmallPart::backoffs, n, order, order->backoff);
-        sections.push_back(section_of(small_section(SmallPart::samples, n), order, order->samples.data(),
+        add_table(sections, CompactPart::backoffs, n, order, order->backoff);
+        sections.push_back(section_of(compact_section(CompactPart::samples, n), order, order->samples.data(),
                                       sizeof(std::uint32_t) * order->samples.size()));
         sections.push_back(children(rows, n, order));
     }
     if (rows.order() > 1)
-        sections.push_back(section_of(small_section(SmallPart::columns, 1), columns, columns->data(),
-                                      sizeof(SmallColumns) * columns->size()));
+        sections.push_back(section_of(compact_section(CompactPart::columns, 1), columns, columns->data(),
+                                      sizeof(CompactColumns) * columns->size()));
     return sections;
 }
 

@@ -8,30 +8,30 @@
 
 #include "base/error.hpp"
 #include "base/logarithm.hpp"
-#include "ngram/format/names.hpp"
+#include "ngram/format/stored_vocabulary.hpp"
 
 namespace chainrule {
 
 namespace {
 
-// What content each section must have for its readers to stay inside the sections; `facts` is a copy, since a
+// Validates the content that readers rely on to stay inside the sections. `metadata` is a copy because a
 // check may outlive its layout.
 class ContentCheck {
   public:
-    ContentCheck(const ModelFile& file, const FileFacts& facts) : file_(&file), facts_(facts) {}
+    ContentCheck(const ModelFile& file, const FileMetadata& metadata) : file_(&file), metadata_(metadata) {}
 
     void operator()(std::uint32_t section, std::uint64_t from, std::uint64_t to) const {
         const char* const bytes = file_->section(section).data();
         if (section == kByProbability) {
             check_words(reinterpret_cast<const std::uint32_t*>(bytes + from), (to - from) / 4);
-        } else if (section > kFastRows && section <= kFastRows + facts_.sizes.size()) {
-            const std::size_t order = section - kFastRows;
-            if (order == facts_.sizes.size()) {
-                check_rows(reinterpret_cast<const FastTopRow*>(bytes + from),
-                           (to - from) / sizeof(FastTopRow));
+        } else if (section > kHashedRows && section <= kHashedRows + metadata_.sizes.size()) {
+            const std::size_t order = section - kHashedRows;
+            if (order == metadata_.sizes.size()) {
+                check_rows(reinterpret_cast<const HashedTopRow*>(bytes + from),
+                           (to - from) / sizeof(HashedTopRow));
             } else {
-                check_rows(reinterpret_cast<const FastRow*>(bytes + from), (to - from) / sizeof(FastRow),
-                           facts_.sizes[order]);
+                check_rows(reinterpret_cast<const HashedRow*>(bytes + from), (to - from) / sizeof(HashedRow),
+                           metadata_.sizes[order]);
             }
         }
     }
@@ -40,19 +40,19 @@ class ContentCheck {
     void check_words(const std::uint32_t* words, std::size_t count) const {
         std::uint32_t most = 0;
         for (std::size_t i = 0; i < count; ++i) most = std::max(most, words[i]);
-        if (most >= facts_.model.vocabulary) file_->fail("it has a word that is not in its vocabulary");
+        if (most >= metadata_.model.vocabulary) file_->fail("it has a word that is not in its vocabulary");
     }
-    void check_rows(const FastTopRow* rows, std::size_t count) const {
+    void check_rows(const HashedTopRow* rows, std::size_t count) const {
         bool is_good = true;
         for (std::size_t i = 0; i < count; ++i)
-            is_good &= (rows[i].word < facts_.model.vocabulary) & is_log_value(rows[i].log_prob);
+            is_good &= (rows[i].word < metadata_.model.vocabulary) & is_log_value(rows[i].log_prob);
         if (!is_good) file_->fail("it has a row that cannot be");
     }
-    void check_rows(const FastRow* rows, std::size_t count, std::uint64_t next_size) const {
+    void check_rows(const HashedRow* rows, std::size_t count, std::uint64_t next_size) const {
         bool is_good = true;
         std::uint32_t last = 0;
         for (std::size_t i = 0; i < count; ++i) {
-            is_good &= (rows[i].word < facts_.model.vocabulary) & (rows[i].first <= next_size) &
+            is_good &= (rows[i].word < metadata_.model.vocabulary) & (rows[i].first <= next_size) &
                        (rows[i].first >= last) & is_log_value(rows[i].log_prob) &
                        is_log_value(rows[i].log_backoff);
             last = rows[i].first;
@@ -61,49 +61,51 @@ class ContentCheck {
     }
 
     const ModelFile* file_;  // owns this check
-    FileFacts facts_;
+    FileMetadata metadata_;
 };
 
 }  // namespace
 
-FastLayout::FastLayout(std::shared_ptr<ModelFile> file) : file_(std::move(file)) {
-    const FileFacts& facts = file_->facts();
-    if (facts.layout != LayoutKind::fast || facts.bits != 0) file_->fail("its layout is not the fast one");
+HashedLayout::HashedLayout(std::shared_ptr<ModelFile> file) : file_(std::move(file)) {
+    const FileMetadata& metadata = file_->metadata();
+    if (metadata.layout != LayoutKind::fast || metadata.bits != 0)
+        file_->fail("its layout is not the fast one");
     const auto section = [&](std::uint32_t id, std::uint64_t size) {
         const std::span<const char> bytes = file_->section(id);
         if (bytes.size() != size) file_->fail("a section does not fit its header");
         return bytes.data();
     };
-    for (std::uint32_t n = 1; n <= facts.sizes.size(); ++n) {
-        const std::uint64_t size = facts.sizes[n - 1];
-        Order here;
-        here.size = static_cast<std::uint32_t>(size);
-        if (n == facts.sizes.size()) {
-            here.top = reinterpret_cast<const FastTopRow*>(section(kFastRows + n, sizeof(FastTopRow) * size));
+    for (std::uint32_t n = 1; n <= metadata.sizes.size(); ++n) {
+        const std::uint64_t size = metadata.sizes[n - 1];
+        Order level;
+        level.size = static_cast<std::uint32_t>(size);
+        if (n == metadata.sizes.size()) {
+            level.top =
+                reinterpret_cast<const HashedTopRow*>(section(kHashedRows + n, sizeof(HashedTopRow) * size));
         } else {
-            here.rows =
-                reinterpret_cast<const FastRow*>(section(kFastRows + n, sizeof(FastRow) * (size + 1)));
+            level.rows =
+                reinterpret_cast<const HashedRow*>(section(kHashedRows + n, sizeof(HashedRow) * (size + 1)));
         }
-        if (n > 1) here.index = section(kFastIndex + n, fast_index_bytes(size));
-        orders_.push_back(here);
+        if (n > 1) level.index = section(kHashedIndex + n, hashed_index_bytes(size));
+        orders_.push_back(level);
     }
-    const std::size_t words = facts.model.vocabulary;
+    const std::size_t words = metadata.model.vocabulary;
     by_probability_ = {reinterpret_cast<const std::uint32_t*>(section(kByProbability, 4 * words)), words};
-    file_->on_verified(ContentCheck(*file_, facts));
+    file_->on_verified(ContentCheck(*file_, metadata));
 }
 
-std::span<const std::uint32_t> FastLayout::by_probability() const {
+std::span<const std::uint32_t> HashedLayout::by_probability() const {
     file_->touch(by_probability_.data(), by_probability_.size_bytes());
     return by_probability_;
 }
 
-// The words from j V / c on begin behind directory[j] rows; within those few rows the search halves them.
+// Words from j V / c on start at row directory[j]; binary search within that small range.
 template <class Row>
-std::uint32_t FastLayout::row_by_order(const Row* rows, std::size_t order, Children in,
-                                       std::uint32_t word) const {
+std::uint32_t HashedLayout::row_by_directory(const Row* rows, std::size_t order, Children in,
+                                             std::uint32_t word) const {
     const auto* const directory = reinterpret_cast<const std::uint32_t*>(slots_of(order, in));
     const std::uint32_t c = in.size();
-    const std::uint32_t j = directory_slot(word, c, file_->facts().model.vocabulary);
+    const std::uint32_t j = directory_slot(word, c, file_->metadata().model.vocabulary);
     file_->touch(directory + j, j + 1 < c ? 8 : 4);
     std::uint32_t low = in.from + std::min(directory[j], c);
     std::uint32_t high = in.from + (j + 1 < c ? std::min(directory[j + 1], c) : c);
@@ -120,17 +122,18 @@ std::uint32_t FastLayout::row_by_order(const Row* rows, std::size_t order, Child
     return kNone;
 }
 
-template std::uint32_t FastLayout::row_by_order(const FastRow*, std::size_t, Children, std::uint32_t) const;
-template std::uint32_t FastLayout::row_by_order(const FastTopRow*, std::size_t, Children,
-                                                std::uint32_t) const;
+template std::uint32_t HashedLayout::row_by_directory(const HashedRow*, std::size_t, Children,
+                                                      std::uint32_t) const;
+template std::uint32_t HashedLayout::row_by_directory(const HashedTopRow*, std::size_t, Children,
+                                                      std::uint32_t) const;
 
-// Rows as sections of the layout "fast", made a piece at a time from whatever rows there are.
+// Writing: sections are filled piece by piece from any Rows.
 
 namespace {
 
 constexpr std::size_t kAtOnce = 8192;  // rows read by one call
 
-void fill_rows(const Rows& rows, std::size_t n, std::uint64_t from, std::uint64_t to, FastRow* into) {
+void fill_rows(const Rows& rows, std::size_t n, std::uint64_t from, std::uint64_t to, HashedRow* into) {
     std::vector<std::uint32_t> word(kAtOnce), first(kAtOnce + 1);
     std::vector<float> log_prob(kAtOnce), log_backoff(kAtOnce);
     const std::uint64_t size = rows.size(n), end = std::min(to, size);
@@ -139,11 +142,11 @@ void fill_rows(const Rows& rows, std::size_t n, std::uint64_t from, std::uint64_
         rows.read(n, at, count, word.data(), log_prob.data(), log_backoff.data(), first.data());
         for (std::size_t i = 0; i < count; ++i) *into++ = {word[i], log_prob[i], log_backoff[i], first[i]};
     }
-    // The row behind the last, for where the last one's continuations end.
+    // A final row marks the end of the last extensions.
     if (to > size) *into = {0, 0, 0, static_cast<std::uint32_t>(rows.size(n + 1))};
 }
 
-void fill_top_rows(const Rows& rows, std::uint64_t from, std::uint64_t to, FastTopRow* into) {
+void fill_top_rows(const Rows& rows, std::uint64_t from, std::uint64_t to, HashedTopRow* into) {
     std::vector<std::uint32_t> word(kAtOnce);
     std::vector<float> log_prob(kAtOnce);
     for (std::uint64_t at = from; at < to; at += kAtOnce) {
@@ -153,9 +156,9 @@ void fill_top_rows(const Rows& rows, std::uint64_t from, std::uint64_t to, FastT
     }
 }
 
-// The index of one context in its 4c bytes, which are 0.
+// Builds the index of one context in its 4c bytes, which are zero.
 void fill_context(const std::uint32_t* words, std::uint32_t c, std::uint32_t vocabulary, char* into) {
-    if (c >= kHashed) {
+    if (c >= kMinSorted) {
         auto* const directory = reinterpret_cast<std::uint32_t*>(into);
         std::uint32_t row = 0;
         for (std::uint32_t j = 0; j < c; ++j) {
@@ -166,14 +169,14 @@ void fill_context(const std::uint32_t* words, std::uint32_t c, std::uint32_t voc
     }
     auto* const slots = reinterpret_cast<std::uint16_t*>(into);
     for (std::uint32_t row = 0; row < c; ++row) {
-        const std::uint64_t mixed = FastHash::mix(words[row]);
-        std::uint32_t slot = FastHash::home(c, mixed);
+        const std::uint64_t mixed = ChildHash::mix(words[row]);
+        std::uint32_t slot = ChildHash::home(c, mixed);
         while (slots[slot]) slot = slot + 1 == 2 * c ? 0 : slot + 1;
-        slots[slot] = static_cast<std::uint16_t>(FastHash::tag(FastHash::bits(c), mixed) | (row + 1));
+        slots[slot] = static_cast<std::uint16_t>(ChildHash::tag(ChildHash::bits(c), mixed) | (row + 1));
     }
 }
 
-// The index of rows [from, to) of order n, 4 bytes a row.
+// Builds the index of rows [from, to) of order n, 4 bytes per row.
 class IndexPiece {
   public:
     IndexPiece(const Rows& rows, std::size_t n, std::uint64_t from, std::uint64_t to, char* into)
@@ -195,7 +198,7 @@ class IndexPiece {
     }
 
   private:
-    // The context that row `row` continues: the last one that begins there or before.
+    // The context of `row`: the last context whose extensions begin at or before it.
     std::uint64_t context_of(std::uint64_t row) const {
         std::uint64_t low = 0, high = rows_.size(n_ - 1);  // first[low] ≤ row
         while (high - low > 1) {
@@ -213,7 +216,8 @@ class IndexPiece {
             fill_context(words_.data() + (begin - from_), c, vocabulary_, into_ + 4 * (begin - from_));
             return;
         }
-        // It reaches into another piece: made whole, and the part taken that lies here.
+        // The context extends into another piece: build its whole index and copy the part in this
+        // piece.
         std::vector<std::uint32_t> words(c), index(c);
         rows_.read(n_, begin, c, words.data(), nullptr, nullptr, nullptr);
         auto* const whole = reinterpret_cast<char*>(index.data());
@@ -233,18 +237,18 @@ class IndexPiece {
 
 Section rows_section(const Rows& rows, std::uint32_t n) {
     Section section;
-    section.id = kFastRows + n;
+    section.id = kHashedRows + n;
     if (n == rows.order()) {
-        section.size = sizeof(FastTopRow) * rows.size(n);
+        section.size = sizeof(HashedTopRow) * rows.size(n);
         section.fill = [&rows](std::uint64_t from, std::uint64_t size, char* into) {
-            fill_top_rows(rows, from / sizeof(FastTopRow), (from + size) / sizeof(FastTopRow),
-                          reinterpret_cast<FastTopRow*>(into));
+            fill_top_rows(rows, from / sizeof(HashedTopRow), (from + size) / sizeof(HashedTopRow),
+                          reinterpret_cast<HashedTopRow*>(into));
         };
     } else {
-        section.size = sizeof(FastRow) * (rows.size(n) + 1);
+        section.size = sizeof(HashedRow) * (rows.size(n) + 1);
         section.fill = [&rows, n](std::uint64_t from, std::uint64_t size, char* into) {
-            fill_rows(rows, n, from / sizeof(FastRow), (from + size) / sizeof(FastRow),
-                      reinterpret_cast<FastRow*>(into));
+            fill_rows(rows, n, from / sizeof(HashedRow), (from + size) / sizeof(HashedRow),
+                      reinterpret_cast<HashedRow*>(into));
         };
     }
     return section;
@@ -252,8 +256,8 @@ Section rows_section(const Rows& rows, std::uint32_t n) {
 
 Section index_section(const Rows& rows, std::uint32_t n) {
     Section section;
-    section.id = kFastIndex + n;
-    section.size = fast_index_bytes(rows.size(n));
+    section.id = kHashedIndex + n;
+    section.size = hashed_index_bytes(rows.size(n));
     section.fill = [&rows, n](std::uint64_t from, std::uint64_t size, char* into) {
         std::memset(into, 0, size);
         const std::uint64_t to = std::min((from + size) / 4, rows.size(n));
@@ -262,7 +266,7 @@ Section index_section(const Rows& rows, std::uint32_t n) {
     return section;
 }
 
-// Rising as the logarithm falls, then as the number rises.
+// Sort key: descending by log-probability, then ascending by word id.
 std::uint64_t falling_key(float log_prob, std::uint32_t number) {
     const auto bits = std::bit_cast<std::uint32_t>(log_prob + 0.0F);  // −0 becomes 0
     const std::uint32_t rising = bits >> 31 ? ~bits : bits | 0x80000000U;
@@ -296,8 +300,8 @@ Section by_probability_section(const Rows& rows) {
     return section;
 }
 
-std::vector<Section> fast_sections(const Rows& rows, const FileFacts& facts) {
-    if (facts.sizes.size() != rows.order()) throw Failure("the rows are of another order than the model");
+std::vector<Section> hashed_sections(const Rows& rows, const FileMetadata& metadata) {
+    if (metadata.sizes.size() != rows.order()) throw Error("the rows are of another order than the model");
     std::vector<Section> sections{by_probability_section(rows)};
     for (std::uint32_t n = 1; n <= rows.order(); ++n) {
         sections.push_back(rows_section(rows, n));

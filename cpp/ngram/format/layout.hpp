@@ -1,36 +1,39 @@
-// What queries ask of a model file, whatever its layout.
+// The interface between a model file layout and the queries.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 
 namespace chainrule {
 
-// Rows of one order that continue a context one order down.
+// Range of the rows of one order that extend a context one order down.
 struct Children {
     std::uint32_t from = 0, to = 0;
 
     std::uint32_t size() const { return to > from ? to - from : 0; }
 };
 
-// An n-gram that was looked for.
-struct Found {
-    bool is_there = false;
+// Result of looking up an n-gram.
+struct Lookup {
+    bool is_present = false;
     std::uint32_t row = 0;
     float log_prob = 0;
     float log_backoff = 0;  // 0 at the highest order
     Children children;      // one order up; none at the highest order
 };
 
-// A layout (FastLayout, SmallLayout) is a class with these members, all const and safe on several threads at
-// once. Orders count from 1. No number is handed out from a block whose checksum was not verified; a block
-// that is not whole throws Failure. Words that are asked for are below the vocabulary's size; children are
-// what a Found had.
-//
-//   Found first(std::uint32_t word) const;                            // the unigram, always there
-//   void prefetch(std::size_t order, Children in, std::uint32_t word) const;   // a hint that find comes soon
-//   Found find(std::size_t order, Children in, std::uint32_t word) const;      // the row of `word` among
-//   `in` Found at(std::size_t order, std::uint32_t row, std::uint32_t& word) const;  // a row by number, and
-//   its word:
-//                                                                     // to list what continues a context
+// The interface that queries need of a layout (HashedLayout, CompactLayout). Members are const and
+// thread-safe; orders count from 1. Values are read only from blocks whose checksum was verified; a damaged
+// block throws Error. Word ids are below the vocabulary size, and `children` comes from an earlier Lookup.
+template <class L>
+concept NgramLayout = requires(const L& layout, std::size_t order, Children children, std::uint32_t word,
+                               std::uint32_t row, std::uint32_t& word_of_row) {
+    { layout.first(word) } -> std::same_as<Lookup>;                  // the unigram, always present
+    { layout.find(order, children, word) } -> std::same_as<Lookup>;  // the row of `word` among `children`
+    { layout.at(order, row, word_of_row) } -> std::same_as<Lookup>;  // a row by number, and its word
+    layout.prefetch(order, children, word);                          // hint: find() follows soon
+    layout.prefetch_row(order, children, word);  // second hint, once the first has taken effect
+};
 
 }  // namespace chainrule

@@ -23,21 +23,21 @@ T read_at(const char* at) {
 
 bool is_word(std::uint32_t word, std::uint32_t vocabulary) { return word < vocabulary; }
 
-// What no writer of this version can have written.
+// Rejects headers that no writer of this version produces.
 bool is_plausible(const FixedHeader& head) {
-    const bool has_words = head.vocabulary > 0 && head.vocabulary <= kMostWords &&
+    const bool has_words = head.vocabulary > 0 && head.vocabulary <= kMaxWords &&
                            is_word(head.begin, head.vocabulary) && is_word(head.end, head.vocabulary) &&
                            (head.unknown == 0xFFFFFFFF || is_word(head.unknown, head.vocabulary));
     const bool has_layout = head.layout == 1 || head.layout == 2;
     return has_words && has_layout && (head.bits == 0 || head.bits == 8) && head.order > 0 &&
-           head.order <= kMostOrders && head.flags < 32 && head.zero == 0 && std::isfinite(head.log_missing);
+           head.order <= kMaxOrders && head.flags < 32 && head.zero == 0 && std::isfinite(head.log_missing);
 }
 
 }  // namespace
 
 void ModelFile::fail(const std::string& what) const {
-    throw Failure((path_.empty() ? std::string("the model") : path_) + " is damaged: " + what +
-                  "; copy it again from where it came, or train the model anew");
+    throw Error((path_.empty() ? std::string("the model") : path_) + " is damaged: " + what +
+                "; copy it again from where it came, or train the model anew");
 }
 
 std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_all,
@@ -48,34 +48,34 @@ std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_
     file->take_bytes(largest_copy ? largest_copy : physical_memory() / 2, verified_at_open);
     file->read_header();
     const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    // Below a few megabytes a thread takes longer to start than to help.
+    // Below a few megabytes starting a thread costs more than it saves.
     if (file->bytes() <= verified_at_open)
         file->verify_all(file->bytes() < (4U << 20) ? 1 : std::min<std::size_t>(2, cores));
     if (file->is_verified() && !file->is_mapped_) file->source_.reset();
     return file;
 }
 
-// Memory for a copy of the file, with its header; or the file, mapped.
+// Allocates memory for a copy of the file and reads the header, or maps the file.
 void ModelFile::take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at_open) {
     source_ = std::make_unique<InputFile>(path_);
     const std::uint64_t size = source_->size();
     FixedHeader head;
     if (size >= sizeof head) source_->read(0, reinterpret_cast<char*>(&head), sizeof head);
     if (size < sizeof head || head.magic != kMagic)
-        throw Failure(path_ + " is not an n-gram model of this chainrule, or not all of one; train it anew");
+        throw Error(path_ + " is not an n-gram model of this chainrule, or not all of one; train it anew");
     if (size > largest_copy && source_->map()) {
         is_mapped_ = true;
         all_ = {source_->map(), size};
         return;
     }
-    // A file read at once is in large pages from the start; of another most pages may never be used.
-    image_ = Array<char>(size, size <= verified_at_open ? Access::scattered : Access::in_order);
+    // A file read at once is placed in huge pages; of another file most pages may never be used.
+    image_ = UninitializedBuffer<char>(size, size <= verified_at_open ? Access::scattered : Access::in_order);
     all_ = {image_.data(), size};
     const std::uint64_t header = std::clamp<std::uint64_t>(head.header, sizeof head, size);
     source_->read(0, image_.data(), header);
 }
 
-std::shared_ptr<ModelFile> ModelFile::of(Array<char> image) {
+std::shared_ptr<ModelFile> ModelFile::of(UninitializedBuffer<char> image) {
     std::shared_ptr<ModelFile> file(new ModelFile);
     file->image_ = std::move(image);
     file->all_ = {file->image_.data(), file->image_.size()};
@@ -89,32 +89,32 @@ std::shared_ptr<ModelFile> ModelFile::of(Array<char> image) {
 void ModelFile::read_header() {
     const auto head = read_at<FixedHeader>(all_.data());
     if (head.version != kVersion && head.version != kQuantizedVersion)
-        throw Failure(path_ + " is an n-gram model of version " + std::to_string(head.version) +
-                      ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
-                      std::to_string(kQuantizedVersion) +
-                      "; use the chainrule that wrote it, or train the model anew");
+        throw Error(path_ + " is an n-gram model of version " + std::to_string(head.version) +
+                    ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
+                    std::to_string(kQuantizedVersion) +
+                    "; use the chainrule that wrote it, or train the model anew");
     if (head.file != all_.size())
         fail("it has " + std::to_string(all_.size()) + " bytes and should have " + std::to_string(head.file));
     if (head.header > head.file || head.header % kCacheLine != 0) fail("its header does not fit it");
     blocks_ = block_count(head.file - head.header);
-    if (head.order > kMostOrders || header_bytes(head.order, head.sections, blocks_) != head.header)
+    if (head.order > kMaxOrders || header_bytes(head.order, head.sections, blocks_) != head.header)
         fail("its header does not fit it");
     mark_ = read_at<std::uint64_t>(all_.data() + head.header - 8);
     if (checksum(all_.data(), head.header / 8 - 1) != mark_) fail("its header does not have its checksum");
     if (!is_plausible(head)) fail("its header says what cannot be");
 
-    facts_.layout = static_cast<LayoutKind>(head.layout);
-    facts_.bits = head.bits;
-    facts_.model = {head.vocabulary,      head.begin,           head.end,
-                    head.unknown,         (head.flags & 1) > 0, (head.flags & 2) > 0,
-                    (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0,
-                    (head.flags & 16) > 0};
-    // Quantised models of version 2 were rounded without computing their weights anew.
-    if (facts_.bits && head.version < kQuantizedVersion) facts_.model.is_normalized = false;
+    metadata_.layout = static_cast<LayoutKind>(head.layout);
+    metadata_.bits = head.bits;
+    metadata_.model = {head.vocabulary,      head.begin,           head.end,
+                       head.unknown,         (head.flags & 1) > 0, (head.flags & 2) > 0,
+                       (head.flags & 4) > 0, head.log_missing,     (head.flags & 8) > 0,
+                       (head.flags & 16) > 0};
+    // Quantised models of version 2 were rounded without renormalising the back-off weights.
+    if (metadata_.bits && head.version < kQuantizedVersion) metadata_.model.is_normalized = false;
     const char* at = all_.data() + sizeof(FixedHeader);
     for (std::uint32_t n = 0; n < head.order; ++n, at += 8)
-        facts_.sizes.push_back(read_at<std::uint64_t>(at));
-    if (facts_.sizes[0] != head.vocabulary || *std::ranges::max_element(facts_.sizes) > kMostRows)
+        metadata_.sizes.push_back(read_at<std::uint64_t>(at));
+    if (metadata_.sizes[0] != head.vocabulary || *std::ranges::max_element(metadata_.sizes) > kMaxRows)
         fail("its header says what cannot be");
     read_places(at, head.sections, head.header);
     data_ = all_.data() + head.header;
@@ -152,7 +152,7 @@ void ModelFile::verify(std::size_t block, const char* bytes) const {
              " does not have its checksum");
 }
 
-// The bytes of a block do not change once it is verified: one thread at a time reads it, and only once.
+// A block is read once, by one thread; its bytes do not change after it is verified.
 void ModelFile::load(std::size_t block) const {
     const std::lock_guard<std::mutex> lock(loading_[block % loading_.size()]);
     if (verified_[block].load(std::memory_order_acquire)) return;
@@ -178,16 +178,16 @@ void ModelFile::check_content(std::size_t block) const {
 void ModelFile::verify_all(std::size_t threads) const {
     if (is_verified()) return;
     threads = std::max<std::size_t>(1, std::min(threads, blocks_));
-    in_parallel(threads, [&](std::size_t t) {
+    parallel_for(threads, [&](std::size_t t) {
         const std::size_t end = part_begin(blocks_, t + 1, threads);
         for (std::size_t block = part_begin(blocks_, t, threads); block < end; ++block)
             if (!verified_[block].load(std::memory_order_acquire)) load(block);
     });
 }
 
-void ModelFile::asked(std::uint64_t words) const {
+void ModelFile::count_lookups(std::uint64_t words) const {
     if (is_verified()) return;
-    if (asked_.fetch_add(words) + words >= bytes() / 1024) verify_all(1);
+    if (lookups_.fetch_add(words) + words >= bytes() / 1024) verify_all(1);
 }
 
 void ModelFile::on_verified(Check check) {
@@ -197,7 +197,7 @@ void ModelFile::on_verified(Check check) {
         if (verified_[block].load(std::memory_order_acquire)) check_content(block);
 }
 
-// Out of the way of the usual case, where every block was verified long ago.
+// Out of line: in the common case every block is verified already.
 void ModelFile::touch_blocks(const void* from, std::size_t size) const {
     if (size == 0) return;
     const auto at = static_cast<std::size_t>(static_cast<const char*>(from) - data_);

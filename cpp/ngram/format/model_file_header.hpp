@@ -1,7 +1,7 @@
-// The header of a model file, as it lies in the file.
+// The header of a model file and its checksums, as stored.
 //
-//   FixedHeader | rows by order, 8 bytes each | SectionEntry of each section | checksum of each block, 8
-//   bytes | zeros to a whole cache line, the last 8 bytes of which are the checksum of all before
+//   FixedHeader | rows per order, 8 bytes each | SectionEntry per section | checksum per block, 8 bytes |
+//   zero padding to a cache line, whose last 8 bytes are the checksum of the header
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace chainrule {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'h', 'a', 'i', 'n', 'n', 'g', 'r'};
 inline constexpr std::uint32_t kVersion = 2;
-// Of quantised models, whose probabilities sum to one from this version on.
+// Version of quantised models, whose probabilities sum to one from this version on.
 inline constexpr std::uint32_t kQuantizedVersion = 3;
 
 struct FixedHeader {
@@ -24,7 +24,7 @@ struct FixedHeader {
     std::uint32_t version = kVersion;
     std::uint32_t layout = 0, bits = 0, order = 0;
     std::uint32_t vocabulary = 0, begin = 0, end = 0, unknown = 0;
-    // Of ModelFacts: 1 is_stream, 2 is_closed, 4 is_normalized, 8 holds_suffixes, 16 starts_at_begin.
+    // Of ModelMetadata: 1 is_stream, 2 is_closed, 4 is_normalized, 8 holds_suffixes, 16 starts_at_begin.
     std::uint32_t flags = 0;
     float log_missing = 0;
     std::uint32_t sections = 0, zero = 0;
@@ -48,10 +48,9 @@ inline std::uint64_t header_bytes(std::uint64_t order, std::uint64_t sections, s
     return whole_lines(sizeof(FixedHeader) + 8 * order + sizeof(SectionEntry) * sections + 8 * blocks + 8);
 }
 
-// The checksum of a block of a model file: Σ_i mix(word_i + (i + 1) K) mod 2^64 over its 64-bit words.
-//
-// mix is a bijection, so that any change within one word is surely seen; i makes words that changed places
-// seen; and a sum can be made in parts by several threads, in any order.
+// Checksum of a block: Σ_i mix(word_i + (i + 1) K) mod 2^64 over its 64-bit words. mix is a bijection, so any
+// change within one word is detected; i makes exchanged words detectable; and partial sums of several threads
+// can be added in any order.
 
 static_assert(std::endian::native == std::endian::little, "model files are little-endian");
 

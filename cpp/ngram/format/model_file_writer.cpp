@@ -1,5 +1,5 @@
-// Sections into a model file, or into memory: each is filled in pieces by several threads, and the checksums
-// of blocks are summed up from the pieces, wherever these begin and end.
+// Writes sections to a model file or to memory. Each section is filled in pieces by several threads; block
+// checksums are summed from the pieces.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -19,18 +19,18 @@ namespace {
 constexpr std::uint64_t kPiece = std::uint64_t{1}
                                  << 20;  // bytes filled by one call, or a chunk if that is more
 
-// Where everything lies, and the checksums as they come in.
+// File offsets, and the checksums as they are accumulated.
 class Plan {
   public:
-    Plan(const FileFacts& facts, const std::vector<Section>& sections) : facts_(facts) {
+    Plan(const FileMetadata& metadata, const std::vector<Section>& sections) : metadata_(metadata) {
         std::uint64_t data = 0;
         for (const Section& section : sections) {
             if (section.chunk == 0 || section.chunk % 8 != 0)
-                throw Failure("section " + std::to_string(section.id) + " is not made in whole words");
+                throw Error("section " + std::to_string(section.id) + " is not made in whole words");
             data += whole_lines(section.size);
         }
         blocks_ = block_count(data);
-        header_ = header_bytes(facts.sizes.size(), sections.size(), blocks_);
+        header_ = header_bytes(metadata.sizes.size(), sections.size(), blocks_);
         file_ = header_ + data;
         sums_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks_);
         std::uint64_t from = header_;
@@ -43,7 +43,7 @@ class Plan {
     std::uint64_t bytes() const { return file_; }
     std::uint64_t from(std::size_t section) const { return entries_[section].from; }
 
-    // Bytes [at, at + size) of the file are these; both numbers are multiples of 8.
+    // Adds bytes [at, at + size) of the file to the checksums; both are multiples of 8.
     void add(std::uint64_t at, const char* bytes, std::uint64_t size) {
         at -= header_;
         while (size > 0) {
@@ -56,14 +56,14 @@ class Plan {
         }
     }
 
-    // After all bytes were added.
+    // The header, once all bytes were added.
     std::vector<char> header() const {
-        const ModelFacts& model = facts_.model;
+        const ModelMetadata& model = metadata_.model;
         FixedHeader head;
-        head.version = facts_.bits ? kQuantizedVersion : kVersion;
-        head.layout = static_cast<std::uint32_t>(facts_.layout);
-        head.bits = facts_.bits;
-        head.order = static_cast<std::uint32_t>(facts_.sizes.size());
+        head.version = metadata_.bits ? kQuantizedVersion : kVersion;
+        head.layout = static_cast<std::uint32_t>(metadata_.layout);
+        head.bits = metadata_.bits;
+        head.order = static_cast<std::uint32_t>(metadata_.sizes.size());
         head.vocabulary = model.vocabulary;
         head.begin = model.begin;
         head.end = model.end;
@@ -82,7 +82,7 @@ class Plan {
             at += size;
         };
         put(&head, sizeof(head));
-        for (const std::uint64_t size : facts_.sizes) put(&size, 8);
+        for (const std::uint64_t size : metadata_.sizes) put(&size, 8);
         for (const SectionEntry& entry : entries_) put(&entry, sizeof(entry));
         for (std::size_t block = 0; block < blocks_; ++block) {
             const std::uint64_t sum = sums_[block].load();
@@ -94,32 +94,31 @@ class Plan {
     }
 
   private:
-    const FileFacts& facts_;
+    const FileMetadata& metadata_;
     std::uint64_t blocks_ = 0, header_ = 0, file_ = 0;
     std::vector<SectionEntry> entries_;
     std::unique_ptr<std::atomic<std::uint64_t>[]> sums_;
 };
 
-void check_facts(const FileFacts& facts) {
-    if (facts.sizes.empty() || facts.sizes.size() > kMostOrders)
-        throw Failure("a model of order " + std::to_string(facts.sizes.size()) +
-                      " cannot be written; the order is 1 to " + std::to_string(kMostOrders));
-    if (facts.model.vocabulary == 0 || facts.model.vocabulary > kMostWords ||
-        facts.sizes[0] != facts.model.vocabulary)
-        throw Failure("a vocabulary of " + std::to_string(facts.model.vocabulary) +
-                      " words cannot be written; 1 to 2^31 − 1 can");
-    const ModelFacts& model = facts.model;
+void check_metadata(const FileMetadata& metadata) {
+    if (metadata.sizes.empty() || metadata.sizes.size() > kMaxOrders)
+        throw Error("a model of order " + std::to_string(metadata.sizes.size()) +
+                    " cannot be written; the order is 1 to " + std::to_string(kMaxOrders));
+    if (metadata.model.vocabulary == 0 || metadata.model.vocabulary > kMaxWords ||
+        metadata.sizes[0] != metadata.model.vocabulary)
+        throw Error("a vocabulary of " + std::to_string(metadata.model.vocabulary) +
+                    " words cannot be written; 1 to 2^31 − 1 can");
+    const ModelMetadata& model = metadata.model;
     if (model.begin >= model.vocabulary || model.end >= model.vocabulary ||
         (model.unknown >= model.vocabulary && model.unknown != 0xFFFFFFFF))
-        throw Failure("<s>, </s> or <unk> is not among the words of the model");
-    for (const std::uint64_t size : facts.sizes)
-        if (size > kMostRows)
-            throw Failure(std::to_string(size) +
-                          " n-grams of one order cannot be written; cut off rare ones");
+        throw Error("<s>, </s> or <unk> is not among the words of the model");
+    for (const std::uint64_t size : metadata.sizes)
+        if (size > kMaxRows)
+            throw Error(std::to_string(size) + " n-grams of one order cannot be written; cut off rare ones");
 }
 
-// Calls deliver(at, size, fill) for each piece of the file, on several threads. `fill` writes the piece, with
-// the zeros behind a section's end.
+// Calls deliver(at, size, fill) for each piece of the file, on several threads. `fill` writes the piece and
+// the zero padding after a section.
 template <class Deliver>
 void in_pieces(const Plan& plan, const std::vector<Section>& sections, std::size_t threads,
                const Deliver& deliver) {
@@ -130,8 +129,8 @@ void in_pieces(const Plan& plan, const std::vector<Section>& sections, std::size
         const std::uint64_t pieces = (section.size + piece - 1) / piece;
         std::atomic<std::uint64_t> next{0};
         const std::size_t used = std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces));
-        in_parallel(used, [&](std::size_t) {
-            Array<char> buffer;  // of this thread
+        parallel_for(used, [&](std::size_t) {
+            UninitializedBuffer<char> buffer;  // of this thread
             for (std::uint64_t i; (i = next.fetch_add(1)) < pieces;) {
                 const std::uint64_t from = i * piece, size = std::min(piece, section.size - from);
                 const std::uint64_t padded = i + 1 == pieces ? whole_lines(section.size) - from : size;
@@ -147,14 +146,14 @@ void in_pieces(const Plan& plan, const std::vector<Section>& sections, std::size
 
 }  // namespace
 
-void write_model(const std::string& path, const FileFacts& facts, const std::vector<Section>& sections,
+void write_model(const std::string& path, const FileMetadata& metadata, const std::vector<Section>& sections,
                  std::size_t threads) {
-    check_facts(facts);
-    Plan plan(facts, sections);
+    check_metadata(metadata);
+    Plan plan(metadata, sections);
     OutputFile file(path);
     in_pieces(plan, sections, threads,
-              [&](std::uint64_t at, std::uint64_t size, Array<char>& buffer, auto fill) {
-                  if (buffer.size() < size) buffer = Array<char>(size);
+              [&](std::uint64_t at, std::uint64_t size, UninitializedBuffer<char>& buffer, auto fill) {
+                  if (buffer.size() < size) buffer = UninitializedBuffer<char>(size);
                   fill(buffer.data());
                   plan.add(at, buffer.data(), size);
                   file.write(at, buffer.data(), size);
@@ -164,14 +163,16 @@ void write_model(const std::string& path, const FileFacts& facts, const std::vec
     file.finish();
 }
 
-Array<char> model_image(const FileFacts& facts, const std::vector<Section>& sections, std::size_t threads) {
-    check_facts(facts);
-    Plan plan(facts, sections);
-    Array<char> image(plan.bytes(), Access::scattered);
-    in_pieces(plan, sections, threads, [&](std::uint64_t at, std::uint64_t size, Array<char>&, auto fill) {
-        fill(image.data() + at);
-        plan.add(at, image.data() + at, size);
-    });
+UninitializedBuffer<char> model_image(const FileMetadata& metadata, const std::vector<Section>& sections,
+                                      std::size_t threads) {
+    check_metadata(metadata);
+    Plan plan(metadata, sections);
+    UninitializedBuffer<char> image(plan.bytes(), Access::scattered);
+    in_pieces(plan, sections, threads,
+              [&](std::uint64_t at, std::uint64_t size, UninitializedBuffer<char>&, auto fill) {
+                  fill(image.data() + at);
+                  plan.add(at, image.data() + at, size);
+              });
     const std::vector<char> header = plan.header();
     std::memcpy(image.data(), header.data(), header.size());
     return image;
@@ -182,11 +183,11 @@ void ModelFile::save(const std::string& path) const {
     OutputFile file(path);
     const auto header = static_cast<std::uint64_t>(data_ - all_.data());
     file.write(0, all_.data(), header);
-    Array<char> buffer(kBlock);
+    UninitializedBuffer<char> buffer(kBlock);
     for (std::size_t block = 0; block < blocks_; ++block) {
         const std::uint64_t from = block * kBlock, size = block_end(block) - from;
         const char* bytes = data_ + from;
-        // A block that nobody has asked for is verified on its way, and takes no memory.
+        // An unread block is verified on its way and not kept in memory.
         if (!verified_[block].load(std::memory_order_acquire)) {
             if (!is_mapped_) source_->read(header + from, buffer.data(), size);
             if (!is_mapped_) bytes = buffer.data();

@@ -1,4 +1,3 @@
-// Codes of columns: see the header.
 #include "ngram/format/quantize.hpp"
 
 #include <algorithm>
@@ -30,26 +29,26 @@ std::size_t home_of(std::uint32_t value, std::size_t slots) {  // slots is a pow
     return (value * 0x9E3779B97F4A7C15ULL >> 32) & (slots - 1);
 }
 
-// Which of kExact it is; their number where it is none of them.
+// Index in kExact, or its size if absent.
 std::size_t exact_number(std::uint32_t value) {
     return static_cast<std::size_t>(std::find(kExact.begin(), kExact.end(), value) - kExact.begin());
 }
 
 bool is_exact(std::uint32_t value) { return (value << 1) == 0 || (value & ~kSign) == kInfinity; }
 
-// Numbers that rise as the floats do.
+// Integer with the same order as the floats.
 std::uint32_t rank_of(std::uint32_t value) { return value & kSign ? ~value : value | kSign; }
 
 double value_at(std::uint32_t rank) { return std::bit_cast<float>(rank & kSign ? rank & ~kSign : ~rank); }
 
-// Numbers that are taken as one: how many, and their mean.
+// A histogram bin: count and mean.
 struct Group {
     std::uint32_t bin;
     double count, mean;
 };
 
-// Where each of `parts` parts of the groups begins at first: as dense as the cube root of how dense the
-// numbers lie, which is where the least squares end up where parts are many (Panter and Dite 1951).
+// Initial cluster boundaries: point density proportional to the cube root of the data density, which is
+// optimal for many clusters (Panter and Dite 1951).
 std::vector<std::size_t> first_cuts(const std::vector<Group>& groups, std::size_t parts) {
     std::vector<double> upto(groups.size() + 1, 0);
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -65,7 +64,7 @@ std::vector<std::size_t> first_cuts(const std::vector<Group>& groups, std::size_
     return cuts;
 }
 
-// The mean of each part; an empty part has that of the one before it.
+// Mean of each cluster; an empty cluster takes the previous mean.
 std::vector<double> means_of(const std::vector<Group>& groups, const std::vector<std::size_t>& cuts) {
     std::vector<double> means;
     for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
@@ -79,7 +78,7 @@ std::vector<double> means_of(const std::vector<Group>& groups, const std::vector
     return means;
 }
 
-// Where each part begins whose groups are nearer to its mean than to any other.
+// Boundaries that assign each bin to the nearest mean.
 std::vector<std::size_t> nearest_cuts(const std::vector<Group>& groups, const std::vector<double>& means) {
     std::vector<std::size_t> cuts(means.size() + 1, groups.size());
     cuts[0] = 0;
@@ -92,7 +91,7 @@ std::vector<std::size_t> nearest_cuts(const std::vector<Group>& groups, const st
     return cuts;
 }
 
-// Lloyd's steps: every group goes to the nearest mean, and the means are taken anew.
+// Lloyd's algorithm: assign bins to the nearest mean, recompute the means.
 std::vector<double> best_means(const std::vector<Group>& groups, std::size_t parts) {
     constexpr int steps = 60;
     std::vector<double> means = means_of(groups, first_cuts(groups, parts));
@@ -102,18 +101,18 @@ std::vector<double> best_means(const std::vector<Group>& groups, std::size_t par
 
 }  // namespace
 
-std::uint32_t Codes::code(float number) const {
+std::uint32_t ColumnCodes::code(float number) const {
     const std::uint32_t value = std::bit_cast<std::uint32_t>(number);
-    if (coding == Coding::plain) return value;
-    if (coding == Coding::signless) return value & kSign ? value & ~kSign : kFree;
+    if (coding == ColumnCoding::plain) return value;
+    if (coding == ColumnCoding::signless) return value & kSign ? value & ~kSign : kFree;
     if (!near_code_.empty() && !is_exact(value)) return near_code_[rank_of(value) >> kLowerBits];
     for (std::size_t i = home_of(value, slots_.size());; i = (i + 1) & (slots_.size() - 1)) {
         if (slots_[i].value == value) return slots_[i].code;
-        if (slots_[i].value == kFree) throw Failure("a model's numbers changed while they were written");
+        if (slots_[i].value == kFree) throw Error("a model's numbers changed while they were written");
     }
 }
 
-void Codes::find_exactly(const std::vector<std::uint32_t>& values) {
+void ColumnCodes::find_exactly(const std::vector<std::uint32_t>& values) {
     slots_.assign(std::bit_ceil(2 * values.size() + 2), {kFree, 0});
     for (std::size_t k = 0; k < values.size(); ++k) {
         std::size_t i = home_of(values[k], slots_.size());
@@ -122,17 +121,17 @@ void Codes::find_exactly(const std::vector<std::uint32_t>& values) {
     }
 }
 
-ColumnSurvey::ColumnSurvey(bool is_quantized)
+ColumnStatistics::ColumnStatistics(bool is_quantized)
     : is_quantized_(is_quantized),
-      most_different_(std::size_t{1} << (is_quantized ? kCodeBits : kMostTableBits)),
+      most_different_(std::size_t{1} << (is_quantized ? kCodeBits : kMaxTableBits)),
       slots_(1024, kFree),
       bins_(is_quantized ? kBins : 0) {}
 
-void ColumnSurvey::add(std::span<const float> values) {
+void ColumnStatistics::add(std::span<const float> values) {
     count_ += values.size();
     for (const float number : values) {
         const std::uint32_t value = std::bit_cast<std::uint32_t>(number);
-        if ((value & ~kSign) > kInfinity) throw Failure("a model holds a value that is not a number");
+        if ((value & ~kSign) > kInfinity) throw Error("a model holds a value that is not a number");
         can_drop_sign_ &= value == 0 || (value & kSign) != 0;
         if (!slots_.empty()) add_different(value);
         if (!is_quantized_) continue;
@@ -146,7 +145,7 @@ void ColumnSurvey::add(std::span<const float> values) {
     }
 }
 
-void ColumnSurvey::add_different(std::uint32_t value) {
+void ColumnStatistics::add_different(std::uint32_t value) {
     std::size_t i = home_of(value, slots_.size());
     while (slots_[i] != kFree && slots_[i] != value) i = (i + 1) & (slots_.size() - 1);
     if (slots_[i] == value) return;
@@ -158,7 +157,7 @@ void ColumnSurvey::add_different(std::uint32_t value) {
     }
 }
 
-void ColumnSurvey::grow() {
+void ColumnStatistics::grow() {
     std::vector<std::uint32_t> old(2 * slots_.size(), kFree);
     std::swap(old, slots_);
     different_ = 0;
@@ -166,7 +165,7 @@ void ColumnSurvey::grow() {
         if (value != kFree) add_different(value);
 }
 
-void ColumnSurvey::join(const ColumnSurvey& other) {
+void ColumnStatistics::join(const ColumnStatistics& other) {
     count_ += other.count_;
     can_drop_sign_ &= other.can_drop_sign_;
     exact_ |= other.exact_;
@@ -179,26 +178,26 @@ void ColumnSurvey::join(const ColumnSurvey& other) {
     }
 }
 
-Codes ColumnSurvey::codes() const {
-    Codes made;
-    made.bits = can_drop_sign_ ? kSignlessBits : kPlainBits;
-    made.coding = can_drop_sign_ ? Coding::signless : Coding::plain;
-    if (slots_.empty()) return is_quantized_ ? quantized() : made;
+ColumnCodes ColumnStatistics::codes() const {
+    ColumnCodes result;
+    result.bits = can_drop_sign_ ? kSignlessBits : kPlainBits;
+    result.coding = can_drop_sign_ ? ColumnCoding::signless : ColumnCoding::plain;
+    if (slots_.empty()) return is_quantized_ ? quantized() : result;
     const unsigned bits = different_ > 1 ? static_cast<unsigned>(std::bit_width(different_ - 1)) : 0;
-    if (count_ * (made.bits - bits) <= (std::uint64_t{kPlainBits} << bits)) return made;  // none is saved
+    if (count_ * (result.bits - bits) <= (std::uint64_t{kPlainBits} << bits)) return result;  // none is saved
     std::vector<std::uint32_t> values;
     for (const std::uint32_t value : slots_)
         if (value != kFree) values.push_back(value);
     std::sort(values.begin(), values.end());
-    made.coding = Coding::table;
-    made.bits = bits;
-    for (const std::uint32_t value : values) made.table.push_back(std::bit_cast<float>(value));
-    made.table.resize(std::size_t{1} << bits, made.table.back());
-    made.find_exactly(values);
-    return made;
+    result.coding = ColumnCoding::table;
+    result.bits = bits;
+    for (const std::uint32_t value : values) result.table.push_back(std::bit_cast<float>(value));
+    result.table.resize(std::size_t{1} << bits, result.table.back());
+    result.find_exactly(values);
+    return result;
 }
 
-std::vector<float> ColumnSurvey::codebook() const {
+std::vector<float> ColumnStatistics::codebook() const {
     std::vector<float> values;
     if (slots_.empty()) {
         values = quantized().table;
@@ -212,19 +211,19 @@ std::vector<float> ColumnSurvey::codebook() const {
     return values;
 }
 
-Codes ColumnSurvey::quantized() const {
-    Codes made;
-    made.coding = Coding::table;
-    made.bits = kCodeBits;
+ColumnCodes ColumnStatistics::quantized() const {
+    ColumnCodes result;
+    result.coding = ColumnCoding::table;
+    result.bits = kCodeBits;
     std::vector<std::uint32_t> exact;
     for (std::size_t k = 0; k < kExact.size(); ++k)
         if (exact_ >> k & 1U) exact.push_back(kExact[k]);
-    for (const std::uint32_t value : exact) made.table.push_back(std::bit_cast<float>(value));
-    made.find_exactly(exact);
+    for (const std::uint32_t value : exact) result.table.push_back(std::bit_cast<float>(value));
+    result.find_exactly(exact);
     std::vector<Group> groups;
     for (std::uint32_t b = 0; b < bins_.size(); ++b) {
         if (!bins_[b].count) continue;
-        // The floats of a bin share their exponent, and are as far apart each from the next.
+        // Floats of a bin share their exponent, so they are equally spaced.
         const double count = static_cast<double>(bins_[b].count), least = value_at(b << kLowerBits);
         const double step = (value_at(b << kLowerBits | kLower) - least) / kLower;
         groups.push_back({b, count, least + step * (static_cast<double>(bins_[b].lower) / count)});
@@ -232,12 +231,12 @@ Codes ColumnSurvey::quantized() const {
     const std::size_t parts = (std::size_t{1} << kCodeBits) - exact.size();
     const std::vector<double> means = best_means(groups, parts);
     const std::vector<std::size_t> cuts = nearest_cuts(groups, means);
-    for (const double mean : means) made.table.push_back(static_cast<float>(mean));
-    made.near_code_.assign(kBins, 0);
+    for (const double mean : means) result.table.push_back(static_cast<float>(mean));
+    result.near_code_.assign(kBins, 0);
     for (std::size_t k = 0; k < parts; ++k)
         for (std::size_t i = cuts[k]; i < cuts[k + 1]; ++i)
-            made.near_code_[groups[i].bin] = static_cast<std::uint8_t>(exact.size() + k);
-    return made;
+            result.near_code_[groups[i].bin] = static_cast<std::uint8_t>(exact.size() + k);
+    return result;
 }
 
 namespace {
@@ -246,17 +245,18 @@ constexpr std::uint64_t kPiece = 4096;      // contexts, or rows, that one threa
 constexpr std::uint32_t kChildren = 65536;  // of them, that are read at a time
 constexpr double kGrid = 1024;              // steps of a weight in one nat
 constexpr double kSumTolerance = 2e-4;      // of probabilities that must sum to one by themselves
-constexpr double kLeastOthers = 1e-7;       // probability of other words that a weight can scale
-constexpr double kMostFromRounding = 1e-5;  // what a weight may add where they have less
+constexpr double kMinOthers = 1e-7;         // probability of other words that a weight can scale
+constexpr double kMaxFromRounding = 1e-5;   // what a weight may add where they have less
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
-// Calls work(from, count) for pieces of `size` rows, on several threads; `make` makes what each works with.
+// Calls work(from, count) for pieces of `size` rows on several threads; `make` creates the worker of each
+// thread.
 template <class Make>
 void for_pieces(std::uint64_t size, std::size_t threads, const Make& make) {
     const std::uint64_t pieces = (size + kPiece - 1) / kPiece;
     std::atomic<std::uint64_t> next{0};
-    in_parallel(std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces)), [&](std::size_t) {
+    parallel_for(std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces)), [&](std::size_t) {
         auto work = make();
         for (std::uint64_t i; (i = next.fetch_add(1)) < pieces;)
             work(i * kPiece, static_cast<std::size_t>(std::min(kPiece, size - i * kPiece)));
@@ -288,7 +288,7 @@ class QuantizedRows::Worker {
           mutex_(mutex),
           exceptions_(exceptions) {}
 
-    // Contexts [from, from + count) of m words, as many at a time as have kChildren continuations.
+    // Contexts [from, from + count) of m words, in batches of up to kChildren extensions.
     void operator()(std::uint64_t from, std::size_t count) {
         const std::uint32_t* const first = here_.first.data() + from;
         for (std::size_t done = 0; done < count;) {
@@ -337,10 +337,10 @@ class QuantizedRows::Worker {
         }
         const double others = sum_below - below;
         float weight = exact_weight;
-        if (exact_weight == kImpossible || others < kLeastOthers) {
+        if (exact_weight == kImpossible || others < kMinOthers) {
             if (others > 0 && exact_weight != kImpossible)
                 weight =
-                    static_cast<float>(std::min<double>(exact_weight, logarithm(kMostFromRounding / others)));
+                    static_cast<float>(std::min<double>(exact_weight, logarithm(kMaxFromRounding / others)));
             sum = sum_to_one(begin, sum);
         } else {
             sum = leave(std::max(1 - exact_sum, 1e-6) / 2, sum);
@@ -353,7 +353,7 @@ class QuantizedRows::Worker {
         std::copy(code_.begin(), code_.end(), next_.code.begin() + begin);
     }
 
-    // Takes lower codes, those of the most probable words first, until 1 − Σ is `least`.
+    // Lowers codes, those of the most probable words first, until 1 − Σ reaches `least`.
     double leave(double least, double sum) {
         if (1 - sum >= least) return sum;
         sort();
@@ -370,8 +370,8 @@ class QuantizedRows::Worker {
         return sum_again();
     }
 
-    // Chooses codes that sum to one, by changing those of the most probable words first; the most probable
-    // one becomes an exception where that fails.
+    // Chooses codes that sum to one by changing those of the most probable words first; if that fails,
+    // the most probable word is stored unrounded.
     double sum_to_one(std::uint32_t begin, double sum) {
         if (std::abs(1 - sum) <= kSumTolerance) return sum;
         sort();
@@ -417,7 +417,7 @@ class QuantizedRows::Worker {
 };
 
 QuantizedRows::QuantizedRows(const Rows& exact, std::size_t threads) : exact_(exact), levels_(exact.order()) {
-    unigrams_ = Array<float>(exact.size(1));
+    unigrams_ = UninitializedBuffer<float>(exact.size(1));
     exact.read(1, 0, unigrams_.size(), nullptr, unigrams_.data(), nullptr, nullptr);
     for (const float log_prob : unigrams_) unigram_sum_ += std::exp(double{log_prob});
     for (std::size_t n = 1; n <= order(); ++n) open_level(n);
@@ -428,19 +428,19 @@ void QuantizedRows::open_level(std::size_t n) {
     Level& level = levels_[n - 1];
     const std::uint64_t size = exact_.size(n);
     if (n < order()) {
-        level.word = Array<std::uint32_t>(size);
-        level.first = Array<std::uint32_t>(size + 1);
+        level.word = UninitializedBuffer<std::uint32_t>(size);
+        level.first = UninitializedBuffer<std::uint32_t>(size + 1);
         exact_.read(n, 0, size, level.word.data(), nullptr, nullptr, level.first.data());
-        level.log_backoff = Array<float>(size);
-        level.excess = Array<float>(size);
+        level.log_backoff = UninitializedBuffer<float>(size);
+        level.excess = UninitializedBuffer<float>(size);
     }
     if (n == 1) return;
-    level.code = Array<std::uint8_t>(size);
+    level.code = UninitializedBuffer<std::uint8_t>(size);
     if (n < order()) {
-        level.suffix_order = Array<std::uint8_t>(size);
-        level.suffix_row = Array<std::uint32_t>(size);
+        level.suffix_order = UninitializedBuffer<std::uint8_t>(size);
+        level.suffix_row = UninitializedBuffer<std::uint32_t>(size);
     }
-    ColumnSurvey survey(true);
+    ColumnStatistics survey(true);
     std::vector<float> values(kPiece);
     for (std::uint64_t from = 0; from < size; from += kPiece) {
         const auto count = static_cast<std::size_t>(std::min(kPiece, size - from));

@@ -1,4 +1,5 @@
-// Many pieces of text scored side by side: while the rows of one come from memory, others are worked on.
+// Scores many text segments interleaved: while the rows of one segment are fetched from memory, others are
+// processed.
 #pragma once
 
 #include <array>
@@ -11,23 +12,23 @@
 
 namespace chainrule {
 
-// Words to score, and what was read before them.
+// A text segment: words to score and their left context.
 struct Piece {
-    const std::int32_t* before = nullptr;  // words that are read from nothing, but not scored
+    const std::int32_t* before = nullptr;  // context words, read from the empty state and not scored
     std::uint32_t before_size = 0;
-    bool begins = false;  // nothing of that: it goes on from the beginning of a line
-    // What is read after each target; null: the target.
+    bool begins = false;  // ignores `before` and starts at the beginning of a line
+    // Words read after each target; null: the targets themselves.
     const std::int32_t* inputs = nullptr;
     const std::int32_t* targets = nullptr;
     std::uint32_t size = 0;           // targets
     double* log_probs = nullptr;      // of each
-    std::uint8_t* lengths = nullptr;  // of the n-grams that answered; null: not wanted
+    std::uint8_t* lengths = nullptr;  // matched n-gram lengths; null: not needed
 };
 
-template <class Layout>
-class Lanes {
+template <NgramLayout Layout>
+class InterleavedScorer {
   public:
-    Lanes(const Asking<Layout>& asking, const State& begin) : asking_(asking), begin_(begin) {}
+    InterleavedScorer(const Query<Layout>& query, const State& begin) : query_(query), begin_(begin) {}
 
     void score(std::span<const Piece> pieces) {
         next_ = 0;
@@ -37,7 +38,7 @@ class Lanes {
             const std::size_t ahead = active / 2;
             for (std::size_t i = 0; i < active; ++i) {
                 Lane& later = lanes_[i + ahead < active ? i + ahead : i + ahead - active];
-                asking_.prefetch_rows(*later.state, later.word);
+                query_.prefetch_rows(*later.state, later.word);
                 Lane& lane = lanes_[i];
                 if (advance(lane) || take(lane, pieces)) continue;
                 --active;
@@ -71,7 +72,7 @@ class Lanes {
         }
     };
 
-    // The next piece that has words; false where none is left.
+    // Assigns the next non-empty segment to a lane; false if none is left.
     bool take(Lane& lane, std::span<const Piece> pieces) {
         while (next_ < pieces.size() && pieces[next_].size == 0) ++next_;
         if (next_ == pieces.size()) return false;
@@ -83,26 +84,26 @@ class Lanes {
         if (lane.piece.begins) {
             lane.state->copy_from(begin_);
         } else {
-            lane.state->found = lane.state->reach = 0;
+            lane.state->stored = lane.state->reach = 0;
         }
         choose(lane);
         return true;
     }
 
-    // What is looked up next: a word read before the targets, or a target.
+    // Chooses the next word to look up: a context word or a target.
     void choose(Lane& lane) {
         const Piece& piece = lane.piece;
         lane.is_target = lane.to_read == 0;
         lane.word =
             lane.is_target
                 ? static_cast<std::uint32_t>(piece.targets[lane.at])
-                : asking_.read_as(static_cast<std::uint32_t>(piece.before[piece.before_size - lane.to_read]));
-        asking_.prefetch(*lane.state, lane.word);
+                : query_.read_as(static_cast<std::uint32_t>(piece.before[piece.before_size - lane.to_read]));
+        query_.prefetch(*lane.state, lane.word);
     }
 
-    // One look-up; false where the piece is at its end.
+    // Performs one lookup; false at the end of the segment.
     bool advance(Lane& lane) {
-        const Answer answer = asking_.step(*lane.state, lane.word, *lane.other);
+        const StepResult answer = query_.step(*lane.state, lane.word, *lane.other);
         if (!lane.is_target) {
             std::swap(lane.state, lane.other);
             if (lane.to_read) --lane.to_read;
@@ -114,19 +115,19 @@ class Lanes {
         if (piece.lengths) piece.lengths[lane.at] = static_cast<std::uint8_t>(answer.length);
         if (++lane.at == piece.size) return false;
         const std::uint32_t input =
-            piece.inputs ? asking_.read_as(static_cast<std::uint32_t>(piece.inputs[lane.at - 1])) : lane.word;
+            piece.inputs ? query_.read_as(static_cast<std::uint32_t>(piece.inputs[lane.at - 1])) : lane.word;
         if (input == lane.word) {
             std::swap(lane.state, lane.other);
             choose(lane);
-        } else {  // it was not what is read: read that from the state before
+        } else {  // the word read differs from the target: read it from the previous state
             lane.word = input;
             lane.is_target = false;
-            asking_.prefetch(*lane.state, lane.word);
+            query_.prefetch(*lane.state, lane.word);
         }
         return true;
     }
 
-    const Asking<Layout>& asking_;
+    const Query<Layout>& query_;
     const State& begin_;
     std::size_t next_ = 0;
     std::array<Lane, kLanes> lanes_;

@@ -1,4 +1,4 @@
-// The rows of a model file as Rows, to write it again in another form.
+// Rows of a model file, for conversion. The layout and the metadata must outlive this object.
 #include "ngram/query/model.hpp"
 
 #include <algorithm>
@@ -18,20 +18,19 @@
 
 namespace chainrule {
 
-// The layout and the facts must outlive it.
-template <class Layout>
+template <NgramLayout Layout>
 class LayoutRows final : public Rows {
   public:
-    LayoutRows(const Layout& layout, const FileFacts& facts) : layout_(layout), facts_(facts) {}
+    LayoutRows(const Layout& layout, const FileMetadata& metadata) : layout_(layout), metadata_(metadata) {}
 
-    std::size_t order() const override { return facts_.sizes.size(); }
-    std::uint64_t size(std::size_t n) const override { return facts_.sizes[n - 1]; }
+    std::size_t order() const override { return metadata_.sizes.size(); }
+    std::uint64_t size(std::size_t n) const override { return metadata_.sizes[n - 1]; }
     void read(std::size_t n, std::uint64_t from, std::size_t count, std::uint32_t* word, float* log_prob,
               float* log_backoff, std::uint32_t* first) const override {
         if (first && count == 0) first[0] = edge(n, from);
         for (std::size_t i = 0; i < count; ++i) {
             std::uint32_t w = 0;
-            const Found row = layout_.at(n, static_cast<std::uint32_t>(from + i), w);
+            const Lookup row = layout_.at(n, static_cast<std::uint32_t>(from + i), w);
             if (word) word[i] = w;
             if (log_prob) log_prob[i] = row.log_prob;
             if (log_backoff) log_backoff[i] = row.log_backoff;
@@ -43,7 +42,7 @@ class LayoutRows final : public Rows {
     }
 
   private:
-    // Where the continuations of the rows from `row` on begin.
+    // First extension of the rows from `row` on.
     std::uint32_t edge(std::size_t n, std::uint64_t row) const {
         std::uint32_t word = 0;
         if (row < size(n)) return layout_.at(n, static_cast<std::uint32_t>(row), word).children.from;
@@ -51,78 +50,78 @@ class LayoutRows final : public Rows {
     }
 
     const Layout& layout_;
-    const FileFacts& facts_;
+    const FileMetadata& metadata_;
 };
 
 namespace {
 
-template <class Layout>
+template <NgramLayout Layout>
 class ModelOf final : public Model {
   public:
     explicit ModelOf(std::shared_ptr<ModelFile> file)
-        : Model(std::move(file)), layout_(file_), asking_(layout_, facts(), order()) {
-        begin_ = asking_.begin();
+        : Model(std::move(file)), layout_(file_), query_(layout_, metadata(), order()) {
+        begin_ = query_.begin();
     }
 
     void score(std::span<const Piece> pieces, std::size_t threads) const override {
         file_->begin_call();
         std::uint64_t words = 0;
         for (const Piece& piece : pieces) words += piece.size;
-        file_->asked(words);
-        if constexpr (std::is_same_v<Layout, FastLayout>) {
-            const ModelFacts& about = facts();
-            // It reads <s> as a word like any other, which a stream does not.
+        file_->count_lookups(words);
+        if constexpr (std::is_same_v<Layout, HashedLayout>) {
+            const ModelMetadata& about = metadata();
+            // LevelScorer treats <s> as an ordinary word, which stream models do not.
             if (file_->is_verified() && about.log_missing == 0 && about.unknown != kNoWord && order() > 1 &&
-                !about.is_stream && FastLevels::can_score(pieces))
-                return in_parts(pieces, threads, [&](std::span<const Piece> some) {
-                    FastLevels::score(layout_, begin_, some);
+                !about.is_stream && LevelScorer::can_score(pieces))
+                return score_in_parallel(pieces, threads, [&](std::span<const Piece> part_segments) {
+                    LevelScorer::score(layout_, begin_, part_segments);
                 });
         }
-        in_parts(pieces, threads, [&](std::span<const Piece> some) {
-            std::make_unique<Lanes<Layout>>(asking_, begin_)->score(some);
+        score_in_parallel(pieces, threads, [&](std::span<const Piece> part_segments) {
+            std::make_unique<InterleavedScorer<Layout>>(query_, begin_)->score(part_segments);
         });
     }
-    Answer step(const State& before, std::uint32_t word, State& after) const override {
+    StepResult step(const State& before, std::uint32_t word, State& after) const override {
         file_->begin_call();
-        return asking_.step(before, word, after);
+        return query_.step(before, word, after);
     }
     State after(std::span<const std::int32_t> words) const override {
         file_->begin_call();
-        return asking_.after(words.data(), words.size());
+        return query_.after(words.data(), words.size());
     }
-    void trace(const State& before, std::uint32_t word, Trace& into) const override {
+    void trace(const State& before, std::uint32_t word, BackoffTrace& into) const override {
         file_->begin_call();
         State after;
-        into.length = static_cast<std::uint8_t>(asking_.step(before, word, after).length);
+        into.length = static_cast<std::uint8_t>(query_.step(before, word, after).length);
         into.stored = layout_.first(word).log_prob;
         for (std::size_t m = 1; m < order(); ++m) {
-            const bool is_found = before.found >> (m - 1) & 1;
+            const bool is_found = before.stored >> (m - 1) & 1;
             into.is_stored[m - 1] = is_found && before.children[m - 1].size();
-            into.weights[m - 1] = m + 1 > into.length ? asking_.weight(before, m) : 0.0;
+            into.weights[m - 1] = m + 1 > into.length ? query_.weight(before, m) : 0.0;
             if (m + 1 == into.length)
                 into.stored = layout_.find(m + 1, before.children[m - 1], word).log_prob;
         }
     }
     void next(const State& state, double* into) const override {
         file_->begin_call();
-        Next<Layout>(asking_, unigrams()).all(state, into);
+        NextWord<Layout>(query_, unigrams()).all(state, into);
     }
     std::vector<Candidate> top(const State& state, std::size_t k) const override {
         file_->begin_call();
-        return Next<Layout>(asking_, unigrams()).top(state, k);
+        return NextWord<Layout>(query_, unigrams()).top(state, k);
     }
     std::uint32_t draw(const State& state, double uniform) const override {
         file_->begin_call();
-        return Next<Layout>(asking_, unigrams()).draw(state, uniform);
+        return NextWord<Layout>(query_, unigrams()).draw(state, uniform);
     }
     std::unique_ptr<Rows> rows() const override {
         file_->begin_call();
-        return std::make_unique<LayoutRows<Layout>>(layout_, file_->facts());
+        return std::make_unique<LayoutRows<Layout>>(layout_, file_->metadata());
     }
 
   private:
     template <class Use>
-    static void in_parts(std::span<const Piece> pieces, std::size_t threads, const Use& use) {
+    static void score_in_parallel(std::span<const Piece> pieces, std::size_t threads, const Use& use) {
         threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(pieces.size(), 1));
         const auto part = [&](std::size_t t) {
             const std::size_t from = part_begin(pieces.size(), t, threads);
@@ -131,39 +130,39 @@ class ModelOf final : public Model {
         if (threads == 1) {
             part(0);
         } else {
-            in_parallel(threads, part);
+            parallel_for(threads, part);
         }
     }
 
-    // Made when something first asks for them, not when a file is opened.
+    // Built on first use, not when a file is opened.
     const Unigrams& unigrams() const {
         const std::lock_guard lock(mutex_);
-        if (!unigrams_) unigrams_ = std::make_unique<Unigrams>(layout_, facts().vocabulary);
+        if (!unigrams_) unigrams_ = std::make_unique<Unigrams>(layout_, metadata().vocabulary);
         return *unigrams_;
     }
 
     Layout layout_;
-    Asking<Layout> asking_;
+    Query<Layout> query_;
     mutable std::mutex mutex_;
     mutable std::unique_ptr<const Unigrams> unigrams_;
 };
 
 std::shared_ptr<const Model> model_of(std::shared_ptr<ModelFile> file) {
-    if (file->facts().layout == LayoutKind::fast)
-        return std::make_shared<ModelOf<FastLayout>>(std::move(file));
-    return std::make_shared<ModelOf<SmallLayout>>(std::move(file));
+    if (file->metadata().layout == LayoutKind::fast)
+        return std::make_shared<ModelOf<HashedLayout>>(std::move(file));
+    return std::make_shared<ModelOf<CompactLayout>>(std::move(file));
 }
 
-std::vector<Section> row_sections(const Rows& rows, const FileFacts& facts, std::size_t threads) {
-    if (facts.layout == LayoutKind::fast) return fast_sections(rows, facts);
-    const bool is_renormalized =
-        facts.bits != 0 && facts.model.is_normalized && facts.model.log_missing == 0 && rows.order() > 1;
-    if (!is_renormalized) return small_sections(rows, facts, threads);
-    // The values are few already, so that the layout keeps them as they are.
+std::vector<Section> row_sections(const Rows& rows, const FileMetadata& metadata, std::size_t threads) {
+    if (metadata.layout == LayoutKind::fast) return hashed_sections(rows, metadata);
+    const bool is_renormalized = metadata.bits != 0 && metadata.model.is_normalized &&
+                                 metadata.model.log_missing == 0 && rows.order() > 1;
+    if (!is_renormalized) return compact_sections(rows, metadata, threads);
+    // The values are quantised already; the layout stores them as they are.
     const auto quantized = std::make_shared<const QuantizedRows>(rows, threads);
-    FileFacts exact = facts;
+    FileMetadata exact = metadata;
     exact.bits = 0;
-    std::vector<Section> sections = small_sections(*quantized, exact, threads);
+    std::vector<Section> sections = compact_sections(*quantized, exact, threads);
     for (Section& section : sections)
         section.fill = [quantized, fill = std::move(section.fill)](std::uint64_t from, std::uint64_t size,
                                                                    char* into) { fill(from, size, into); };
@@ -172,22 +171,22 @@ std::vector<Section> row_sections(const Rows& rows, const FileFacts& facts, std:
 
 }  // namespace
 
-std::vector<Section> model_sections(const Rows& rows, const FileFacts& facts,
-                                    std::shared_ptr<const NameList> names, std::size_t threads) {
-    std::vector<Section> sections = row_sections(rows, facts, threads);
+std::vector<Section> model_sections(const Rows& rows, const FileMetadata& metadata,
+                                    std::shared_ptr<const WordList> names, std::size_t threads) {
+    std::vector<Section> sections = row_sections(rows, metadata, threads);
     if (!names) return sections;
-    if (names->size() != facts.model.vocabulary) {
-        throw Failure("there are " + std::to_string(names->size()) + " names for " +
-                      std::to_string(facts.model.vocabulary) + " words");
+    if (names->size() != metadata.model.vocabulary) {
+        throw Error("there are " + std::to_string(names->size()) + " names for " +
+                    std::to_string(metadata.model.vocabulary) + " words");
     }
-    for (Section& section : name_sections(std::move(names))) sections.push_back(std::move(section));
+    for (Section& section : vocabulary_sections(std::move(names))) sections.push_back(std::move(section));
     return sections;
 }
 
-FileFacts facts_of(const Rows& rows, const ModelFacts& model, LayoutChoice layout) {
-    FileFacts facts{layout.kind, layout.bits, model, {}};
-    for (std::size_t n = 1; n <= rows.order(); ++n) facts.sizes.push_back(rows.size(n));
-    return facts;
+FileMetadata metadata_of(const Rows& rows, const ModelMetadata& model, LayoutChoice layout) {
+    FileMetadata metadata{layout.kind, layout.bits, model, {}};
+    for (std::size_t n = 1; n <= rows.order(); ++n) metadata.sizes.push_back(rows.size(n));
+    return metadata;
 }
 
 Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(file_) {
@@ -198,7 +197,7 @@ Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(f
 std::uint32_t Model::number(std::string_view word) const {
     file_->begin_call();
     const std::int64_t found = names_.size() ? names_.find(word) : -1;
-    return found >= 0 ? static_cast<std::uint32_t>(found) : facts().unknown;
+    return found >= 0 ? static_cast<std::uint32_t>(found) : metadata().unknown;
 }
 
 std::shared_ptr<const Model> Model::open(const std::string& path, bool verify, std::uint64_t verified_at_open,
@@ -206,10 +205,10 @@ std::shared_ptr<const Model> Model::open(const std::string& path, bool verify, s
     return model_of(ModelFile::open(path, verify, verified_at_open, largest_copy));
 }
 
-std::shared_ptr<const Model> Model::of(const Rows& rows, const ModelFacts& facts,
-                                       std::shared_ptr<const NameList> names, LayoutChoice layout,
+std::shared_ptr<const Model> Model::of(const Rows& rows, const ModelMetadata& metadata,
+                                       std::shared_ptr<const WordList> names, LayoutChoice layout,
                                        std::size_t threads) {
-    const FileFacts about = facts_of(rows, facts, layout);
+    const FileMetadata about = metadata_of(rows, metadata, layout);
     return model_of(
         ModelFile::of(model_image(about, model_sections(rows, about, std::move(names), threads), threads)));
 }

@@ -1,6 +1,5 @@
-// What may come next: the whole distribution, its best words, a word drawn from it. Only the words that are
-// stored after the state's contexts are looked at one by one; all others have their unigrams, times one
-// weight.
+// Next-word distribution: log p of all words, the k best, sampling. Only words stored after the contexts of
+// the state are visited; all others have their unigram probability times one weight.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +19,13 @@ struct Candidate {
     double log_prob;
 };
 
-// The unigrams in the forms that are asked for below.
+// Unigrams by word, by rank, and as cumulative sums.
 struct Unigrams {
     std::vector<float> log_prob;         // by word
     std::vector<std::uint32_t> falling;  // words, the most probable first, the lowest number among equals
     std::vector<double> up_to;           // Σ p of this word and those before it
 
-    template <class Layout>
+    template <NgramLayout Layout>
     explicit Unigrams(const Layout& layout, std::uint32_t V) : log_prob(V), falling(V), up_to(V) {
         double sum = 0;
         for (std::uint32_t w = 0; w < V; ++w) {
@@ -39,17 +38,17 @@ struct Unigrams {
     }
 };
 
-template <class Layout>
-class Next {
+template <NgramLayout Layout>
+class NextWord {
   public:
-    Next(const Asking<Layout>& asking, const Unigrams& unigrams) : asking_(asking), unigrams_(unigrams) {}
+    NextWord(const Query<Layout>& query, const Unigrams& unigrams) : query_(query), unigrams_(unigrams) {}
 
     // log p(w | state) of every word w.
     void all(const State& state, double* into) const {
         const std::size_t V = unigrams_.log_prob.size();
         std::copy(unigrams_.log_prob.begin(), unigrams_.log_prob.end(), into);
-        for (std::size_t m = 1; m < asking_.order(); ++m) {
-            const double weight = asking_.weight(state, m);
+        for (std::size_t m = 1; m < query_.order(); ++m) {
+            const double weight = query_.weight(state, m);
             if (weight != 0)
                 for (std::size_t w = 0; w < V; ++w) into[w] += weight;
             each_child(state, m, [&](std::uint32_t word, double log_prob) { into[word] = log_prob; });
@@ -60,25 +59,25 @@ class Next {
     std::vector<Candidate> top(const State& state, std::size_t k) const {
         std::vector<Candidate> best = stored(state);
         const std::size_t own = best.size();
-        for (std::size_t i = 0, taken = 0; i < unigrams_.falling.size() && taken < k; ++i) {
+        for (std::size_t i = 0, used = 0; i < unigrams_.falling.size() && used < k; ++i) {
             const std::uint32_t word = unigrams_.falling[i];
             if (holds(best, own, word)) continue;
             best.push_back({word, passed(state, 0, unigrams_.log_prob[word])});
-            ++taken;
+            ++used;
         }
         const auto is_better = [](const Candidate& a, const Candidate& b) {
             return a.log_prob != b.log_prob ? a.log_prob > b.log_prob : a.word < b.word;
         };
-        const std::size_t wanted = std::min(k, best.size());
-        std::partial_sort(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(wanted), best.end(),
+        const std::size_t target = std::min(k, best.size());
+        std::partial_sort(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(target), best.end(),
                           is_better);
-        best.resize(wanted);
+        best.resize(target);
         return best;
     }
 
-    // The word at `uniform`, of [0, 1), where the words stand side by side, each as wide as it is probable:
-    // first those that are stored after a context, then the others, both by number. Scores that do not sum to
-    // one are taken for parts of their sum.
+    // Samples by inverse transform: the word at `uniform` in [0, 1) when words are laid out with their
+    // probabilities as widths, first those stored after a context, then the others, both by id. Scores
+    // that do not sum to one are normalised.
     std::uint32_t draw(const State& state, double uniform) const {
         const std::vector<Candidate> own = stored(state);
         std::vector<double> hidden(own.size());  // Σ of the unigrams of `own`, which count no more
@@ -92,42 +91,42 @@ class Next {
         const double at = uniform * (mass + weight * others);
         if (at < mass) {
             double sum = 0;
-            for (const Candidate& each : own)
-                if (at < (sum += std::exp(each.log_prob))) return each.word;
+            for (const Candidate& candidate : own)
+                if (at < (sum += std::exp(candidate.log_prob))) return candidate.word;
         }
         return draw_other(own, hidden, weight > 0 ? (at - mass) / weight : 0.0);
     }
 
   private:
-    // The words that are stored after a context of the state, by number, with log p(w | state).
+    // The words stored after a context of the state, by id, with log p(w | state).
     std::vector<Candidate> stored(const State& state) const {
-        std::vector<Candidate> found;
-        for (std::size_t m = asking_.order() - 1; m > 0; --m) {  // the longest context first
+        std::vector<Candidate> candidates;
+        for (std::size_t m = query_.order() - 1; m > 0; --m) {  // the longest context first
             each_child(state, m, [&](std::uint32_t word, double log_prob) {
-                found.push_back({word, passed(state, m, log_prob)});
+                candidates.push_back({word, passed(state, m, log_prob)});
             });
         }
-        std::stable_sort(found.begin(), found.end(),
+        std::stable_sort(candidates.begin(), candidates.end(),
                          [](const Candidate& a, const Candidate& b) { return a.word < b.word; });
         const auto is_same = [](const Candidate& a, const Candidate& b) { return a.word == b.word; };
-        found.erase(std::unique(found.begin(), found.end(), is_same), found.end());
-        return found;
+        candidates.erase(std::unique(candidates.begin(), candidates.end(), is_same), candidates.end());
+        return candidates;
     }
 
     template <class Use>
     void each_child(const State& state, std::size_t m, Use use) const {
-        if (!(state.found >> (m - 1) & 1)) return;
+        if (!(state.stored >> (m - 1) & 1)) return;
         const Children in = state.children[m - 1];
         for (std::uint32_t row = in.from; row < in.to; ++row) {
             std::uint32_t word = 0;
-            const Found found = asking_.layout().at(m + 1, row, word);
-            if (word < unigrams_.log_prob.size()) use(word, static_cast<double>(found.log_prob));
+            const Lookup lookup = query_.layout().at(m + 1, row, word);
+            if (word < unigrams_.log_prob.size()) use(word, static_cast<double>(lookup.log_prob));
         }
     }
 
-    // A log p that a context of m words gave, times the weights of the longer ones.
+    // log p from a context of m words, times the weights of the longer contexts.
     double passed(const State& state, std::size_t m, double log_prob) const {
-        for (++m; m < asking_.order(); ++m) log_prob += asking_.weight(state, m);
+        for (++m; m < query_.order(); ++m) log_prob += query_.weight(state, m);
         return log_prob;
     }
 
@@ -138,7 +137,7 @@ class Next {
         return at != end && at->word == word;
     }
 
-    // The word at `at` among those that are not stored after a context, as wide as their unigrams.
+    // The word at `at` among those not stored after a context, with unigram widths.
     std::uint32_t draw_other(const std::vector<Candidate>& own, const std::vector<double>& hidden,
                              double at) const {
         const auto V = static_cast<std::uint32_t>(unigrams_.up_to.size());
@@ -157,7 +156,7 @@ class Next {
                 low = middle + 1;
             }
         }
-        // Rounding may lead beside it, to a word that has no width.
+        // Rounding may select a neighbour of zero width.
         const auto has_width = [&](std::uint32_t word) {
             return std::isfinite(unigrams_.log_prob[word]) && !holds(own, own.size(), word);
         };
@@ -165,12 +164,12 @@ class Next {
             if (has_width(word)) return word;
         for (std::uint32_t word = low; word-- > 0;)
             if (has_width(word)) return word;
-        for (const Candidate& each : own)
-            if (std::isfinite(each.log_prob)) return each.word;
-        throw Failure("no word can follow here: all have probability 0");
+        for (const Candidate& candidate : own)
+            if (std::isfinite(candidate.log_prob)) return candidate.word;
+        throw Error("no word can follow here: all have probability 0");
     }
 
-    const Asking<Layout>& asking_;
+    const Query<Layout>& query_;
     const Unigrams& unigrams_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 class Sums {
   public:
     explicit Sums(const Model& model)
-        : model_(model), rows_(model.rows()), log_probs_(model.facts().vocabulary) {}
+        : model_(model), rows_(model.rows()), log_probs_(model.metadata().vocabulary) {}
 
     void add(const std::vector<std::int32_t>& context) {
         model_.next(model_.after(context), log_probs_.data());
@@ -66,8 +66,8 @@ class Sums {
     double largest() const { return largest_; }
 
   private:
-    // The row of order n that this row of order n + 1 continues: the last that begins at or before it and is
-    // not empty.
+    // The context (row of order n) of this row of order n + 1: the last one that begins at or before it
+    // and has extensions.
     std::uint64_t parent(std::size_t n, std::uint64_t row) const {
         std::uint64_t from = 0, size = rows_->size(n);
         while (size > 1) {
@@ -93,7 +93,7 @@ double largest_deviation(const Model& model, std::size_t contexts) {
     sums.add({});
     const std::size_t longest = model.order() - 1;
     for (std::size_t n = 1; n <= longest; ++n) {
-        const std::uint64_t size = model.file().facts().sizes[n - 1];
+        const std::uint64_t size = model.file().metadata().sizes[n - 1];
         const std::uint64_t taken = std::min<std::uint64_t>(size, contexts / longest + 1);
         for (std::uint64_t i = 0; i < taken; ++i) sums.add(sums.words(n, i * size / taken));
         for (const std::uint64_t row : sums.largest_weights(n, taken)) sums.add(sums.words(n, row));
@@ -102,7 +102,7 @@ double largest_deviation(const Model& model, std::size_t contexts) {
     std::vector<std::int32_t> words(longest);
     for (std::size_t i = 0; longest > 0 && i < contexts; ++i) {
         for (std::int32_t& word : words)
-            word = static_cast<std::int32_t>(random.below(model.facts().vocabulary));
+            word = static_cast<std::int32_t>(random.below(model.metadata().vocabulary));
         sums.add(words);
     }
     return sums.largest();

@@ -1,4 +1,4 @@
-// Whether what a model says after its contexts sums to one.
+// Checks that the distributions of a model sum to one.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,9 @@
 
 namespace chainrule {
 
-// The largest |Σ_w p(w | h) − 1| over up to `contexts` contexts h that are stored, spread evenly over the
-// rows of each order (all of them where there are no more), as many with the largest back-off weights, and as
-// many that are drawn at random, most of which are not stored. Always the same contexts of the same model;
-// infinite where a sum is.
+// Largest |Σ_w p(w | h) − 1| over up to `contexts` stored contexts h spread evenly over the rows of each
+// order, as many with the largest back-off weights, and as many random contexts, most of which are not
+// stored. Deterministic; infinite if a sum is.
 double largest_deviation(const Model& model, std::size_t contexts);
 
 }  // namespace chainrule

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-constexpr std::size_t kEdges = std::size_t{1} << 16, kLongest = std::size_t{1} << 18;
+constexpr std::size_t kEdges = std::size_t{1} << 16, kMax = std::size_t{1} << 18;
 std::array<std::uint8_t, kEdges> now_reached, ever_reached;
 thread_local std::uintptr_t last_place = 0;
 
@@ -93,7 +93,7 @@ void change(std::string& input, const std::vector<std::string>& corpus, const st
         default:
             if (below(8) == 0) input.resize(at);
     }
-    if (input.size() > kLongest) input.resize(kLongest);
+    if (input.size() > kMax) input.resize(kMax);
 }
 
 std::string contents(const char* path) {

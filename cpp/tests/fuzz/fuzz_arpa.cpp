@@ -1,4 +1,4 @@
-// Any bytes are an ARPA file or a Failure; what was read is a model whose tables fit together, and is written
+// Any bytes are an ARPA file or an Error; what was read is a model whose tables fit together, and is written
 // and read back as the same one.
 #include <algorithm>
 #include <cstdint>
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const ArpaModel again = read(written, 1 << 16, 1);
         insist(are_equal(again, read(written, 100, 2)));
         if (model.has_end) insist(are_equal(again, model));
-    } catch (const ArpaFault& fault) {
+    } catch (const ArpaParseError& fault) {
         insist(fault.line <= static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1);
     }
     return 0;

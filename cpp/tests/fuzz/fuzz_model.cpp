@@ -1,4 +1,4 @@
-// Any bytes are a model file that can be asked, or a Failure: as they are, and with checksums made right, so
+// Any bytes are a model file that can be asked, or an Error: as they are, and with checksums made right, so
 // that what is checked behind them is reached.
 #include <unistd.h>
 
@@ -49,10 +49,10 @@ void make_right(std::string& bytes) {
     head.file = bytes.size();
     // The number of blocks follows from the size of the header, which it is a part of.
     for (std::uint64_t header = head.header, i = 0; i < 4 && header <= head.file; ++i) {
-        header = header_bytes(head.order % kMostOrders, head.sections % 64, block_count(head.file - header));
+        header = header_bytes(head.order % kMaxOrders, head.sections % 64, block_count(head.file - header));
         if (header <= head.file) head.header = header;
     }
-    head.order %= kMostOrders;
+    head.order %= kMaxOrders;
     head.sections %= 64;
     std::memcpy(bytes.data(), &head, sizeof head);
     if (head.header > head.file || head.header % 8) return;
@@ -73,7 +73,7 @@ void make_right(std::string& bytes) {
 void ask(const Model& model) {
     const std::vector<std::string_view> sentences{"w1 w2 w3 w4 w5", "w3 w3 w3 w1 nobody", "", "w9 w8 w7 w6"};
     if (model.names()) score_sentences(model, sentences, {true, true, 1});
-    const std::uint32_t V = model.facts().vocabulary;
+    const std::uint32_t V = model.metadata().vocabulary;
     State state = model.begin(), after = state;
     for (std::uint32_t i = 0; i < 60; ++i) {
         model.step(state, i * i % V, after);
@@ -102,7 +102,7 @@ void open_and_ask(const std::string& bytes) {
     for (const std::uint64_t verified_at_open : {std::uint64_t{0}, kVerifiedAtOpen}) {
         try {
             ask(*Model::open(path(), false, verified_at_open));
-        } catch (const Failure&) {
+        } catch (const Error&) {
         }
     }
 }
@@ -122,22 +122,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace chainrule::fuzz {
 
 std::vector<std::string> seeds() {
-    std::vector<std::string> made;
+    std::vector<std::string> result;
     for (const auto& [layout, bits] : {LayoutChoice{LayoutKind::fast, 0}, LayoutChoice{LayoutKind::small, 0},
                                        LayoutChoice{LayoutKind::small, 8}}) {
         for (const std::size_t order : {1, 2, 4}) {
             const auto levels = tests::random_tables(order, 40, {0, 1, 9, 30}, order);
-            auto names = std::make_shared<NameList>();
+            auto names = std::make_shared<WordList>();
             for (int i = 0; i < 40; ++i) names->add("w" + std::to_string(i));
-            const ModelFacts facts{40, 1, 2, 0, false, false, true, -0.25F};
-            const auto model = Model::of(TableRows(levels), facts, names, {layout, bits}, 1);
+            const ModelMetadata metadata{40, 1, 2, 0, false, false, true, -0.25F};
+            const auto model = Model::of(TableRows(levels), metadata, names, {layout, bits}, 1);
             std::remove(path().c_str());
             model->file().save(path());
             std::ifstream in(path(), std::ios::binary);
-            made.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+            result.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
         }
     }
-    return made;
+    return result;
 }
 
 std::vector<std::string> pieces() {

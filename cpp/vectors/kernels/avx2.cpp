@@ -37,8 +37,8 @@ struct Avx2 {
 }  // namespace
 
 const Kernels* kernels_avx2() {
-    static constexpr Kernels made = make_kernels<Avx2>("avx2");
-    return &made;
+    static constexpr Kernels result = make_kernels<Avx2>("avx2");
+    return &result;
 }
 
 }  // namespace chainrule

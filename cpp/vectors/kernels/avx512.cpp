@@ -33,25 +33,25 @@ struct Avx512 {
         const __m256 a =
             _mm256_hadd_ps(_mm256_hadd_ps(eight[0], eight[1]), _mm256_hadd_ps(eight[2], eight[3]));
         if (M <= 4) {
-            alignas(16) float made[4];
-            _mm_store_ps(made, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
-            for (int k = 0; k < M && k < 4; ++k) found[k] = made[k];
+            alignas(16) float result[4];
+            _mm_store_ps(result, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
+            for (int k = 0; k < M && k < 4; ++k) found[k] = result[k];
             return;
         }
         const __m256 b =
             _mm256_hadd_ps(_mm256_hadd_ps(eight[4], eight[5]), _mm256_hadd_ps(eight[6], eight[7]));
         const __m256 low = _mm256_permute2f128_ps(a, b, 0x20), high = _mm256_permute2f128_ps(a, b, 0x31);
-        alignas(32) float made[8];
-        _mm256_store_ps(made, _mm256_add_ps(low, high));
-        for (int k = 0; k < M; ++k) found[k] = made[k];
+        alignas(32) float result[8];
+        _mm256_store_ps(result, _mm256_add_ps(low, high));
+        for (int k = 0; k < M; ++k) found[k] = result[k];
     }
 };
 
 }  // namespace
 
 const Kernels* kernels_avx512() {
-    static constexpr Kernels made = make_kernels<Avx512>("avx512");
-    return &made;
+    static constexpr Kernels result = make_kernels<Avx512>("avx512");
+    return &result;
 }
 
 }  // namespace chainrule

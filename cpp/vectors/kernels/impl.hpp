@@ -27,8 +27,8 @@ struct Tables {
 };
 
 const Tables& tables() {
-    static const Tables made;
-    return made;
+    static const Tables result;
+    return result;
 }
 
 int cell_of(float x) {

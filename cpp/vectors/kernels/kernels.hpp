@@ -1,7 +1,6 @@
-// The inner loops of learning word vectors, one set per instruction set, chosen when the program runs.
+// Inner loops of word-vector training, one set per instruction set, selected at run time.
 //
-// Rows have `width` floats, a multiple of kLanes on a 64-byte border, zero behind the vector's own numbers.
-// embeddings/twin.py is the readable twin of each.
+// Rows have `width` floats, a multiple of kLanes aligned to 64 bytes, zero-padded after the vector.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace chainrule {
 inline constexpr std::size_t kLanes = 16;
 inline constexpr std::size_t kGroup = 6;  // targets learnt at once: what fits the registers
 
-// Inputs x and targets y of one window; of the targets the first is the word itself, the others are noise.
+// Inputs x and targets y of one window; the first target is the word itself, the others are noise.
 struct Step {
     float* const* x;
     std::size_t rows;  // at least 1
@@ -49,7 +48,7 @@ struct Kernels {
     const char* name;
 };
 
-// "avx512", "avx2" or "none"; "auto" is the widest that runs here. Throws Failure where the named one does
+// "avx512", "avx2" or "none"; "auto" is the widest that runs here. Throws Error where the named one does
 // not.
 const Kernels& choose_kernels(const std::string& name);
 

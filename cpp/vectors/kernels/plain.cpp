@@ -20,9 +20,9 @@ struct Plain {
     static Vector multiply(Vector a, Vector b) { return a * b; }
     static Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
     static Vector inverse_root(Vector a) {
-        Vector made{};
-        for (int i = 0; i < kSize; ++i) made[i] = 1.0F / __builtin_sqrtf(a[i]);
-        return made;
+        Vector result{};
+        for (int i = 0; i < kSize; ++i) result[i] = 1.0F / __builtin_sqrtf(a[i]);
+        return result;
     }
     template <int M>
     static void totals(const Vector* sums, float* found) {
@@ -33,8 +33,8 @@ struct Plain {
 }  // namespace
 
 const Kernels* kernels_plain() {
-    static constexpr Kernels made = make_kernels<Plain>("none");
-    return &made;
+    static constexpr Kernels result = make_kernels<Plain>("none");
+    return &result;
 }
 
 }  // namespace chainrule

@@ -1,4 +1,4 @@
-#include "ngram/format/names.hpp"
+#include "ngram/format/stored_vocabulary.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -15,11 +15,11 @@ std::uint32_t slot_count(std::uint64_t names) { return static_cast<std::uint32_t
 
 }  // namespace
 
-std::vector<NameSlot> Names::slots_of(const NameList& names) {
-    std::vector<NameSlot> slots(slot_count(names.size()), NameSlot{0, 0, 0});
+std::vector<VocabularySlot> StoredVocabulary::slots_of(const WordList& names) {
+    std::vector<VocabularySlot> slots(slot_count(names.size()), VocabularySlot{0, 0, 0});
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::string_view name = names.name(i);
-        if (name.size() > 0xFFFFFFFF) throw Failure("a word of more than 4 GB cannot be written");
+        if (name.size() > 0xFFFFFFFF) throw Error("a word of more than 4 GB cannot be written");
         const std::uint64_t key = Word::of(name).key;
         std::size_t slot = home(key, static_cast<std::uint32_t>(slots.size()));
         while (slots[slot].number) slot = slot + 1 == slots.size() ? 0 : slot + 1;
@@ -28,45 +28,45 @@ std::vector<NameSlot> Names::slots_of(const NameList& names) {
     return slots;
 }
 
-std::vector<Section> name_sections(std::shared_ptr<const NameList> names) {
-    if (names->size() > kMostWords) throw Failure("a vocabulary has fewer than 2^31 words");
+std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names) {
+    if (names->size() > kMaxWords) throw Error("a vocabulary has fewer than 2^31 words");
     Section letters, begins, slots;
-    letters.id = kNameLetters;
+    letters.id = kVocabularyText;
     letters.size = names->letters().size();
     letters.fill = [names](std::uint64_t from, std::uint64_t size, char* into) {
         std::memcpy(into, names->letters().data() + from, size);
     };
-    begins.id = kNameBegins;
+    begins.id = kVocabularyOffsets;
     begins.size = 8 * names->begins().size();
     begins.fill = [names](std::uint64_t from, std::uint64_t size, char* into) {
         std::memcpy(into, reinterpret_cast<const char*>(names->begins().data()) + from, size);
     };
-    const auto table = std::make_shared<std::vector<NameSlot>>();
-    slots.id = kNameSlots;
-    slots.size = sizeof(NameSlot) * slot_count(names->size());
-    slots.prepare = [names, table] { *table = Names::slots_of(*names); };
+    const auto table = std::make_shared<std::vector<VocabularySlot>>();
+    slots.id = kVocabularySlots;
+    slots.size = sizeof(VocabularySlot) * slot_count(names->size());
+    slots.prepare = [names, table] { *table = StoredVocabulary::slots_of(*names); };
     slots.fill = [table](std::uint64_t from, std::uint64_t size, char* into) {
         std::memcpy(into, reinterpret_cast<const char*>(table->data()) + from, size);
     };
-    slots.done = [table] { std::vector<NameSlot>().swap(*table); };
+    slots.done = [table] { std::vector<VocabularySlot>().swap(*table); };
     return {letters, begins, slots};
 }
 
-Names::Names(std::shared_ptr<const ModelFile> file) : file_(std::move(file)) {
-    const auto letters = file_->section(kNameLetters), begins = file_->section(kNameBegins),
-               slots = file_->section(kNameSlots);
+StoredVocabulary::StoredVocabulary(std::shared_ptr<const ModelFile> file) : file_(std::move(file)) {
+    const auto letters = file_->section(kVocabularyText), begins = file_->section(kVocabularyOffsets),
+               slots = file_->section(kVocabularySlots);
     if (begins.empty()) return;
-    size_ = file_->facts().model.vocabulary;
+    size_ = file_->metadata().model.vocabulary;
     slot_count_ = slot_count(size_);
-    if (begins.size() != 8 * (size_ + 1) || slots.size() != sizeof(NameSlot) * slot_count_)
+    if (begins.size() != 8 * (size_ + 1) || slots.size() != sizeof(VocabularySlot) * slot_count_)
         file_->fail("its words do not fit its header");
     letters_ = {letters.data(), letters.size()};
     begins_ = reinterpret_cast<const std::uint64_t*>(begins.data());
-    slots_ = reinterpret_cast<const NameSlot*>(slots.data());
+    slots_ = reinterpret_cast<const VocabularySlot*>(slots.data());
 }
 
-std::string_view Names::name(std::uint32_t number) const {
-    if (number >= size_) throw Failure("there is no word " + std::to_string(number) + " in the model");
+std::string_view StoredVocabulary::name(std::uint32_t number) const {
+    if (number >= size_) throw Error("there is no word " + std::to_string(number) + " in the model");
     file_->touch(begins_ + number, 16);
     const std::uint64_t from = begins_[number], to = begins_[number + 1];
     if (from > to || to > letters_.size()) file_->fail("a word lies outside its section");
@@ -74,14 +74,14 @@ std::string_view Names::name(std::uint32_t number) const {
     return letters_.substr(from, to - from);
 }
 
-std::int64_t Names::find(std::string_view name) const {
+std::int64_t StoredVocabulary::find(std::string_view name) const {
     const std::uint64_t key = Word::of(name).key;
     if (name.size() <= 8) return find_short(key, static_cast<std::uint32_t>(name.size()));
     if (!size_) return -1;
     std::uint32_t at = home(key, slot_count_);
     for (std::uint32_t looked = 0; looked < slot_count_; ++looked) {
-        file_->touch(slots_ + at, sizeof(NameSlot));
-        const NameSlot& slot = slots_[at];
+        file_->touch(slots_ + at, sizeof(VocabularySlot));
+        const VocabularySlot& slot = slots_[at];
         if (!slot.number) return -1;
         if (slot.key == key && slot.length == name.size() && slot.number <= size_ &&
             this->name(slot.number - 1) == name)
@@ -91,8 +91,8 @@ std::int64_t Names::find(std::string_view name) const {
     return -1;
 }
 
-NameList Names::list() const {
-    NameList names;
+WordList StoredVocabulary::list() const {
+    WordList names;
     for (std::uint32_t i = 0; i < size_; ++i) names.add(name(i));
     return names;
 }

@@ -1,4 +1,4 @@
-#include "base/temp_file.hpp"
+#include "base/spill_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,10 +20,9 @@ namespace chainrule {
 namespace {
 
 [[noreturn]] void fail(const SpillFolder& folder, const std::string& what) {
-    throw Failure(folder.path + " " + what + " (" + std::generic_category().message(errno) +
-                  "); training within this limit of memory needs up to " +
-                  std::to_string((folder.needed >> 20) + 1) +
-                  " MB for temporary files: choose another folder");
+    throw Error(folder.path + " " + what + " (" + std::generic_category().message(errno) +
+                "); training within this limit of memory needs up to " +
+                std::to_string((folder.needed >> 20) + 1) + " MB for temporary files: choose another folder");
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ SpillFile::SpillFile(std::shared_ptr<const SpillFolder> folder) : folder_(std::m
     unlink(name.c_str());
     fcntl(descriptor_, F_SETFD, FD_CLOEXEC);
 #else
-    throw Failure("this system lacks the temporary files for training within a limit of memory");
+    throw Error("this system lacks the temporary files for training within a limit of memory");
 #endif
 }
 
@@ -94,14 +93,15 @@ void SpillFile::read(std::uint64_t at, void* numbers, std::size_t count) const {
 }
 
 void SpillReader::fill(std::size_t count) {
-    const std::size_t kept = end_ - begin_;
-    std::memmove(buffer_.data(), buffer_.data() + begin_, kept * sizeof(std::uint32_t));
-    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size() - kept, to_ - at_));
-    if (kept + wanted < count) throw Failure("a temporary file ended before its time: this is a bug");
-    file_->read(at_, buffer_.data() + kept, wanted);
-    at_ += wanted;
+    const std::size_t unread = end_ - begin_;
+    std::memmove(buffer_.data(), buffer_.data() + begin_, unread * sizeof(std::uint32_t));
+    const auto requested =
+        static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size() - unread, to_ - at_));
+    if (unread + requested < count) throw Error("a temporary file ended before its time: this is a bug");
+    file_->read(at_, buffer_.data() + unread, requested);
+    at_ += requested;
     begin_ = 0;
-    end_ = kept + wanted;
+    end_ = unread + requested;
 }
 
 }  // namespace chainrule

@@ -1,8 +1,8 @@
-// The words of a model by number, and their numbers by word, read from three sections of a model file as they
-// lie there: nothing is built when a model is opened.
+// The vocabulary stored in three sections of a model file: words by id and ids by word, used in place without
+// building anything when a model is opened.
 //
-// A slot of the table of words (open addressing, at most two thirds full) holds a short word itself, so that
-// most are found without a look at the letters.
+// A slot of the hash table (open addressing, at most two thirds full) contains short words themselves, so
+// that most lookups do not read the text.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@
 
 namespace chainrule {
 
-// Sections that any layout may have.
-inline constexpr std::uint32_t kNameLetters = 1, kNameBegins = 2, kNameSlots = 3, kByProbability = 4;
+// Sections shared by all layouts.
+inline constexpr std::uint32_t kVocabularyText = 1, kVocabularyOffsets = 2, kVocabularySlots = 3,
+                               kByProbability = 4;
 
-// Words by number, one behind the other in memory.
-class NameList {
+// Words by id, concatenated in memory.
+class WordList {
   public:
     void add(std::string_view name) {
         letters_ += name;
@@ -37,52 +38,52 @@ class NameList {
     std::vector<std::uint64_t> begins_{0};
 };
 
-// Sections to be written with those of a layout. Of names that are equal the first is found.
-std::vector<Section> name_sections(std::shared_ptr<const NameList> names);
+// Sections of the vocabulary. Of equal words the first is found.
+std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names);
 
-struct NameSlot {
+struct VocabularySlot {
     std::uint64_t key;     // its bytes where they are eight or fewer, a hash where they are more
     std::uint32_t length;  // in bytes
     std::uint32_t number;  // + 1; 0: free
 };
 
-class Names {
+class StoredVocabulary {
   public:
-    Names() = default;  // of a model without names
-    explicit Names(std::shared_ptr<const ModelFile> file);
+    StoredVocabulary() = default;  // of a model without names
+    explicit StoredVocabulary(std::shared_ptr<const ModelFile> file);
 
     std::size_t size() const { return size_; }  // 0, or one name for each word
     std::string_view name(std::uint32_t number) const;
     std::int64_t find(std::string_view name) const;  // −1 where there is none
-    // The same of a name of at most eight bytes: these, the first the lowest, and zeros above them.
+    // The same for a word of at most eight bytes, given little-endian and zero-padded.
     std::int64_t find_short(std::uint64_t bytes, std::uint32_t length) const {
         if (!size_) return -1;
         std::uint32_t at = home(bytes, slot_count_);
         for (std::uint32_t looked = 0; looked < slot_count_; ++looked) {
-            file_->touch(slots_ + at, sizeof(NameSlot));
-            const NameSlot& slot = slots_[at];
+            file_->touch(slots_ + at, sizeof(VocabularySlot));
+            const VocabularySlot& slot = slots_[at];
             if (slot.key == bytes && slot.length == length && slot.number - 1 < size_) return slot.number - 1;
             if (!slot.number) return -1;
             at = at + 1 == slot_count_ ? 0 : at + 1;
         }
         return -1;
     }
-    NameList list() const;
+    WordList list() const;
 
   private:
-    // Where the search for a key begins among `slots` slots: by multiplication, no division.
+    // Home slot of a key, by multiplication instead of division.
     static std::uint32_t home(std::uint64_t key, std::uint32_t slots) {
         const std::uint64_t mixed = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15ULL;
         return static_cast<std::uint32_t>(((mixed >> 32) * slots) >> 32);
     }
-    static std::vector<NameSlot> slots_of(const NameList& names);
-    friend std::vector<Section> name_sections(std::shared_ptr<const NameList> names);
+    static std::vector<VocabularySlot> slots_of(const WordList& names);
+    friend std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names);
 
     std::shared_ptr<const ModelFile> file_;
     std::size_t size_ = 0;
     std::string_view letters_;
     const std::uint64_t* begins_ = nullptr;
-    const NameSlot* slots_ = nullptr;
+    const VocabularySlot* slots_ = nullptr;
     std::uint32_t slot_count_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Temporary files for what memory is too short for: written and read in order, or by place, never mapped (the
-// pages of a mapped file count as memory of the process). A file has no name from the moment it is open, so
-// that it is gone when its owner is, however that ends.
+// Temporary files for data that does not fit in memory. They are read and written with pread/pwrite and never
+// mapped, because mapped pages count as memory of the process. A file is unlinked as soon as it is open, so
+// that it disappears however the process ends.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace chainrule {
 
-// Where temporary files are made.
+// Directory of the temporary files.
 struct SpillFolder {
     std::string path;
-    std::uint64_t needed = 0;  // bytes that all of them take at most, about: said where the disk is full
+    std::uint64_t needed = 0;  // approximate bytes needed, for the message when the disk is full
 };
 
-// Numbers of 32 bits by place. Several threads may read.
+// A file of 32-bit numbers addressed by index. Several threads may read it.
 class SpillFile {
   public:
     SpillFile() = default;
@@ -37,13 +37,13 @@ class SpillFile {
     int descriptor_ = -1;
 };
 
-// Numbers written one behind the other from a place on.
+// Buffered sequential writer, starting at index `from`.
 class SpillWriter {
   public:
     SpillWriter(SpillFile& file, std::size_t buffered, std::uint64_t from = 0)
         : file_(&file), at_(from), buffer_(buffered) {}
 
-    // Room for `count` numbers, at most as many as are buffered, which the caller writes there.
+    // Returns space for `count` numbers (at most the buffer size), which the caller fills.
     std::uint32_t* next(std::size_t count) {
         if (size_ + count > buffer_.size()) [[unlikely]]
             flush();
@@ -62,16 +62,16 @@ class SpillWriter {
     SpillFile* file_;
     std::uint64_t at_;
     std::size_t size_ = 0;
-    Array<std::uint32_t> buffer_;
+    UninitializedBuffer<std::uint32_t> buffer_;
 };
 
-// Numbers [from, to) of a file, read one behind the other.
+// Buffered sequential reader of the numbers [from, to).
 class SpillReader {
   public:
     SpillReader(const SpillFile& file, std::size_t buffered, std::uint64_t from, std::uint64_t to)
         : file_(&file), at_(from), to_(to), buffer_(buffered) {}
 
-    // The next `count` numbers, at most as many as are buffered; there until the next call.
+    // Returns the next `count` numbers (at most the buffer size), valid until the next call.
     const std::uint32_t* next(std::size_t count) {
         if (begin_ + count > end_) [[unlikely]]
             fill(count);
@@ -86,7 +86,7 @@ class SpillReader {
     const SpillFile* file_;
     std::uint64_t at_, to_;
     std::size_t begin_ = 0, end_ = 0;
-    Array<std::uint32_t> buffer_;
+    UninitializedBuffer<std::uint32_t> buffer_;
 };
 
 }  // namespace chainrule
