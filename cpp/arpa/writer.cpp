@@ -86,7 +86,7 @@ std::uint64_t ContextCursor::parent(std::size_t n, std::uint64_t row) const {
 void ContextCursor::hold(std::size_t k) {
     At& at = at_[k];
     const std::uint64_t size = rows_.size(k + 1);
-    if (at.row >= size) throw Error("the model's tables do not fit together: a row has no context");
+    if (at.row >= size) throw ModelFileError("the model's tables do not fit together: a row has no context");
     const auto count = static_cast<std::size_t>(std::min(kHeld, size - at.row));
     at.held_from = at.row;
     at.word.resize(count);
@@ -94,7 +94,7 @@ void ContextCursor::hold(std::size_t k) {
     rows_.read(k + 1, at.row, count, at.word.data(), nullptr, nullptr, at.first.data());
     at.end = at.first[1];
     if (*std::max_element(at.word.begin(), at.word.end()) >= names_.size())
-        throw Error("the model's tables have words without a name");
+        throw ModelFileError("the model's tables have words without a name");
 }
 
 void ContextCursor::advance(std::size_t k, std::uint64_t until) {
@@ -168,7 +168,7 @@ class Writer {
 void Writer::check_words(const Chunk& chunk) const {
     const bool is_known = std::all_of(chunk.word.begin(), chunk.word.end(),
                                       [&](std::uint32_t word) { return word < names_.size(); });
-    if (!is_known) throw Error("the model's tables have words without a name");
+    if (!is_known) throw ModelFileError("the model's tables have words without a name");
 }
 
 void Writer::fill(std::size_t n, bool is_counted_only, Chunk& chunk) const {

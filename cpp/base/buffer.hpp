@@ -37,8 +37,8 @@ class UninitializedBuffer {
         if (fits)
             data_ = {static_cast<T*>(allocate_memory(size * sizeof(T), access)), Free{size * sizeof(T)}};
         if (!data_)
-            throw Error("there is no memory for " + std::to_string(size) + " numbers of " +
-                        std::to_string(sizeof(T)) + " bytes");
+            throw OutOfMemory("there is no memory for " + std::to_string(size) + " numbers of " +
+                              std::to_string(sizeof(T)) + " bytes");
     }
     UninitializedBuffer(UninitializedBuffer&& other) noexcept
         : size_(std::exchange(other.size_, 0)), data_(std::move(other.data_)) {}

@@ -20,7 +20,10 @@
 
 namespace chainrule {
 
-void InputFile::fail(const std::string& what) const { throw Error(path_ + " " + what); }
+void InputFile::fail(const std::string& what) const {
+    if (role_ == FileRole::model) throw ModelFileError(path_ + " " + what);
+    throw IoError(path_ + " " + what);
+}
 
 #if defined(CHAINRULE_HAS_DESCRIPTORS)
 
@@ -47,7 +50,7 @@ struct InputFile::Status {
     std::uint64_t links;
 };
 
-InputFile::InputFile(const std::string& path) : path_(path) {
+InputFile::InputFile(const std::string& path, FileRole role) : path_(path), role_(role) {
     // O_NONBLOCK: opening a FIFO does not wait for a writer. It has no effect on regular files.
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) fail(std::string("cannot be read: ") + std::strerror(errno));
@@ -108,7 +111,7 @@ std::uint64_t physical_memory() {
 
 struct InputFile::Status {};
 
-InputFile::InputFile(const std::string& path) : path_(path) {
+InputFile::InputFile(const std::string& path, FileRole role) : path_(path), role_(role) {
     stream_ = std::fopen(path.c_str(), "rb");
     if (!stream_) fail(std::string("cannot be read: ") + std::strerror(errno));
     const bool is_measured = std::fseek(stream_, 0, SEEK_END) == 0;
@@ -150,7 +153,7 @@ std::string read_whole(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     std::ostringstream all;
     if (in && in.peek() != std::ifstream::traits_type::eof()) all << in.rdbuf();
-    if (!in.is_open() || in.bad()) throw Error(path + " cannot be read");
+    if (!in.is_open() || in.bad()) throw IoError(path + " cannot be read");
     return std::move(all).str();
 }
 

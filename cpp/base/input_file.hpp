@@ -10,9 +10,14 @@
 
 namespace chainrule {
 
+// What the errors of an InputFile are: IoError, or ModelFileError for a model file.
+enum class FileRole { text, model };
+
 class InputFile {
   public:
-    explicit InputFile(const std::string& path);  // throws Error if it is missing or not a regular file
+    explicit InputFile(
+        const std::string& path,
+        FileRole role = FileRole::text);  // throws Error if it is missing or not a regular file
     ~InputFile();
     InputFile(const InputFile&) = delete;
     InputFile& operator=(const InputFile&) = delete;
@@ -39,6 +44,7 @@ class InputFile {
     [[noreturn]] void fail(const std::string& what) const;
 
     std::string path_;
+    FileRole role_;
     std::uint64_t size_ = 0;
     int descriptor_ = -1;             // where the system has them
     std::FILE* stream_ = nullptr;     // elsewhere

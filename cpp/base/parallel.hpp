@@ -33,7 +33,7 @@ void parallel_for(std::size_t threads, const Work& work) {
         try {
             std::rethrow_exception(error);
         } catch (const std::bad_alloc&) {
-            throw Error("there is not enough memory");
+            throw OutOfMemory("there is not enough memory");
         }
     }
 }

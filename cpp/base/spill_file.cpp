@@ -20,9 +20,10 @@ namespace chainrule {
 namespace {
 
 [[noreturn]] void fail(const SpillFolder& folder, const std::string& what) {
-    throw Error(folder.path + " " + what + " (" + std::generic_category().message(errno) +
-                "); training within this limit of memory needs up to " +
-                std::to_string((folder.needed >> 20) + 1) + " MB for temporary files: choose another folder");
+    throw IoError(folder.path + " " + what + " (" + std::generic_category().message(errno) +
+                  "); training within this limit of memory needs up to " +
+                  std::to_string((folder.needed >> 20) + 1) +
+                  " MB for temporary files: choose another folder");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ PyNgramModel model_of(const PyArpaFile& self, const std::string& layout, std::in
 void write(const PyNgramModel& model, const std::vector<std::string>& names, std::int64_t left_out,
            std::int64_t threads, const nb::callable& sink, const nb::callable& progress) {
     if (names.size() != model.model->metadata().vocabulary)
-        throw Error("each word of the model needs a name");
+        throw ArgumentError("each word of the model needs a name");
     ArpaOutput out;
     out.write = [&sink](std::string_view text) {
         const nb::gil_scoped_acquire held;

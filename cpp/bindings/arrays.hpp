@@ -21,15 +21,17 @@ template <class T>
 std::span<const T> checked_span(const AnyArray& array, const char* name, const char* type,
                                 std::size_t ndim = 1) {
     const std::string what(name);
-    if (array.device_type() != nanobind::device::cpu::value) throw Error(what + " must be in main memory");
-    if (array.dtype() != nanobind::dtype<T>()) throw Error(what + " must be an array of " + type);
+    if (array.device_type() != nanobind::device::cpu::value)
+        throw ArgumentError(what + " must be in main memory");
+    if (array.dtype() != nanobind::dtype<T>()) throw ArgumentError(what + " must be an array of " + type);
     if (array.ndim() != ndim) {
-        throw Error(what + " has " + std::to_string(array.ndim()) + " axes, not " + std::to_string(ndim));
+        throw ArgumentError(what + " has " + std::to_string(array.ndim()) + " axes, not " +
+                            std::to_string(ndim));
     }
     std::int64_t step = 1;
     for (std::size_t i = ndim; i-- > 0; step *= static_cast<std::int64_t>(array.shape(i))) {
         if (array.shape(i) > 1 && array.size() > 0 && array.stride(i) != step) {
-            throw Error(what + " must lie in a row in memory; use numpy.ascontiguousarray");
+            throw ArgumentError(what + " must lie in a row in memory; use numpy.ascontiguousarray");
         }
     }
     return {static_cast<const T*>(array.data()), array.size()};

@@ -46,7 +46,9 @@ NB_MODULE(_core, module) {
             errno = error.error;
             PyErr_SetFromErrnoWithFilename(PyExc_OSError, error.path.c_str());
         } catch (const chainrule::Error& error) {
-            const nb::object kind = nb::module_::import_("chainrule.errors").attr("ChainruleError");
+            const bool is_model_file = dynamic_cast<const chainrule::ModelFileError*>(&error) != nullptr;
+            const nb::object kind = nb::module_::import_("chainrule.errors")
+                                        .attr(is_model_file ? "ModelFileError" : "ChainruleError");
             // File names in a message need not be UTF-8.
             const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(error.what()));
             PyErr_SetObject(kind.ptr(), text.ptr());

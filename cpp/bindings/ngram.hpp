@@ -37,7 +37,7 @@ struct PyState {
     // Throws Error if the state belongs to another model.
     const State& of(const Model& queried) const {
         if (model != 0 && model != queried.identity())
-            throw Error("the state comes from another model; begin a new one with this model");
+            throw ArgumentError("the state comes from another model; begin a new one with this model");
         return state;
     }
     bool operator==(const PyState& other) const { return model == other.model && state == other.state; }
@@ -52,8 +52,8 @@ void bind_sentences(nanobind::module_& module, NgramClass& bound);  // text, sta
 inline std::uint32_t checked_number(std::int64_t value, std::int64_t least, std::int64_t most,
                                     const char* name) {
     if (value < least || value > most) {
-        throw Error(std::string(name) + " is " + std::to_string(value) + "; choose a number from " +
-                    std::to_string(least) + " to " + std::to_string(most));
+        throw ArgumentError(std::string(name) + " is " + std::to_string(value) + "; choose a number from " +
+                            std::to_string(least) + " to " + std::to_string(most));
     }
     return static_cast<std::uint32_t>(value);
 }
@@ -64,10 +64,10 @@ inline std::size_t checked_threads(std::int64_t threads) {
 
 inline LayoutChoice layout_choice(std::string_view layout, std::int64_t bits) {
     if (layout != "fast" && layout != "small") {
-        throw Error("layout is '" + std::string(layout) + "'; choose fast or small");
+        throw ArgumentError("layout is '" + std::string(layout) + "'; choose fast or small");
     }
-    if (bits != 0 && bits != 8) throw Error("bits is " + std::to_string(bits) + "; choose 0 or 8");
-    if (bits != 0 && layout == "fast") throw Error("8 bits need the layout small");
+    if (bits != 0 && bits != 8) throw ArgumentError("bits is " + std::to_string(bits) + "; choose 0 or 8");
+    if (bits != 0 && layout == "fast") throw ArgumentError("8 bits need the layout small");
     return {layout == "fast" ? LayoutKind::fast : LayoutKind::small, static_cast<std::uint32_t>(bits)};
 }
 
@@ -80,10 +80,10 @@ inline ModelMetadata model_metadata(std::int64_t vocabulary, std::int64_t bos, s
         checked_number(vocabulary, 2, std::numeric_limits<std::int32_t>::max(), "vocabulary_size");
     metadata.begin = checked_number(bos, 0, vocabulary - 1, "bos");
     metadata.end = checked_number(eos, 0, vocabulary - 1, "eos");
-    if (metadata.begin == metadata.end) throw Error("<s> and </s> must be two numbers");
+    if (metadata.begin == metadata.end) throw ArgumentError("<s> and </s> must be two numbers");
     if (unk != -1) {
         metadata.unknown = checked_number(unk, 0, vocabulary - 1, "unk");
-        if (unk == bos || unk == eos) throw Error("<unk> must be another number than <s> and </s>");
+        if (unk == bos || unk == eos) throw ArgumentError("<unk> must be another number than <s> and </s>");
     }
     metadata.is_closed = is_closed && unk != -1;
     metadata.is_stream = is_stream;

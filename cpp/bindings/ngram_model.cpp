@@ -49,7 +49,7 @@ TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> l
                     std::span<const float> log_backoffs, std::size_t n, std::uint64_t contexts,
                     std::uint32_t V) {
     const auto refuse = [&] {
-        throw Error("the n-gram table of order " + std::to_string(n) + " is not sound");
+        throw ArgumentError("the n-gram table of order " + std::to_string(n) + " is not sound");
     };
     const std::size_t size = keys.size();
     if (log_probs.size() != size || log_backoffs.size() != size || size >= kMaxRows) refuse();
@@ -95,7 +95,8 @@ PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int
                                   k ? levels.back().size() : 1, metadata.vocabulary));
     }
     if (levels.empty() || levels[0].size() != metadata.vocabulary) {
-        throw Error("order 1 must have a row for each of " + std::to_string(metadata.vocabulary) + " words");
+        throw ArgumentError("order 1 must have a row for each of " + std::to_string(metadata.vocabulary) +
+                            " words");
     }
     levels.back().log_backoff = {};
     const nb::gil_scoped_release free;
@@ -196,7 +197,7 @@ nb::str name_at(const StoredVocabulary& names, std::uint64_t id) {
 }
 
 const StoredVocabulary& names_in(const PyNgramModel& self) {
-    if (!self.model->names()) throw Error("this model knows words by number alone");
+    if (!self.model->names()) throw ArgumentError("this model knows words by number alone");
     return *self.model->names();
 }
 
@@ -237,7 +238,7 @@ void bind_names(NgramClass& bound) {
             "name",
             [](const PyNgramModel& self, std::uint64_t id) {
                 const StoredVocabulary& names = names_in(self);
-                if (id >= names.size()) throw Error("there is no word " + std::to_string(id));
+                if (id >= names.size()) throw ArgumentError("there is no word " + std::to_string(id));
                 return name_at(names, id);
             },
             nb::arg("id"))

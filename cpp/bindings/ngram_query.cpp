@@ -45,17 +45,17 @@ Words words_of(const PyNgramModel& self, const AnyArray& array, const char* name
     std::uint32_t most = 0;  // as unsigned a negative number is large
     for (const std::int32_t word : values) most = std::max(most, static_cast<std::uint32_t>(word));
     if (most >= V) {
-        throw Error(std::string(name) + " holds the number " +
-                    std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
-                    std::to_string(V - 1));
+        throw ArgumentError(std::string(name) + " holds the number " +
+                            std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
+                            std::to_string(V - 1));
     }
     return {values, array.shape(0), array.shape(1)};
 }
 
 void check_shape(const Words& words, std::size_t columns, const char* name) {
     if (words.columns == columns) return;
-    throw Error(std::string(name) + " has rows of " + std::to_string(words.columns) + " words, not " +
-                std::to_string(columns));
+    throw ArgumentError(std::string(name) + " has rows of " + std::to_string(words.columns) + " words, not " +
+                        std::to_string(columns));
 }
 
 struct Batch {
@@ -65,7 +65,8 @@ struct Batch {
 Batch batch_of(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& targets) {
     const Batch batch{words_of(self, tokens, "tokens"), words_of(self, targets, "targets")};
     check_shape(batch.tokens, batch.targets.columns + self.model->order() - 1, "tokens");
-    if (batch.tokens.rows != batch.targets.rows) throw Error("tokens and targets have different rows");
+    if (batch.tokens.rows != batch.targets.rows)
+        throw ArgumentError("tokens and targets have different rows");
     return batch;
 }
 
@@ -176,7 +177,7 @@ std::tuple<nb::ndarray<nb::numpy, std::uint8_t>, Doubles, Doubles, nb::ndarray<n
 std::tuple<nb::ndarray<nb::numpy, std::int32_t>, Doubles> top(const PyNgramModel& self,
                                                               const AnyArray& tokens, std::int64_t k) {
     const Words words = states_of(self, tokens);
-    if (words.rows != 1) throw Error("tokens has " + std::to_string(words.rows) + " rows, not 1");
+    if (words.rows != 1) throw ArgumentError("tokens has " + std::to_string(words.rows) + " rows, not 1");
     const std::size_t count = checked_number(k, 0, std::numeric_limits<std::int32_t>::max(), "k");
     std::vector<Candidate> scores;
     {
@@ -198,9 +199,9 @@ nb::ndarray<nb::numpy, std::int32_t> sample(const PyNgramModel& self, const AnyA
     const std::size_t workers = checked_threads(threads);
     const Words words = states_of(self, tokens);
     const auto at = checked_span<double>(uniform, "uniform", "float64");
-    if (at.size() != words.rows) throw Error("tokens and uniform have different rows");
+    if (at.size() != words.rows) throw ArgumentError("tokens and uniform have different rows");
     for (const double u : at)
-        if (!(u >= 0 && u < 1)) throw Error("uniform holds a number outside of [0, 1)");
+        if (!(u >= 0 && u < 1)) throw ArgumentError("uniform holds a number outside of [0, 1)");
     std::vector<std::int32_t> drawn(words.rows);
     {
         const nb::gil_scoped_release free;
@@ -285,7 +286,7 @@ std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const 
             checked_number(nb::cast<std::int64_t>(word), 0, std::int64_t{metadata.vocabulary} - 1, "word");
         is_unknown = number == metadata.unknown;
     } else {
-        if (!self.model->names()) throw Error("this model knows words by number alone");
+        if (!self.model->names()) throw ArgumentError("this model knows words by number alone");
         const std::int64_t scores = self.model->names()->find(TextViews::view_of(word.ptr()));
         if (scores >= 0) number = static_cast<std::uint32_t>(scores);
         is_unknown = number == metadata.unknown;

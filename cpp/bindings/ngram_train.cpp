@@ -116,7 +116,7 @@ std::tuple<nb::list, nb::list> train_within(
     options.unknown = metadata.is_closed ? metadata.unknown : kEveryWord;
     for (const std::int64_t cut : cut_offs)
         options.cut_offs.push_back(checked_number(cut, 0, 0xFFFFFFFF, "a cut-off"));
-    if (memory < 0) throw Error("memory is " + std::to_string(memory) + "; give a number of bytes");
+    if (memory < 0) throw ArgumentError("memory is " + std::to_string(memory) + "; give a number of bytes");
     options.memory = static_cast<std::uint64_t>(memory);
     options.folder = folder.string();
     options.threads = checked_threads(threads);
@@ -128,10 +128,10 @@ std::tuple<nb::list, nb::list> train_within(
     const std::string out = out_path.string();
     // Checked before training, because the writer would reject it afterwards.
     if (spelled && spelled->size() != metadata.vocabulary)
-        throw Error("there are " + std::to_string(spelled->size()) + " names for " +
-                    std::to_string(metadata.vocabulary) + " words");
+        throw ArgumentError("there are " + std::to_string(spelled->size()) + " names for " +
+                            std::to_string(metadata.vocabulary) + " words");
     if (std::filesystem::exists(out))
-        throw Error(out + " is there already; remove it or choose another name");
+        throw ArgumentError(out + " is there already; remove it or choose another name");
     std::vector<Discounts> discounts;
     {
         const nb::gil_scoped_release free;

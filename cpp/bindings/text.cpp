@@ -32,7 +32,7 @@ constexpr std::int64_t kMaxThreads = 65536;
 
 std::size_t workers(std::int64_t threads) {
     if (threads < 1 || threads > kMaxThreads)
-        throw Error("threads is " + std::to_string(threads) + "; choose a number from 1 to 65536");
+        throw ArgumentError("threads is " + std::to_string(threads) + "; choose a number from 1 to 65536");
     return static_cast<std::size_t>(threads);
 }
 
@@ -83,7 +83,7 @@ nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
 std::int32_t id_of(nb::handle id) {
     const auto value = nb::cast<std::int64_t>(id);
     if (value < 0 || value > std::numeric_limits<std::int32_t>::max())
-        throw Error("the id " + std::to_string(value) + " is out of range");
+        throw ArgumentError("the id " + std::to_string(value) + " is out of range");
     return static_cast<std::int32_t>(value);
 }
 

@@ -41,7 +41,7 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
         shared.use([&](const WordCounter& counter) {
             for (const std::int64_t i : wanted.subspan(first, std::min(kWords, wanted.size() - first))) {
                 if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
-                    throw Error("there is no word " + std::to_string(i));
+                    throw ArgumentError("there is no word " + std::to_string(i));
                 }
                 words.emplace_back(counter.word(static_cast<std::size_t>(i)));
             }
@@ -80,11 +80,11 @@ void bind_words(nb::module_& module) {
 
 template <class T>
 T setting(const nb::dict& settings, const char* name) {
-    if (!settings.contains(name)) throw Error(std::string("the setting ") + name + " is missing");
+    if (!settings.contains(name)) throw ArgumentError(std::string("the setting ") + name + " is missing");
     T value;
     if (!nb::try_cast<T>(settings[name], value)) {
-        throw Error(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
-                    ", which it cannot be");
+        throw ArgumentError(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
+                            ", which it cannot be");
     }
     return value;
 }
@@ -92,7 +92,7 @@ T setting(const nb::dict& settings, const char* name) {
 Word2vecConfig config_of(const nb::dict& settings) {
     Word2vecConfig config;
     const auto method = setting<std::string>(settings, "method");
-    if (method != "skipgram" && method != "cbow") throw Error("the method must be skipgram or cbow");
+    if (method != "skipgram" && method != "cbow") throw ArgumentError("the method must be skipgram or cbow");
     config.is_cbow = method == "cbow";
     config.dimensions = setting<std::size_t>(settings, "dimensions");
     config.window = setting<std::size_t>(settings, "window");
@@ -185,10 +185,10 @@ class Rows {
     std::vector<float*> chosen(const AnyArray& numbers, const char* name) {
         std::vector<float*> made;
         for (const std::uint32_t i : checked_span<std::uint32_t>(numbers, name, "uint32")) {
-            if (i >= count_) throw Error(std::string(name) + " names a row that is not there");
+            if (i >= count_) throw ArgumentError(std::string(name) + " names a row that is not there");
             made.push_back(row(i));
         }
-        if (made.empty()) throw Error(std::string(name) + " names no row");
+        if (made.empty()) throw ArgumentError(std::string(name) + " names no row");
         return made;
     }
     Floats made() {
@@ -209,7 +209,7 @@ std::tuple<Floats, Floats, double> one_step(const std::string& simd, const AnyAr
                                             float rate, bool is_bag) {
     const Kernels& kernels = choose_kernels(simd);
     Rows rows(input, "input"), targets(output, "output");
-    if (rows.width() != targets.width()) throw Error("input and output must have as many columns");
+    if (rows.width() != targets.width()) throw ArgumentError("input and output must have as many columns");
     const std::vector<float*> from = rows.chosen(x, "x"), to = targets.chosen(y, "y");
     AlignedFloats scratch(kGroup * from.size() + 2 * rows.width() + kGroup);
     double loss = 0;
@@ -225,7 +225,7 @@ std::tuple<Floats, Floats, float> one_fit(const std::string& simd, const AnyArra
     Rows rows(pair, "pair"), sums(squares, "squares", 1);
     if (pair.shape(0) != 2 || squares.shape(0) != 2 || pair.shape(1) != squares.shape(1) ||
         pair.shape(1) == 0) {
-        throw Error("pair and squares must be of two rows as long as each other, the bias last");
+        throw ArgumentError("pair and squares must be of two rows as long as each other, the bias last");
     }
     const Pair step{rows.row(0),           rows.row(1), sums.row(0), sums.row(1), rows.width(),
                     rows.dimensions() - 1, weight,      log_x,       rate};

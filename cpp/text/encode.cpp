@@ -38,7 +38,7 @@ class WordIdOutput {
 
   private:
     void check() const {
-        if (!out_) throw Error(file_ + " cannot be written; check that the disk has room for it");
+        if (!out_) throw IoError(file_ + " cannot be written; check that the disk has room for it");
     }
 
     std::string file_;

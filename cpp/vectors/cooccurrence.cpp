@@ -100,7 +100,7 @@ bool PairRun::fill(std::size_t size) {
     in_->seekg(static_cast<std::streamoff>(first_ * sizeof(Entry)));
     in_->read(reinterpret_cast<char*>(block_.data()),
               static_cast<std::streamsize>(block_.size() * sizeof(Entry)));
-    if (!*in_) throw Error("a temporary file of co-occurrence counts cannot be read back");
+    if (!*in_) throw IoError("a temporary file of co-occurrence counts cannot be read back");
     first_ += block_.size();
     entries_ = block_;
     at_ = 0;
@@ -212,7 +212,7 @@ struct Cooccurrence::Worker {
         out.write(reinterpret_cast<const char*>(entries.data()),
                   static_cast<std::streamsize>(entries.size_bytes()));
         out.flush();
-        if (!out) throw Error(path.path().string() + " cannot be written to its end; is the disk full?");
+        if (!out) throw IoError(path.path().string() + " cannot be written to its end; is the disk full?");
         ends.push_back((ends.empty() ? 0 : ends.back()) + entries.size());
         table.clear();
     }
@@ -242,13 +242,15 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
       number_of_(number_of.begin(), number_of.end()),
       rows_(words),
       out_path_(out) {
-    if (config.window == 0 || config.threads == 0) throw Error("co-occurrences need a window and a thread");
+    if (config.window == 0 || config.threads == 0)
+        throw ArgumentError("co-occurrences need a window and a thread");
     constexpr std::size_t most = 1 << 16;
     if (config.window > most || config.threads > most)
-        throw Error("window and threads must be at most 65536");
+        throw ArgumentError("window and threads must be at most 65536");
     for (const std::int32_t number : number_of_) {
         if (number >= 0 && static_cast<std::size_t>(number) >= words) {
-            throw Error("a word has the number " + std::to_string(number) + " of " + std::to_string(words));
+            throw ArgumentError("a word has the number " + std::to_string(number) + " of " +
+                                std::to_string(words));
         }
     }
     const std::uint64_t unit = unit_of(config.window);
@@ -268,7 +270,7 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
         workers_.push_back(std::move(worker));
     }
     out_.open(out, std::ios::binary | std::ios::trunc);
-    if (!out_) throw Error(out + " cannot be written");
+    if (!out_) throw IoError(out + " cannot be written");
     buffer_.reserve(kRecords);
 }
 
@@ -361,7 +363,7 @@ bool Cooccurrence::read(Worker& worker) {
     worker.block.resize(std::min<std::uint64_t>(kBlock, numbers_ - worker.at));
     if (worker.block.empty()) return false;
     if (worker.numbers.read(worker.at, worker.block) != worker.block.size()) {
-        throw Error(file_ + " is shorter than it was");
+        throw IoError(file_ + " is shorter than it was");
     }
     done_ += worker.block.size();
     for (const std::int32_t word_id : worker.block) {
@@ -379,7 +381,7 @@ bool Cooccurrence::read(Worker& worker) {
 
 void Cooccurrence::count(Worker& worker, std::int32_t word_id) {
     if (static_cast<std::size_t>(word_id) >= number_of_.size())
-        throw Error(file_ + " has numbers of no word");
+        throw IoError(file_ + " has numbers of no word");
     const std::int32_t number = number_of_[static_cast<std::size_t>(word_id)];
     if (number < 0) return;
     const std::uint32_t word = static_cast<std::uint32_t>(number);
@@ -423,8 +425,8 @@ bool Cooccurrence::merge(double seconds) {
                 flush();
                 out_.close();
                 if (!out_)
-                    throw Error(out_path_.path().string() +
-                                " cannot be written to its end; is the disk full?");
+                    throw IoError(out_path_.path().string() +
+                                  " cannot be written to its end; is the disk full?");
                 out_path_.keep();
                 is_finished_ = true;
                 return false;
@@ -450,7 +452,7 @@ void Cooccurrence::flush() {
     out_.write(reinterpret_cast<const char*>(buffer_.data()),
                static_cast<std::streamsize>(buffer_.size() * sizeof(Record)));
     buffer_.clear();
-    if (!out_) throw Error(out_path_.path().string() + " cannot be written to its end; is the disk full?");
+    if (!out_) throw IoError(out_path_.path().string() + " cannot be written to its end; is the disk full?");
 }
 
 }  // namespace chainrule

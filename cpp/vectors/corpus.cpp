@@ -12,13 +12,13 @@ constexpr std::size_t kBuffer = 1 << 16;
 
 WordCounter::WordCounter(const std::string& file)
     : file_(file), out_(file, std::ios::binary | std::ios::trunc) {
-    if (!out_) throw Error(file + " cannot be written");
+    if (!out_) throw IoError(file + " cannot be written");
     buffer_.reserve(kBuffer);
 }
 
 void WordCounter::feed(std::string_view text) {
     if (is_finished_)
-        throw Error("the text of " + file_ + " has ended; count another one with a new counter");
+        throw ArgumentError("the text of " + file_ + " has ended; count another one with a new counter");
     std::size_t begin = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
@@ -44,7 +44,7 @@ void WordCounter::finish() {
     end_sentence();
     flush();
     out_.close();
-    if (!out_) throw Error(file_ + " cannot be written to its end; is the disk full?");
+    if (!out_) throw IoError(file_ + " cannot be written to its end; is the disk full?");
 }
 
 void WordCounter::add(std::string_view word) {
@@ -71,11 +71,11 @@ void WordCounter::flush() {
     out_.write(reinterpret_cast<const char*>(buffer_.data()),
                static_cast<std::streamsize>(buffer_.size() * sizeof(std::int32_t)));
     buffer_.clear();
-    if (!out_) throw Error(file_ + " cannot be written to its end; is the disk full?");
+    if (!out_) throw IoError(file_ + " cannot be written to its end; is the disk full?");
 }
 
 WordIdFile::WordIdFile(const std::string& file) : file_(file), in_(file, std::ios::binary) {
-    if (!in_) throw Error(file + " cannot be read");
+    if (!in_) throw IoError(file + " cannot be read");
 }
 
 std::size_t WordIdFile::read(std::uint64_t first, std::vector<std::int32_t>& into) {
@@ -83,7 +83,7 @@ std::size_t WordIdFile::read(std::uint64_t first, std::vector<std::int32_t>& int
     in_.seekg(static_cast<std::streamoff>(first * sizeof(std::int32_t)));
     in_.read(reinterpret_cast<char*>(into.data()),
              static_cast<std::streamsize>(into.size() * sizeof(std::int32_t)));
-    if (in_.bad()) throw Error(file_ + " cannot be read");
+    if (in_.bad()) throw IoError(file_ + " cannot be read");
     return static_cast<std::size_t>(in_.gcount()) / sizeof(std::int32_t);
 }
 

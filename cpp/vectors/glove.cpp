@@ -55,9 +55,10 @@ class Weights {
 // Validates what training relies on.
 void check(const GloveConfig& config) {
     constexpr std::size_t most = 1 << 16;
-    if (config.dimensions == 0 || config.threads == 0) throw Error("GloVe needs a dimension and a thread");
-    if (config.dimensions > most) throw Error("dimensions must be at most 65536");
-    if (config.threads > most) throw Error("threads must be at most 65536");
+    if (config.dimensions == 0 || config.threads == 0)
+        throw ArgumentError("GloVe needs a dimension and a thread");
+    if (config.dimensions > most) throw ArgumentError("dimensions must be at most 65536");
+    if (config.threads > most) throw ArgumentError("threads must be at most 65536");
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ Glove::Glove(const GloveConfig& config, const std::string& file, std::uint64_t r
     blocks_ = (records + block_ - 1) / block_;
     for (std::size_t i = 0; i < config.threads; ++i) {
         auto worker = std::make_unique<Worker>(file, config);
-        if (!worker->in) throw Error(file + " cannot be read");
+        if (!worker->in) throw IoError(file + " cannot be read");
         workers_.push_back(std::move(worker));
     }
 }
@@ -137,7 +138,8 @@ GloveProgress Glove::progress() const {
 
 void Glove::result(std::span<float> into) const {
     const std::size_t D = config_.dimensions;
-    if (into.size() != words_ * D) throw Error("the vectors need " + std::to_string(words_ * D) + " numbers");
+    if (into.size() != words_ * D)
+        throw ArgumentError("the vectors need " + std::to_string(words_ * D) + " numbers");
     for (std::size_t number = 0; number < words_; ++number) {
         const float *w = word(number), *v = context(number);
         for (std::size_t i = 0; i < D; ++i) into[number * D + i] = w[i] + v[i];
@@ -173,12 +175,12 @@ bool Glove::fill(Worker& worker) {
     worker.in.seekg(static_cast<std::streamoff>(first * sizeof(Record)));
     worker.in.read(reinterpret_cast<char*>(worker.block.data()),
                    static_cast<std::streamsize>(worker.block.size() * sizeof(Record)));
-    if (!worker.in) throw Error(file_ + " is shorter than it was");
+    if (!worker.in) throw IoError(file_ + " is shorter than it was");
     const auto words = static_cast<std::uint64_t>(words_);
     for (const Record& record : worker.block) {
         const auto i = static_cast<std::uint32_t>(record.i), j = static_cast<std::uint32_t>(record.j);
         if (i >= words || j >= words || !(record.x > 0))
-            throw Error(file_ + " is no file of co-occurrences of these words");
+            throw IoError(file_ + " is no file of co-occurrences of these words");
     }
     worker.at = 0;
     return true;

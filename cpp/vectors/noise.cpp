@@ -18,7 +18,7 @@ Noise::Noise(std::span<const double> weights) : cells_(weights.size()) {
     double sum = 0;
     for (const double weight : weights) sum += weight;
     if (weights.empty() || !(sum > 0) || !std::isfinite(sum))
-        throw Error("noise needs words, with weights above 0 whose sum is finite");
+        throw ArgumentError("noise needs words, with weights above 0 whose sum is finite");
     const double n = static_cast<double>(weights.size());
     std::vector<double> share(weights.size());  // 1 on the mean: below it a cell is filled up by one above
     std::vector<std::uint32_t> small, large;

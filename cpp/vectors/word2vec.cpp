@@ -27,7 +27,7 @@ constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // keeping a word that is never 
 void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
            const Subwords& subwords) {
     const auto need = [](bool is_so, const char* what) {
-        if (!is_so) throw Error(what);
+        if (!is_so) throw ArgumentError(what);
     };
     need(words > 0, "there are no words to learn vectors of");
     need(config.dimensions > 0 && config.dimensions <= kMaxSetting, "dimensions must be from 1 to 65536");
@@ -143,7 +143,7 @@ void Word2vec::make_workers() {
 Word2vec::~Word2vec() = default;
 
 bool Word2vec::run(double seconds) {
-    if (is_finished_) throw Error("the output vectors are forgotten; there is no more learning");
+    if (is_finished_) throw ArgumentError("the output vectors are forgotten; there is no more learning");
     run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     bool is_more = false;
     for (const auto& worker : workers_) {
@@ -177,7 +177,7 @@ double Word2vec::last_loss() const {
 }
 
 void Word2vec::copy_output(std::vector<float>& into) {
-    if (is_finished_) throw Error("the output vectors are forgotten");
+    if (is_finished_) throw ArgumentError("the output vectors are forgotten");
     into.reserve(words() * config_.dimensions);
     for (std::size_t row = 0; row < words(); ++row) {
         const float* first = output_.data() + row * width_;
@@ -234,7 +234,7 @@ bool Word2vec::fill(Worker& worker) {
             }
             worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
             worker.block_size = worker.numbers.read(worker.at, worker.block);
-            if (worker.block_size != worker.block.size()) throw Error(file_ + " is shorter than it was");
+            if (worker.block_size != worker.block.size()) throw IoError(file_ + " is shorter than it was");
             worker.at += worker.block_size;
             worker.block_at = 0;
         }
@@ -244,7 +244,7 @@ bool Word2vec::fill(Worker& worker) {
             continue;
         }
         if (static_cast<std::size_t>(there) >= number_of_.size())
-            throw Error(file_ + " holds a number of no word");
+            throw IoError(file_ + " holds a number of no word");
         const std::int32_t word = number_of_[static_cast<std::size_t>(there)];
         if (word < 0) continue;
         ++worker.seen;

@@ -315,20 +315,21 @@ std::uint32_t Counter::row_at(std::size_t position) const {
 Tokens make_tokens(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std::uint32_t begin,
                    std::uint32_t end, bool is_stream) {
     if (begin >= vocabulary || end >= vocabulary || begin == end)
-        throw Error("<s> and </s> must be two numbers below the size of the vocabulary");
+        throw ArgumentError("<s> and </s> must be two numbers below the size of the vocabulary");
     Tokens tokens;
     for (const std::int32_t id : ids) {
         if (id < 0 || static_cast<std::uint32_t>(id) >= vocabulary)
-            throw Error("the text holds the number " + std::to_string(id) + ", which is not below the " +
-                        std::to_string(vocabulary) + " of the vocabulary");
+            throw ArgumentError("the text holds the number " + std::to_string(id) +
+                                ", which is not below the " + std::to_string(vocabulary) +
+                                " of the vocabulary");
         if (static_cast<std::uint32_t>(id) == begin)
-            throw Error("the text holds <s>, which lines are given here");
+            throw ArgumentError("the text holds <s>, which lines are given here");
         tokens.lines += static_cast<std::uint32_t>(id) == end;
     }
     if (!is_stream && !ids.empty() && static_cast<std::uint32_t>(ids.back()) != end)
-        throw Error("the last line of the text does not end with </s>");
+        throw ArgumentError("the last line of the text does not end with </s>");
     const std::size_t size = ids.empty() ? 0 : ids.size() + (is_stream ? 1 : tokens.lines);
-    if (size > kMaxTokens) throw Error("the text has more than 2147483647 tokens");
+    if (size > kMaxTokens) throw ArgumentError("the text has more than 2147483647 tokens");
     tokens.ids = UninitializedBuffer<std::uint32_t>(size, Access::scattered);
     tokens.vocabulary = vocabulary;
     tokens.begin = begin;
@@ -345,7 +346,7 @@ Tokens make_tokens(std::span<const std::int32_t> ids, std::uint32_t vocabulary, 
 }
 
 Counts count_ngrams(Tokens tokens, std::size_t order, std::size_t threads) {
-    if (order == 0) throw Error("the order of an n-gram model is 1 or more");
+    if (order == 0) throw ArgumentError("the order of an n-gram model is 1 or more");
     return Counter(std::move(tokens), std::max<std::size_t>(threads, 1)).count(order);
 }
 

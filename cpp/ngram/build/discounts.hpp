@@ -81,10 +81,10 @@ inline double discounted_share(std::uint32_t count, const DiscountRow& D, double
 inline std::vector<std::uint32_t> check_cut_offs(std::vector<std::uint32_t> cut_offs, std::size_t order) {
     if (cut_offs.empty()) cut_offs.assign(order, 0);
     if (cut_offs.size() != order)
-        throw Error("there are " + std::to_string(cut_offs.size()) + " cut-offs for " +
-                    std::to_string(order) + " orders; give one for each");
+        throw ArgumentError("there are " + std::to_string(cut_offs.size()) + " cut-offs for " +
+                            std::to_string(order) + " orders; give one for each");
     if (cut_offs[0] != 0 || !std::is_sorted(cut_offs.begin(), cut_offs.end()))
-        throw Error("cut-offs must start with 0 and never fall, as in 0,0,1");
+        throw ArgumentError("cut-offs must start with 0 and never fall, as in 0,0,1");
     return cut_offs;
 }
 

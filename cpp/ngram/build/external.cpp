@@ -174,7 +174,7 @@ ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextMetadata& text,
                                  const ExternalOptions& options)
     : ids_(ids), text_(text), options_(options), cut_offs_(check_cut_offs(options.cut_offs, options.order)) {
     if (text.begin >= text.vocabulary || text.end >= text.vocabulary || text.begin == text.end)
-        throw Error("<s> and </s> must be two numbers below the size of the vocabulary");
+        throw ArgumentError("<s> and </s> must be two numbers below the size of the vocabulary");
     trim_heap();
     const std::uint64_t in_use = memory_in_use();
     times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
@@ -221,17 +221,18 @@ void ExternalTrainer::scan_text() {
         for (const std::int32_t id : ids) {
             last = static_cast<std::uint32_t>(id);
             if (last >= text_.vocabulary)
-                throw Error("the text holds the number " + std::to_string(id) + ", which is not below the " +
-                            std::to_string(text_.vocabulary) + " of the vocabulary");
-            if (last == text_.begin) throw Error("the text holds <s>, which lines are given here");
+                throw ArgumentError("the text holds the number " + std::to_string(id) +
+                                    ", which is not below the " + std::to_string(text_.vocabulary) +
+                                    " of the vocabulary");
+            if (last == text_.begin) throw ArgumentError("the text holds <s>, which lines are given here");
             lines += last == text_.end;
             ++times_[last];
         }
         tokens_ += ids.size();
-        if (tokens_ + lines > kMaxTokens) throw Error("the text has more than 2147483647 tokens");
+        if (tokens_ + lines > kMaxTokens) throw ArgumentError("the text has more than 2147483647 tokens");
     });
     if (!text_.is_stream && last != text_.end)
-        throw Error("the last line of the text does not end with </s>");
+        throw ArgumentError("the last line of the text does not end with </s>");
 }
 
 // Distributes every token, with its left words, to the buckets of order 1.
@@ -448,13 +449,13 @@ void ExternalTrainer::estimate_order(std::size_t n) {
 void IdFile::read(const std::function<void(std::span<const std::int32_t>)>& use) const {
     static_assert(std::endian::native == std::endian::little);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"), &std::fclose);
-    if (!file) throw Error(path_ + " cannot be read");
+    if (!file) throw IoError(path_ + " cannot be read");
     std::setvbuf(file.get(), nullptr, _IONBF, 0);  // whole blocks are read here
     UninitializedBuffer<std::int32_t> numbers(kAtOnce);
     while (true) {
         const std::size_t bytes = std::fread(numbers.data(), 1, kAtOnce * sizeof(std::int32_t), file.get());
-        if (std::ferror(file.get())) throw Error(path_ + " cannot be read");
-        if (bytes % sizeof(std::int32_t) != 0) throw Error(path_ + " ends within a number; make it anew");
+        if (std::ferror(file.get())) throw IoError(path_ + " cannot be read");
+        if (bytes % sizeof(std::int32_t) != 0) throw IoError(path_ + " ends within a number; make it anew");
         if (bytes > 0) use({numbers.data(), bytes / sizeof(std::int32_t)});
         if (bytes < kAtOnce * sizeof(std::int32_t)) return;
     }
@@ -473,7 +474,7 @@ void SpilledRows::read(std::size_t n, std::uint64_t from, std::size_t count, std
 
 ExternalModel estimate_external(const IdSource& ids, const TextMetadata& text,
                                 const ExternalOptions& options) {
-    if (options.order == 0) throw Error("the order of an n-gram model is 1 or more");
+    if (options.order == 0) throw ArgumentError("the order of an n-gram model is 1 or more");
     return ExternalTrainer(ids, text, options).run();
 }
 

@@ -103,9 +103,9 @@ Budget plan_memory(std::uint64_t memory, std::uint64_t in_use, const TrainingSiz
     const std::uint64_t least = minimum_memory(size, in_use);
     if (memory < least)
         // The next run of the program may start with slightly more memory in use.
-        throw Error("memory is " + megabytes(memory) + ", but training on this text needs " +
-                    megabytes(least + 2 * kMegabyte) + " (the program has " + megabytes(in_use) +
-                    " already); give it at least that");
+        throw ArgumentError("memory is " + megabytes(memory) + ", but training on this text needs " +
+                            megabytes(least + 2 * kMegabyte) + " (the program has " + megabytes(in_use) +
+                            " already); give it at least that");
     const std::uint64_t left = memory - in_use - by_words(size) - kStream * kStreams;
     const std::uint64_t buckets = std::min(left / 4, kMaxBuckets);
     const std::uint64_t all = size.tokens * widest(size.order) * 4,

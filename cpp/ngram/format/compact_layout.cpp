@@ -356,9 +356,11 @@ void add_table(std::vector<Section>& sections, CompactPart part, std::size_t n,
 }  // namespace
 
 std::vector<Section> compact_sections(const Rows& rows, const FileMetadata& metadata, std::size_t threads) {
-    if (metadata.sizes.size() != rows.order()) throw Error("the rows are of another order than the model");
+    if (metadata.sizes.size() != rows.order())
+        throw ArgumentError("the rows are of another order than the model");
     if (metadata.bits != 0 && metadata.bits != 8)
-        throw Error("values of " + std::to_string(metadata.bits) + " bits cannot be written; 8 can, or all");
+        throw ArgumentError("values of " + std::to_string(metadata.bits) +
+                            " bits cannot be written; 8 can, or all");
     std::vector<Section> sections;
     const auto columns = std::make_shared<std::vector<CompactColumns>>();
     sections.push_back(by_probability_section(rows));

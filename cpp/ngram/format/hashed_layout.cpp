@@ -301,7 +301,8 @@ Section by_probability_section(const Rows& rows) {
 }
 
 std::vector<Section> hashed_sections(const Rows& rows, const FileMetadata& metadata) {
-    if (metadata.sizes.size() != rows.order()) throw Error("the rows are of another order than the model");
+    if (metadata.sizes.size() != rows.order())
+        throw ArgumentError("the rows are of another order than the model");
     std::vector<Section> sections{by_probability_section(rows)};
     for (std::uint32_t n = 1; n <= rows.order(); ++n) {
         sections.push_back(rows_section(rows, n));

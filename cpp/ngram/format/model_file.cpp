@@ -36,8 +36,8 @@ bool is_plausible(const FixedHeader& head) {
 }  // namespace
 
 void ModelFile::fail(const std::string& what) const {
-    throw Error((path_.empty() ? std::string("the model") : path_) + " is damaged: " + what +
-                "; copy it again from where it came, or train the model anew");
+    throw ModelFileError((path_.empty() ? std::string("the model") : path_) + " is damaged: " + what +
+                         "; copy it again from where it came, or train the model anew");
 }
 
 std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_all,
@@ -57,12 +57,13 @@ std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_
 
 // Allocates memory for a copy of the file and reads the header, or maps the file.
 void ModelFile::take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at_open) {
-    source_ = std::make_unique<InputFile>(path_);
+    source_ = std::make_unique<InputFile>(path_, FileRole::model);
     const std::uint64_t size = source_->size();
     FixedHeader head;
     if (size >= sizeof head) source_->read(0, reinterpret_cast<char*>(&head), sizeof head);
     if (size < sizeof head || head.magic != kMagic)
-        throw Error(path_ + " is not an n-gram model of this chainrule, or not all of one; train it anew");
+        throw ModelFileError(path_ +
+                             " is not an n-gram model of this chainrule, or not all of one; train it anew");
     if (size > largest_copy && source_->map()) {
         is_mapped_ = true;
         all_ = {source_->map(), size};
@@ -89,10 +90,10 @@ std::shared_ptr<ModelFile> ModelFile::of(UninitializedBuffer<char> image) {
 void ModelFile::read_header() {
     const auto head = read_at<FixedHeader>(all_.data());
     if (head.version != kVersion && head.version != kQuantizedVersion)
-        throw Error(path_ + " is an n-gram model of version " + std::to_string(head.version) +
-                    ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
-                    std::to_string(kQuantizedVersion) +
-                    "; use the chainrule that wrote it, or train the model anew");
+        throw ModelFileError(path_ + " is an n-gram model of version " + std::to_string(head.version) +
+                             ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
+                             std::to_string(kQuantizedVersion) +
+                             "; use the chainrule that wrote it, or train the model anew");
     if (head.file != all_.size())
         fail("it has " + std::to_string(all_.size()) + " bytes and should have " + std::to_string(head.file));
     if (head.header > head.file || head.header % kCacheLine != 0) fail("its header does not fit it");

@@ -26,7 +26,7 @@ class Plan {
         std::uint64_t data = 0;
         for (const Section& section : sections) {
             if (section.chunk == 0 || section.chunk % 8 != 0)
-                throw Error("section " + std::to_string(section.id) + " is not made in whole words");
+                throw ArgumentError("section " + std::to_string(section.id) + " is not made in whole words");
             data += whole_lines(section.size);
         }
         blocks_ = block_count(data);
@@ -102,19 +102,20 @@ class Plan {
 
 void check_metadata(const FileMetadata& metadata) {
     if (metadata.sizes.empty() || metadata.sizes.size() > kMaxOrders)
-        throw Error("a model of order " + std::to_string(metadata.sizes.size()) +
-                    " cannot be written; the order is 1 to " + std::to_string(kMaxOrders));
+        throw ArgumentError("a model of order " + std::to_string(metadata.sizes.size()) +
+                            " cannot be written; the order is 1 to " + std::to_string(kMaxOrders));
     if (metadata.model.vocabulary == 0 || metadata.model.vocabulary > kMaxWords ||
         metadata.sizes[0] != metadata.model.vocabulary)
-        throw Error("a vocabulary of " + std::to_string(metadata.model.vocabulary) +
-                    " words cannot be written; 1 to 2^31 − 1 can");
+        throw ArgumentError("a vocabulary of " + std::to_string(metadata.model.vocabulary) +
+                            " words cannot be written; 1 to 2^31 − 1 can");
     const ModelMetadata& model = metadata.model;
     if (model.begin >= model.vocabulary || model.end >= model.vocabulary ||
         (model.unknown >= model.vocabulary && model.unknown != 0xFFFFFFFF))
-        throw Error("<s>, </s> or <unk> is not among the words of the model");
+        throw ArgumentError("<s>, </s> or <unk> is not among the words of the model");
     for (const std::uint64_t size : metadata.sizes)
         if (size > kMaxRows)
-            throw Error(std::to_string(size) + " n-grams of one order cannot be written; cut off rare ones");
+            throw ArgumentError(std::to_string(size) +
+                                " n-grams of one order cannot be written; cut off rare ones");
 }
 
 // Calls deliver(at, size, fill) for each piece of the file, on several threads. `fill` writes the piece and

@@ -19,7 +19,7 @@ std::vector<VocabularySlot> StoredVocabulary::slots_of(const WordList& names) {
     std::vector<VocabularySlot> slots(slot_count(names.size()), VocabularySlot{0, 0, 0});
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::string_view name = names.name(i);
-        if (name.size() > 0xFFFFFFFF) throw Error("a word of more than 4 GB cannot be written");
+        if (name.size() > 0xFFFFFFFF) throw ArgumentError("a word of more than 4 GB cannot be written");
         const std::uint64_t key = Word::of(name).key;
         std::size_t slot = home(key, static_cast<std::uint32_t>(slots.size()));
         while (slots[slot].number) slot = slot + 1 == slots.size() ? 0 : slot + 1;
@@ -29,7 +29,7 @@ std::vector<VocabularySlot> StoredVocabulary::slots_of(const WordList& names) {
 }
 
 std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names) {
-    if (names->size() > kMaxWords) throw Error("a vocabulary has fewer than 2^31 words");
+    if (names->size() > kMaxWords) throw ArgumentError("a vocabulary has fewer than 2^31 words");
     Section letters, begins, slots;
     letters.id = kVocabularyText;
     letters.size = names->letters().size();
@@ -66,7 +66,7 @@ StoredVocabulary::StoredVocabulary(std::shared_ptr<const ModelFile> file) : file
 }
 
 std::string_view StoredVocabulary::name(std::uint32_t number) const {
-    if (number >= size_) throw Error("there is no word " + std::to_string(number) + " in the model");
+    if (number >= size_) throw ArgumentError("there is no word " + std::to_string(number) + " in the model");
     file_->touch(begins_ + number, 16);
     const std::uint64_t from = begins_[number], to = begins_[number + 1];
     if (from > to || to > letters_.size()) file_->fail("a word lies outside its section");

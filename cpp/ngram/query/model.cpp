@@ -176,8 +176,8 @@ std::vector<Section> model_sections(const Rows& rows, const FileMetadata& metada
     std::vector<Section> sections = row_sections(rows, metadata, threads);
     if (!names) return sections;
     if (names->size() != metadata.model.vocabulary) {
-        throw Error("there are " + std::to_string(names->size()) + " names for " +
-                    std::to_string(metadata.model.vocabulary) + " words");
+        throw ArgumentError("there are " + std::to_string(names->size()) + " names for " +
+                            std::to_string(metadata.model.vocabulary) + " words");
     }
     for (Section& section : vocabulary_sections(std::move(names))) sections.push_back(std::move(section));
     return sections;

@@ -128,7 +128,7 @@ void score(const Model& model, const SentenceOptions& options, SentenceBatch& ba
 
 void require_vocabulary(const Model& model) {
     if (!model.names())
-        throw Error("this model knows words by number alone; it has no names to read text by");
+        throw ArgumentError("this model knows words by number alone; it has no names to read text by");
 }
 
 // Sentences after punctuation splitting, with their own storage.
@@ -260,7 +260,7 @@ std::vector<std::string_view> split_text_lines(std::string_view text) {
                                           "\xFD"
                                           "7zXZ",
                                           "\x28\xB5\x2F\xFD", "BZh91AY"})
-        if (text.starts_with(packed)) throw Error("the text is packed; unpack it first");
+        if (text.starts_with(packed)) throw ArgumentError("the text is packed; unpack it first");
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     std::vector<std::string_view> lines;
     std::size_t from = 0, feed = 0, carriage = 0;  // the next of each from there on

@@ -22,7 +22,7 @@ const Kernels& choose_kernels(const std::string& name) {
         const std::string here = kernels ? kernels->name : "";
         if ((name == "auto" || name == here) && runs(kernels, here)) return *kernels;
     }
-    throw Error("vector instructions '" + name + "' do not run on this processor; choose auto");
+    throw ArgumentError("vector instructions '" + name + "' do not run on this processor; choose auto");
 }
 
 }  // namespace chainrule
