@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <source_location>
 #include <string>
 #include <system_error>
@@ -31,14 +32,15 @@ inline void check_close(double found, double wanted, double within, const std::s
     check(is_close, what + ": " + std::to_string(found) + " is not " + std::to_string(wanted), where);
 }
 
-// `call` throws an Error whose message holds `part`.
-template <class Call>
+// `call` throws a `Kind` whose message contains `part`.
+template <class Kind = Error, class Call>
 void check_fails(Call call, const std::string& part, const Where& where = Where::current()) {
     try {
         call();
         check(false, "nothing was thrown where '" + part + "' was to be", where);
     } catch (const Error& error) {
         const std::string what = error.what();
+        check(dynamic_cast<const Kind*>(&error) != nullptr, "'" + what + "' is of another class", where);
         check(what.find(part) != std::string::npos, "'" + what + "' does not say '" + part + "'", where);
     }
 }
@@ -64,24 +66,15 @@ class Scratch {
     std::filesystem::path path_;
 };
 
-void test_arpa();
-void test_glove();
-void test_kernels();
-void test_ngram();
-void test_ngram_external();
-void test_ngram_fast();
-void test_ngram_file();
-void test_ngram_names();
-void test_ngram_quantize();
-void test_ngram_query();
-void test_ngram_levels();
-void test_ngram_small();
-void test_noise();
-void test_text();
-void test_punctuation();
-void test_speller();
-void test_threads();
-void test_word2vec();
-void test_words();
+// A test program part; a namespace-scope object registers it: `const Test test("arpa", test_arpa);`.
+struct Test {
+    Test(const char* name, void (*run)()) { all().emplace(name, run); }
+
+    // By name, so that the order does not depend on the linker.
+    static std::map<std::string, void (*)()>& all() {
+        static std::map<std::string, void (*)()> tests;
+        return tests;
+    }
+};
 
 }  // namespace chainrule::tests

@@ -1,27 +1,17 @@
-// All tests of the core, in one program.
+// Runs all registered tests, or those named as arguments.
+#include <algorithm>
+#include <span>
+#include <string_view>
+
 #include "checks.hpp"
 
-int main() {
+int main(int count, char** values) {
     using namespace chainrule::tests;
-    test_words();
-    test_noise();
-    test_threads();
-    test_kernels();
-    test_word2vec();
-    test_glove();
-    test_ngram();
-    test_ngram_file();
-    test_ngram_names();
-    test_ngram_fast();
-    test_ngram_quantize();
-    test_ngram_small();
-    test_ngram_query();
-    test_ngram_levels();
-    test_ngram_external();
-    test_arpa();
-    test_text();
-    test_punctuation();
-    test_speller();
+    const std::span<char*> names(values + 1, values + count);
+    for (const auto& [name, run] : Test::all()) {
+        const bool is_named = std::ranges::find(names, std::string_view(name)) != names.end();
+        if (names.empty() || is_named) run();
+    }
     std::printf("%d checks, %d failed\n", checked, failed);
     return failed ? 1 : 0;
 }

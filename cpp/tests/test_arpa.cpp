@@ -299,7 +299,7 @@ void test_left_out() {
 
 }  // namespace
 
-void test_arpa() {
+static void test_arpa() {
     test_numbers_out();
     test_numbers_in();
     test_utf8();
@@ -308,5 +308,7 @@ void test_arpa() {
     test_faults();
     test_left_out();
 }
+
+static const Test registered("arpa", test_arpa);
 
 }  // namespace chainrule::tests

@@ -155,10 +155,12 @@ void mixing() {
 
 }  // namespace
 
-void test_glove() {
+static void test_glove() {
     mixing();
     cooccurrences();
     learning();
 }
+
+static const Test registered("glove", test_glove);
 
 }  // namespace chainrule::tests

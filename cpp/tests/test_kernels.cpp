@@ -157,7 +157,7 @@ void not_a_number(const Kernels& kernels) {
 
 }  // namespace
 
-void test_kernels() {
+static void test_kernels() {
     for (const std::string name : {"none", "avx2", "avx512"}) {
         const Kernels* kernels = nullptr;
         try {
@@ -181,5 +181,7 @@ void test_kernels() {
     check_fails([] { choose_kernels("sse9"); }, "do not run");
     choose_kernels("auto");
 }
+
+static const Test registered("kernels", test_kernels);
 
 }  // namespace chainrule::tests

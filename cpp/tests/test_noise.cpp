@@ -48,7 +48,7 @@ void pool() {
 
 }  // namespace
 
-void test_noise() {
+static void test_noise() {
     frequencies();
     pool();
     Random random(1);
@@ -61,5 +61,7 @@ void test_noise() {
     check(is_below, "below(3) is 0, 1 or 2");
     check(Random(0).next() != Random(1).next(), "neighbouring seeds differ");
 }
+
+static const Test registered("noise", test_noise);
 
 }  // namespace chainrule::tests

@@ -138,7 +138,7 @@ void joiners() {
 
 }  // namespace
 
-void test_punctuation() {
+static void test_punctuation() {
     by_hand();
     bounds();
     bytes_that_are_not_utf8();
@@ -146,5 +146,7 @@ void test_punctuation() {
     lines_of_a_text();
     joiners();
 }
+
+static const Test registered("punctuation", test_punctuation);
 
 }  // namespace chainrule::tests

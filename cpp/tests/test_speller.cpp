@@ -60,7 +60,7 @@ void remembered(const Speller& speller) {
 
 }  // namespace
 
-void test_speller() {
+static void test_speller() {
     const Speller speller(facts(), levels());
     worked_by_hand(speller);
     remembered(speller);
@@ -77,5 +77,7 @@ void test_speller() {
         check_close(placed.log_prob(other), speller.log_prob(other), 0, "all but the placeholder");
     check_fails([] { Speller(facts(), {}); }, "not sound");
 }
+
+static const Test registered("speller", test_speller);
 
 }  // namespace chainrule::tests

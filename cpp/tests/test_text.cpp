@@ -139,7 +139,7 @@ void sketches(std::size_t threads) {
 
 }  // namespace
 
-void test_text() {
+static void test_text() {
     pieces_make_up_the_text();
     what_is_not_plain();
     utf8();
@@ -149,5 +149,7 @@ void test_text() {
         sketches(threads);
     }
 }
+
+static const Test registered("text", test_text);
 
 }  // namespace chainrule::tests

@@ -222,7 +222,7 @@ void refusals() {
 
 }  // namespace
 
-void test_word2vec() {
+static void test_word2vec() {
     Text text;
     text.count(two_clusters());
     for (const char* simd : {"none", "avx2", "avx512"}) {
@@ -248,5 +248,7 @@ void test_word2vec() {
     parts_put_together();
     refusals();
 }
+
+static const Test registered("word2vec", test_word2vec);
 
 }  // namespace chainrule::tests

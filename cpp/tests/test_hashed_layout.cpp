@@ -263,7 +263,7 @@ void hostile_directory() {
 
 }  // namespace
 
-void test_ngram_fast() {
+static void test_hashed_layout() {
     finds_what_the_tables_have();
     large_nodes();
     words_by_probability();
@@ -271,5 +271,7 @@ void test_ngram_fast() {
     hostile_content();
     hostile_directory();
 }
+
+static const Test registered("hashed_layout", test_hashed_layout);
 
 }  // namespace chainrule::tests

@@ -6,7 +6,7 @@
 
 namespace chainrule::tests {
 
-void test_threads() {
+static void test_parallel() {
     for (const std::size_t n : {0, 1, 2, 7}) {
         std::vector<int> done(n);
         std::atomic<int> together = 0;
@@ -18,5 +18,7 @@ void test_threads() {
         check(together == static_cast<int>(n), "all is done when the call returns");
     }
 }
+
+static const Test registered("parallel", test_parallel);
 
 }  // namespace chainrule::tests

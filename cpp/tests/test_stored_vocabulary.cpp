@@ -70,9 +70,11 @@ void hostile_names() {
 
 }  // namespace
 
-void test_ngram_names() {
+static void test_stored_vocabulary() {
     names_by_number_and_by_word();
     hostile_names();
 }
+
+static const Test registered("stored_vocabulary", test_stored_vocabulary);
 
 }  // namespace chainrule::tests

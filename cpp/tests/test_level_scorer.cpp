@@ -97,7 +97,7 @@ void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, boo
 
 }  // namespace
 
-void test_ngram_levels() {
+static void test_level_scorer() {
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
         const auto order = static_cast<std::uint32_t>(1 + seed % 7);
         const auto V = 4 + static_cast<std::uint32_t>(seed * seed) * 3;
@@ -113,5 +113,7 @@ void test_ngram_levels() {
     both_ways_agree(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false, 99, true);
     both_ways_agree(random_tables(3, 70000, {66000, 40000}, 98), 70000, false, 98);  // too many for slots
 }
+
+static const Test registered("level_scorer", test_level_scorer);
 
 }  // namespace chainrule::tests

@@ -284,7 +284,7 @@ void test_flipped_bit() {
 
 }  // namespace
 
-void test_ngram_small() {
+static void test_compact_layout() {
     test_same_as_tables();
     test_threads_alike();
     test_sizes();
@@ -292,5 +292,7 @@ void test_ngram_small() {
     test_hostile();
     test_flipped_bit();
 }
+
+static const Test registered("compact_layout", test_compact_layout);
 
 }  // namespace chainrule::tests

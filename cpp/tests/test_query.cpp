@@ -166,10 +166,12 @@ void test_lines() {
 
 }  // namespace
 
-void test_ngram_query() {
+static void test_query() {
     test_models();
     test_states();
     test_lines();
 }
+
+static const Test registered("query", test_query);
 
 }  // namespace chainrule::tests

@@ -293,7 +293,7 @@ void logarithms() {
 
 }  // namespace
 
-void test_ngram() {
+static void test_build() {
     for (const std::size_t threads : {1, 2, 3}) {
         toy_counts(threads);
         toy_model(threads);
@@ -310,5 +310,7 @@ void test_ngram() {
     large_memory();
     logarithms();
 }
+
+static const Test registered("build", test_build);
 
 }  // namespace chainrule::tests

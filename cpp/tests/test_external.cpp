@@ -181,11 +181,13 @@ void refusals() {
 
 }  // namespace
 
-void test_ngram_external() {
+static void test_external() {
     small_texts();
     random_texts();
     files_of_ids();
     refusals();
 }
+
+static const Test registered("external", test_external);
 
 }  // namespace chainrule::tests

@@ -86,7 +86,7 @@ void quantized_by_version_2(FileMetadata metadata, const std::vector<Section>& s
     check(head.version == 2, "others keep version 2");
 }
 
-void facts_come_back() {
+void metadata_round_trip() {
     FileMetadata metadata;
     metadata.layout = LayoutKind::small;
     metadata.bits = 8;
@@ -103,7 +103,7 @@ void facts_come_back() {
     check(back.model.vocabulary == 9 && back.model.begin == 3 && back.model.end == 4 &&
               back.model.unknown == 0xFFFFFFFF && !back.model.is_stream && back.model.is_closed &&
               !back.model.is_normalized && back.model.log_missing == -1.5F,
-          "the facts of the model");
+          "metadata of the model");
     check(file->section(5).empty() && file->section(1).empty(), "sections that are empty or not there");
     for (const Section& section : sections) {
         Bytes wanted(section.size);
@@ -118,13 +118,15 @@ void facts_come_back() {
     quantized_by_version_2(metadata, sections);
     file->save(copy.name());
     check(read(copy.name()) == in_memory, "a copy");
-    check_fails([&] { write_model(copy.name(), metadata, sections, 1); }, copy.name() + " cannot be written");
+    check_fails<IoError>([&] { write_model(copy.name(), metadata, sections, 1); },
+                         copy.name() + " cannot be written");
     check(read(copy.name()) == in_memory, "a file that was there stays");
-    check_fails([&] { model_image(metadata, {section_of(77, 100, 12)}, 1); }, "not made in whole words");
+    check_fails<ArgumentError>([&] { model_image(metadata, {section_of(77, 100, 12)}, 1); },
+                               "not made in whole words");
     metadata.sizes[0] = 8;
-    check_fails([&] { model_image(metadata, sections, 1); }, "a vocabulary of 9 words");
+    check_fails<ArgumentError>([&] { model_image(metadata, sections, 1); }, "a vocabulary of 9 words");
     metadata.sizes.assign(1001, 9);
-    check_fails([&] { model_image(metadata, sections, 1); }, "order 1001");
+    check_fails<ArgumentError>([&] { model_image(metadata, sections, 1); }, "order 1001");
 }
 
 void a_failing_section_leaves_no_file() {
@@ -185,7 +187,7 @@ void every_length_is_seen() {
         Bytes longer = bytes;
         longer.insert(longer.end(), more, 0);
         put(scratch.name(), longer);
-        check_fails([&] { ModelFile::open(scratch.name(), false); }, "bytes and should have");
+        check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), false); }, "bytes and should have");
     }
 }
 
@@ -204,7 +206,7 @@ void headers_that_cannot_be() {
         const std::uint64_t mark = checksum(other.data(), header / 8 - 1);
         std::memcpy(other.data() + header - 8, &mark, 8);
         put(scratch.name(), other);
-        check_fails([&] { ModelFile::open(scratch.name(), true); }, what, where);
+        check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), true); }, what, where);
     };
     const auto entry = [](Bytes& other) {
         return reinterpret_cast<SectionEntry*>(other.data() + sizeof(FixedHeader) + 2 * 8);
@@ -249,8 +251,9 @@ void verified_at_first_touch() {
     Bytes bytes = read(scratch.name());
     bytes[bytes.size() - 2 * kBlock - 9] ^= 4;  // in the third of five blocks
     put(scratch.name(), bytes);
-    check_fails([&] { ModelFile::open(scratch.name(), false); }, "block 3 of 5");
-    check_fails([&] { ModelFile::open(scratch.name(), true, 0); }, scratch.name() + " is damaged");
+    check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), false); }, "block 3 of 5");
+    check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), true, 0); },
+                                scratch.name() + " is damaged");
     const auto file = ModelFile::open(scratch.name(), false, 0);
     std::vector<std::uint64_t> checked_from;
     file->on_verified([&](std::uint32_t id, std::uint64_t from, std::uint64_t to) {
@@ -321,15 +324,15 @@ void a_file_that_changes() {
     std::filesystem::remove(scratch.name());
     last_block(*removed);
     check(removed->is_mapped(), "a removed file is used to the end");
-    check_fails([&] { ModelFile::open(std::filesystem::temp_directory_path(), false); },
-                "not a regular file");
+    check_fails<ModelFileError>([&] { ModelFile::open(std::filesystem::temp_directory_path(), false); },
+                                "not a regular file");
 }
 
 }  // namespace
 
-void test_ngram_file() {
+static void test_model_file() {
     known_checksum();
-    facts_come_back();
+    metadata_round_trip();
     a_failing_section_leaves_no_file();
     every_flip_is_seen();
     every_length_is_seen();
@@ -338,5 +341,7 @@ void test_ngram_file() {
     several_threads_touch();
     a_file_that_changes();
 }
+
+static const Test registered("model_file", test_model_file);
 
 }  // namespace chainrule::tests

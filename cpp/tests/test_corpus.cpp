@@ -64,12 +64,14 @@ void empty_text() {
 
 }  // namespace
 
-void test_words() {
+static void test_corpus() {
     by_hand();
     many_words();
     empty_text();
     check_fails([] { WordCounter("/nowhere/at/all"); }, "cannot be written");
     check_fails([] { WordIdFile("/nowhere/at/all"); }, "cannot be read");
 }
+
+static const Test registered("corpus", test_corpus);
 
 }  // namespace chainrule::tests

@@ -159,11 +159,13 @@ void test_quantized_rows() {
     }
 }
 
-void test_ngram_quantize() {
+static void test_quantize() {
     test_packed_bits();
     test_exact();
     test_quantized();
     test_quantized_rows();
 }
+
+static const Test registered("quantize", test_quantize);
 
 }  // namespace chainrule::tests
