@@ -89,6 +89,23 @@ def test_the_command_says_it_too(saved: Path, tmp_path: Path) -> None:
     assert "model.ngram" in refused(3, "info", path.parent, "--verify")
 
 
+def test_the_extension_raises_the_classes_of_chainrule(saved: Path, tmp_path: Path) -> None:
+    open_model = engines.core().NgramModel.open
+    path = copied(saved, tmp_path)
+    with pytest.raises(ChainruleError, match="choose fast or small") as argument:
+        open_model(str(path)).convert(layout="flat")
+    assert type(argument.value) is ChainruleError
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match="is damaged"):
+        open_model(str(path))
+    path.write_bytes(b"text")
+    with pytest.raises(ModelFileError, match="is not an n-gram model"):
+        open_model(str(path))
+    path.unlink()
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        open_model(str(path))
+
+
 def test_verifying_all(saved: Path) -> None:
     assert "model.ngram" in done("info", saved, "--verify").out
 

@@ -15,7 +15,7 @@ from chainrule.errors import UsageError
 from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
-from chainrule.ngram.engine import check_scores, refusing_damage
+from chainrule.ngram.engine import check_scores
 from chainrule.processors import threads
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
@@ -69,8 +69,7 @@ class Scorer:
         if self._engine is None or "<s>" in text or "</s>" in text:
             return self._score_encoded(lines)
         try:
-            with refusing_damage():
-                return self._score_words(lines)
+            return self._score_words(lines)
         except UnicodeEncodeError:  # a lone surrogate, which is refused where text is read
             return self._score_encoded(lines)
 

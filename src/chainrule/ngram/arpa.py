@@ -61,8 +61,7 @@ def _writer(
             progress(f"writing {order}-grams", done, total)
 
         left_out = -1 if unk is None else unk
-        with engine.refusing_damage():
-            engine.core().write_arpa(lm.engine, spelled, left_out, threads(), sink, tell)
+        engine.core().write_arpa(lm.engine, spelled, left_out, threads(), sink, tell)
 
     return put
 

@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 
 from chainrule.lm import Batch, Floats, Ids, Mask
-from chainrule.ngram.engine import refusing_damage
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.table_model import NgramState
 
@@ -61,8 +60,7 @@ def depths(model: NgramModel, batch: Batch, state: NgramState) -> Depths:
     """Follow each target from single words up to the longest n-gram stored."""
     tokens = model.read(state, batch.inputs)  # (B, n−1+T)
     targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
-    with refusing_damage():
-        lengths, stored, weights, is_stored = model.engine.depth(tokens, targets)
+    lengths, stored, weights, is_stored = model.engine.depth(tokens, targets)
     found = lengths.astype(np.int64)
     reason = _reasons(model.order, found, is_stored, _has_words(model, tokens))
     return Depths(model.order, found, stored, weights, is_stored, reason)

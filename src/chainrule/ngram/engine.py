@@ -5,15 +5,14 @@ Lives here: what crosses the border, and what its failures are called here. Not 
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from chainrule import memory, native
-from chainrule.errors import ChainruleError, ChainruleWarning, ModelFileError
+from chainrule.errors import ChainruleWarning, ModelFileError
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
@@ -116,8 +115,7 @@ def of_tables(
 
 def to_tables(engine: Engine) -> BackoffTables:
     """The tables of a model."""
-    with refusing_damage():
-        levels = engine.tables()
+    levels = engine.tables()
     return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing, engine.starts_at_bos)
 
 
@@ -127,32 +125,18 @@ def open_file(path: Path, *, verify: bool = False) -> Engine:
     Answers come from a private copy, so a file that changes later changes none. A file of more than half of the
     memory is mapped instead, and each call refuses it if it changed since it was opened.
     """
-    with refusing_damage():
-        return core().NgramModel.open(str(path), verify=verify, largest_copy=memory.available() // 2)
+    return core().NgramModel.open(str(path), verify=verify, largest_copy=memory.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:
     """Write the model's file; what was not read yet is verified on its way."""
-    with refusing_damage():
-        engine.save(str(path))
-
-
-@contextmanager
-def refusing_damage() -> Iterator[None]:
-    """Turn what the engine says of a model file into a refusal of it."""
-    try:
-        yield
-    except ChainruleError as error:
-        if type(error) is not ChainruleError:
-            raise
-        raise ModelFileError(str(error)) from error
+    engine.save(str(path))
 
 
 def largest_deviation(engine: Engine) -> float:
     """The largest |Σ p(w | h) − 1| over a sample of contexts, stored and random; fewer of a large vocabulary."""
     contexts = min(max(SUMMED // (engine.vocabulary_size * engine.order), 8), 500)
-    with refusing_damage():
-        return float(engine.largest_deviation(contexts))
+    return float(engine.largest_deviation(contexts))
 
 
 def check_scores(log_p: Floats, engine: Engine) -> Floats:

@@ -87,8 +87,7 @@ class NgramModel:
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
         """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
         after = NgramState(self.read(state, ids[:, None])[:, 1:])
-        with engines.refusing_damage():
-            log_p: Floats = self.engine.step(np.ascontiguousarray(after.ids))
+        log_p: Floats = self.engine.step(np.ascontiguousarray(after.ids))
         return engines.check_scores(log_p, self.engine), after
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
@@ -96,8 +95,7 @@ class NgramModel:
         tokens = self.read(state, batch.inputs)
         targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
         workers = 1 if targets.size < FEW else threads()
-        with engines.refusing_damage():
-            log_p: Floats = self.engine.score(tokens, targets, workers)
+        log_p: Floats = self.engine.score(tokens, targets, workers)
         return engines.check_scores(log_p, self.engine), self._after(tokens, batch)
 
     def distributions(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
@@ -105,8 +103,7 @@ class NgramModel:
         tokens = self.read(state, batch.inputs)
         T, n = batch.inputs.shape[1], self.order
         contexts = tokens[:, np.arange(1, T + 1)[:, None] + np.arange(n - 1)]  # (B, T, n−1)
-        with engines.refusing_damage():
-            log_p: Floats = self.engine.step(np.ascontiguousarray(contexts.reshape(len(tokens) * T, n - 1)))
+        log_p: Floats = self.engine.step(np.ascontiguousarray(contexts.reshape(len(tokens) * T, n - 1)))
         log_p = engines.check_scores(log_p, self.engine)
         return log_p.reshape(*batch.inputs.shape, self.vocabulary.size), self._after(tokens, batch)
 
