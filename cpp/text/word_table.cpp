@@ -40,7 +40,7 @@ std::uint32_t WordTable::add_new(std::size_t slot, const Word& word) {
     letters_.append(word.letters);
     begins_.push_back(letters_.size());
     slots_[slot] = {word.key, static_cast<std::uint32_t>(word.letters.size()), number + 1};
-    if (size() * 2 > slots_.size()) grow();
+    if (size() * 4 > slots_.size() * 3) grow();  // 16 bytes per slot: at most three quarters full
     return number;
 }
 
