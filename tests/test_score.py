@@ -23,6 +23,11 @@ def test_figures_worked_by_hand() -> None:
     assert not score.infinite
 
 
+def test_a_certain_text_has_zero_bits_without_a_minus_sign() -> None:
+    assert math.copysign(1, a_score(1, 1).bits) == 1
+    assert "-0.0" not in a_score(1, 1)._repr_html_()
+
+
 def test_an_impossible_token() -> None:
     score = a_score(1 / 2, 0)
     assert score.infinite

@@ -159,7 +159,7 @@ class Model:
         if log_probs is None:
             log_probs = token_log_probs(self.lm, text, progress)
         figures = self._summary(text, log_probs, start)
-        nats = -log_probs
+        nats = 0.0 - log_probs  # 0 where p = 1, not -0
         if text.oov:
             nats[text.ids == text.unk] -= self._spelling_log_probs(text)
         starts = np.concatenate([[0], np.flatnonzero(text.ids == text.eos)[:-1] + 1])

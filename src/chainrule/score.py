@@ -36,7 +36,7 @@ class Score:
     @property
     def bits(self) -> float:
         """−log₂ p(tokens)."""
-        return -self.log_prob / math.log(2)
+        return (0.0 - self.log_prob) / math.log(2)  # 0 where p = 1, not -0
 
     @property
     def perplexity(self) -> float:
@@ -50,8 +50,10 @@ class Score:
         return -math.inf in self.log_probs
 
     def _repr_html_(self) -> str:
-        bits = [-log_prob / math.log(2) for log_prob in self.log_probs]
+        bits = [(0.0 - log_prob) / math.log(2) for log_prob in self.log_probs]
         figures = f"{self.bits:.1f} bits, perplexity {self.perplexity:.1f}"
         if self.oov:
-            figures += f"; {-self.log_prob_with_spelling / math.log(2):.1f} bits with the spelling of unknown words"
+            figures += (
+                f"; {(0.0 - self.log_prob_with_spelling) / math.log(2):.1f} bits with the spelling of unknown words"
+            )
         return f"<div>{surprisal_html(self.tokens, bits)}<small>{html.escape(figures)}</small></div>"

@@ -50,6 +50,16 @@ def results(few: None) -> Results:
     return chainrule.compare(lines(), test=Corpus.from_lines(["the cat sees a dog now", "dog dog one"]))
 
 
+@pytest.mark.filterwarnings("error", "ignore:about 100% of the lines::")
+def test_identical_lines_cost_zero_bits(few: None, tmp_path: Path) -> None:
+    """Maximum likelihood predicts the only line with p = 1: no minus sign, no NaN, no NumPy warning."""
+    results = chainrule.compare(Corpus.from_lines(["the same line again"] * 100), out=tmp_path)
+    best = next(row for row in results.rows if row.name == "ngram-2-mle")
+    assert best.bits_per_byte == 0
+    assert "-0.0" not in (tmp_path / "results.json").read_text(encoding="utf-8")
+    assert (tmp_path / "report.html").exists()
+
+
 def test_a_row_for_each_candidate(results: Results) -> None:
     names = ["ngram-2-laplace", "ngram-1-laplace", "ngram-2-mle", "ngram-2-stupid-backoff"]
     assert [row.name for row in results.rows] == names  # best first, then what cannot be ranked

@@ -50,6 +50,26 @@ def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
         assert found[i].p_value == slow.p_value
 
 
+@pytest.mark.filterwarnings("error")
+def test_neighbours_with_zero_bits() -> None:
+    """Two models without error do not differ; a ratio to zero bits on a drawn test set is undefined."""
+    zeros, ones = np.zeros(3), np.ones(3)
+    same, all_saved = compare_neighbors(np.stack([zeros, zeros, ones]), ones, samples=50)
+    assert same is not None
+    assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
+    assert all_saved is not None
+    assert (all_saved.difference, all_saved.low, all_saved.high) == (1, 1, 1)
+    one_line = np.array([0.0, 0.0, 1.0])  # a drawn test set without the third line has zero bits
+    assert compare_neighbors(np.stack([ones / 10, one_line]), ones, samples=50) == [None]
+    assert compare_neighbors(np.stack([ones, zeros]), ones, samples=50) == [None]
+
+
+def test_an_undefined_difference_is_left_out() -> None:
+    rows = [bits_row("a", 0.1), bits_row("b", 0.3)]
+    nats = {"a": np.full(3, 0.1), "b": np.array([0.0, 0.0, 1.0])}
+    assert [one.difference for one in with_differences(rows, nats, np.ones(3))] == [None, None]
+
+
 def test_differences_between_rows_that_are_shown() -> None:
     size = np.full(50, 10.0)
     better, worse = np.full(50, 9.0), np.full(50, 10.0)

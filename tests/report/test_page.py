@@ -139,6 +139,15 @@ def test_table_is_best_first_with_the_unranked_below() -> None:
     assert {name.split("-", 2)[2] for name in names[40:]} == {"mle", "stupid-backoff"}
 
 
+def test_zero_bits_are_no_divisor() -> None:
+    rows = tuple(replace(ngram_row(2, smoothing), bits_per_byte=0.0) for smoothing in ("katz", "absolute"))
+    curves = (Curve(name=rows[0].name, tokens=(10, 20), bytes=(50, 100), bits_per_byte=(0.0, 0.0)),)
+    text = Nesting(render(replace(results(rows=rows), curves=curves))).text
+    assert "0.000 bits per byte, level with the next" in text
+    assert "absolute needs 0.00% fewer bits than katz" in text
+    assert "The last doubling saved ngram-2-katz 0.000 bits per byte." in text
+
+
 def test_unranked_rows_say_why() -> None:
     text = Nesting(render(results())).text
     assert "a score, not a probability" in text

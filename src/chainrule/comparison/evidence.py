@@ -20,7 +20,7 @@ EXPONENTS: Final = np.geomspace(0.02, 2, 200)
 def with_differences(
     rows: Sequence[Row], line_nats: Mapping[str, Floats], line_bytes: Floats, seed: int = 0
 ) -> tuple[Row, ...]:
-    """The rows, each with its difference to the next one that the table shows."""
+    """The rows, each with its difference to the next one that the table shows, where the difference is defined."""
     shown = [group[0] for group in groups(rows)]
     shown = [row for row in shown if row.name in line_nats and len(line_nats[row.name]) == len(line_bytes)]
     if len(shown) < 2:
@@ -35,6 +35,7 @@ def with_differences(
             p_value=result.p_value,
         )
         for row, other, result in zip(shown, shown[1:], compared, strict=False)
+        if result is not None
     }
     return tuple(dataclasses.replace(row, difference=differences.get(row.name)) for row in rows)
 

@@ -119,7 +119,7 @@ def sentences(texts: Parts, rows: Sequence[Row], store: Store) -> Iterator[Sente
     for line in lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]:
         scores = [(name, store.get(name).score(line)) for name in shown]
         views = (
-            Surprisal(name=name, tokens=score.tokens, bits=tuple(-p / LN2 for p in score.log_probs))
+            Surprisal(name=name, tokens=score.tokens, bits=tuple((0.0 - p) / LN2 for p in score.log_probs))
             for name, score in scores
         )
         yield Sentence(text=line, by_model=tuple(views))

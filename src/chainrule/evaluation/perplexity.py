@@ -94,6 +94,7 @@ def summarize(
 ) -> Evaluation:
     """Figures of a text from the log-probabilities of its tokens (N,) and of its unknown words' spellings."""
     known = log_probs[text.ids != text.unk] if text.unk is not None else log_probs
+    # 0.0 - x rather than -x: a text that is certain has 0 nats, not -0.
     return Evaluation(
         sentences=text.lines,
         tokens=text.tokens,
@@ -101,9 +102,9 @@ def summarize(
         words=text.words,
         characters=text.characters,
         bytes=text.bytes,
-        nats=float(-log_probs.sum()),
-        nats_known=float(-known.sum()),
-        nats_of_spellings=float(-spelling_log_probs.sum()),
+        nats=float(0.0 - log_probs.sum()),
+        nats_known=float(0.0 - known.sum()),
+        nats_of_spellings=float(0.0 - spelling_log_probs.sum()),
         seconds=seconds,
         cause=cause,
         replaced=text.replaced,

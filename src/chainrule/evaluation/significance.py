@@ -96,12 +96,15 @@ def _corpus_score(found: Sequence[str], references: Sequence[str], name: MetricN
 
 def compare_neighbors(
     numerators: Floats, denominator: Floats, *, samples: int = 1000, seed: int = 0
-) -> list[Comparison]:
+) -> list[Comparison | None]:
     """Paired bootstrap of 1 − rᵢ / rᵢ₊₁ for neighbouring rows, rᵢ = Σ numerators[i] / Σ denominator.
 
     With the nats of each line in `numerators`, (M, n), and its bytes in `denominator`, (n,), rᵢ is the
     cross-entropy of model i, and 1 − rᵢ / rᵢ₊₁ the part of it that model i saves. All rows share the drawn test
     sets, which are those of `paired_bootstrap` with the same seed; the M sums of each are one product of matrices.
+
+    Two rows that are both 0 do not differ. Where rᵢ₊₁ alone is 0, on the test set or on a drawn one, the ratio is
+    undefined and the comparison is None.
     """
     rows, n = numerators.shape
     if n < 1 or samples < 1:
@@ -112,9 +115,18 @@ def compare_neighbors(
         times = np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)
         sums[sample] = numerators @ times / (denominator @ times)
     whole = numerators.sum(axis=1) / denominator.sum()
-    savings = 1 - sums[:, :-1] / sums[:, 1:]  # (samples, M − 1)
-    comparisons = []
-    for i in range(rows - 1):
-        difference = float(1 - whole[i] / whole[i + 1])
-        comparisons.append(_conclude(difference, savings[:, i], float(whole[i]), float(whole[i + 1])))
-    return comparisons
+    resampled = _savings(sums[:, :-1], sums[:, 1:])  # (samples, M − 1)
+    differences = _savings(whole[:-1], whole[1:])
+    is_defined = np.isfinite(differences) & np.isfinite(resampled).all(axis=0)
+    return [
+        _conclude(float(differences[i]), resampled[:, i], float(whole[i]), float(whole[i + 1]))
+        if is_defined[i]
+        else None
+        for i in range(rows - 1)
+    ]
+
+
+def _savings(a: Floats, b: Floats) -> Floats:
+    """1 − a / b; 0 where both are 0, −inf where b alone is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((a == 0) & (b == 0), 0.0, 1 - a / b)

@@ -131,7 +131,7 @@ def bars(values: Mapping[str, float], *, title: str, quantity: str, description:
         axes.bar_label(drawn, fmt="{:.3f}", padding=4, fontsize=FONT_SIZE)
         axes.set_yticks(places, [shorten(name) for name in values])
         axes.invert_yaxis()
-        axes.set_xlim(0, max(values.values()) * 1.02)
+        axes.set_xlim(0, max(values.values()) * 1.02 or 1)
         axes.set_xlabel(quantity)
         axes.grid(visible=False)
         axes.xaxis.set_major_locator(_ticker("MaxNLocator", nbins=5))

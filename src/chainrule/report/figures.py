@@ -63,6 +63,7 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
     if len(values) < 2:
         return []
     (first, low), *_, (last, high) = values.items()
+    saved = 1 - low / high if high else 0.0
     drawing = plots.bars(
         values,
         title=f"Smoothings at order {order}",
@@ -72,7 +73,7 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
     caption = (
         f"Smoothings at order {order}, that of the best n-gram. All start from the same counts and differ "
         f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
-        f"{share(1 - low / high)} fewer bits than {html.escape(last)}."
+        f"{share(saved)} fewer bits than {html.escape(last)}."
     )
     at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
     return [_figure(drawing, caption + _left_out(at_order))]
@@ -138,12 +139,13 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     name, points = next(iter(drawn.items()))
     (before, was), (after, now) = points[-2:]
     step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
+    change = f"{share(abs(1 - now / was))} in bits" if was else f"{bits(now)} bits per byte"
     title = "Bits per byte by amount of training text"
     ending = f"{name} ends lowest, at {bits(now)}."
     caption = (
         "Each line is one model, trained on growing parts of the same text; one that still falls at its "
         f"right end would gain from more. The last {step} "
-        f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {share(abs(1 - now / was))} in bits."
+        f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {change}."
     )
     missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
     if missing:

@@ -171,7 +171,7 @@ def _named(row: Row) -> str:
 
 
 def _lead(best: Row, other: Row) -> str:
-    saved = 1 - best.bits_per_byte / other.bits_per_byte
+    saved = 1 - best.bits_per_byte / other.bits_per_byte if other.bits_per_byte else 0.0
     return f"{quantities.share(saved)} fewer than" if saved > 0 else "level with"
 
 
