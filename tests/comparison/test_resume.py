@@ -2,16 +2,23 @@
 
 import dataclasses
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 import chainrule
 from chainrule.comparison import measurement
 from chainrule.comparison.journal import NAME
+from chainrule.comparison.output import Output
 from chainrule.errors import ConfigError, UsageError
 from chainrule.model import Model
+from chainrule.ngram import family as ngram
+from chainrule.ngram.config import Config
+from chainrule.replacement import replacing_file
+from chainrule.report import files
 from chainrule.report.results import Results, Row
 from comparison.test_plan import compare, lines, tiny
 
@@ -92,15 +99,7 @@ def test_an_interrupted_comparison_goes_on(
         with pytest.raises(KeyboardInterrupt):
             compare(**options)
     assert (tmp_path / NAME).exists()
-    trained: list[str] = []
-    train = measurement.train
-
-    def recorded(candidate: Any, *arguments: Any, **others: Any) -> Any:
-        if "place" in others:
-            trained.append(candidate.name)
-        return train(candidate, *arguments, **others)
-
-    monkeypatch.setattr(measurement, "train", recorded)
+    trained = trained_names(monkeypatch)
     resumed = compare(resume=True, **options)
     assert figures(resumed) == figures(whole)
     assert len(trained) == 2 + seeds - after
@@ -136,6 +135,115 @@ def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monke
     resumed = compare(budget=600, out=tmp_path, resume=True)
     assert epochs[:1] == [1]  # the first epoch is not read again
     assert figures(resumed) == figures(whole)
+
+
+def trained_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the models that are trained from now on, learning curves left out."""
+    names: list[str] = []
+    train = measurement.train
+
+    def recorded(candidate: Any, *arguments: Any, **others: Any) -> Any:
+        if "place" in others:
+            names.append(candidate.name)
+        return train(candidate, *arguments, **others)
+
+    monkeypatch.setattr(measurement, "train", recorded)
+    return names
+
+
+def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop a comparison, as Ctrl-C would, while its report is drawn."""
+
+    def interrupted(results: Results) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "render", interrupted)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_model_that_is_missing_is_trained_anew(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
+) -> None:
+    options: dict[str, Any] = {"seeds": seeds, "budget": 600, "out": tmp_path}
+    whole = compare(seeds=seeds, budget=600)
+    with monkeypatch.context() as context:
+        interrupt_report(context)
+        with pytest.raises(KeyboardInterrupt):
+            compare(**options)
+    for path in (tmp_path / "models").iterdir():
+        if path.name != "ngram-2-modified-kneser-ney":
+            shutil.rmtree(path)
+    names = trained_names(monkeypatch)
+    resumed = compare(resume=True, **options)
+    assert sorted(names) == ["ngram-1-modified-kneser-ney", *["rnn-1-4"] * seeds]
+    assert figures(resumed) == figures(whole)
+    best = {row.family: row.name for row in reversed(resumed.rows)}
+    assert models(tmp_path) == set(best.values())
+
+
+def test_a_second_interruption_does_not_restore_the_row_of_a_missing_model(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two seeds the folder holds the model of the first one again; the old row is of both."""
+    options: dict[str, Any] = {"seeds": 2, "budget": 600, "out": tmp_path}
+    with monkeypatch.context() as context:
+        interrupt_report(context)
+        with pytest.raises(KeyboardInterrupt):
+            compare(**options)
+    shutil.rmtree(tmp_path / "models" / "rnn-1-4")
+    with monkeypatch.context() as context:
+        Interruption(context, 1)
+        with pytest.raises(KeyboardInterrupt):
+            compare(resume=True, **options)
+    names = trained_names(monkeypatch)
+    compare(resume=True, **options)
+    assert names == ["rnn-1-4"]  # its second seed
+
+
+def test_keep_all_trains_models_that_were_discarded(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2), Config(order=3), Config(order=1)])
+    with monkeypatch.context() as context:
+        interrupt_report(context)
+        with pytest.raises(KeyboardInterrupt):
+            compare(families=("ngram",), out=tmp_path)
+    results = compare(families=("ngram",), out=tmp_path, resume=True, keep="all")
+    assert models(tmp_path) == {row.name for row in results.rows}
+
+
+@pytest.mark.parametrize("stopped", ["results.json", "report.html", "models"])
+def test_an_interruption_at_the_end_is_resumed_or_complete(
+    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
+    """Before either file is written, between the two, and while models that are not kept are removed."""
+    whole = compare(budget=600)
+
+    @contextmanager
+    def interrupted_file(path: Path) -> Iterator[BinaryIO]:
+        if path.name == stopped:
+            raise KeyboardInterrupt
+        with replacing_file(path) as file:
+            yield file
+
+    def interrupted_removal(output: Output, names: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(files, "replacing_file", interrupted_file)
+        if stopped == "models":
+            context.setattr(Output, "remove_others", interrupted_removal)
+        with pytest.raises(KeyboardInterrupt):
+            compare(budget=600, out=tmp_path)
+    if stopped == "models":
+        assert {path.name for path in tmp_path.iterdir()} == {"models", "results.json", "report.html"}
+        return
+    assert (tmp_path / NAME).exists()
+    names = trained_names(monkeypatch)
+    resumed = compare(budget=600, out=tmp_path, resume=True)
+    assert names == []
+    assert figures(resumed) == figures(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {"models", "results.json", "report.html"}
 
 
 def test_resume_refused(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

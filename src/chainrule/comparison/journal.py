@@ -82,14 +82,26 @@ class Journal:
             for entry in self.plan
         ]
 
+    def forget(self, name: str) -> None:
+        """Drop the row of a model and the runs of its seeds, so that it is trained anew."""
+        self._drop(name)
+        self._write({"kind": "forgotten", "name": name})
+
     def remove(self) -> None:
         """Remove the file: the comparison is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
+    def _drop(self, name: str) -> None:
+        self.finished.pop(name, None)
+        self.runs = {key: run for key, run in self.runs.items() if key[0] != name}
+
     def _take(self, record: dict[str, Any]) -> None:
         if record["kind"] == "plan":
             self.plan = record["networks"]
+            return
+        if record["kind"] == "forgotten":
+            self._drop(record["name"])
             return
         measured = Measured(Row.from_json(record["row"]), _unpack(record["nats"]), None)
         if record["seed"] is None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from chainrule import folder, manifest
+from chainrule.comparison import journal
 from chainrule.errors import ChainruleError, UsageError
 from chainrule.model import Model
 from chainrule.report import files
@@ -30,7 +31,8 @@ class Output:
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
         if (self.path / folder.CHECKPOINT).exists():
             raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
-        if self.resume and files.read_origin(self.path):
+        is_unfinished = (self.path / journal.NAME).exists()  # its report may be written already
+        if self.resume and not is_unfinished and files.read_origin(self.path):
             raise UsageError(f"{self.path} holds a finished comparison; remove --resume, or choose another --out")
         if self.force or self.resume:
             return  # a journal is compared before it is continued
@@ -62,12 +64,19 @@ class Output:
         if (self.models / name / manifest.NAME).exists():
             self._remove([self.models / name])
 
-    def finish(self, results: Results, names: Set[str]) -> None:
-        """Write the report; remove all models but those of these names."""
+    def has_model(self, name: str) -> bool:
+        """Whether a model of this name is saved; its files are verified when it is loaded."""
+        return folder.recorded(self.models / name) is not None
+
+    def write(self, results: Results) -> None:
+        """Write the report and the results."""
+        files.write(results, self.path)
+
+    def remove_others(self, names: Set[str]) -> None:
+        """Remove all models but those of these names."""
         self._remove([model for model in self._saved() if model.name not in names])
         with suppress(OSError):  # files of others may be there
             self.models.rmdir()
-        files.write(results, self.path)
 
     def begin(self, training_sha256: str | None) -> None:
         """Remove what is left of another comparison, once."""

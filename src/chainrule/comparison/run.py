@@ -92,8 +92,9 @@ def _compare(
         announce(choice)
     results = comparison.results([*choices, *([COLLAPSED] if texts is not given else [])])
     if output is not None:
-        output.finish(results, kept_names(results.rows, settings.keep))
-        journal.remove()
+        output.write(results)
+        journal.remove()  # from here on the comparison is complete; what follows only tidies up
+        output.remove_others(kept_names(results.rows, settings.keep))
     return results
 
 

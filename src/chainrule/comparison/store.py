@@ -21,6 +21,8 @@ class Store:
         self.rows: list[Row] = []
         self.line_nats: dict[str, Floats] = {}
         self.models: dict[str, Model] = {}
+        if output is not None:
+            self._forget_missing(output)
 
     def add(self, measured: Measured) -> None:
         """Take a finished row; save its model where it is needed, then let go of those that no longer are."""
@@ -38,6 +40,15 @@ class Store:
             self.models.pop(name, None)
             if self.output is not None and self.settings.keep != "all":
                 self.output.discard(name)
+
+    def _forget_missing(self, output: Output) -> None:
+        """Have the models trained anew that the journal records, the comparison needs and the folder lacks."""
+        rows = [measured.row for measured in self.journal.finished.values()]
+        names = {row.name for row in rows} if self.settings.keep == "all" else needed_names(rows)
+        names |= {name for name, _ in self.journal.runs if name not in self.journal.finished}
+        for name in names:
+            if not output.has_model(name):
+                self.journal.forget(name)
 
     def get(self, name: str) -> Model:
         """A needed model, loaded from the folder where this run did not train it."""

@@ -12,12 +12,13 @@ RESULTS, REPORT = "results.json", "report.html"
 
 
 def write(results: Results, out: Path) -> None:
-    """Write both into a folder, which is made where there is none."""
+    """Write both into a folder, which is made where there is none; nothing is written before both are complete."""
     document = json.dumps(results.to_json(), ensure_ascii=False, allow_nan=False, indent=2)
+    page = render(results)
     with replacing_file(out / RESULTS) as file:
         file.write(f"{document}\n".encode())
     with replacing_file(out / REPORT) as file:
-        file.write(render(results).encode())
+        file.write(page.encode())
 
 
 def remove(out: Path) -> None:
