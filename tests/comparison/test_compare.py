@@ -60,6 +60,16 @@ def test_identical_lines_cost_zero_bits(few: None, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
+def test_the_line_of_a_row_that_is_not_ranked(few: None) -> None:
+    announced: list[str] = []
+    test = Corpus.from_lines(["the cat sees a dog now", "dog dog one"])
+    chainrule.compare(lines(), test=test, announce=announced.append)
+    endings = {line.split(": ")[0]: line.split(": ", 1)[-1].rsplit(", ", 1)[0] for line in announced}
+    assert endings["ngram-2-stupid-backoff"] == "a score, not a probability"
+    assert endings["ngram-2-mle"] == "infinite: no probability for 'dog' on line 2, token 1"
+    assert endings["ngram-2-laplace"].endswith(" bits per byte")
+
+
 def test_a_row_for_each_candidate(results: Results) -> None:
     names = ["ngram-2-laplace", "ngram-1-laplace", "ngram-2-mle", "ngram-2-stupid-backoff"]
     assert [row.name for row in results.rows] == names  # best first, then what cannot be ranked

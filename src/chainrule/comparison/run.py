@@ -294,9 +294,9 @@ def _clock(settings: Settings) -> Clock:
 
 
 def _row_line(row: Row) -> str:
-    figure = bits(row.bits_per_byte) if row.is_ranked else f"({row.note})"
+    figure = f"{bits(row.bits_per_byte)} bits per byte" if row.is_ranked else row.note
     ending = "" if row.status in ("", "complete") else f", {row.status}"
-    return f"{row.name}: {figure} bits per byte, {duration(row.train_seconds)}{ending}"
+    return f"{row.name}: {figure}, {duration(row.train_seconds)}{ending}"
 
 
 def _warn_of_overlap(tokenized: Tokenized, texts: Parts) -> None:
