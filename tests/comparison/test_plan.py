@@ -124,7 +124,7 @@ def test_how_training_ended(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None
 def test_status_comes_from_training_where_it_says_so() -> None:
     from chainrule.comparison.measurement import is_still_falling, status
 
-    metrics = {"status": "converged", "train_is_converged": True, "train_stopped": "max_seconds (9) is over"}
+    metrics = {"status": "converged", "train_is_converged": True, "train_stopped": "time limit reached"}
     assert (status(metrics), is_still_falling(metrics)) == ("converged", False)
     assert is_still_falling({"train_is_converged": False})
 

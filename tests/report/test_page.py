@@ -247,3 +247,10 @@ def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> N
     series, options = drawn
     assert series == {"a": [(50, 3.0), (100, 2.0)]}
     assert options["extrapolated"] == {"a": (200.0, 1.5)}
+
+
+def test_one_line_is_singular() -> None:
+    example = results()
+    text = Nesting(render(replace(example, split=replace(example.split, valid_lines=1, test_lines=1)))).text
+    assert "1 line" in text
+    assert "1 lines" not in text

@@ -64,7 +64,7 @@ def test_equal_lines_are_told_apart_by_place() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_too_few_lines_are_refused(count: int) -> None:
-    with pytest.raises(InputError, match=f"has {count} lines.*--valid and --test"):
+    with pytest.raises(InputError, match=f"has {count} line{'' if count == 1 else 's'};.*--valid and --test"):
         split(numbered(count))
 
 

@@ -37,6 +37,7 @@ def test_what_the_last_epoch_brought(losses: list[float], epochs: list[float], p
         (12, [5.0, 4.96], 0, "converged", True),
         (3.1, [5.0, 5.1], 0, "converged", True),
         (3.1, [5.0, 5.1], 3, "stopped early: no improvement for 3 validations", True),
+        (3.1, [5.0, 5.1], 1, "stopped early: no improvement for 1 validation", True),
         (0.04, [5.0], 0, "stopped at 0.04 of 12 epochs, too few validations to tell whether it converged", None),
         (12, [], 0, "all 12 epochs done, no validation text", None),
     ],

@@ -163,7 +163,7 @@ def test_the_summary_of_a_run_that_ran_out_of_time() -> None:
     run = trainer(Weights(0.0), Slopes(*[(-1.0,)] * 1_000_000), sgd(max_seconds=0.05, log_every=1000))
     run.fit()
     summary = run.summary()
-    assert summary["train_stopped"] == "max_seconds (0.05) is over"
+    assert summary["train_stopped"] == "time limit reached"
     assert summary["train_steps"] == summary["train_tokens_processed"] == run.position.step
     assert summary["train_epochs"] == round(run.position.step / 1_000_000, 3)
 

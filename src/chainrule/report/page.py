@@ -7,6 +7,7 @@ import base64
 import hashlib
 import html
 import math
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -81,14 +82,15 @@ def _head(results: Results) -> str:
 def _header(results: Results) -> str:
     split = results.split
     test_size = quantities.size(split.test_bytes)
+    lines, tokens = partial(quantities.count, noun="line"), partial(quantities.count, noun="token")
     facts = {
         "SHA-256 of the text": f"<code>{html.escape(results.text_sha256)}</code>",
         "Tokenizer": f"<bdi>{html.escape(results.tokenizer)}</bdi>",
-        "Training text": f"{split.train_lines:,} lines, {split.train_tokens:,} tokens",
-        "Validation text": f"{split.valid_lines:,} lines",
-        "Test text": f"{split.test_lines:,} lines, {split.test_tokens:,} tokens, {test_size}",
+        "Training text": f"{lines(split.train_lines)}, {tokens(split.train_tokens)}",
+        "Validation text": lines(split.valid_lines),
+        "Test text": f"{lines(split.test_lines)}, {tokens(split.test_tokens)}, {test_size}",
         "Split": "as given" if split.seed is None else f"drawn with seed {split.seed}",
-        "Time": f"{quantities.duration(results.seconds)} for {_models(len(results.rows))}",
+        "Time": f"{quantities.duration(results.seconds)} for {quantities.count(len(results.rows), 'model')}",
     }
     if results.remarks:
         facts["Remarks"] = html.escape("; ".join(results.remarks))
@@ -173,10 +175,6 @@ def _named(row: Row) -> str:
 def _lead(best: Row, other: Row) -> str:
     saved = 1 - best.bits_per_byte / other.bits_per_byte if other.bits_per_byte else 0.0
     return f"{quantities.share(saved)} fewer than" if saved > 0 else "level with"
-
-
-def _models(count: int) -> str:
-    return f"{count} model{'' if count == 1 else 's'}"
 
 
 def _asset(name: str) -> str:

@@ -18,6 +18,15 @@ def size(count: int) -> str:
     return f"{value:.0f} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things, with the noun in the singular or the plural.
+
+    >>> count(1, "line"), count(1200, "line")
+    ('1 line', '1,200 lines')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """A time span in its two largest units.
 

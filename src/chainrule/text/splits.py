@@ -33,8 +33,8 @@ def split(
     _check(fractions, seed, blocks)
     if len(lines) < 3:
         raise InputError(
-            f"the text has {len(lines)} lines; train, valid and test need at least one each: "
-            "break the text into lines, or give --valid and --test"
+            f"the text has {len(lines)} line{'' if len(lines) == 1 else 's'}; "
+            "train, valid and test need at least one each: break the text into lines, or give --valid and --test"
         )
     blocks = min(blocks, len(lines))
     edges = [block * len(lines) // blocks for block in range(blocks + 1)]

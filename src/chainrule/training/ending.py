@@ -46,7 +46,7 @@ def judge(
     """
     percent = falling_percent(losses, losses_epochs)
     if waited:
-        return Ending(f"stopped early: no improvement for {waited} validations", True, percent)
+        return Ending(f"stopped early: {no_improvement(waited)}", True, percent)
     if percent is not None and percent < CONVERGED_PERCENT:
         return Ending("converged", True, percent)
     shown = f"{epochs:.2g}" if epochs < 10 else f"{epochs:.1f}"
@@ -55,6 +55,15 @@ def judge(
         missing = "too few validations to tell whether it converged" if losses else "no validation text"
         return Ending(f"{progress}, {missing}")
     return Ending(f"{progress}, validation still falling by {_short(percent)} % per epoch", False, percent)
+
+
+def no_improvement(validations: int) -> str:
+    """Why early stopping ended a run.
+
+    >>> no_improvement(1), no_improvement(3)
+    ('no improvement for 1 validation', 'no improvement for 3 validations')
+    """
+    return f"no improvement for {validations} validation{'' if validations == 1 else 's'}"
 
 
 def _short(percent: float) -> str:

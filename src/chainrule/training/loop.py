@@ -126,9 +126,9 @@ class Trainer:
         if is_complete:
             reason = "all epochs done"
         elif self._is_stopped_early():
-            reason = f"no improvement for {position.waited} validations"
+            reason = ending.no_improvement(position.waited)
         else:
-            reason = f"max_seconds ({self.config.max_seconds:g}) is over"
+            reason = "time limit reached"  # the limit may be computed, so that its number means nothing to the user
         figures = {
             "train_seconds": round(self.meter.seconds(), 3),
             "train_epochs": epochs,
