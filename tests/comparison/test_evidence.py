@@ -45,9 +45,11 @@ def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
             return float(1 - (nats[i, ids].sum() / size[ids].sum()) / (nats[i + 1, ids].sum() / size[ids].sum()))
 
         slow = paired_bootstrap(ratio, lambda ids: 0.0, 40, samples=200, seed=4)
-        assert found[i].difference == pytest.approx(slow.difference)
-        assert (found[i].low, found[i].high) == pytest.approx((slow.low, slow.high))
-        assert found[i].p_value == slow.p_value
+        fast = found[i]
+        assert fast is not None
+        assert fast.difference == pytest.approx(slow.difference)
+        assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high))
+        assert fast.p_value == slow.p_value
 
 
 @pytest.mark.filterwarnings("error")
