@@ -1,8 +1,10 @@
 """The table of a comparison in the terminal, best first, in 80 columns or more."""
 
 import math
+import re
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from chainrule.report import quantities
 from chainrule.report.results import Results, Row, best_of, contenders, groups, is_contender, ranked
@@ -10,13 +12,23 @@ from chainrule.report.results import Results, Row, best_of, contenders, groups, 
 BEST = "† best of its family or tokenizer"
 STILL_FALLING = "* still improving when its time ran out: more time would lower it"
 
+PIPED_WIDTH: Final = 100
+MIN_SAMPLE: Final = 10
+"""Columns below which a sample says nothing."""
+MIN_NAME: Final = 16
+TEXT_COLUMNS: Final = ("model", "tokenizer", "sample")
 
-def print_table(results: Results) -> None:
-    """Print what was compared, a line for each model or group of models, and the remarks on them."""
+
+def print_table(results: Results, width: int | None = None) -> None:
+    """Print what was compared, a line for each model or group of models, and the remarks on them.
+
+    `width` is the number of columns of the terminal: by default its own, or 100 where stdout is not a terminal.
+    """
     from rich.console import Console
-    from rich.table import Table
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100)
+    if width is None and not sys.stdout.isatty():
+        width = PIPED_WIDTH
+    console = Console(file=sys.stdout, width=width)
     split = results.split
     console.print(
         f"{results.text}: {split.train_tokens:,} training and {split.test_tokens:,} test tokens, "
@@ -24,23 +36,50 @@ def print_table(results: Results) -> None:
         highlight=False,
         markup=False,
     )
-    columns = _columns(results)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    room = console.width
-    for name, cells in columns.items():
-        width = max(len(name), *map(len, cells))
-        if name == "sample":
-            table.add_column(name, no_wrap=True, overflow="ellipsis", width=max(room, 6))  # what is left
-            break
-        table.add_column(
-            name, justify="left" if name in ("model", "tokenizer") else "right", no_wrap=True, width=width
-        )
-        room -= width + 1
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*row)
-    console.print(table, markup=False, highlight=False)
+    for line in _table(results, console.width):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in _footnotes(results):
         console.print(line, markup=False, highlight=False)
+
+
+def _table(results: Results, width: int) -> Iterator[str]:
+    """The lines of the table, headings first, at most `width` columns each unless the numbers alone need more.
+
+    Where room is short, samples are shortened, then left out; after that, the names of the models are shortened.
+    """
+    from rich.cells import cell_len
+
+    columns = _columns(results)
+    widths = {heading: max(map(cell_len, (heading, *cells))) for heading, cells in columns.items()}
+    room = width - sum(widths.values()) - len(widths) + 1  # a blank between two columns
+    left_for_sample = min(widths["sample"], widths["sample"] + room)
+    if left_for_sample < MIN_SAMPLE:
+        room += widths.pop("sample") + 1
+        del columns["sample"]
+        widths["model"] = min(widths["model"], max(MIN_NAME, widths["model"] + room))
+    else:
+        widths["sample"] = left_for_sample
+    for cells in zip(*([heading, *column] for heading, column in columns.items()), strict=True):
+        line = (_aligned(cell, heading, widths[heading]) for cell, heading in zip(cells, widths, strict=True))
+        yield " ".join(line).rstrip()
+
+
+def _aligned(cell: str, heading: str, width: int) -> str:
+    """A cell filled with blanks to the width of its column: text from the left, numbers from the right."""
+    from rich.cells import cell_len, set_cell_size
+
+    if heading not in TEXT_COLUMNS:
+        return cell.rjust(width)
+    if cell_len(cell) <= width:
+        return set_cell_size(cell, width)
+    name, suffix = _split_name(cell) if heading == "model" else (cell, "")
+    return set_cell_size(name, max(0, width - cell_len(suffix) - 1)) + "…" + suffix
+
+
+def _split_name(cell: str) -> tuple[str, str]:
+    """The name of a model, and what stands behind it: the number of models that share its row, and the mark."""
+    name = re.sub(r"(?: and \d+ more)?(?: †)?$", "", cell)
+    return name, cell[len(name) :]
 
 
 def _columns(results: Results) -> dict[str, list[str]]:
