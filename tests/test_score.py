@@ -82,3 +82,10 @@ def test_the_cause_is_named_as_it_is_spelled() -> None:
     # `a zebra` is possible, an unknown word having followed a; `quagga a` is not.
     found = model.evaluate(Corpus.from_lines(["a zebra", "a b", "quagga a"]))
     assert found.cause == "'quagga' on line 3, token 1"
+
+
+def test_the_cause_is_named_without_joiners() -> None:
+    model = chainrule.train("ngram", Corpus.from_lines(["a, b", "b a"]), order=2, smoothing="mle")
+    # A comma never followed b; the second text has a mark that is unknown.
+    assert model.evaluate(Corpus.from_lines(["b, a"])).cause == "',' on line 1, token 2"
+    assert model.evaluate(Corpus.from_lines(["a! b"])).cause == "'!' on line 1, token 2"

@@ -262,7 +262,7 @@ class Model:
         if id_ == text.unk:
             at = int(np.flatnonzero(np.isneginf(log_probs))[0])
             token = text.spellings[int(np.count_nonzero(text.ids[:at] == text.unk))]
-        return f"'{token}' on line {line}, token {place}"
+        return f"'{self.tokenizer.text_of(token)}' on line {line}, token {place}"
 
     def _warn_of_overlap(self, corpus: Corpus) -> None:
         if self.origin.fingerprint is None:

@@ -87,6 +87,26 @@ def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> Non
         expect(page.locator("#text")).to_have_value(re.compile(f"^the cat {word}"))
 
 
+def test_punctuation_is_shown_without_joiners(visit: Visit, tmp_path: Path) -> None:
+    lines = ["he said, no", "she said, yes", "he said, yes"]
+    chainrule.train("ngram", Corpus.from_lines(lines), order=2, smoothing="witten-bell").save(tmp_path / "marks")
+    with running(create_app([tmp_path / "marks"])) as server, visit(server.url) as page:
+        write(page, "he said")
+        names = page.locator("#panel-next .bar .token")
+        expect(names.filter(has_text=re.compile("^,$"))).to_have_count(1, timeout=PATIENCE)
+        expect(page.locator("#panel-next")).not_to_contain_text("\uffed")
+        expect(page.get_by_role("button", name="\uffed")).to_have_count(0)
+        panel = tab(page, "surprisal")
+        write(page, "he said, no")
+        panel.locator(".token-text").nth(2).click()
+        expect(panel.locator(".detail")).to_contain_text("Expected: ,", timeout=PATIENCE)
+        expect(panel).not_to_contain_text("\uffed")
+        write(page, "he said")
+        panel = tab(page, "beam")
+        expect(panel.locator("svg .node").first).to_be_visible(timeout=PATIENCE)
+        assert "\uffed" not in panel.inner_html()
+
+
 def test_the_unknown_word_symbol_of_a_model_is_shown_in_words(visit: Visit, tmp_path: Path) -> None:
     lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
     model = chainrule.train("ngram", Corpus.from_lines(lines), order=1, smoothing="laplace", min_count=2, unk="OOV")

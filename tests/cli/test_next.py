@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import done, refused
+from cli.command import done, refused, trained, write
 
 
 def test_the_worked_example(closed: Path) -> None:
@@ -50,3 +50,10 @@ def test_an_unknown_word_is_shown_as_one(toy_text: Path, tmp_path: Path) -> None
     found = {entry["token"]: entry for entry in done("next", model, "i", "--json").json()["next"]}
     assert found["<unk>"] == {"token": "<unk>", "probability": pytest.approx(4 / 17), "is_unknown": True}
     assert found["cats"]["is_unknown"] is False
+
+
+def test_punctuation_is_printed_without_joiners(tmp_path: Path) -> None:
+    text = write(tmp_path / "text.txt", "she said, no\nhe said, no\n")
+    model = trained(tmp_path / "model", text, "--order", 2, "--smoothing", "mle")
+    assert done("next", model, "he said", "--top", 1).out == "1.000000\t,\n"
+    assert done("next", model, "he said", "--top", 1, "--json").json()["next"][0]["token"] == "\uffed,"

@@ -212,3 +212,14 @@ def test_long_lines_go_in_pieces_through_the_model(model: Path, monkeypatch: pyt
     assert found.log_prob_of_spellings == pytest.approx(wanted.log_prob_of_spellings, rel=1e-12)
     assert len(sizes) == 2
     assert sum(sizes) == len(wanted.tokens)
+
+
+@pytest.mark.parametrize("longest", [1 << 16, 3])
+def test_tokens_are_printed_without_joiners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    """Also of a line that is long enough to be scored in pieces."""
+    monkeypatch.setattr("chainrule.applications.lines.LONG", longest)
+    text = write(tmp_path / "text.txt", "she said, no\nhe said, no\n")
+    model = trained(tmp_path / "model", text, "--order", 2, "--smoothing", "mle")
+    lines = done("score", model, "--per-token", stdin="he said, no\n").out.splitlines()
+    assert [line.split("\t")[1].strip() for line in lines] == ["he said, no", "he", "said", ",", "no", "</s>"]
+    assert done("score", model, "--json", stdin="he said, no\n").json()["tokens"][2] == "\uffed,"

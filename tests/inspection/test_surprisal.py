@@ -60,3 +60,9 @@ def test_nothing_of_nothing_and_no_mismatch() -> None:
     assert opacities(surprisal_html([], [])) == []
     with pytest.raises(ValueError, match="shorter"):
         surprisal_html(["a", "b"], [1.0])
+
+
+def test_punctuation_is_shown_without_joiners() -> None:
+    markup = surprisal_html(["(\uffed", "a", "\uffed,", "\uffed-\uffed", "\uffed"], [1.0] * 5)
+    texts = re.findall(r'bits">([^<]*)<bdi', markup)
+    assert texts == ["(", "a", ",", "-", "\uffed"]  # the last is a character of the text

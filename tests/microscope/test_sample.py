@@ -68,3 +68,10 @@ def test_unknown_words_are_those_of_the_text() -> None:
     assert taken.tokens == ("a", "<unk>", "b", "</s>", "<unk>", "</s>")
     assert taken.written == ("a", "zebra", "b", "</s>", "yak", "</s>")
     assert taken.shown == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")
+
+
+def test_punctuation_is_shown_without_joiners() -> None:
+    model = chainrule.train("ngram", Corpus.from_lines(["a, b", "b, a"]), order=1, smoothing="witten-bell")
+    taken = take(model, Corpus.from_lines(["a, b!"]), name="m", tokens=10)
+    assert taken.written == ("a", "\uffed,", "b", "\uffed!", "</s>")
+    assert taken.shown == ("a", ",", "b", "⟨!⟩", "</s>")

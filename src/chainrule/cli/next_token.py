@@ -41,4 +41,4 @@ def next_token(
         emit(document | {"next": entries})
         return
     for token, p in found:
-        print(f"{p:.6f}\t{token}" + (" (an unknown word)" if token == unk else ""))
+        print(f"{p:.6f}\t{loaded.tokenizer.text_of(token)}" + (" (an unknown word)" if token == unk else ""))

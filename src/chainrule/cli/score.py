@@ -72,7 +72,7 @@ def score(
             print(f"{total:.6f}{spelled}\t{found.text}")
             if per_token:
                 for token, value in zip(found.tokens, values, strict=True):
-                    print(f"{value:.6f}\t  {token}")
+                    print(f"{value:.6f}\t  {loaded.tokenizer.text_of(token)}")
         flush()
 
 
@@ -127,4 +127,5 @@ def _print_long(
     print(line)
     if per_token:
         for names, numbers in zip(tokens, values, strict=True):
-            print("\n".join(f"{value:.6f}\t  {token}" for token, value in zip(names, numbers, strict=True)))
+            texts = map(model.tokenizer.text_of, names)
+            print("\n".join(f"{value:.6f}\t  {text}" for text, value in zip(texts, numbers, strict=True)))

@@ -217,18 +217,21 @@ def align(
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
-    found = tasks.get("translate").load(model, options.device(device)).align(source, target)
+    translator = tasks.get("translate").load(model, options.device(device))
+    found = translator.align(source, target)
+    across = [translator.source.text_of(token) for token in found.source]
+    down = [translator.target.text_of(token) for token in found.target]
     if out is not None:
         from chainrule.replacement import replacing_file
 
         with replacing_file(out) as stream:
-            stream.write(draw(found.source, found.target, found.weights.tolist(), title=source).encode())
+            stream.write(draw(across, down, found.weights.tolist(), title=source).encode())
     if json:
         emit({"source": found.source, "target": found.target, "weights": found.weights.tolist()})
     else:
-        for token, row in zip(found.target, found.weights.tolist(), strict=True):
+        for text, row in zip(down, found.weights.tolist(), strict=True):
             best = max(range(len(row)), key=row.__getitem__)
-            print(f"{_in_one_line(token)}\t{_in_one_line(found.source[best])}\t{row[best]:.3f}")
+            print(f"{_in_one_line(text)}\t{_in_one_line(across[best])}\t{row[best]:.3f}")
 
 
 @app.command()

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from chainrule.tokenizers.punctuation import without_joiners
+
 FULL_BITS: Final = 16.0
 """From here on a token has the full colour; one scale for all models, so that the eye can compare them."""
 
@@ -36,6 +38,8 @@ _UNSEEN_STYLE: Final = "position:absolute;width:1px;height:1px;overflow:hidden;c
 def surprisal_html(tokens: Sequence[str], bits: Sequence[float]) -> str:
     """The tokens, each on a background as deep as its bits; the number on hover and for screen readers.
 
+    Punctuation marks are shown without joiners.
+
     >>> "9.50 bits" in surprisal_html(["mice"], [9.5])
     True
     """
@@ -53,7 +57,7 @@ def _token_html(token: str, cost: float) -> str:
     style = f"{_TOKEN_STYLE}background:rgba(213,94,0,{depth:.2f});"
     if not math.isfinite(cost):
         style += _IMPOSSIBLE_STYLE
-    text = html.escape(token.translate(CONTROL_PICTURES))
+    text = html.escape(without_joiners(token).translate(CONTROL_PICTURES))
     # <bdi>, because dir=auto of the whole must look at the tokens and not at this remark.
     remark = f'<bdi style="{_UNSEEN_STYLE}"> ({words_for(cost)})</bdi>'
     return f'<span style="{style}" title="{words_for(cost)}">{text}{remark}</span>'

@@ -114,7 +114,7 @@ def _look(sample: Sample, excerpt: int, progress: Progress) -> Found:
         scores=[head for k, each in sorted(scores.items()) for head in score_law.summarize(each, k)],
         divisor=divisor,
         excerpt=best.weights,
-        labels=list(sample.model.tokenizer.tokens(ids.tolist())),
+        labels=sample.model.tokenizer.texts(ids.tolist()),
         costs=_costs(sample),
     )
 
@@ -251,7 +251,7 @@ def _aligned(model: Any, pairs: Sequence[tuple[str, str]], progress: Progress) -
             continue
         parts = of_pair(model.network, source, target, model.target.vocabulary)
         by_head = np.stack([part.weights for part in parts if part.kind == "cross"])  # (L, H, T, S)
-        names = model.source.tokens(source.tolist()), model.target.tokens(target.tolist())
+        names = model.source.texts(source.tolist()), model.target.texts(target.tolist())
         read.append((Alignment(*names, by_head), parts))
         progress("looking at attention", done, len(pairs))
     if not read:

@@ -181,7 +181,7 @@ def _figures(looks: Sequence[Look], against: Sequence[Disagreement]) -> tuple[Fi
 
 def _reading(each: Look, name: str) -> Figure:
     sample, tokenizer = each.sample, each.sample.model.tokenizer
-    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    names = tokenizer.texts(range(tokenizer.vocab_size))
     score = "" if each.predictions.is_normalized else " These are bits of a score, not of a probability."
     unknown = (
         " Words in ⟨ ⟩ are unknown to the model; the bits are those of any unknown word." if sample.text.oov else ""

@@ -39,9 +39,9 @@ class Sample:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """(N,) the same, unknown words in brackets: the model read them as `<unk>`."""
-        pairs = zip(self.ids.tolist(), self.written, strict=True)
-        return tuple(f"⟨{token}⟩" if i == self.text.unk else token for i, token in pairs)
+        """(N,) the same without joiners, unknown words in brackets: the model read them as `<unk>`."""
+        pairs = zip(self.ids.tolist(), map(self.model.tokenizer.text_of, self.written), strict=True)
+        return tuple(f"⟨{text}⟩" if i == self.text.unk else text for i, text in pairs)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Sample:
         is_joined = True  # to the token before
         for i, written in zip(self.ids.tolist(), self.written, strict=True):
             left, right = punctuation.joins(written)
-            text = punctuation.join(written) if left or right else written
+            text = punctuation.without_joiners(written)
             text = f"⟨{text}⟩" if i == self.text.unk else text
             parts.append(text if is_joined or left or i == self.text.eos else f" {text}")
             is_joined = right or i == self.text.eos

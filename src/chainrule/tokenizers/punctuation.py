@@ -54,6 +54,15 @@ def join(tokens: str) -> str:
     return str(_core().join_punctuation(tokens))
 
 
+def without_joiners(token: str) -> str:
+    """A token as a reader knows it: of a punctuation mark, an ideograph or 's only the characters of the text.
+
+    >>> without_joiners("\uffed,"), without_joiners("don't")
+    (',', "don't")
+    """
+    return join(token) if JOINER in token and any(joins(token)) else token
+
+
 def joins(token: str) -> tuple[bool, bool]:
     """Whether a token is joined to the one before it, and to the one behind it."""
     left, right = _core().joins(token)

@@ -249,8 +249,11 @@ class Tokenizer:
 
     def texts(self, ids: Sequence[int]) -> list[str]:
         """What each id stands for by itself: as `tokens`, but punctuation marks without joiners."""
-        names = self.tokens(ids)
-        return [punctuation.join(name) for name in names] if self.config.splits_punctuation else names
+        return [self.text_of(name) for name in self.tokens(ids)]
+
+    def text_of(self, name: str) -> str:
+        """A token of `tokens` as a reader knows it: a punctuation mark without joiners."""
+        return punctuation.without_joiners(name) if self.config.splits_punctuation else name
 
     def word_id(self, word: str) -> int:
         """The id of a word that stands by itself; of a punctuation mark also where only joined ones are known.

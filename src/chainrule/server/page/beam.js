@@ -2,7 +2,7 @@
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
-import { choice, debounced, draw, isolated, keepFocus, label, latest, make, slider } from "/page/dom.js";
+import { choice, debounced, draw, isolated, keepFocus, label, latest, make, slider, withoutJoiners } from "/page/dom.js";
 
 const LETTER = 8.5; // width of a letter
 const GAP = 40; // between the columns
@@ -88,7 +88,7 @@ function tree({ nodes, best, prompt }, detail) {
   });
   const elements = nodes.map((node, i) => {
     const name = draw("text", { x: x(i), y: y(i) + 5, text: labels[i] });
-    const words = `${node.token}: ${percent(Math.exp(node.log_prob))}, log p so far ${nats(node.score)}, ${node.fate}`;
+    const words = `${withoutJoiners(node.token)}: ${percent(Math.exp(node.log_prob))}, log p so far ${nats(node.score)}, ${node.fate}`;
     const element = draw("g", { class: `node ${look(node, i, path, alive)}`, tabindex: i === roots[0] ? 0 : -1, role: "img", "aria-label": words }, name);
     const tell = () => detail.replaceChildren(isolated(label(node.token), { class: "token strong" }),
       ` ${percent(Math.exp(node.log_prob))} here; log p of all so far ${nats(node.score)}; ${fates[node.fate]}.`);

@@ -2,7 +2,7 @@
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
-import { debounced, keepFocus, latest, make, roving, slider, visible } from "/page/dom.js";
+import { debounced, keepFocus, latest, make, roving, slider, visible, withoutJoiners } from "/page/dom.js";
 
 const ROWS = 14;
 const ASKED = 60;
@@ -116,7 +116,7 @@ function bar(first, state) {
     button.classList.toggle("cut", isCut);
     number.textContent = percent(isCut ? each.probability : each.shaped_probability);
     const fate = isCut ? "cut by the filters" : `${percent(each.shaped_probability)} left to draw`;
-    button.setAttribute("aria-label", `write ${each.is_unknown ? name : each.token}: ${percent(each.probability)}, ${fate}`);
+    button.setAttribute("aria-label", `write ${each.is_unknown ? name : withoutJoiners(each.token)}: ${percent(each.probability)}, ${fate}`);
     button.title = `${percent(each.probability)} by the model; ${fate}`;
   };
   return row;

@@ -26,10 +26,15 @@ function fill(element, attributes, children) {
 export function visible(token, isUnknown = false) {
   if (isUnknown) return "unknown word";
   if (token === "") return "∅";
-  return token
+  return withoutJoiners(token)
     .replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
     .replace(/[\u0000-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))
     .replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (sign) => `⟨U+${sign.charCodeAt(0).toString(16)}⟩`);
+}
+
+/** A token without the signs (U+FFED) by which the word tokenizer joins a punctuation mark to its neighbours. */
+export function withoutJoiners(token) {
+  return token.replace(/^\uffed|\uffed$/g, "") || token;
 }
 
 /** The same without the blank that only parts words. */
