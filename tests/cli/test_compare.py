@@ -261,3 +261,18 @@ def test_the_choice_between_word_and_whitespace_is_shown(tmp_path: Path) -> None
     assert choice in (tmp_path / "c" / "report.html").read_text()
     char = done("compare", text, *options, "--tokenizer", "char", "--force")
     assert "tokenizer: " not in char.err
+
+
+@pytest.mark.parametrize("name", ["python", "novel"])
+def test_a_text_is_given_once(english_text: Path, tmp_path: Path, name: str) -> None:
+    said = refused(2, "compare", english_text, "--text", name, "--out", tmp_path / "out")
+    assert "TEXT and --text exclude each other" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--tokenizers", "--families"])
+@pytest.mark.parametrize("value", [",", " , ,", " "])
+def test_a_list_without_names_is_refused(english_text: Path, tmp_path: Path, option: str, value: str) -> None:
+    said = refused(2, "compare", english_text, option, value, "--out", tmp_path / "out")
+    assert f"{option} is '{value}', which names nothing" in said
+    assert not (tmp_path / "out").exists()

@@ -18,8 +18,12 @@ def compare(
         list[str] | None, typer.Argument(metavar="[TEXT...]", help="Files, folders, globs, or - for stdin.")
     ] = None,
     text_name: Annotated[
-        str, typer.Option("--text", help="The embedded text without TEXT: novel, or python (its reference).")
-    ] = "novel",
+        str | None,
+        typer.Option(
+            "--text",
+            help="The embedded text without TEXT: novel, or python (its reference).  [default: novel]",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where report, results and models go.")] = Path("runs/compare"),
     families: Annotated[str, typer.Option(help="Which to train, separated by commas.  [default: all]")] = "",
     valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
@@ -65,6 +69,9 @@ def compare(
     """
     if tokenizers and tokenizer is not None:
         raise UsageError("--tokenizer and --tokenizers exclude each other; give one of them")
+    if text and text_name is not None:
+        raise UsageError("TEXT and --text exclude each other; give one of them")
+    chosen_families, chosen_tokenizers = _names("--families", families), _names("--tokenizers", tokenizers)
     options.use_threads(threads)
     from chainrule import comparison
     from chainrule.text.corpus import Corpus
@@ -78,13 +85,13 @@ def compare(
     wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
     with progress() as bar, _resume_hint(out):
         results = comparison.compare(
-            corpus(text) or default_corpus(text_name),
+            corpus(text) or default_corpus(text_name or "novel"),
             valid=corpus(valid),
             test=corpus(test),
             progress=bar,
             announce=say,
-            families=_names(families),
-            tokenizers=_names(tokenizers),
+            families=chosen_families,
+            tokenizers=chosen_tokenizers,
             tokenizer="word" if tokenizer is None else tokenizer,
             tokenizer_settings=wanted,
             context=options.context(context),
@@ -111,9 +118,12 @@ def compare(
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """The names of a list separated by commas, each once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def _names(option: str, text: str) -> tuple[str, ...]:
+    """The names of a list separated by commas, each once; none where the option was not given."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if text and not names:
+        raise UsageError(f"{option} is '{text}', which names nothing; give names separated by commas")
+    return names
 
 
 @contextmanager
