@@ -3,7 +3,7 @@
 import math
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from numpy.testing import assert_allclose
@@ -220,3 +220,16 @@ def test_a_setting_of_another_family_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a b c\n")
     with pytest.raises(ConfigError, match="'smoothing' is a setting of ngram, not of lstm"):
         chainrule.train("lstm", tmp_path / "text.txt", smoothing="katz")
+
+
+@pytest.mark.parametrize("size", [None, "auto"])
+@pytest.mark.parametrize("settings", [{"stop_after": 1}, {"schedule": "plateau"}])
+def test_a_missing_validation_text_is_reported_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], size: str | None
+) -> None:
+    def prepare(*_: object) -> NoReturn:
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr("chainrule.api.prepare", prepare)
+    with pytest.raises(ConfigError, match="follows a validation text: give --valid"):
+        chainrule.train("rnn", Corpus.from_lines(["a b"]), size=size, **settings)

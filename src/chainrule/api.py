@@ -23,6 +23,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
+from chainrule.training.config import Training
 
 
 def load(folder: str | Path, *, device: str = "auto") -> Model:
@@ -62,8 +63,8 @@ def train(
     `size="auto"` sizes a network to text, machine and `max_seconds`; `announce` receives the plan before training.
     """
     progress = as_progress(progress)
-    _check_size(size, family)
     run, choice, config, given = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
+    _check(family, config, size, has_validation=valid is not None)
     place, limit = None if out is None else Path(out), _limit(family, memory)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     with _writing(place, command, force=force, resume=resume), _ids_file(memory) as ids_file:
@@ -135,11 +136,14 @@ def _prepare(
     return prepared
 
 
-def _check_size(size: str | None, family: str) -> None:
+def _check(family: str, config: object, size: str | None, *, has_validation: bool) -> None:
+    """Refuse what cannot be trained before the text is read and the speed is measured."""
     if size not in (None, "auto"):
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
         raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is none; leave it out")
+    if isinstance(config, Training):
+        config.check_validation(has_validation)
 
 
 def _sized(

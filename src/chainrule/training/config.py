@@ -59,6 +59,15 @@ class Training:
         if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
             raise ConfigError(f"model.max_seconds is {self.max_seconds:g}; choose a number above 0")
 
+    def check_validation(self, has_validation: bool) -> None:
+        """Refuse settings that need a validation text where there is none."""
+        if has_validation:
+            return
+        if self.schedule == "plateau":
+            raise ConfigError("model.schedule is 'plateau', which follows a validation text: give --valid")
+        if self.stop_after:
+            raise ConfigError("early stopping (--patience) follows a validation text: give --valid")
+
 
 def _at_least(config: object, least: int, *names: str) -> None:
     for name in names:

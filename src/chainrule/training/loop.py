@@ -13,7 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from chainrule.errors import ConfigError
 from chainrule.progress import Progress, silent
 from chainrule.training import advice, averaging, checkpoint, ending, optimizers, resuming, schedules
 from chainrule.training.batches import Source, Stream
@@ -80,10 +79,7 @@ class Trainer:
 
     def __init__(self, network: nn.Module, config: Training, run: Run) -> None:
         self.network, self.config, self.run = network, config, run
-        if config.schedule == "plateau" and run.validate is None:
-            raise ConfigError("model.schedule is 'plateau', which follows a validation text: give --valid")
-        if config.stop_after and run.validate is None:
-            raise ConfigError("early stopping (--patience) follows a validation text: give --valid")
+        config.check_validation(run.validate is not None)
         self.position = Position()
         self.rate = 0.0
         self.plateau = schedules.Plateau.start(config)
