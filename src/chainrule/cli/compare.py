@@ -32,9 +32,7 @@ def compare(
     vocab_size: options.VocabSize = None,
     min_count: Annotated[
         int | None,
-        typer.Option(
-            help="Keep words seen this often; from 2 on all families learn of unknown words.  [default: 2]"
-        ),
+        typer.Option(help="Minimum word count; rarer words are replaced by <unk> in training.  [default: 2]"),
     ] = None,
     lowercase: options.Lowercase = False,
     context: options.ContextRule = "line",

@@ -29,8 +29,8 @@ DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave 
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (whose training no --seed "
-        "repeats), or the folder of one.  [default: word]"
+        help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is not "
+        "reproducible, even with --seed), or a tokenizer folder.  [default: word]"
     ),
 ]
 VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
