@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 from playwright.sync_api import Browser
@@ -58,7 +58,9 @@ def wide_rows() -> tuple[Row, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_column_of_the_table_is_cut_at_1280_pixels(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_no_column_of_the_table_is_cut_at_1280_pixels(
+    browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
     (tmp_path / "report.html").write_text(render(results(rows=wide_rows())), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     page.goto((tmp_path / "report.html").as_uri())

@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -240,8 +241,13 @@ def test_curves_are_extrapolated_in_words() -> None:
 
 
 def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[object] = []
-    monkeypatch.setattr(plots, "learning_curves", lambda series, **options: drawn.extend((series, options)) or "")
+    drawn: list[Any] = []
+
+    def record(series: Any, **options: Any) -> str:
+        drawn.extend((series, options))
+        return ""
+
+    monkeypatch.setattr(plots, "learning_curves", record)
     given = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
     learning_curves([given])
     series, options = drawn

@@ -460,7 +460,7 @@ def test_the_mark_at_the_end_of_a_prompt_is_joined_as_in_the_text(prompt: str, l
 
 def test_only_the_word_tokenizer_reads_the_end_of_a_prompt_differently() -> None:
     for kind in ("whitespace", "char", "byte"):
-        tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig(kind=kind))  # type: ignore[arg-type]
+        tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig(kind=kind))
         assert tokenizer.encode_prompt('He said "').tolist() == tokenizer.encode('He said "').tolist()
     words = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig())
     assert words.encode_prompt("").tolist() == []

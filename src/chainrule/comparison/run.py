@@ -335,7 +335,7 @@ def _plain(value: Any) -> Any:
 
 def _describe(tokenizer: Tokenizer) -> str:
     words = f"{tokenizer.config.kind}, {tokenizer.vocab_size} ids"
-    return f"{words} (one way to cut of many: bits are upper bounds)" if tokenizer.config.is_ambiguous else words
+    return f"{words} (scores one segmentation: bits are an upper bound)" if tokenizer.config.is_ambiguous else words
 
 
 def _split_info(texts: Parts, tokenized: Tokenized) -> SplitInfo:
