@@ -201,6 +201,15 @@ def row(name: str, family: str, valid: float, smoothing: str = "katz", **options
     return Row(name=name, family=family, **{**figures, **numbers, **values, **options})
 
 
+def test_names_of_mixtures() -> None:
+    n, networks = row("n", "ngram", 1.9), [row(f"net{i}", f"family{i}", 3.0) for i in range(3)]
+    assert mixtures._name([n, networks[0]], "") == "mixture-ngram-family0"
+    assert mixtures._name([n, *networks[:2]], "word") == "mixture-word-ngram-family0-family1"
+    assert mixtures._name([n, *networks], "") == "mixture-ngram-3-networks"
+    assert mixtures._name(networks, "") == "mixture-3-networks"
+    assert mixtures._name([n, row("m", "ngram", 2.0, smoothing="absolute")], "") == "mixture-ngram-katz-absolute"
+
+
 def test_components_are_chosen_by_validation() -> None:
     n = row("n", "ngram", 1.9)
     same, other = row("same", "ngram", 2.0), row("other", "ngram", 2.1, smoothing="absolute")

@@ -15,6 +15,8 @@ from chainrule.lm import Floats
 from chainrule.model import Model, Origin
 from chainrule.report.results import Row, is_contender
 
+MOST_NAMED: Final = 2
+"""More networks than this are counted in the name of a mixture, not named."""
 WORTHWHILE: Final = 0.001
 """A mixture is shown where it needs fewer bits of the validation text, by this part, than its best component and
 than a mixture of fewer models."""
@@ -95,8 +97,11 @@ def mix_best(
 
 
 def _name(components: Sequence[Row], label: str) -> str:
-    """`mixture-ngram-lstm`; with the smoothings where several n-grams are mixed."""
+    """`mixture-ngram-lstm`, `mixture-ngram-5-networks`; with the smoothings where several n-grams are mixed."""
     kinds = [row.family for row in components]
+    networks = [kind for kind in kinds if kind != "ngram"]
+    if len(networks) > MOST_NAMED:
+        kinds = [*(["ngram"] if "ngram" in kinds else []), f"{len(networks)}-networks"]
     if len(set(kinds)) == 1:
         kinds = [kinds[0], *(str(row.facets.get("smoothing", row.name)) for row in components)]
     return "-".join(filter(None, ["mixture", label, *kinds]))
