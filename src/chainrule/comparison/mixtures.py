@@ -102,7 +102,7 @@ def _name(components: Sequence[Row], label: str) -> str:
     networks = [kind for kind in kinds if kind != "ngram"]
     if len(networks) > MOST_NAMED:
         kinds = [*(["ngram"] if "ngram" in kinds else []), f"{len(networks)}-networks"]
-    if len(set(kinds)) == 1:
+    elif len(set(kinds)) == 1:
         kinds = [kinds[0], *(str(row.facets.get("smoothing", row.name)) for row in components)]
     return "-".join(filter(None, ["mixture", label, *kinds]))
 
