@@ -41,6 +41,7 @@ lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+	$(PY) tools/check_commit.py --since 4667b1b
 
 format: $(READY)
 	$(VENV)/bin/ruff format .
