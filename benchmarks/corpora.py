@@ -1,6 +1,6 @@
-"""The benchmark texts and the machine they are measured on: what all scripts here share.
+"""Benchmark corpora, description of the machine, and table formatting.
 
-The data folder is CHAINRULE_DATA, or ../shared/data beside the repository.
+The data folder is CHAINRULE_DATA, or ../shared/data next to the repository.
 """
 
 import os
@@ -20,19 +20,19 @@ DATA: Final = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "da
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One text in three parts."""
+    """A corpus with training, validation and test files."""
 
     title: str
     folder: str
-    pattern: str  # file name, `{}` standing for the split
+    pattern: str  # file name with `{}` for the split
     drop_blank_lines: bool = False
 
     def path(self, split: str) -> Path:
-        """The file of `train`, `valid` or `test`."""
+        """Return the file of `train`, `valid` or `test`."""
         return DATA / self.folder / self.pattern.format(split)
 
     def corpus(self, split: str, collapsed: bool = False) -> Corpus:
-        """The same as the library reads it; collapsed, every kind of tokenizer sees the same bytes."""
+        """Return a split as a corpus; `collapsed` normalises white space for all tokenizers."""
         corpus = Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
         return Corpus.from_lines([" ".join(split_words(line)) for line in corpus]) if collapsed else corpus
 
@@ -44,12 +44,12 @@ BENCHMARKS: Final = {
 
 
 def chosen(name: str) -> dict[str, Benchmark]:
-    """One benchmark by name, or all of them."""
+    """Return one benchmark by name, or all of them."""
     return BENCHMARKS if name == "all" else {name: BENCHMARKS[name]}
 
 
 def machine() -> str:
-    """The processor, its cores, the memory, Python and the date, in words."""
+    """Describe processor, cores, memory, Python version and date."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -57,14 +57,14 @@ def machine() -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, numbers to the right."""
+    """Format a Markdown table with right-aligned numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def _processor() -> str:
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else platform.machine()
+        match = None
+    return match[1] if match else platform.machine()

@@ -1,10 +1,10 @@
-"""Training on the processor: our step beside the loop of PyTorch's word_language_model example.
+"""Benchmark CPU training against the loop of PyTorch's word_language_model example.
 
     python -m benchmarks.cpu --threads 2 --steps 200
 
-Both sides learn the same 2×200 tied LSTM from the same first weights and the same windows in the same order. They
-are timed in one process, in turns taken alternately; a ratio is the median over the turns. Perplexity is that of
-the first validation tokens after the very steps that were timed; an epoch of WikiText-2 would be 2,965 of them.
+Both train the same 2×200 tied LSTM from the same initial weights on the same windows in the same order. They are
+timed alternately in one process; the reported ratio is the median over the rounds. Perplexity is measured on the
+first validation tokens after the timed steps; an epoch of WikiText-2 would have 2,965 steps.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import torch
 from benchmarks.corpora import BENCHMARKS, machine, table
 from torch import Tensor, nn
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, validation
 from chainrule.neural.adapter import NeuralModel
@@ -31,34 +31,34 @@ from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.training import optimizers
-from chainrule.training.batches import Stream
+from chainrule.training.batches import StreamBatches
 from chainrule.training.objective import next_token
-from chainrule.training.step import NATS, TOKENS, Eager, Step
+from chainrule.training.step import NATS, TOKENS, EagerStepper, TrainingStep
 
 CPU: Final = torch.device("cpu")
 LAYERS, D, B, T = 2, 200, 20, 35
 RATE, CLIP, DROPOUT = 20.0, 0.25, 0.2
-ANNEALED = (0.5, 0.75)  # parts of the run after which the rate is divided by 4, as the example does on a plateau
-# At the first rate a rounding error grows threefold at each of the first steps: two loops that only add in another
-# order part after ten steps of fp32. So they are laid side by side in fp64, and in fp32 at rate 1.
-EQUAL = ((torch.float64, RATE, 30), (torch.float32, 1.0, 100))  # arithmetic, rate, steps
-TOLERANCE = 1e-4  # nats a token
-WARM_UP = TURN = 5  # steps
-VALID = 1 << 16  # tokens that perplexity is measured on
+ANNEALED = (0.5, 0.75)  # fractions of the run at which the learning rate is divided by 4
+# At learning rate 20 rounding errors triple at each of the first steps, so that loops with a different order of
+# additions diverge after ten steps in fp32. They are therefore compared in fp64, and in fp32 at rate 1.
+EQUAL = ((torch.float64, RATE, 30), (torch.float32, 1.0, 100))  # dtype, learning rate, steps
+TOLERANCE = 1e-4  # nats per token
+WARM_UP = ROUND = 5  # steps
+VALID = 1 << 16  # validation tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One benchmark text as ids."""
+    """An encoded benchmark text."""
 
     title: str
-    train: Encoded
-    valid: Encoded
+    train: EncodedText
+    valid: EncodedText
     vocabulary: Vocabulary
 
 
 class Example(nn.Module):
-    """The example's net: embedding, dropout, nn.LSTM, dropout, linear layer tied to the embedding, log softmax."""
+    """The model of the example: embedding, dropout, nn.LSTM, dropout, tied linear layer, log softmax."""
 
     def __init__(self, vocabulary: Vocabulary, dropout: float) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Example(nn.Module):
         self.decoder = nn.Linear(D, vocabulary.size)
         self.decoder.weight = self.encoder.weight
         nn.init.uniform_(self.encoder.weight, -0.1, 0.1)
-        with torch.no_grad():  # `<s>` is impossible with us; here a bias that no gradient reaches says the same
+        with torch.no_grad():  # excludes `<s>` as in chainrule: exp(-inf) has no gradient
             self.decoder.bias.zero_()[vocabulary.bos] = -torch.inf
 
     def forward(self, ids: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -79,7 +79,7 @@ class Example(nn.Module):
 
 
 class ExampleLoop:
-    """Its loop: nll_loss, clip_grad_norm_, and θ ← θ − ηg one matrix after another."""
+    """Training loop of the example: nll_loss, clip_grad_norm_, and θ ← θ − ηg for each parameter."""
 
     def __init__(self, text: Text, dropout: float = DROPOUT, rate: float = RATE) -> None:
         self.text, self.rate = text, rate
@@ -89,18 +89,18 @@ class ExampleLoop:
         self.steps = self._epochs()
 
     def run(self, steps: int) -> float:
-        """So many steps, epoch after epoch."""
+        """Run this many steps, cycling through epochs, and return the mean loss."""
         return statistics.fmean(next(self.steps) for _ in range(steps))
 
     def set_rate(self, rate: float) -> None:
-        """The loop reads it at each step."""
+        """Set the learning rate of the following steps."""
         self.rate = rate
 
     @property
     def network(self) -> Network:
-        """Its weights in our net, to be evaluated."""
+        """A chainrule network with the weights of the example, for evaluation."""
         network = lstm.build(settings(), self.text.vocabulary, None)
-        give(self.net, network)
+        copy_weights(self.net, network)
         return network
 
     def _epochs(self) -> Iterator[float]:
@@ -120,26 +120,26 @@ class ExampleLoop:
 
 
 class OurLoop:
-    """Ours, as the families train: `Step` over the windows of a `Stream`."""
+    """Training loop of chainrule: `Step` over the windows of a `Stream`."""
 
     def __init__(self, text: Text, first: Example, config: lstm.Config) -> None:
         counts = np.bincount(text.train.ids, minlength=text.vocabulary.size).astype(np.float64)
         self.network = lstm.build(config, text.vocabulary, counts)
-        give(first, self.network)
-        self.step = Step(self.network, next_token, config, CPU)
-        self.reader = Eager(self.step, Stream(text.train.ids, config, 0, CPU))
+        copy_weights(first, self.network)
+        self.step = TrainingStep(self.network, next_token, config, CPU)
+        self.reader = EagerStepper(self.step, StreamBatches(text.train.ids, config, 0, CPU))
         self.steps = self._epochs()
 
     def run(self, steps: int) -> float:
-        """So many steps, epoch after epoch."""
+        """Run this many steps, cycling through epochs, and return the mean loss."""
         self.network.train()
-        self.step.seen.zero_()
+        self.step.statistics.zero_()
         for _ in range(steps):
             next(self.steps)
-        return float(self.step.seen[NATS] / self.step.seen[TOKENS])
+        return float(self.step.statistics[NATS] / self.step.statistics[TOKENS])
 
     def set_rate(self, rate: float) -> None:
-        """As the schedule sets it."""
+        """Set the learning rate of the following steps."""
         optimizers.set_rate(self.step.optimizer, rate)
 
     def _epochs(self) -> Iterator[None]:
@@ -151,14 +151,14 @@ Learner = ExampleLoop | OurLoop
 
 
 def settings(output: OutputKind = "softmax", dropout: float = DROPOUT, rate: float = RATE) -> lstm.Config:
-    """The example's net and loop in our words; an adaptive softmax has word vectors of its own."""
+    """Return the settings of the example as a chainrule config; an adaptive softmax is not tied."""
     net: dict[str, Any] = {"layers": LAYERS, "hidden": D, "output": output, "tie": output != "adaptive"}
     loop: dict[str, Any] = {"batch_size": B, "bptt": T, "shuffle": False, "dropout": dropout, "locked": False}
     return lstm.Config(**net, **loop, optimizer="sgd", learning_rate=rate, clip=CLIP)
 
 
-def give(example: Example, network: Any) -> None:
-    """Copy the example's weights into a net of ours, as far as both have them."""
+def copy_weights(example: Example, network: Any) -> None:
+    """Copy the weights of the example that exist in both networks."""
     with torch.no_grad():
         network.embedding.copy_(example.encoder.weight)
         for layer, weights in zip(network.layers, example.rnn.all_weights, strict=True):
@@ -170,7 +170,7 @@ def give(example: Example, network: Any) -> None:
 
 
 def read(name: str) -> Text:
-    """A benchmark text, every word of its training part in the vocabulary."""
+    """Read a benchmark text; the vocabulary has every word of the training split."""
     benchmark = BENCHMARKS[name]
     corpus = benchmark.corpus("train")
     tokenizer = tokenizer_training.train(corpus, TokenizerConfig(kind="whitespace"))
@@ -179,27 +179,27 @@ def read(name: str) -> Text:
 
 
 def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
-    """Seconds a step in each turn; every learner takes `steps` in all, the first few unmeasured."""
-    taken: dict[str, list[float]] = {name: [] for name in learners}
+    """Return the seconds per step of each round; the first of `steps` steps are an untimed warm-up."""
+    times: dict[str, list[float]] = {name: [] for name in learners}
     for learner in learners.values():
         learner.run(WARM_UP)
-    for done in range(WARM_UP, steps, TURN):
-        turn = min(TURN, steps - done)
+    for done in range(WARM_UP, steps, ROUND):
+        count = min(ROUND, steps - done)
         for name, learner in learners.items():
             learner.set_rate(RATE / 4 ** sum(done >= part * steps for part in ANNEALED))
             start = time.perf_counter()
-            learner.run(turn)
-            taken[name].append((time.perf_counter() - start) / turn)
-    return taken
+            learner.run(count)
+            times[name].append((time.perf_counter() - start) / count)
+    return times
 
 
 def perplexity(learner: Learner, text: Text) -> float:
-    """Of the validation text, exact whatever was learnt by."""
+    """Return the validation perplexity under the full softmax."""
     return math.exp(validation.mean_nats(NeuralModel(learner.network, text.vocabulary, "stream"), text.valid))
 
 
 def equality(text: Text) -> str:
-    """The mean loss of the same steps without dropout, ours beside the example's."""
+    """Compare the mean loss of the same steps without dropout; exit if it differs."""
     rows = []
     for dtype, rate, steps in EQUAL:
         torch.set_default_dtype(dtype)
@@ -209,39 +209,39 @@ def equality(text: Text) -> str:
         nats = [theirs.run(steps), ours.run(steps)]
         difference = abs(nats[0] - nats[1])
         if not difference < TOLERANCE:
-            raise SystemExit(f"the loops differ by {difference:.1e} nats a token after {steps} steps: not one task")
+            raise SystemExit(f"the loops differ by {difference:.1e} nats per token after {steps} steps")
         rows.append([f"rate {rate:g}, {dtype}", str(steps), *[f"{mean:.6f}" for mean in nats], f"{difference:.1e}"])
     torch.set_default_dtype(torch.float32)
-    return table([f"{text.title}, no dropout: mean nats", "of steps", "example", "ours", "difference"], rows)
+    return table([f"{text.title}, no dropout: mean nats", "steps", "example", "chainrule", "difference"], rows)
 
 
 def speed(text: Text, kinds: tuple[OutputKind, ...], steps: int) -> str:
-    """Tokens a second, how many times the example's (in brackets the middle half of the turns), and perplexity."""
+    """Measure tokens per second, speed-up over the example (with quartiles over rounds) and perplexity."""
     torch.manual_seed(0)
     theirs = ExampleLoop(text)
     learners: dict[str, Learner] = {"example": theirs}
-    learners |= {f"ours, {kind}": OurLoop(text, theirs.net, settings(kind)) for kind in kinds}
-    taken, rows = race(learners, steps), []
+    learners |= {f"chainrule, {kind}": OurLoop(text, theirs.net, settings(kind)) for kind in kinds}
+    times, rows = race(learners, steps), []
     for name, learner in learners.items():
-        ratios = [peer / own for peer, own in zip(taken["example"], taken[name], strict=True)]
+        ratios = [theirs_s / ours_s for theirs_s, ours_s in zip(times["example"], times[name], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        times = "1" if learner is theirs else f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        tokens = f"{B * T / statistics.median(taken[name]):,.0f}"
-        rows.append([name, tokens, times, f"{perplexity(learner, text):.1f}"])
-    head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "times as fast"]
+        ratio = "1" if learner is theirs else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+        tokens = f"{B * T / statistics.median(times[name]):,.0f}"
+        rows.append([name, tokens, ratio, f"{perplexity(learner, text):.1f}"])
+    head = [f"{text.title}, V = {text.vocabulary.size:,}", "tokens/s", "speed-up"]
     return table([*head, f"perplexity after {steps} steps"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=2, help="of torch (default: 2)")
-    parser.add_argument("--steps", type=int, default=200, help="that each net takes (default: 200)")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--steps", type=int, default=200, help="training steps (default: 200)")
     arguments = parser.parse_args()
-    if arguments.steps < WARM_UP + 2 * TURN:
-        parser.error(f"--steps is {arguments.steps}; choose {WARM_UP + 2 * TURN} or more, for two measured turns")
+    if arguments.steps < WARM_UP + 2 * ROUND:
+        parser.error(f"--steps is {arguments.steps}; choose {WARM_UP + 2 * ROUND} or more, for two timed rounds")
     torch.set_num_threads(arguments.threads)
-    waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
-    print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads, OMP_WAIT_POLICY {waiting}\n")
+    wait_policy = os.environ.get("OMP_WAIT_POLICY", "not set")
+    print(f"{machine()}; torch {torch.__version__}, {arguments.threads} threads, OMP_WAIT_POLICY {wait_policy}\n")
     treebank = read("ptb")
     print(equality(treebank), flush=True)
     print(speed(treebank, ("softmax",), arguments.steps), flush=True)

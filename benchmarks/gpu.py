@@ -1,8 +1,9 @@
-"""Training and generating on the GPU: our step beside a plain eager loop, our Transformer beside nanoGPT.
+"""Benchmark GPU training and generation against a plain eager loop and against nanoGPT.
 
     python -m benchmarks.gpu --nanogpt FOLDER
 
-FOLDER holds nanoGPT's model.py. All ratios are of one run: both sides are timed in turns, the median of the turns.
+FOLDER contains nanoGPT's model.py. Both sides of a comparison are timed alternately in one run; the median over
+the rounds is reported.
 """
 
 import argparse
@@ -24,18 +25,18 @@ from torch import Tensor, nn
 from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, transformer
 from chainrule.neural.adapter import NeuralModel
-from chainrule.training.batches import Stream
+from chainrule.training.batches import StreamBatches
 from chainrule.training.config import Precision
 from chainrule.training.objective import next_token
-from chainrule.training.step import HALF, Graphed, Step
+from chainrule.training.step import HALF, CudaGraphStepper, TrainingStep
 
-TURNS = 5
+ROUNDS = 5
 GPU = torch.device("cuda")
 
 
 @dataclass(frozen=True)
 class Size:
-    """One LSTM to time."""
+    """Size of a benchmarked LSTM."""
 
     layers: int
     hidden: int
@@ -60,8 +61,8 @@ def vocabulary(size: int = V) -> Vocabulary:
     return Vocabulary(size=size, bos=0, eos=1, unk=2)
 
 
-class Plain(nn.Module):
-    """The same net as the PyTorch example writes it: embedding, dropout, nn.LSTM, tied linear layer."""
+class EagerLSTM(nn.Module):
+    """The same network as in the PyTorch example: embedding, dropout, nn.LSTM, tied linear layer."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -72,13 +73,13 @@ class Plain(nn.Module):
         self.drop = nn.Dropout(0.2)
 
     def forward(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(T, B) ids -> (T, B, V) logits and the state after them."""
+        """(T, B) ids -> (T, B, V) logits and the next state."""
         hidden, state = self.lstm(self.drop(self.embedding(ids)), state)
         return self.linear(self.drop(hidden)), state
 
 
 def eager_lstm(size: Size, ids: Tensor) -> Callable[[int], None]:
-    net = Plain(size).to(GPU)
+    net = EagerLSTM(size).to(GPU)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     columns = ids[: len(ids) // size.batch * size.batch].view(size.batch, -1).t().contiguous()
     zeros = torch.zeros(size.layers, size.batch, size.hidden, device=GPU)
@@ -118,12 +119,12 @@ def our_lstm(size: Size, ids: Tensor) -> Callable[[int], None]:
         precision=size.precision,
     )
     network = lstm.build(config, vocabulary(), None).to(GPU).train()
-    source = Stream(ids.cpu().numpy(), config, 0, GPU)
-    return replays(Graphed(Step(network, next_token, config, GPU), source))
+    source = StreamBatches(ids.cpu().numpy(), config, 0, GPU)
+    return step_runner(CudaGraphStepper(TrainingStep(network, next_token, config, GPU), source))
 
 
-def replays(reader: Graphed) -> Callable[[int], None]:
-    """So many steps, epoch after epoch."""
+def step_runner(reader: CudaGraphStepper) -> Callable[[int], None]:
+    """Return a function that runs a number of steps, cycling through epochs."""
     epochs = iter(range(1 << 30))
     steps: Iterator[None] = iter(())
 
@@ -137,31 +138,31 @@ def replays(reader: Graphed) -> Callable[[int], None]:
     return run
 
 
-def timed(runs: dict[str, Callable[[int], None]], steps: int) -> dict[str, float]:
-    """Milliseconds a step, the median over turns taken alternately."""
+def time_alternately(runs: dict[str, Callable[[int], None]], steps: int) -> dict[str, float]:
+    """Return the median milliseconds per step over alternating rounds."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run(steps // 2 + 1)
-    for _ in range(TURNS):
+    for _ in range(ROUNDS):
         for name, run in runs.items():
             torch.cuda.synchronize()
             start = time.perf_counter()
             run(steps)
             torch.cuda.synchronize()
             times[name].append((time.perf_counter() - start) / steps * 1e3)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def lstms() -> str:
     ids = torch.from_numpy(np.random.default_rng(0).integers(3, V, 400_000)).to(GPU)
     rows = []
     for size in SIZES:
-        found = timed({"eager": eager_lstm(size, ids), "ours": our_lstm(size, ids)}, 60)
+        milliseconds = time_alternately({"eager": eager_lstm(size, ids), "ours": our_lstm(size, ids)}, 60)
         name = f"{size.layers}×{size.hidden} LSTM, batch {size.batch}, window {size.window}, {size.precision}"
-        ratio = found["eager"] / found["ours"]
-        rows.append([name, f"{found['eager']:.2f}", f"{found['ours']:.2f}", f"{ratio:.2f}"])
+        ratio = milliseconds["eager"] / milliseconds["ours"]
+        rows.append([name, f"{milliseconds['eager']:.2f}", f"{milliseconds['ours']:.2f}", f"{ratio:.2f}"])
         torch.cuda.empty_cache()
-    return table(["net (V = 10,000, tied)", "eager loop, ms a step", "ours, ms a step", "times as fast"], rows)
+    return table(["net (V = 10,000, tied)", "eager loop, ms/step", "chainrule, ms/step", "speed-up"], rows)
 
 
 def transformers(folder: Path) -> str:
@@ -180,17 +181,17 @@ def transformers(folder: Path) -> str:
     )
     ids = np.random.default_rng(0).integers(3, size, 1_000_000)
     network = transformer.build(config, vocabulary(size), None).to(GPU).train()
-    step = Step(network, next_token, config, GPU)
-    ours = replays(Graphed(step, Stream(ids, config, 0, GPU)))
+    step = TrainingStep(network, next_token, config, GPU)
+    ours = step_runner(CudaGraphStepper(step, StreamBatches(ids, config, 0, GPU)))
     runs = {"nanoGPT": nanogpt(folder, torch.from_numpy(ids).to(GPU), B, T, size), "chainrule": ours}
-    found = timed(runs, 60)
-    rows = [[name, f"{ms:.2f}", f"{B * T / ms * 1e3:,.0f}"] for name, ms in found.items()]
-    rows.append(["times as fast", f"{found['nanoGPT'] / found['chainrule']:.2f}", ""])
-    return table(["6×384 Transformer, batch 64, window 256, bf16, compiled", "ms a step", "tokens/s"], rows)
+    milliseconds = time_alternately(runs, 60)
+    rows = [[name, f"{ms:.2f}", f"{B * T / ms * 1e3:,.0f}"] for name, ms in milliseconds.items()]
+    rows.append(["speed-up", f"{milliseconds['nanoGPT'] / milliseconds['chainrule']:.2f}", ""])
+    return table(["6×384 Transformer, batch 64, window 256, bf16, compiled", "ms/step", "tokens/s"], rows)
 
 
 def nanogpt(folder: Path, ids: Tensor, B: int, T: int, size: int) -> Callable[[int], None]:
-    """Its model, compiled, in its own training loop's steps."""
+    """Return the compiled nanoGPT model with the steps of its training loop."""
     spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
     assert spec is not None
     assert spec.loader is not None
@@ -220,7 +221,7 @@ def nanogpt(folder: Path, ids: Tensor, B: int, T: int, size: int) -> Callable[[i
 
 
 def generation() -> str:
-    """Tokens a second by the contract's `step`, with a state or a key/value cache."""
+    """Measure tokens per second of `step`, with a recurrent state or a key/value cache."""
     nets: dict[str, Any] = {
         "2×650 LSTM, V = 10,000": lstm.build(lstm.Config(layers=2, hidden=650), vocabulary(), None),
         "6×384 Transformer, V = 10,000": transformer.build(

@@ -1,9 +1,9 @@
-"""The ladder: Penn Treebank by every family's recipe, from word counts to the large LSTM, in one table.
+"""Train and evaluate every model family on Penn Treebank by its recipe, from n-grams to a large LSTM.
 
     python -m benchmarks.ladder --out runs/ladder [--recipes ptb-rnn,ptb-lstm] [--set key=value]…
 
-Each model is trained by the command its recipe names, then measured on the test text; the LSTM is also mixed with
-the 5-gram, weights by EM on the validation text. A model that is there already is measured, not trained again.
+Each model is trained with its recipe and evaluated on the test set; the LSTM is also interpolated with the
+5-gram, with weights estimated by EM on the validation set. Existing models are evaluated without training again.
 """
 
 import argparse
@@ -25,42 +25,42 @@ PTB = BENCHMARKS["ptb"]
 
 
 def run(*words: object) -> None:
-    """One chainrule command; what it says goes to stderr, and its failure ends the run."""
+    """Run a chainrule command; raise if it fails."""
     command = [sys.executable, "-m", "chainrule", *map(str, words)]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 
 def train(out: Path, name: str, settings: list[str]) -> float:
-    """Train by recipe unless it is there; the seconds the command took."""
+    """Train a recipe unless the model exists; return the seconds of training."""
     clock = out / f"{name}.seconds"
     if not clock.exists():
         start = time.perf_counter()
-        given = [word for setting in settings for word in ("--set", setting)]
+        overrides = [word for setting in settings for word in ("--set", setting)]
         family = "ngram" if name == NGRAM else recipes.read(name).family
-        own = [] if name == NGRAM else ["--recipe", name, *given]
+        options = [] if name == NGRAM else ["--recipe", name, *overrides]
         files = (PTB.path("train"), "--valid", PTB.path("valid"))
-        run("train", family, *files, "--out", out / name, *own)
+        run("train", family, *files, "--out", out / name, *options)
         clock.write_text(f"{time.perf_counter() - start:.1f}")
     return float(clock.read_text())
 
 
 def measure(model: Path) -> dict[str, Any]:
-    """Test figures and the number of parameters."""
+    """Return the test metrics and the number of parameters."""
 
-    def asked(*words: object) -> Any:
+    def query(*words: object) -> Any:
         command = [sys.executable, "-m", "chainrule", *map(str, words), "--json"]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
-    return {**asked("evaluate", model, PTB.path("test")), "parameters": asked("info", model)["parameters"]}
+    return {**query("evaluate", model, PTB.path("test")), "parameters": query("info", model)["parameters"]}
 
 
-def row(name: str, found: dict[str, Any], seconds: float) -> list[str]:
+def row(name: str, metrics: dict[str, Any], seconds: float) -> list[str]:
     return [
         name,
-        f"{found['parameters'] / 1e6:.1f} M",
+        f"{metrics['parameters'] / 1e6:.1f} M",
         f"{seconds / 60:.1f}",
-        f"{found['perplexity']:.2f}",
-        f"{found['bits_per_byte']:.4f}",
+        f"{metrics['perplexity']:.2f}",
+        f"{metrics['bits_per_byte']:.4f}",
     ]
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/ladder"))
     parser.add_argument("--recipes", default=",".join(RECIPES))
-    parser.add_argument("--set", action="append", default=[], help="a setting for every network")
+    parser.add_argument("--set", action="append", default=[], help="setting of all neural models")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []

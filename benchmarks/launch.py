@@ -1,7 +1,7 @@
-"""Run one command and print, as JSON, its seconds, its CPU seconds and its peak resident MiB.
+"""Run a command and print its wall-clock seconds, CPU seconds and peak resident MiB as JSON.
 
-A program of its own because Linux counts the memory of whoever starts a program towards that program's peak:
-this one imports next to nothing. Output of the command is thrown away; standard input goes to it.
+A separate program with minimal imports, because Linux includes the memory of the parent process in the peak of
+its child. The output of the command is discarded; standard input is passed on.
 """
 
 import os
@@ -10,10 +10,10 @@ import time
 
 
 def main(command: list[str]) -> int:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    quiet = [(os.POSIX_SPAWN_DUP2, nowhere, 1), (os.POSIX_SPAWN_DUP2, nowhere, 2)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    redirects = [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
     start = time.perf_counter()
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=quiet)
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=redirects)
     _, status, used = os.wait4(pid, 0)
     wall = time.perf_counter() - start
     print(f'{{"wall": {wall}, "cpu": {used.ru_utime + used.ru_stime}, "peak": {used.ru_maxrss / 1024}}}')

@@ -1,27 +1,27 @@
-"""How far two ARPA files differ, n-gram by n-gram."""
+"""Compare two ARPA files n-gram by n-gram."""
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-Numbers = tuple[float, float]  # log10 probability and weight
+Numbers = tuple[float, float]  # log10 probability and back-off weight
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one order."""
+    """Agreement of one order."""
 
     order: int
     ours: int  # n-grams
     theirs: int
     shared: int
-    prob: float  # the largest difference of log10 probabilities
-    backoff: float  # and of log10 weights
+    prob: float  # largest difference of log10 probabilities
+    backoff: float  # largest difference of log10 weights
 
 
 def compare(ours: Path, theirs: Path) -> Iterator[Agreement]:
-    """Order by order; the probability of `<s>`, which nothing asks for, is left out."""
+    """Yield the agreement of each order, ignoring the probability of `<s>`, which is never used."""
     for order, (mine, others) in enumerate(zip(sections(ours), sections(theirs), strict=True), start=1):
         listed = dict(mine)
         count = shared = 0
@@ -36,14 +36,14 @@ def compare(ours: Path, theirs: Path) -> Iterator[Agreement]:
 
 
 def sections(path: Path) -> Iterator[Iterator[tuple[str, Numbers]]]:
-    """The n-grams of each order; one order must be read before the next is asked for."""
+    """Yield the n-grams of each order; each iterator must be consumed before the next."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("-grams:\n"):
-                yield (entry(inner) for inner in itertools.takewhile(lambda read: read != "\n", file))
+                yield (entry(inner) for inner in itertools.takewhile(lambda text: text != "\n", file))
 
 
 def entry(line: str) -> tuple[str, Numbers]:
-    """The n-gram of a line, its log10 probability and weight."""
+    """Parse a line into n-gram, log10 probability and back-off weight."""
     log_prob, words, *weight = line.rstrip("\n").split("\t")
     return words, (float(log_prob), float(weight[0]) if weight else 0.0)

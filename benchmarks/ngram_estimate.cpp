@@ -1,5 +1,5 @@
-// A plain text to all probabilities and weights of modified Kneser–Ney in memory, by the engine alone: what
-// `lmplz` does on its way to an ARPA file that goes to /dev/null. benchmarks/ngram.py compiles and times it.
+// Estimates modified Kneser–Ney from a plain text in memory with the C++ engine only, comparable to `lmplz`
+// writing to /dev/null. Compiled and timed by benchmarks/ngram.py.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 
 namespace chainrule {
 
-// Words get numbers from 1, the most frequent first; 0 is <unk>, the last two are <s> and </s>.
+// Words are numbered from 1 by descending count; 0 is <unk>, the last two are <s> and </s>.
 std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t threads) {
     const PlainText text({file});
     std::optional<WordCounts> counted = count_words(text, {}, threads);
@@ -37,11 +37,11 @@ std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t th
 
 }  // namespace chainrule
 
-int main(int count, char** given) {
+int main(int count, char** arguments) {
     try {
         if (count != 4) throw chainrule::Error("ngram_estimate TEXT ORDER THREADS");
-        const std::uint64_t rows = chainrule::rows_of(given[1], std::strtoul(given[2], nullptr, 10),
-                                                      std::strtoul(given[3], nullptr, 10));
+        const std::uint64_t rows = chainrule::rows_of(arguments[1], std::strtoul(arguments[2], nullptr, 10),
+                                                      std::strtoul(arguments[3], nullptr, 10));
         std::printf("%llu\n", static_cast<unsigned long long>(rows));
         return 0;
     } catch (const chainrule::Error& error) {

@@ -1,4 +1,4 @@
-"""Programs that benchmarks/ngram.py runs, each with its seconds and its peak memory; KenLM's command lines."""
+"""Run the programs of benchmarks/ngram.py and measure their time and peak memory; KenLM command lines."""
 
 import json
 import os
@@ -16,17 +16,17 @@ ROOT: Final = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a program took."""
+    """Time and memory of a program."""
 
-    seconds: float  # from its start to its end, or what it measured itself
-    peak: float  # MiB resident
+    seconds: float  # wall-clock, or as measured by the program itself
+    peak: float  # peak resident MiB
 
     def then(self, other: "Usage") -> "Usage":
-        """Both, one after the other."""
+        """Combine with a program that runs afterwards."""
         return Usage(self.seconds + other.seconds, max(self.peak, other.peak))
 
     def best(self, other: "Usage | None") -> "Usage":
-        """The smaller of each."""
+        """Return the minimum of both."""
         if other is None:
             return self
         return Usage(min(self.seconds, other.seconds), min(self.peak, other.peak))
@@ -34,33 +34,33 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class KenLM:
-    """Where KenLM's programs are, and the interpreter that has its module."""
+    """Location of the KenLM programs and of an interpreter with its module."""
 
     programs: Path
     python: Path | None = None
 
     def estimate(self, order: int, text: Path, arpa: Path | str, memory: str = "1G") -> Usage:
-        """Text to ARPA, `/dev/null` or a file."""
+        """Run lmplz: text to an ARPA file or `/dev/null`."""
         with tempfile.TemporaryDirectory() as scratch:
             command = [self.programs / "lmplz", "-o", order, "-S", memory, "-T", f"{scratch}/", "--text", text]
             return run([*command, "--arpa", arpa])
 
     def binary(self, kind: str, arpa: Path, out: Path, bits: int = 0) -> Usage:
-        """ARPA to a file of its own, `probing` or `trie`, the latter perhaps with so many bits a number."""
+        """Run build_binary: ARPA to `probing` or `trie`, quantised to `bits` bits if not 0."""
         quantised = ["-q", bits, "-b", bits] if bits else []
         return run([self.programs / "build_binary", *quantised, kind, arpa, out])
 
     def perplexity(self, model: Path, text: Path) -> float:
-        """Of a text, unknown words included."""
-        with open(text, "rb") as given:
+        """Return the perplexity of a text, including unknown words."""
+        with open(text, "rb") as source:
             command = [str(self.programs / "query"), "-v", "summary", str(model)]
-            done = subprocess.run(command, stdin=given, capture_output=True, text=True, check=True)
-        found = [line for line in done.stdout.splitlines() if line.startswith("Perplexity including OOVs")]
-        return float(found[0].split()[-1])
+            done = subprocess.run(command, stdin=source, capture_output=True, text=True, check=True)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("Perplexity including OOVs")]
+        return float(lines[0].split()[-1])
 
 
 def run(command: Sequence[object]) -> Usage:
-    """Run a program to its end, its output thrown away."""
+    """Run a program and discard its output."""
     done = subprocess.run(
         [*LAUNCH, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
     )
@@ -71,7 +71,7 @@ def run(command: Sequence[object]) -> Usage:
 
 
 def ask(script: str, *arguments: object, python: Path | None = None) -> tuple[dict[str, Any], Usage]:
-    """Run a script beside this one, and what it wrote into the file named by its last argument; its peak memory."""
+    """Run a script of this folder; return the JSON it writes to the file named last, and its resources."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         os.environ["PYTHONPATH"] = str(ROOT)
@@ -81,7 +81,7 @@ def ask(script: str, *arguments: object, python: Path | None = None) -> tuple[di
 
 
 def compiled(folder: Path) -> Path:
-    """The program of ngram_estimate.cpp, built from this checkout."""
+    """Build ngram_estimate.cpp against this checkout and return the program."""
     build, program = folder / "core", folder / "ngram_estimate"
     source = Path(__file__).with_name("ngram_estimate.cpp")
     core = [f"-I{ROOT / 'cpp'}", source, build / "libchainrule_core.a", "-pthread"]

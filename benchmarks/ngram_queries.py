@@ -1,9 +1,9 @@
-"""CPU seconds of asking a model through the `kenlm` module's names, KenLM's own or ours, into a JSON file.
+"""Measure the query speed of a model through the interface of the `kenlm` module; write the results as JSON.
 
     python benchmarks/ngram_queries.py MODULE MODEL TEXT ANSWER
 
-Runs under an interpreter that has MODULE (`kenlm` or `chainrule.kenlm`) and needs nothing else. Each question is
-put to all sentences of the text several times on one thread; the fastest time counts.
+Requires an interpreter with MODULE (`kenlm` or `chainrule.kenlm`) only. Each query runs over all sentences of the
+text several times on one thread; the minimum CPU time is reported.
 """
 
 import importlib
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any, Final
 
 PASSES: Final = 7
-SECONDS: Final = 1.0  # of passes at least: what else the machine does comes and goes
+SECONDS: Final = 1.0  # minimum total time, against noise
 
 
 def score(module: Any, model: Any, sentences: list[str]) -> float:
-    """Sentence by sentence."""
+    """Score sentence by sentence."""
     return float(sum(model.score(sentence) for sentence in sentences))
 
 
 def full_scores(module: Any, model: Any, sentences: list[str]) -> float:
-    """Sentence by sentence, every word's answer as a tuple."""
+    """Score sentence by sentence, with a tuple per word."""
     return float(sum(answer[0] for sentence in sentences for answer in model.full_scores(sentence)))
 
 
 def base_score(module: Any, model: Any, sentences: list[str]) -> float:
-    """Word by word with a state, as a decoder asks; the words are cut beforehand."""
+    """Score word by word with a state, as in a decoder; sentences are already split."""
     total = 0.0
     one, other = module.State(), module.State()
     ask = model.BaseScore
@@ -43,12 +43,12 @@ def base_score(module: Any, model: Any, sentences: list[str]) -> float:
 
 
 def score_list(module: Any, model: Any, sentences: list[str]) -> float:
-    """All in one call."""
+    """Score all sentences in one call."""
     return float(model.score_sentences(sentences, threads=1).sum())
 
 
 def full_score_list(module: Any, model: Any, sentences: list[str]) -> float:
-    """All in one call, every word's answer in arrays."""
+    """Score all sentences in one call, with arrays of per-word results."""
     return float(model.full_score_sentences(sentences, threads=1).log_prob.sum())
 
 
@@ -62,7 +62,7 @@ QUESTIONS: Final[dict[str, Callable[[Any, Any, list[Any]], float]]] = {
 
 
 def timed(ask: Callable[[], float]) -> tuple[float, float]:
-    """The least CPU seconds, and the sum of all log-probabilities."""
+    """Return the minimum CPU seconds and the sum of all log-probabilities."""
     times: list[float] = []
     while len(times) < PASSES or sum(times) < SECONDS:
         start = time.process_time()
@@ -75,15 +75,15 @@ def main(name: str, path: str, text: str, answer: str) -> None:
     module = importlib.import_module(name)
     start = time.perf_counter()
     model = module.Model(path)
-    found: dict[str, Any] = {"open": time.perf_counter() - start}
+    results: dict[str, Any] = {"open": time.perf_counter() - start}
     sentences = Path(text).read_text(encoding="utf-8").splitlines()
     words = [sentence.split() for sentence in sentences]
-    found["words"] = sum(len(line) + 1 for line in words)  # with </s>
+    results["words"] = sum(len(line) + 1 for line in words)  # with </s>
     for question, ask in QUESTIONS.items():
         if hasattr(model, question):
-            given = words if question == "BaseScore" else sentences
-            found[question], found["log10"] = timed(lambda ask=ask, given=given: ask(module, model, given))  # type: ignore[misc]
-    Path(answer).write_text(json.dumps(found))
+            inputs = words if question == "BaseScore" else sentences
+            results[question], results["log10"] = timed(lambda ask=ask, inputs=inputs: ask(module, model, inputs))  # type: ignore[misc]
+    Path(answer).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One step of benchmarks/ngram.py in a process of its own: its seconds, imports left out, into a JSON file.
+"""Run one step of benchmarks/ngram.py in its own process and write its seconds, without imports, as JSON.
 
 python benchmarks/ngram_steps.py STEP TEXT ORDER FOLDER ANSWER
 """
@@ -20,25 +20,25 @@ from chainrule.model import Model
 SENTENCE: Final = "the price of the company"
 
 
-def trained(text: Path, order: int, **chosen: Any) -> Model:
-    """By the public door."""
-    return chainrule.train("ngram", text, tokenizer="whitespace", order=order, **chosen)
+def train(text: Path, order: int, **settings: Any) -> Model:
+    """Train with the public function."""
+    return chainrule.train("ngram", text, tokenizer="whitespace", order=order, **settings)
 
 
 def ready(text: Path, order: int, folder: Path) -> dict[str, float]:
-    """Text to a model in memory that has answered."""
-    return {"log_prob": trained(text, order).score(SENTENCE).log_prob}
+    """Train a model and query it."""
+    return {"log_prob": train(text, order).score(SENTENCE).log_prob}
 
 
 def saved(text: Path, order: int, folder: Path) -> dict[str, float]:
-    """Text to a model folder, opened again, that has answered."""
-    trained(text, order).save(folder / "own")
+    """Train, save, load and query a model."""
+    train(text, order).save(folder / "own")
     return {"log_prob": cast(float, chainrule.load(folder / "own").score(SENTENCE).log_prob)}
 
 
 def arpa(text: Path, order: int, folder: Path) -> dict[str, float]:
-    """Text to an ARPA file."""
-    exchange.export_arpa(trained(text, order), folder / "own.arpa")
+    """Train a model and export it as ARPA."""
+    exchange.export_arpa(train(text, order), folder / "own.arpa")
     return {}
 
 
@@ -53,9 +53,9 @@ def main(step: str, text: str, order: str, folder: str, answer: str) -> None:
     native.load()
     shutil.rmtree(Path(folder) / "own", ignore_errors=True)
     start = time.perf_counter()
-    found = STEPS[step](Path(text), int(order), Path(folder))
-    found["seconds"] = time.perf_counter() - start
-    Path(answer).write_text(json.dumps(found))
+    result = STEPS[step](Path(text), int(order), Path(folder))
+    result["seconds"] = time.perf_counter() - start
+    Path(answer).write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

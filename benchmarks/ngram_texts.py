@@ -1,7 +1,7 @@
-"""The three texts of benchmarks/ngram.py as files that every program can read.
+"""Prepare the three texts of benchmarks/ngram.py as files that all programs can read.
 
-KenLM refuses a literal `<unk>`, so both sides read a copy that spells it `<oov>`, blank lines left out; the novels
-are runs of a to z in lower case, their last lines held out.
+KenLM rejects a literal `<unk>`, so both toolkits read a copy with `<oov>` instead, without blank lines. The
+novels are reduced to runs of a to z in lower case; their last lines are held out.
 """
 
 import lzma
@@ -18,7 +18,7 @@ HELD_OUT: Final = 10_000  # lines at the end of the novels
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text in two parts."""
+    """A text with training and test files."""
 
     name: str
     title: str
@@ -29,24 +29,26 @@ class Text:
 NAMES: Final = (*BENCHMARKS, "novels")
 
 
-def made(name: str, folder: Path) -> Text:
-    """Write the text's copies into the folder, where they are not there already."""
+def prepare_text(name: str, folder: Path) -> Text:
+    """Write the files of a text into the folder unless they exist."""
     text = Text(name, titles()[name], folder / f"{name}.train.txt", folder / f"{name}.test.txt")
     if not text.test.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        parts = novels() if name == "novels" else (spelled(BENCHMARKS[name], part) for part in ("train", "test"))
+        parts = (
+            novels() if name == "novels" else (without_unk(BENCHMARKS[name], part) for part in ("train", "test"))
+        )
         for path, lines in zip((text.train, text.test), parts, strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return text
 
 
 def titles() -> dict[str, str]:
-    """What a table calls each text."""
+    """Return the title of each text."""
     return {name: benchmark.title for name, benchmark in BENCHMARKS.items()} | {"novels": "novels_en"}
 
 
-def spelled(benchmark: Benchmark, split: str) -> Iterable[str]:
-    """The words of each line that has any, `<unk>` as `<oov>`."""
+def without_unk(benchmark: Benchmark, split: str) -> Iterable[str]:
+    """Yield the non-empty lines of a split, with `<unk>` replaced by `<oov>`."""
     for line in benchmark.corpus(split):
         words = ["<oov>" if word == "<unk>" else word for word in line.split()]
         if words:
@@ -54,7 +56,7 @@ def spelled(benchmark: Benchmark, split: str) -> Iterable[str]:
 
 
 def novels() -> tuple[list[str], list[str]]:
-    """What is learned from, and what is not."""
+    """Return the training and the held-out lines of the novels."""
     with lzma.open(DATA / "novels_en" / "novels89.txt.xz", "rt", encoding="utf-8") as file:
         lines = [line for line in (" ".join(re.findall("[a-z]+", raw.lower())) for raw in file) if line]
     return lines[:-HELD_OUT], lines[-HELD_OUT:]

@@ -1,8 +1,8 @@
-"""Test perplexity and bits per byte of every smoothing at orders 1 to 5, as Markdown tables.
+"""Measure test perplexity and bits per byte of every smoothing method at orders 1 to 5; print Markdown tables.
 
     python -m benchmarks.results --corpus ptb
 
-Each text is prepared and counted once; every model is estimated from the same counts. Beside our figures stand
+Each text is encoded and counted once; all models are estimated from the same counts. Results are compared with
 published ones of SRILM and KenLM for the same files. Progress goes to standard error.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from benchmarks.corpora import BENCHMARKS, Benchmark, chosen, machine, table
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
 from chainrule.model import Model
@@ -23,7 +23,7 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 
@@ -87,56 +87,56 @@ VOCABULARIES: Final = (10, 100, 1000, None)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A text made ready and counted."""
+    """An encoded and counted text."""
 
-    prepared: Prepared
+    prepared: PreparedCorpus
     counts: Counts
-    test: Encoded
+    test: EncodedText
 
     def evaluate(self, config: Config) -> Evaluation:
-        """The test text by one model of these counts."""
+        """Evaluate a model estimated from these counts on the test text."""
         counts = self.counts.up_to(config.order)
         vocabulary = counts.vocabulary
         weights = self._weights(counts, config) if config.smoothing == "jelinek-mercer" else None
         tables = estimate(counts, config, weights)
-        lm = NgramModel.of_tables(tables, vocabulary, is_normalized=config.is_normalized)
+        lm = NgramModel.from_tables(tables, vocabulary, is_normalized=config.is_normalized)
         prepared = self.prepared
         model = Model(lm=lm, tokenizer=prepared.tokenizer, family="ngram", config=config, speller=prepared.speller)
         return model.evaluate_encoded(self.test)
 
     def _weights(self, counts: Counts, config: Config) -> list[Floats]:
-        assert self.prepared.valid is not None, "Jelinek-Mercer learns its weights on the validation text"
-        weights = jelinek_mercer.learn(counts, self.prepared.valid.ids, "line", config.buckets)
-        return jelinek_mercer.spread(counts, weights, config.buckets)
+        assert self.prepared.valid is not None, "Jelinek-Mercer needs a validation text"
+        weights = jelinek_mercer.estimate_lambdas(counts, self.prepared.valid.ids, "line", config.buckets)
+        return jelinek_mercer.expand_lambdas(counts, weights, config.buckets)
 
 
 def study(benchmark: Benchmark, tokenizer: TokenizerConfig, order: int, collapsed: bool = False) -> Study:
     train, valid, test = (benchmark.corpus(split, collapsed) for split in ("train", "valid", "test"))
-    prepared = prepare(train, tokenizer, valid)
+    prepared = prepare_corpus(train, tokenizer, valid)
     counts = count(prepared.train.ids, order, prepared.tokenizer.vocabulary)
     return Study(prepared, counts, encode(test, prepared.tokenizer))
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
 def measure_methods(benchmark: Benchmark) -> dict[tuple[str, int], Evaluation]:
-    say(f"{benchmark.title}: preparing and counting")
-    ready = study(benchmark, TokenizerConfig(kind="whitespace"), max(ORDERS))
+    log(f"{benchmark.title}: preparing and counting")
+    prepared_study = study(benchmark, TokenizerConfig(kind="whitespace"), max(ORDERS))
     figures = {}
     for method, settings in METHODS.items():
         for order in ORDERS:
-            figures[method, order] = ready.evaluate(Config(order=order, **settings))
-            say(f"{benchmark.title}: {method}, order {order}: {figures[method, order].perplexity:.4f}")
+            figures[method, order] = prepared_study.evaluate(Config(order=order, **settings))
+            log(f"{benchmark.title}: {method}, order {order}: {figures[method, order].perplexity:.4f}")
     return figures
 
 
 def show_methods(benchmark: Benchmark, figures: Mapping[tuple[str, int], Evaluation]) -> None:
     head = ["method", *(f"order {n}" for n in ORDERS)]
     tokens = figures[next(iter(figures))].tokens
-    perplexity = {key: (found.perplexity, ".3f") for key, found in figures.items()}
-    bits = {key: (found.bits_per_byte, ".4f") for key, found in figures.items()}
+    perplexity = {key: (result.perplexity, ".3f") for key, result in figures.items()}
+    bits = {key: (result.bits_per_byte, ".4f") for key, result in figures.items()}
     print(f"### {benchmark.title}: test perplexity ({tokens:,} tokens)\n\n{table(head, method_rows(perplexity))}")
     print(f"### {benchmark.title}: bits per byte\n\n{table(head, method_rows(bits))}")
 
@@ -146,13 +146,13 @@ def method_rows(figures: Mapping[tuple[str, int], tuple[float, str]]) -> list[li
 
 
 def cell(method: str, value: float, form: str) -> str:
-    """A figure; ∞ is ∞, and what comes of scores instead of probabilities stands in brackets."""
+    """Format a value; values of unnormalised scores are in parentheses."""
     shown = "∞" if value == float("inf") else f"{value:{form}}"
     return f"({shown})" if method == "stupid backoff" else shown
 
 
 def show_peers(name: str, figures: Mapping[tuple[str, int], Evaluation]) -> None:
-    print(f"### {BENCHMARKS[name].title}: beside published figures\n")
+    print(f"### {BENCHMARKS[name].title}: comparison with published results\n")
     peers = PUBLISHED[name]
     head = ["method", "order", "chainrule", *(title for peer in peers for title in (peer, "difference"))]
     rows = []
@@ -160,26 +160,26 @@ def show_peers(name: str, figures: Mapping[tuple[str, int], Evaluation]) -> None
         if not any((method, order) in published for published in peers.values()):
             continue
         ours = figures[method, order].perplexity
-        theirs = [beside(ours, published.get((method, order))) for published in peers.values()]
+        theirs = [compare(ours, published.get((method, order))) for published in peers.values()]
         rows.append([method, str(order), f"{ours:.4f}", *(text for pair in theirs for text in pair)])
     print(table(head, rows))
 
 
-def beside(ours: float, theirs: float | None) -> tuple[str, str]:
-    """A peer's figure and how far ours is from it."""
+def compare(ours: float, theirs: float | None) -> tuple[str, str]:
+    """Return the value of another toolkit and our relative difference."""
     return ("", "") if theirs is None else (str(theirs), f"{(ours - theirs) / theirs:+z.4%}")
 
 
 def show_tokenizers(benchmark: Benchmark) -> None:
     rows = []
     for kind, (tokenizer, order) in TOKENIZERS.items():
-        say(f"{benchmark.title}: {kind} tokens")
-        ready = study(benchmark, tokenizer, order, collapsed=True)
-        found = ready.evaluate(Config(order=order))
-        size = ready.prepared.tokenizer.vocab_size
-        bound = "≤ " if found.is_upper_bound else ""
-        figures = [f"{found.perplexity:.3f}", f"{bound}{found.bits_per_byte:.4f}"]
-        rows.append([kind, str(order), f"{size:,}", f"{found.tokens:,}", *figures])
+        log(f"{benchmark.title}: {kind} tokens")
+        prepared_study = study(benchmark, tokenizer, order, collapsed=True)
+        result = prepared_study.evaluate(Config(order=order))
+        size = prepared_study.prepared.tokenizer.vocab_size
+        bound = "≤ " if result.is_upper_bound else ""
+        figures = [f"{result.perplexity:.3f}", f"{bound}{result.bits_per_byte:.4f}"]
+        rows.append([kind, str(order), f"{size:,}", f"{result.tokens:,}", *figures])
     head = ["tokens", "order", "vocabulary", "test tokens", "perplexity per token", "bits per byte"]
     print(f"### {benchmark.title}: tokenizers, modified Kneser–Ney\n\n{table(head, rows)}")
 
@@ -187,18 +187,20 @@ def show_tokenizers(benchmark: Benchmark) -> None:
 def show_vocabularies(benchmark: Benchmark, order: int = 5) -> None:
     rows = []
     for size in VOCABULARIES:
-        say(f"{benchmark.title}: a vocabulary of {size or 'all'} words")
-        ready = study(benchmark, TokenizerConfig(kind="whitespace", vocab_size=size), order)
-        found = ready.evaluate(Config(order=order))
-        hidden = f"{found.oov / found.tokens:.1%}"
+        log(f"{benchmark.title}: vocabulary of {size or 'all'} words")
+        prepared_study = study(benchmark, TokenizerConfig(kind="whitespace", vocab_size=size), order)
+        result = prepared_study.evaluate(Config(order=order))
+        oov_rate = f"{result.oov / result.tokens:.1%}"
         name = f"{size:,}" if size else "all"
-        rows.append([name, hidden, f"{found.perplexity:.3f}", f"{found.bits_per_byte:.4f}"])
-    head = ["words kept", "tokens that are `<unk>`", "perplexity", "bits per byte"]
-    print(f"### {benchmark.title}: hiding words, modified Kneser–Ney of order {order}\n\n{table(head, rows)}")
+        rows.append([name, oov_rate, f"{result.perplexity:.3f}", f"{result.bits_per_byte:.4f}"])
+    head = ["vocabulary size", "`<unk>` tokens", "perplexity", "bits per byte"]
+    print(f"### {benchmark.title}: vocabulary size, modified Kneser–Ney of order {order}\n\n{table(head, rows)}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Every smoothing at orders 1 to 5, as Markdown tables.")
+    parser = argparse.ArgumentParser(
+        description="Evaluate every smoothing at orders 1 to 5; prints Markdown tables."
+    )
     parser.add_argument("--corpus", choices=[*BENCHMARKS, "all"], default="all")
     name = parser.parse_args().corpus
     print(f"`python -m benchmarks.results --corpus {name}`: {machine()}\n")

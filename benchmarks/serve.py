@@ -1,15 +1,15 @@
-"""The server on loopback: requests a second and their latency, beside the same model called in process.
+"""Benchmark the server on loopback: requests per second and latency, compared with in-process calls.
 
     python -m benchmarks.serve --clients 1,8,64 --seconds 5
     python -m benchmarks.serve --busy 1000 --seconds 10
 
-Two models of Penn Treebank text: a 5-gram, and a 2×650 LSTM that was trained for a second, since what it says does
-not matter here. Asked are completions of 16 tokens, fewer where `</s>` is drawn, and scores of whole lines. Each
-client sends its next request when it has the answer to the last. Server and clients are processes of their own and
-share the cores there are. Last, the LSTM with batching off (`--rows 1`), at the most clients.
+Two models of Penn Treebank are used: a 5-gram, and a 2×650 LSTM trained for one second, since its quality does
+not matter here. Requests are completions of up to 16 tokens and scores of whole lines. Each client sends its next
+request after the response to the last. Server and clients are separate processes that share all cores. Finally
+the LSTM is measured without batching (`--rows 1`) at the largest number of clients.
 
-`--busy N` measures `GET /health` instead, while N connections ask the 5-gram for eight completions of 64 tokens
-each, and then how long the server takes to stop at SIGTERM.
+`--busy N` instead measures the latency of `GET /health` while N connections request eight completions of 64
+tokens each from the 5-gram, and then the time from SIGTERM to exit.
 """
 
 import argparse
@@ -35,18 +35,18 @@ from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 
 TOKENS: Final = 16
-LINES: Final = 1000  # of the validation text, asked in turn
+LINES: Final = 1000  # of the validation text, used cyclically
 BUSY_SECONDS: Final = 3.0  # until all connections are busy
-BATCHING_GAIN: Final = 4.0  # what is asked of the LSTM at the most clients
+BATCHING_GAIN: Final = 4.0  # required speed-up of the LSTM at the largest number of clients
 HEAD: Final = ["", "clients", "requests/s", "tokens/s", "p50 ms", "p90 ms", "p99 ms", "in process, requests/s"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run showed."""
+    """Throughput and latency of one run."""
 
-    requests: float  # a second
-    tokens: float  # a second, drawn or scored
+    requests: float  # per second
+    tokens: float  # per second, generated or scored
     latency: tuple[float, float, float]  # seconds: p50, p90, p99
 
 
@@ -54,47 +54,47 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", default="1,8,64")
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--models", type=Path, default=ROOT / "build" / "serve-models", help="kept between runs")
+    parser.add_argument(
+        "--models", type=Path, default=ROOT / "build" / "serve-models", help="model folder, reused between runs"
+    )
     parser.add_argument("--busy", type=int, metavar="N", help="measure /health under N busy connections")
-    parser.add_argument("--only", choices=("ngram", "lstm"), help="one of the models")
+    parser.add_argument("--only", choices=("ngram", "lstm"), help="measure one of the models")
     options = parser.parse_args()
     clients = [int(number) for number in options.clients.split(",")]
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     print(f"{machine()}\nServer and clients share {len(os.sched_getaffinity(0))} cores.\n", flush=True)
     if options.busy:
-        health_while_busy(made("ngram", options.models), options.busy, options.seconds)
+        health_while_busy(train_or_reuse("ngram", options.models), options.busy, options.seconds)
         return 0
     names = [options.only] if options.only else ["ngram", "lstm"]
-    folders = {name: made(name, options.models) for name in names}
+    folders = {name: train_or_reuse(name, options.models) for name in names}
     rows, batched = [], 0.0
     for name, folder in folders.items():
-        alone = in_process(chainrule.load(folder), options.seconds)
+        in_process_rates = in_process(chainrule.load(folder), options.seconds)
         with serving(folder) as url:
             for path in ("/v1/completions", "/v1/score"):
                 for number in clients:
-                    found = ask(url, path, name, number, options.seconds)
-                    rows.append([f"{name} {path}", str(number), *cells(found), f"{alone[path]:,.1f}"])
+                    figures = load(url, path, name, number, options.seconds)
+                    rows.append([f"{name} {path}", str(number), *cells(figures), f"{in_process_rates[path]:,.1f}"])
                     print("  ".join(rows[-1]), file=sys.stderr, flush=True)
                     if (path, name, number) == ("/v1/completions", "lstm", max(clients)):
-                        batched = found.requests
+                        batched = figures.requests
     print(table(HEAD, rows), flush=True)
     return check_batching(folders["lstm"], max(clients), options.seconds, batched) if "lstm" in folders else 0
 
 
 def check_batching(folder: Path, clients: int, seconds: float, batched: float) -> int:
-    """The LSTM one request at a time, and how much batching gains."""
+    """Measure the LSTM without batching; return 1 if batching gains too little."""
     with serving(folder, "--rows", "1") as url:
-        apart = ask(url, "/v1/completions", "lstm", clients, seconds)
-    gain = batched / apart.requests
-    print(table(HEAD[:-1], [["lstm /v1/completions, one at a time", str(clients), *cells(apart)]]))
-    print(
-        f"Batching: {gain:.1f} times the requests a second at {clients} clients; {BATCHING_GAIN:g} are asked for."
-    )
+        unbatched = load(url, "/v1/completions", "lstm", clients, seconds)
+    gain = batched / unbatched.requests
+    print(table(HEAD[:-1], [["lstm /v1/completions, no batching", str(clients), *cells(unbatched)]]))
+    print(f"Batching: {gain:.1f} times the requests per second at {clients} clients; required: {BATCHING_GAIN:g}.")
     return 0 if gain >= BATCHING_GAIN else 1
 
 
 def health_while_busy(folder: Path, connections: int, seconds: float) -> None:
-    """Print the latency of `/health` beside busy connections, and the time from SIGTERM to the end."""
+    """Print the latency of `/health` under load, and the time from SIGTERM to exit."""
     body = json.dumps({"prompt": "the", "max_tokens": 64, "n": 8, "stop": ["\n", "###"]}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     request = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
@@ -114,13 +114,13 @@ def health_while_busy(folder: Path, connections: int, seconds: float) -> None:
         finally:
             clients.terminate()
     median, worst = 1000 * latencies[len(latencies) // 2], 1000 * latencies[-1]
-    figures = f"{len(latencies)} times, median {median:,.0f} ms, worst {worst:,.0f} ms"
-    print(f"/health beside {connections} busy connections: {figures}")
-    print(f"SIGTERM to the end of the process: {stopped:.1f} s (--grace 5)")
+    figures = f"{len(latencies)} requests, median {median:,.0f} ms, worst {worst:,.0f} ms"
+    print(f"/health with {connections} busy connections: {figures}")
+    print(f"SIGTERM to exit: {stopped:.1f} s (--grace 5)")
 
 
 def _keep_busy(port: int, connections: int, request: bytes) -> None:
-    """Send the request over and over on each of the connections; runs in a process of its own."""
+    """Send the request repeatedly on each of the connections; runs in a separate process."""
 
     async def repeat() -> None:
         while True:
@@ -155,8 +155,8 @@ def _health_latencies(port: int, seconds: float) -> list[float]:
     return sorted(latencies)
 
 
-def made(name: str, models: Path) -> Path:
-    """The folder of a model, trained where there is none."""
+def train_or_reuse(name: str, models: Path) -> Path:
+    """Return the folder of a model, trained if it does not exist."""
     folder = models / name
     if not folder.exists():
         text = BENCHMARKS["ptb"].corpus("train")
@@ -168,27 +168,27 @@ def made(name: str, models: Path) -> Path:
 
 
 def in_process(model: Model, seconds: float) -> dict[str, float]:
-    """Calls a second of the model itself, one after another, by the path that stands for the same."""
+    """Return the calls per second of the model in this process, by the corresponding path."""
     calls: dict[str, Any] = {
         "/v1/completions": lambda body: model.generate(
             body["prompt"], max_tokens=body["max_tokens"], seed=body["seed"]
         ),
         "/v1/score": lambda body: model.score(body["input"]),
     }
-    found = {}
+    rates = {}
     for path, call in calls.items():
-        asked = bodies(path, "")
-        call(asked[0])
+        requests = bodies(path, "")
+        call(requests[0])
         start, count = time.perf_counter(), 0
         while time.perf_counter() - start < seconds:
-            call(asked[count % len(asked)])
+            call(requests[count % len(requests)])
             count += 1
-        found[path] = count / (time.perf_counter() - start)
-    return found
+        rates[path] = count / (time.perf_counter() - start)
+    return rates
 
 
 def bodies(path: str, model: str) -> list[dict[str, Any]]:
-    """What is asked: half a line to continue, or a line to score."""
+    """Return the request bodies: half a line to continue, or a line to score."""
     corpus: Corpus = BENCHMARKS["ptb"].corpus("valid")
     lines = [line for line, _ in zip(corpus, range(LINES), strict=False)]
     if path == "/v1/score":
@@ -199,16 +199,16 @@ def bodies(path: str, model: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[str]:
-    """The address of a server process."""
+    """Run a server process and yield its address."""
     with serving_process(folder, *options) as (url, _):
         yield url
 
 
 @contextmanager
 def serving_process(folder: Path, *options: str) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
-    """A server process and its address."""
+    """Run a server process; yield its address and the process."""
     command = [sys.executable, "-m", "chainrule", "serve", str(folder), "--port", "0", "--quiet"]
-    command += ["--max-seconds", "600", *options]  # one at a time, the last of many clients waits long
+    command += ["--max-seconds", "600", *options]  # without batching, the last of many clients waits long
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
@@ -221,23 +221,23 @@ def serving_process(folder: Path, *options: str) -> "Iterator[tuple[str, subproc
         process.wait(30)
 
 
-def ask(url: str, path: str, model: str, clients: int, seconds: float) -> Figures:
-    """So many clients for so long, in a process of their own."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as asked:
-        json.dump(bodies(path, model), asked)
-        asked.flush()
-        command = [sys.executable, str(Path(__file__).with_name("serve_clients.py")), url, path, asked.name]
+def load(url: str, path: str, model: str, clients: int, seconds: float) -> Figures:
+    """Run clients in a separate process for some seconds and return their figures."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(bodies(path, model), file)
+        file.flush()
+        command = [sys.executable, str(Path(__file__).with_name("serve_clients.py")), url, path, file.name]
         done = subprocess.run([*command, str(clients), str(seconds)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    found = json.loads(done.stdout)
-    latencies = sorted(found["latencies"])
+    result = json.loads(done.stdout)
+    latencies = sorted(result["latencies"])
     p50, p90, p99 = (latencies[min(len(latencies) - 1, int(q * len(latencies)))] for q in (0.5, 0.9, 0.99))
-    return Figures(len(latencies) / found["seconds"], found["tokens"] / found["seconds"], (p50, p90, p99))
+    return Figures(len(latencies) / result["seconds"], result["tokens"] / result["seconds"], (p50, p90, p99))
 
 
-def cells(found: Figures) -> list[str]:
-    return [f"{found.requests:,.1f}", f"{found.tokens:,.0f}", *(f"{1000 * p:,.1f}" for p in found.latency)]
+def cells(figures: Figures) -> list[str]:
+    return [f"{figures.requests:,.1f}", f"{figures.tokens:,.0f}", *(f"{1000 * p:,.1f}" for p in figures.latency)]
 
 
 if __name__ == "__main__":

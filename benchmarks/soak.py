@@ -1,11 +1,11 @@
-"""A server under mixed load for minutes: no request lost, no answer wrong, memory flat.
+"""Soak test of the server: mixed load for minutes; checks every response and the memory.
 
     python -m benchmarks.soak --minutes 5 --clients 16        # or: make soak MINUTES=5
 
-A trigram and a small LSTM of the default text are served by one process. Clients send completions (whole, streamed,
-and streamed but given up halfway), scores, next tokens, and requests that must be refused; every answer is held
-against the same model in this process. The server's memory is read each second; after a warm-up it may not grow.
-Ends with 1 where anything was lost, wrong or growing.
+One process serves a trigram and a small LSTM of the default text. Clients send completions (complete, streamed,
+and streamed but cancelled halfway), scores, next-token queries, and invalid requests; every response is compared
+with the same model in this process. The resident memory of the server is sampled every second; after a warm-up it
+must not grow. Exits with 1 if a response was lost or wrong, or if memory grew.
 """
 
 import argparse
@@ -36,24 +36,24 @@ from chainrule.text.default import default_text
 
 TOKENS: Final = 16
 PROMPTS: Final = 100
-WARM_UP: Final = 0.3  # of the time, before memory is looked at
-GROWTH: Final = 0.03  # of its size at the end of the warm-up, that memory may grow until the end: what a fit says
-WEIGHTS: Final = {"whole": 4, "stream": 3, "given up": 2, "score": 4, "next": 4, "refused": 1}
+WARM_UP: Final = 0.3  # fraction of the time before memory is evaluated
+GROWTH: Final = 0.03  # allowed relative growth of memory after the warm-up, by a linear fit
+WEIGHTS: Final = {"whole": 4, "stream": 3, "cancelled": 2, "score": 4, "next": 4, "refused": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a model says, asked in this process."""
+    """Expected responses, computed in this process."""
 
     prompts: list[str]
-    completions: list[str]  # the most probable, step by step
+    completions: list[str]  # greedy
     scores: list[float]
     nexts: list[list[tuple[str, float]]]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of the requests."""
+    """Results of the requests."""
 
     sent: Counter[str] = field(default_factory=Counter)
     right: Counter[str] = field(default_factory=Counter)
@@ -69,9 +69,9 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     print(f"{machine()}\n", flush=True)
-    with tempfile.TemporaryDirectory() as place:
-        folders = train(Path(place))
-        expected = {name: ask_here(chainrule.load(folder)) for name, folder in folders.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = train(Path(scratch))
+        expected = {name: expected_responses(chainrule.load(folder)) for name, folder in folders.items()}
         with serving(list(folders.values())) as (process, url):
             tally = asyncio.run(soak(url, process.pid, expected, options.clients, 60 * options.minutes))
             process.send_signal(signal.SIGTERM)
@@ -80,28 +80,28 @@ def main() -> int:
     growth = memory_growth(tally.memory)
     problems = [*tally.wrong[:10]]
     if growth > GROWTH:
-        problems.append(f"memory grew by {growth:.1%} after the warm-up; {GROWTH:.0%} are allowed")
+        problems.append(f"memory grew by {growth:.1%} after the warm-up; allowed: {GROWTH:.0%}")
     if status != 143:
-        problems.append(f"the server ended with {status}, not with 143 for SIGTERM")
-    print("\n".join(problems) or "Nothing lost, nothing wrong, memory flat.")
+        problems.append(f"the server exited with {status} instead of 143 (SIGTERM)")
+    print("\n".join(problems) or "All responses correct, memory constant.")
     return 1 if problems else 0
 
 
-def train(place: Path) -> dict[str, Path]:
-    """Two small models, by name."""
-    text = place / "text.txt"
+def train(folder: Path) -> dict[str, Path]:
+    """Train two small models; return their folders by name."""
+    text = folder / "text.txt"
     text.write_text("\n".join(default_text()) + "\n", encoding="utf-8")
     settings: dict[str, dict[str, Any]] = {
         "ngram": {"order": 3},
         "lstm": {"hidden": 64, "layers": 1, "max_seconds": 5},
     }
-    for family, chosen in settings.items():
-        chainrule.train(family, text, min_count=2, **chosen).save(place / family)
-    return {family: place / family for family in settings}
+    for family, options in settings.items():
+        chainrule.train(family, text, min_count=2, **options).save(folder / family)
+    return {family: folder / family for family in settings}
 
 
-def ask_here(model: Model) -> Expected:
-    """The right answers."""
+def expected_responses(model: Model) -> Expected:
+    """Compute the expected responses."""
     lines = [line for line in default_text() if len(line.split()) >= 6][:PROMPTS]
     prompts = [" ".join(line.split()[:4]) for line in lines]
     return Expected(
@@ -114,7 +114,7 @@ def ask_here(model: Model) -> Expected:
 
 @contextmanager
 def serving(folders: list[Path]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address."""
+    """Run a server process; yield the process and its address."""
     command = [sys.executable, "-m", "chainrule", "serve", *map(str, folders), "--port", "0", "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -125,14 +125,14 @@ def serving(folders: list[Path]) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 async def soak(url: str, pid: int, expected: dict[str, Expected], clients: int, seconds: float) -> Tally:
-    """So many clients for so long."""
+    """Run the clients for some seconds."""
     tally, end = Tally(), time.monotonic() + seconds
     async with httpx2.AsyncClient(base_url=url, timeout=60) as web:
         watch = asyncio.create_task(watch_memory(pid, tally))
         await asyncio.gather(*(one_client(web, expected, tally, end, seed) for seed in range(clients)))
         watch.cancel()
         if (await web.get("/health")).status_code != 200:
-            tally.wrong.append("/health does not answer at the end")
+            tally.wrong.append("/health fails at the end")
     return tally
 
 
@@ -148,7 +148,7 @@ async def watch_memory(pid: int, tally: Tally) -> None:
 async def one_client(
     web: httpx2.AsyncClient, expected: dict[str, Expected], tally: Tally, end: float, seed: int
 ) -> None:
-    """Requests one after another until the time is over."""
+    """Send requests sequentially until the end time."""
     rng = random.Random(seed)
     while time.monotonic() < end:
         kind = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -157,14 +157,14 @@ async def one_client(
         tally.sent[kind] += 1
         start = time.monotonic()
         try:
-            fault = await ASKED[kind](web, model, expected[model], number)
+            problem = await REQUESTS[kind](web, model, expected[model], number)
         except Exception as error:
-            fault = f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
         tally.seconds[kind].append(time.monotonic() - start)
-        if fault is None:
+        if problem is None:
             tally.right[kind] += 1
         else:
-            tally.wrong.append(f"{kind} of {model}, prompt {number}: {fault}")
+            tally.wrong.append(f"{kind} of {model}, prompt {number}: {problem}")
 
 
 async def whole(web: httpx2.AsyncClient, model: str, expected: Expected, number: int) -> str | None:
@@ -190,10 +190,10 @@ async def stream(web: httpx2.AsyncClient, model: str, expected: Expected, number
                 is_done = True
             elif line.startswith("data: "):
                 text += json.loads(line.removeprefix("data: "))["choices"][0]["text"]
-    return differ(text, expected.completions[number]) if is_done else "the stream has no end"
+    return differ(text, expected.completions[number]) if is_done else "the stream was not terminated"
 
 
-async def given_up(web: httpx2.AsyncClient, model: str, expected: Expected, number: int) -> str | None:
+async def cancelled(web: httpx2.AsyncClient, model: str, expected: Expected, number: int) -> str | None:
     body = {"model": model, "prompt": expected.prompts[number], "max_tokens": 2000, "n": 4, "stream": True}
     async with web.stream("POST", "/v1/completions", json=body) as answer:
         answer.raise_for_status()
@@ -211,11 +211,13 @@ async def score(web: httpx2.AsyncClient, model: str, expected: Expected, number:
 async def following(web: httpx2.AsyncClient, model: str, expected: Expected, number: int) -> str | None:
     answer = await web.post("/v1/next", json={"model": model, "prompt": expected.prompts[number], "top": 5})
     answer.raise_for_status()
-    found = [(item["token"], item["probability"]) for item in answer.json()["next"]]
+    candidates = [(item["token"], item["probability"]) for item in answer.json()["next"]]
     right = expected.nexts[number]
-    if [token for token, _ in found] != [token for token, _ in right]:
-        return f"{found}, not {right}"
-    return next((fault for (_, a), (_, b) in zip(found, right, strict=True) if (fault := differ(a, b))), None)
+    if [token for token, _ in candidates] != [token for token, _ in right]:
+        return f"{candidates}, not {right}"
+    return next(
+        (problem for (_, a), (_, b) in zip(candidates, right, strict=True) if (problem := differ(a, b))), None
+    )
 
 
 async def refused(web: httpx2.AsyncClient, model: str, expected: Expected, number: int) -> str | None:
@@ -223,25 +225,25 @@ async def refused(web: httpx2.AsyncClient, model: str, expected: Expected, numbe
     return differ((answer.status_code, answer.json()["error"]["param"]), (400, "colour"))
 
 
-ASKED: Final[dict[str, Callable[[httpx2.AsyncClient, str, Expected, int], Awaitable[str | None]]]] = {
+REQUESTS: Final[dict[str, Callable[[httpx2.AsyncClient, str, Expected, int], Awaitable[str | None]]]] = {
     "whole": whole,
     "stream": stream,
-    "given up": given_up,
+    "cancelled": cancelled,
     "score": score,
     "next": following,
     "refused": refused,
 }
 
 
-def differ(found: Any, right: Any) -> str | None:
-    """What to say of two answers that should be one; log-probabilities agree to 1e-5, as everywhere."""
+def differ(actual: Any, right: Any) -> str | None:
+    """Describe the difference of two values, None if they agree (floats to a relative 1e-5)."""
     if isinstance(right, float):
-        return None if math.isclose(found, right, rel_tol=1e-5) else f"{found}, not {right}"
-    return None if found == right else f"{found!r}, not {right!r}"
+        return None if math.isclose(actual, right, rel_tol=1e-5) else f"{actual}, not {right}"
+    return None if actual == right else f"{actual!r}, not {right!r}"
 
 
 def memory_growth(memory: list[tuple[float, float]]) -> float:
-    """By how much a straight line through the memory after the warm-up rises, as a part of where it begins."""
+    """Return the relative growth of memory after the warm-up by a linear fit."""
     times, sizes = np.array([(at, size) for at, size in memory if at >= WARM_UP * memory[-1][0]]).T
     if len(times) < 2:
         return 0.0
@@ -250,7 +252,7 @@ def memory_growth(memory: list[tuple[float, float]]) -> float:
 
 
 def report(tally: Tally) -> str:
-    """The table of the requests, and the memory."""
+    """Format the table of requests and the memory usage."""
     rows = []
     for kind in WEIGHTS:
         spent = sorted(tally.seconds[kind]) or [0.0]
@@ -259,9 +261,9 @@ def report(tally: Tally) -> str:
     sizes = [size for _, size in tally.memory]
     growth = memory_growth(tally.memory)
     tenths = " ".join(f"{sizes[i * (len(sizes) - 1) // 10]:,.0f}" for i in range(11))
-    memory = f"Memory, MiB, at each tenth of the time: {tenths}; at most {max(sizes):,.0f}; "
-    head = ["requests", "sent", "right", "p50 ms", "p99 ms", "slowest ms"]
-    return table(head, rows) + "\n" + memory + f"{growth:+.2%} from the warm-up to the end by a straight line."
+    memory = f"Memory, MiB, at each tenth of the time: {tenths}; maximum {max(sizes):,.0f}; "
+    head = ["requests", "sent", "correct", "p50 ms", "p99 ms", "max ms"]
+    return table(head, rows) + "\n" + memory + f"{growth:+.2%} after the warm-up (linear fit)."
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The rule by which SRILM leaves the formulas of interpolated smoothing, tried on Penn Treebank.
+"""Reproduce SRILM's deviation from the formulas of interpolated smoothing on Penn Treebank.
 
     python -m benchmarks.srilm_rule
 
-Where the interpolated probabilities of the words seen after h come within 3e-6 of 1, SRILM estimates this one
-context anew without interpolation, so that something is left to back off with. The table shows the perplexity
-by the formulas, with that rule added, and as published for SRILM 1.7.3.
+If the interpolated probabilities of the words seen after h sum to within 3e-6 of 1, SRILM re-estimates this
+context without interpolation, so that some probability is left for back-off. The table shows the perplexity by
+the formulas, with this rule, and as published for SRILM 1.7.3.
 """
 
 import argparse
@@ -21,53 +21,62 @@ from chainrule.ngram import smoothing
 from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.discounts import absolute_discount, modified_discounts
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import Seen
+from chainrule.ngram.smoothing import OrderCounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.preparation import prepare
+from chainrule.preparation import prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 
 EPSILON: Final = 3e-6
 """SRILM's Prob_Epsilon."""
 
-Share = Callable[[Seen], Floats]
+Share = Callable[[OrderCounts], Floats]
 
-METHODS: Final[Mapping[str, tuple[Callable[[Counts], list[Seen]], Share]]] = {
+METHODS: Final[Mapping[str, tuple[Callable[[Counts], list[OrderCounts]], Share]]] = {
     "modified Kneser–Ney": (
-        smoothing.continued,
-        lambda seen: smoothing.modified_kneser_ney(seen, modified_discounts(seen.count, seen.order)),
+        smoothing.kneser_ney_counts,
+        lambda order_counts: smoothing.modified_kneser_ney(
+            order_counts, modified_discounts(order_counts.count, order_counts.n)
+        ),
     ),
     "Kneser–Ney": (
-        smoothing.continued,
-        lambda seen: smoothing.absolute(seen, absolute_discount(seen.count, seen.order)),
+        smoothing.kneser_ney_counts,
+        lambda order_counts: smoothing.absolute(
+            order_counts, absolute_discount(order_counts.count, order_counts.n)
+        ),
     ),
-    "absolute discounting, D = 0.75": (smoothing.raw, lambda seen: smoothing.absolute(seen, 0.75)),
-    "Witten–Bell": (smoothing.raw, smoothing.witten_bell),
+    "absolute discounting, D = 0.75": (
+        smoothing.raw_counts,
+        lambda order_counts: smoothing.absolute(order_counts, 0.75),
+    ),
+    "Witten–Bell": (smoothing.raw_counts, smoothing.witten_bell),
 }
 
 
-def interpolate(counts: Counts, seen: list[Seen], share_of: Share, epsilon: float) -> tuple[BackoffTables, int]:
-    """Tables by the formulas, but for contexts that keep less than `epsilon`; also how many those are."""
+def interpolate(
+    counts: Counts, order_counts: list[OrderCounts], share_of: Share, epsilon: float
+) -> tuple[BackoffTables, int]:
+    """Estimate tables, without interpolation in contexts that keep less than `epsilon`; also count them."""
     predictable = counts.vocabulary.predictable
     prob, backoff, exceptions = [predictable / predictable.sum()], [], 0
-    for level, now in zip(counts.levels, seen, strict=True):
-        share, below = share_of(now), prob[-1][level.suffix] if now.order > 1 else prob[-1]
-        gamma = 1 - sums(now, share)
+    for level, level_counts in zip(counts.levels, order_counts, strict=True):
+        share, below = share_of(level_counts), prob[-1][level.suffix] if level_counts.n > 1 else prob[-1]
+        gamma = 1 - sums(level_counts, share)
         p = share + gamma[level.context] * below
-        if now.order > 1:
-            is_full = sums(now, p) > 1 - epsilon
+        if level_counts.n > 1:
+            is_full = sums(level_counts, p) > 1 - epsilon
             exceptions += int(is_full.sum())
             p = np.where(is_full[level.context], share, p)
-            left = np.maximum(1 - sums(now, below), np.finfo(float).tiny)  # of the shorter context
-            backoff.append(np.where(is_full, gamma / left, gamma))
+            unseen = np.maximum(1 - sums(level_counts, below), np.finfo(float).tiny)  # mass of the shorter context
+            backoff.append(np.where(is_full, gamma / unseen, gamma))
         prob.append(p)
     backoff.append(np.ones(len(counts.levels[-1])))
     return pack(counts, prob[1:], backoff), exceptions
 
 
-def sums(seen: Seen, values: Floats) -> Floats:
-    """(C,) the sum over the words seen after each context."""
-    return np.bincount(seen.context, values, seen.contexts).astype(np.float64)
+def sums(order_counts: OrderCounts, values: Floats) -> Floats:
+    """Sum values over the words seen after each context: (C,)."""
+    return np.bincount(order_counts.context, values, order_counts.contexts).astype(np.float64)
 
 
 def pack(counts: Counts, prob: list[Floats], backoff: list[Floats]) -> BackoffTables:
@@ -81,24 +90,26 @@ def pack(counts: Counts, prob: list[Floats], backoff: list[Floats]) -> BackoffTa
 
 
 def main() -> None:
-    argparse.ArgumentParser(description="SRILM's rule for contexts without mass, as a Markdown table.").parse_args()
+    argparse.ArgumentParser(
+        description="Reproduce SRILM's rule for contexts without back-off mass; prints a Markdown table."
+    ).parse_args()
     ptb = BENCHMARKS["ptb"]
-    prepared = prepare(ptb.corpus("train"), TokenizerConfig(kind="whitespace"))
+    prepared = prepare_corpus(ptb.corpus("train"), TokenizerConfig(kind="whitespace"))
     vocabulary = prepared.tokenizer.vocabulary
     counts = count(prepared.train.ids, max(ORDERS), vocabulary)
     test = encode(ptb.corpus("test"), prepared.tokenizer)
     rows = []
-    for method, (seen_of, share_of) in METHODS.items():
+    for method, (counts_of, share_of) in METHODS.items():
         for order in ORDERS[1:]:
             part = counts.up_to(order)
             cells, exceptions = [], 0
             for epsilon in (-1.0, EPSILON):
-                tables, exceptions = interpolate(part, seen_of(part), share_of, epsilon)
+                tables, exceptions = interpolate(part, counts_of(part), share_of, epsilon)
                 log_probs = token_log_probs(NgramModel(tables, vocabulary), test)
                 cells.append(f"{np.exp(-log_probs.mean()):.4f}")
             published = PUBLISHED["ptb"]["SRILM 1.7.3"].get((method, order), "")
             rows.append([method, str(order), cells[0], str(exceptions), cells[1], str(published)])
-    head = ["method", "order", "by the formulas", "contexts it touches", "with SRILM's rule", "SRILM 1.7.3"]
+    head = ["method", "order", "by the formulas", "affected contexts", "with SRILM's rule", "SRILM 1.7.3"]
     print(f"`python -m benchmarks.srilm_rule`: {machine()}\n\n{table(head, rows)}")
 
 

@@ -1,9 +1,9 @@
-"""Translation with and without attention: Multi30k, German to English, by the length of the source.
+"""Benchmark translation with and without attention on Multi30k (German to English), by source length.
 
     python -m benchmarks.translation --out runs/multi30k
 
-Trains the three recipes (a model that is there is not trained again), translates the test sentences, and the same
-sentences joined by twos and threes, which are longer than anything in the training text.
+Trains the three recipes unless the models exist, and translates the test sentences, also concatenated in twos and
+threes, which gives sources longer than any in the training set.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from chainrule.evaluation.overlap import bleu, bleu_by_length
 from chainrule.inspection import plots
 from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM
-from chainrule.tasks.translation_report import evaluate, words
-from chainrule.text.pairs import Pairs, read_pairs
+from chainrule.tasks.translation_report import count_words, evaluate
+from chainrule.text.pairs import SentencePairs, read_pairs
 
 RECIPES = {
     "no attention": "multi30k-none",
@@ -38,14 +38,14 @@ def files(part: str) -> list[Path]:
     return [DATA / "multi30k" / f"{part}.{language}" for language in ("de", "en")]
 
 
-def trained(out: Path, recipe: str, settings: list[str]) -> float:
-    """Train by the command unless it is there; the seconds it took."""
-    clock = out / f"{recipe}.{digest(recipe, settings)}.seconds"  # of another recipe or setting it is trained anew
+def train(out: Path, recipe: str, settings: list[str]) -> float:
+    """Train a recipe unless the model exists; return the seconds of training."""
+    clock = out / f"{recipe}.{digest(recipe, settings)}.seconds"  # changes with the recipe and the settings
     if not clock.exists():
         start = time.perf_counter()
         valid = [word for file in files("val") for word in ("--valid", file)]
         family = recipes.read(recipe).family
-        given = [word for setting in settings for word in ("--set", setting)]
+        overrides = [word for setting in settings for word in ("--set", setting)]
         command = [
             "translate",
             "train",
@@ -56,7 +56,7 @@ def trained(out: Path, recipe: str, settings: list[str]) -> float:
             recipe,
             "--out",
             out / recipe,
-            *given,
+            *overrides,
         ]
         subprocess.run([sys.executable, "-m", "chainrule", *map(str, command)], check=True)
         clock.write_text(f"{time.perf_counter() - start:.1f}")
@@ -64,35 +64,35 @@ def trained(out: Path, recipe: str, settings: list[str]) -> float:
 
 
 def digest(recipe: str, settings: list[str]) -> str:
-    """What a model was trained by, in short."""
-    said = recipes.path(recipe).read_text(encoding="utf-8") + "\n".join(settings)
-    return hashlib.sha256(said.encode()).hexdigest()[:8]
+    """Return a hash of the recipe and the settings."""
+    description = recipes.path(recipe).read_text(encoding="utf-8") + "\n".join(settings)
+    return hashlib.sha256(description.encode()).hexdigest()[:8]
 
 
-def joined(pairs: Pairs, n: int) -> Pairs:
-    """Every n sentences in a row as one."""
+def join_sentences(pairs: SentencePairs, n: int) -> SentencePairs:
+    """Concatenate every n consecutive sentences."""
     starts = range(0, len(pairs) - n + 1, n)
     sides = ([" ".join(side[i : i + n]) for i in starts] for side in (pairs.sources, pairs.targets))
     sources, targets = map(tuple, sides)
-    return Pairs(sources, targets, f"{pairs.name}, {n} joined", tuple(range(1, len(sources) + 1)))
+    return SentencePairs(sources, targets, f"{pairs.name}, {n} joined", tuple(range(1, len(sources) + 1)))
 
 
-def both(first: Pairs, *others: Pairs) -> Pairs:
+def concatenate(first: SentencePairs, *others: SentencePairs) -> SentencePairs:
     every = (first, *others)
     sources, targets = (tuple(text for p in every for text in getattr(p, side)) for side in ("sources", "targets"))
-    return Pairs(sources, targets, first.name, tuple(range(1, len(sources) + 1)))
+    return SentencePairs(sources, targets, first.name, tuple(range(1, len(sources) + 1)))
 
 
-def measured(model: Path, test: Pairs) -> dict[str, Any]:
-    """BLEU on the test set, on its long sentences, and by length with sentences joined."""
+def measure(model: Path, test: SentencePairs) -> dict[str, Any]:
+    """Measure BLEU on the test set, on its long sentences, and by length including joined sentences."""
     translator = translate.load(model)
     report = evaluate(translator, test, BEAM)
-    long = [i for i, source in enumerate(test.sources) if words(source) >= LONG]
-    at_length = bleu([report.found[i] for i in long], [test.targets[i] for i in long]).score
-    more = both(joined(test, 2), joined(test, 3))
-    longer = [made[0].text for made in translator.translate_all(more.sources, BEAM)]
-    everything = both(test, more)
-    lengths = [words(source) for source in everything.sources]
+    long = [i for i, source in enumerate(test.sources) if count_words(source) >= LONG]
+    at_length = bleu([report.translations[i] for i in long], [test.targets[i] for i in long]).score
+    more = concatenate(join_sentences(test, 2), join_sentences(test, 3))
+    longer = [hypotheses[0].text for hypotheses in translator.translate_all(more.sources, BEAM)]
+    everything = concatenate(test, more)
+    lengths = [count_words(source) for source in everything.sources]
     return {
         "parameters": translator.parameters,
         "bleu": report.bleu.score,
@@ -100,59 +100,67 @@ def measured(model: Path, test: Pairs) -> dict[str, Any]:
         "chrf": report.chrf.score,
         "long": at_length,
         "long_sentences": len(long),
-        "buckets": bleu_by_length([*report.found, *longer], everything.targets, lengths, EDGES),
+        "buckets": bleu_by_length([*report.translations, *longer], everything.targets, lengths, EDGES),
         "lengths": lengths,
-        "found": report.found,
+        "found": report.translations,
     }
 
 
-def picture(found: dict[str, dict[str, Any]]) -> str:
+def picture(results: dict[str, dict[str, Any]]) -> str:
     series = {
-        name: [((b.low + min(b.high, b.low + 15)) / 2, b.score) for b in each["buckets"] if b.score is not None]
-        for name, each in reversed(found.items())
+        name: [((b.low + min(b.high, b.low + 15)) / 2, b.score) for b in result["buckets"] if b.score is not None]
+        for name, result in reversed(results.items())
     }
-    return plots.curves(
+    return plots.plot_curves(
         series,
-        title="BLEU by the length of the source",
-        x_label="words of the source",
+        title="BLEU by source length",
+        x_label="source words",
         quantity="BLEU",
     )
 
 
 def _upper(high: float) -> str:
-    return " and more" if high == float("inf") else f"–{high - 1:.0f}"
+    return " or more" if high == float("inf") else f"–{high - 1:.0f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
-    parser.add_argument("--set", action="append", default=[], help="a setting for every system")
+    parser.add_argument("--set", action="append", default=[], help="setting of all systems")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     test = read_pairs(files("test_2016_flickr"))
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     rows = []
     for name, recipe in RECIPES.items():
-        seconds = trained(arguments.out, recipe, arguments.set)
-        each = found[name] = measured(arguments.out / recipe, test)
-        size = f"{each['parameters'] / 1e6:.1f} M"
+        seconds = train(arguments.out, recipe, arguments.set)
+        result = results[name] = measure(arguments.out / recipe, test)
+        size = f"{result['parameters'] / 1e6:.1f} M"
         rows.append(
-            [name, size, f"{seconds / 60:.1f}", f"{each['bleu']:.2f}", f"{each['long']:.2f}", f"{each['chrf']:.2f}"]
+            [
+                name,
+                size,
+                f"{seconds / 60:.1f}",
+                f"{result['bleu']:.2f}",
+                f"{result['long']:.2f}",
+                f"{result['chrf']:.2f}",
+            ]
         )
-    print(f"Multi30k de→en, test 2016; {machine()}; {found['Transformer']['signature']}\n")
-    long = f"BLEU, {LONG} words and more ({found['Transformer']['long_sentences']} sentences)"
+    print(f"Multi30k de→en, test 2016; {machine()}; {results['Transformer']['signature']}\n")
+    long = f"BLEU, {LONG} words or more ({results['Transformer']['long_sentences']} sentences)"
     print(table(["system", "parameters", "minutes", "BLEU", long, "chrF"], rows), end="\n\n")
-    heads = [f"{b.low:.0f}{_upper(b.high)} ({b.sentences})" for b in found["Transformer"]["buckets"]]
+    heads = [f"{b.low:.0f}{_upper(b.high)} ({b.sentences})" for b in results["Transformer"]["buckets"]]
     by_length = [
-        [name, *(f"{b.score:.1f}" if b.score is not None else "" for b in each["buckets"])]
-        for name, each in found.items()
+        [name, *(f"{b.score:.1f}" if b.score is not None else "" for b in result["buckets"])]
+        for name, result in results.items()
     ]
-    print(table(["BLEU by words of the source (sentences)", *heads], by_length))
-    (arguments.out / "bleu_by_length.svg").write_text(picture(found), encoding="utf-8")
-    kept = {
-        name: {k: v for k, v in each.items() if k not in ("buckets", "lengths")} for name, each in found.items()
+    print(table(["BLEU by source words (sentences)", *heads], by_length))
+    (arguments.out / "bleu_by_length.svg").write_text(picture(results), encoding="utf-8")
+    summary = {
+        name: {k: v for k, v in result.items() if k not in ("buckets", "lengths")}
+        for name, result in results.items()
     }
-    (arguments.out / "results.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
+    (arguments.out / "results.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Word vectors beside gensim, word2vec's C program and fastText: speed, memory, and what the vectors are worth.
+"""Benchmark word vectors against gensim, the word2vec C program and fastText: speed, memory and quality.
 
     python -m benchmarks.vectors --gensim PYTHON [--word2vec PROGRAM] [--fasttext PROGRAM] [--rounds 3]
     python -m benchmarks.vectors --gensim PYTHON --quality [--seeds 3]
     python -m benchmarks.vectors --scaling [--rounds 5]
 
-PYTHON is an interpreter that has gensim (4.4 was measured); the programs are built from their public sources,
-outside this repository. All learn from the same file of plain words (WikiText-2 as it stands; the novels as runs of
-a to z in lower case): 100 dimensions, window 5, 5 noise words, words seen 5 times or more, the same epochs. Times
-are from opening the file to having the vectors, the start of the interpreter left out; systems run in
-turns, and the best round of each counts; the C programs run once. gensim reads by `corpus_file`, its fastest way.
+PYTHON is an interpreter with gensim (measured with 4.4); the programs are built from their public sources outside
+this repository. All train on the same text file (WikiText-2 unchanged; the novels as runs of a to z in lower
+case) with 100 dimensions, window 5, 5 negative samples, minimum count 5 and the same epochs. Times are from
+opening the file to the finished vectors, without interpreter start-up; systems run alternately and the best round
+counts; the C programs run once. gensim reads with `corpus_file`, its fastest input.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from chainrule.evaluation import analogies, similarity
 
 MIN_COUNT = 5
 MEASURED = ("chainrule", "gensim")
-JUDGED = DATA / "embeddings_eval"
-JUDGES = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt"}
+EVALUATION_DATA = DATA / "embeddings_eval"
+SIMILARITY_LISTS = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt"}
 
 OURS = """
 import json, resource, sys, time
@@ -45,14 +45,14 @@ def used():
 import chainrule.native; chainrule.native.load()
 file, out, method, epochs, threads, seed = sys.argv[1:]
 before = used()
-made = train(file, method=method, epochs=int(epochs), threads=int(threads), seed=int(seed), min_count=5)
+vectors = train(file, method=method, epochs=int(epochs), threads=int(threads), seed=int(seed), min_count=5)
 after = used()
 if out != "-":
-    made.export(out, "word2vec-binary")
+    vectors.export(out, "word2vec-binary")
 print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before[2]) / 1024]))
 """
 
-LEARNT = """
+SPEED = """
 import sys
 from chainrule.embeddings.learning import train
 file, method, threads = sys.argv[1:]
@@ -68,26 +68,26 @@ file, out, method, epochs, threads, seed = sys.argv[1:]
 before = used()
 rate = 0.025 if method == "skipgram" else 0.05
 same = {"vector_size": 100, "window": 5, "negative": 5, "min_count": 5, "epochs": int(epochs), "alpha": rate}
-made = Word2Vec(corpus_file=file, sg=method == "skipgram", workers=int(threads), seed=int(seed) + 1, **same)
+vectors = Word2Vec(corpus_file=file, sg=method == "skipgram", workers=int(threads), seed=int(seed) + 1, **same)
 after = used()
 if out != "-":
-    made.wv.save_word2vec_format(out, binary=True)
+    vectors.wv.save_word2vec_format(out, binary=True)
 print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before[2]) / 1024]))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run took."""
+    """Resources of one run."""
 
     wall: float  # s
-    cpu: float  # s, all cores together
-    memory: float  # MiB above what the program had before
+    cpu: float  # s, summed over cores
+    memory: float  # MiB in addition to the program before training
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a text, a method, how long, where to."""
+    """Settings of one run."""
 
     file: Path
     method: str  # skipgram or cbow
@@ -98,22 +98,22 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """As the scripts above take it."""
+        """Command-line arguments of the scripts above."""
         return [str(self.file), self.out, self.method, *map(str, (self.epochs, self.threads, self.seed))]
 
 
 def scripted(python: str, script: str) -> Callable[[Job], Cost]:
-    """A system that measures itself."""
+    """Return a system run by a script that measures itself."""
 
     def run(job: Job) -> Cost:
-        found = subprocess.run([python, "-c", script, *job.words], stdout=subprocess.PIPE, check=True).stdout
-        return Cost(*json.loads(found.splitlines()[-1]))
+        output = subprocess.run([python, "-c", script, *job.words], stdout=subprocess.PIPE, check=True).stdout
+        return Cost(*json.loads(output.splitlines()[-1]))
 
     return run
 
 
 def program(command: Callable[[Job, str], list[str]]) -> Callable[[Job], Cost]:
-    """A program that is measured from outside."""
+    """Return a system run by a program that is measured from outside."""
 
     def run(job: Job) -> Cost:
         with tempfile.TemporaryDirectory() as folder:
@@ -129,12 +129,12 @@ def program(command: Callable[[Job, str], list[str]]) -> Callable[[Job], Cost]:
 
 
 def systems(arguments: argparse.Namespace) -> dict[str, Callable[[Job], Cost]]:
-    found = {
+    runners = {
         "chainrule": scripted(sys.executable, OURS),
         "gensim": scripted(arguments.gensim, GENSIM),
     }
     if arguments.word2vec:
-        found["word2vec (C)"] = program(
+        runners["word2vec (C)"] = program(
             lambda job, out: [
                 *(arguments.word2vec, "-train", str(job.file), "-output", out, "-binary", "1"),
                 *(
@@ -155,7 +155,7 @@ def systems(arguments: argparse.Namespace) -> dict[str, Callable[[Job], Cost]]:
             ]
         )
     if arguments.fasttext:
-        found["fastText"] = program(
+        runners["fastText"] = program(
             lambda job, out: [
                 *(
                     arguments.fasttext,
@@ -186,11 +186,11 @@ def systems(arguments: argparse.Namespace) -> dict[str, Callable[[Job], Cost]]:
                 *("-thread", str(job.threads), "-lr", "0.025" if job.method == "skipgram" else "0.05"),
             ]
         )
-    return found
+    return runners
 
 
 def texts(folder: Path) -> dict[str, Path]:
-    """The two texts as plain files."""
+    """Return the two texts as plain files."""
     novels = folder / "novels.txt"
     if not novels.exists():
         with lzma.open(DATA / "novels_en" / "novels89.txt.xz", "rt", encoding="utf-8") as lines:
@@ -212,18 +212,18 @@ def speed(arguments: argparse.Namespace, folder: Path) -> None:
         for method in ("skipgram", "cbow"):
             for threads in (1, 2):
                 best: dict[str, Cost] = {}
-                for turn in range(arguments.rounds):
+                for number in range(arguments.rounds):
                     for system, run in systems(arguments).items():
-                        if system not in MEASURED and (threads == 1 or turn):
-                            continue  # the others once, on both cores
+                        if system not in MEASURED and (threads == 1 or number):
+                            continue  # other programs run once, on two threads
                         cost = run(Job(file, method, epochs[name], threads))
                         known = best.get(system)
                         best[system] = cost if known is None else Cost(*map(min, _pairs(known, cost)))
                         print(name, method, threads, system, cost, file=sys.stderr, flush=True)
                 rows += [_row(name, method, threads, system, words * epochs[name], best) for system in best]
     head = ["text", "method", "threads", "system", "wall s", "CPU s", "thousand words/s", "… per core-second"]
-    said = ", ".join(f"{n} {name}" for name, n in epochs.items())
-    print(f"{machine()}; epochs: {said}; best of {arguments.rounds} rounds\n")
+    epoch_text = ", ".join(f"{n} {name}" for name, n in epochs.items())
+    print(f"{machine()}; epochs: {epoch_text}; best of {arguments.rounds} rounds\n")
     print(table([*head, "× gensim, CPU", "× gensim, wall", "MiB"], rows))
 
 
@@ -244,9 +244,9 @@ def _row(name: str, method: str, threads: int, system: str, words: int, best: di
 
 
 def scaling(arguments: argparse.Namespace, folder: Path) -> None:
-    """Words learnt a second by one thread, by two, and by two processes that share nothing, in turns.
+    """Measure the training speed of one thread, two threads, and two independent processes, alternately.
 
-    The last is what the machine gives two cores at all; counting the words is left out of every time.
+    Two processes give the upper limit of two cores on this machine; counting the words is not timed.
     """
     rows = []
     for name, file in texts(folder).items():
@@ -254,22 +254,22 @@ def scaling(arguments: argparse.Namespace, folder: Path) -> None:
             speeds: list[list[float]] = []
             for _ in range(arguments.rounds):
                 job = [str(file), method]
-                one, two, apart = ([*job, "1"], 1), ([*job, "2"], 1), ([*job, "1"], 2)
-                speeds.append([_words_per_second(*each) / 1e3 for each in (one, two, apart)])
+                one, two, separate = ([*job, "1"], 1), ([*job, "2"], 1), ([*job, "1"], 2)
+                speeds.append([_words_per_second(*setup) / 1e3 for setup in (one, two, separate)])
                 print(name, method, speeds[-1], file=sys.stderr, flush=True)
-            best = [max(each) for each in zip(*speeds, strict=True)]
-            rows.append([name, method, *(f"{each:,.0f}" for each in best), f"{best[1] / best[0]:.2f}"])
-            rows[-1] += [_spread([turn[i] / turn[0] for turn in speeds]) for i in (1, 2)]
-    print(f"{machine()}; 1 epoch, {arguments.rounds} turns; the best of each, and the ratios turn by turn\n")
-    head = ["text", "method", "thousand words/s, 1 thread", "2 threads", "2 processes", "threads, of the best"]
-    print(table([*head, "threads, median (least to most)", "processes, median (least to most)"], rows))
+            best = [max(column) for column in zip(*speeds, strict=True)]
+            rows.append([name, method, *(f"{value:,.0f}" for value in best), f"{best[1] / best[0]:.2f}"])
+            rows[-1] += [_spread([speed[i] / speed[0] for speed in speeds]) for i in (1, 2)]
+    print(f"{machine()}; 1 epoch, {arguments.rounds} rounds; best of each, and ratios per round\n")
+    head = ["text", "method", "thousand words/s, 1 thread", "2 threads", "2 processes", "thread speed-up (best)"]
+    print(table([*head, "threads, median (min to max)", "processes, median (min to max)"], rows))
 
 
 def _words_per_second(job: list[str], processes: int) -> float:
-    """Of so many processes side by side, together."""
-    command = [sys.executable, "-c", LEARNT, *job]
+    """Return the total speed of concurrent processes."""
+    command = [sys.executable, "-c", SPEED, *job]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-    return sum(float(each.communicate()[0]) for each in started)
+    return sum(float(process.communicate()[0]) for process in started)
 
 
 def _spread(ratios: list[float]) -> str:
@@ -277,85 +277,88 @@ def _spread(ratios: list[float]) -> str:
 
 
 def quality(arguments: argparse.Namespace, folder: Path) -> None:
-    """Vectors of the novels judged: rank correlations, those of rare words, analogies; the mean over seeds."""
+    """Evaluate vectors of the novels: rank correlations (all and rare words) and analogies, mean over seeds."""
     file = texts(folder)["novels_en"]
     counted = learning.train(file, method="one-hot", min_count=MIN_COUNT)
     rows, differences = [], []
     for method in ("skipgram", "cbow"):
-        made: dict[str, list[WordVectors]] = {system: [] for system in MEASURED}
+        trained: dict[str, list[WordVectors]] = {system: [] for system in MEASURED}
         for system in MEASURED:
-            found = []
+            figures = []
             for seed in range(arguments.seeds):
                 out = folder / f"{system}-{method}-{seed}.bin"
                 if not out.exists():
                     systems(arguments)[system](Job(file, method, arguments.epochs, 2, seed, str(out)))
-                made[system].append(formats.read(out))
-                found.append(judged(made[system][-1], counted))
-                print(system, method, seed, found[-1], file=sys.stderr, flush=True)
-            rows.append([method, system, *_summary(found)])
-        pairs_of = [of_pairs(made["chainrule"], made["gensim"], str(JUDGED / name)) for name in JUDGES.values()]
-        points = of_analogies(made["chainrule"], made["gensim"], str(JUDGED / "questions-words.txt"))
-        shown = [f"{each[0]:+.3f} ({each[1]:+.3f} to {each[2]:+.3f})" for each in pairs_of]
+                trained[system].append(formats.read(out))
+                figures.append(evaluate(trained[system][-1], counted))
+                print(system, method, seed, figures[-1], file=sys.stderr, flush=True)
+            rows.append([method, system, *_summary(figures)])
+        pairs_of = [
+            of_pairs(trained["chainrule"], trained["gensim"], str(EVALUATION_DATA / name))
+            for name in SIMILARITY_LISTS.values()
+        ]
+        points = of_analogies(trained["chainrule"], trained["gensim"], str(EVALUATION_DATA / "questions-words.txt"))
+        shown = [f"{rho:+.3f} ({low:+.3f} to {high:+.3f})" for rho, low, high in pairs_of]
         differences.append([method, *shown, f"{points[0]:+.1f} ({points[1]:+.1f} to {points[2]:+.1f})"])
-    print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (least to most)")
-    pairs = [similarity.read_pairs(JUDGED / name) for name in JUDGES.values()]
-    sizes = [similarity.judge(counted.find, each) for each in pairs]
+    print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (min to max)")
+    pairs = [similarity.read_pairs(EVALUATION_DATA / name) for name in SIMILARITY_LISTS.values()]
+    sizes = [similarity.evaluate_similarity(counted.find, word_pairs) for word_pairs in pairs]
     widths = [
-        f"{name} {each.found} pairs (95 % of ρ = 0.5: ±{_half(each):.2f})"
-        for name, each in zip(JUDGES, sizes, strict=True)
+        f"{name} {result.covered} pairs (95 % of ρ = 0.5: ±{_half(result):.2f})"
+        for name, result in zip(SIMILARITY_LISTS, sizes, strict=True)
     ]
-    print(f"found: {', '.join(widths)}\n")
-    heads = [f"{name}{part}" for name in JUDGES for part in (", ρ", ", rare third, ρ")]
+    print(f"pairs in vocabulary: {', '.join(widths)}\n")
+    heads = [f"{name}{part}" for name in SIMILARITY_LISTS for part in (", ρ", ", rarest third, ρ")]
     print(table(["method", "system", *heads, "semantic, %", "syntactic, %"], rows))
-    print("\nours less gensim's, with 95 % intervals (bootstrap over pairs of words)\n")
-    print(table(["method", *(f"{name}, ρ" for name in JUDGES), "syntactic, points"], differences))
+    print("\nchainrule minus gensim, with 95 % intervals (bootstrap over word pairs)\n")
+    print(table(["method", *(f"{name}, ρ" for name in SIMILARITY_LISTS), "syntactic, points"], differences))
 
 
-def _half(judged: similarity.Judged) -> float:
-    """Half the width of the interval of ρ = 0.5 over as many pairs."""
-    low, high = similarity.interval(0.5, judged.found)
+def _half(result: similarity.SimilarityResult) -> float:
+    """Return half the width of the 95 % interval of ρ = 0.5 for this number of pairs."""
+    low, high = similarity.confidence_interval(0.5, result.covered)
     return (high - low) / 2
 
 
-def judged(vectors: WordVectors, counted: WordVectors) -> list[float]:
-    """Spearman with each list of pairs and with its rare third, per cent of the analogies."""
+def evaluate(vectors: WordVectors, counted: WordVectors) -> list[float]:
+    """Return Spearman's ρ on each list and on its rarest third, and the accuracy on analogies in %."""
     assert counted.counts is not None
     counts = dict(zip(counted.words, counted.counts.tolist(), strict=True))
     figures = []
-    for name in JUDGES.values():
-        pairs = similarity.read_pairs(JUDGED / name)
-        rare = similarity.rarest(pairs, lambda word: counts.get(word.lower()))
-        figures += [similarity.judge(vectors.find, each).rho for each in (pairs, rare)]
-    sections = analogies.read_questions(JUDGED / "questions-words.txt")
+    for name in SIMILARITY_LISTS.values():
+        pairs = similarity.read_pairs(EVALUATION_DATA / name)
+        rare = similarity.rarest_third(pairs, lambda word: counts.get(word.lower()))
+        figures += [similarity.evaluate_similarity(vectors.find, subset).rho for subset in (pairs, rare)]
+    sections = analogies.read_questions(EVALUATION_DATA / "questions-words.txt")
     solved = analogies.solve(vectors.row, vectors.unit, sections, "add")
     for is_syntactic in (False, True):
         part = [s for s in solved if s.section.startswith("gram") == is_syntactic]
-        figures.append(100 * sum(s.right for s in part) / sum(s.asked for s in part))
+        figures.append(100 * sum(s.correct for s in part) / sum(s.attempted for s in part))
     return figures
 
 
-def _summary(found: list[list[float]]) -> list[str]:
-    columns = np.array(found).T
+def _summary(figures: list[list[float]]) -> list[str]:
+    columns = np.array(figures).T
     digits = [3] * (len(columns) - 2) + [1, 1]
     return [f"{c.mean():.{n}f} ({c.min():.{n}f} to {c.max():.{n}f})" for c, n in zip(columns, digits, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gensim", help="a Python that has gensim")
-    parser.add_argument("--word2vec", help="the original program")
-    parser.add_argument("--fasttext", help="fastText's program")
+    parser.add_argument("--gensim", help="Python interpreter with gensim")
+    parser.add_argument("--word2vec", help="word2vec program")
+    parser.add_argument("--fasttext", help="fastText program")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--novels-epochs", type=int, default=1, help="for the speed on the novels")
+    parser.add_argument("--novels-epochs", type=int, default=1, help="epochs of the speed benchmark on the novels")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quality", action="store_true")
-    parser.add_argument("--scaling", action="store_true", help="two threads against one, gensim left out")
+    parser.add_argument("--scaling", action="store_true", help="compare two threads with one; gensim is not used")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("runs/vectors"))
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if not (arguments.gensim or arguments.scaling):
-        parser.error("--gensim is needed, but for --scaling")
+        parser.error("--gensim is required, except with --scaling")
     (scaling if arguments.scaling else quality if arguments.quality else speed)(arguments, arguments.folder)
 
 

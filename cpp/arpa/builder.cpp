@@ -23,7 +23,7 @@ bool ArpaWords::is_empty() const {
 void ArpaWords::settle() {
     const auto numbers = static_cast<std::uint32_t>(vocabulary_.size());
     ids_.assign(numbers, kNone);
-    constexpr std::string_view other = "<UNK>";  // unknown where the usual spelling is not listed
+    constexpr std::string_view other = "<UNK>";  // accepted as unknown word if <unk> is not listed
     std::uint32_t unknown = is_listed_[kUnknown] ? kUnknown : vocabulary_.find(other, Vocabulary::key(other));
     has_unknown_ = is_listed_[kUnknown] || unknown != kUnknown;
     names_.reserve(numbers);
@@ -88,7 +88,7 @@ struct Row {
             ++entry;
         }
     }
-    throw Error("an n-gram is there twice");  // not reached: the caller saw two
+    throw Error("an n-gram is there twice");  // unreachable: the caller found a duplicate
 }
 
 // Sets first[c + 1] to the first row of context c; returns the number of rows.
@@ -309,8 +309,9 @@ class OrphanInsertion {
     std::vector<TableLevel>& levels_;
     const std::vector<OrphanOrder>& orphans_;
     std::uint32_t begin_;
-    std::vector<std::vector<std::uint32_t>> rows_;  // by order: the row of each orphan's first words so far
-    std::vector<std::uint32_t> moved_;              // by old row of the order below: its new one
+    std::vector<std::vector<std::uint32_t>>
+        rows_;                          // by order: row of the longest known prefix of each orphan
+    std::vector<std::uint32_t> moved_;  // new row of each old row of the order below
 };
 
 std::vector<MissingRow> OrphanInsertion::missing_rows(std::size_t n) const {
@@ -353,7 +354,7 @@ void OrphanInsertion::merge(std::size_t n, const std::vector<MissingRow>& missin
         for (std::uint32_t row = old.first[context]; row < old.first[context + 1]; ++row) {
             const std::uint64_t key = RowIndex::key(moved_[context], old.word[row]);
             for (; next != missing.end() && next->key < key; ++next) add(*next);
-            if (next != missing.end() && next->key == key) ++next;  // it is there, and so not listed twice
+            if (next != missing.end() && next->key == key) ++next;  // already present: no duplicate
             moved[row] = static_cast<std::uint32_t>(words.size());
             put(key, old.log_prob[row], is_top ? 0 : old.log_backoff[row]);
         }

@@ -25,7 +25,7 @@ struct ArpaModel {
     bool has_end = false;      // false: no line can end
 
     ArpaModel() = default;
-    ArpaModel(ArpaModel&&) = default;  // and no copies
+    ArpaModel(ArpaModel&&) = default;  // not copyable
     ArpaModel& operator=(ArpaModel&&) = default;
 
     ModelMetadata metadata() const {
@@ -69,7 +69,7 @@ class ArpaWords {
     // kNone if the word was not listed.
     std::uint32_t id(std::string_view word) const;
 
-    std::uint32_t size() const { return static_cast<std::uint32_t>(names_.size()); }  // V
+    std::uint32_t size() const { return static_cast<std::uint32_t>(names_.size()); }  // vocabulary size
     std::uint32_t begin() const { return size() - 2; }
     bool is_empty() const;
     bool has_unknown() const { return has_unknown_; }

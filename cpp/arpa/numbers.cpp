@@ -15,13 +15,13 @@ namespace {
 double beyond_doubles(std::string_view text) {
     const bool is_negative = text.front() == '-';
     if (is_negative) text.remove_prefix(1);
-    const std::size_t mark = std::min(text.find_first_of("eE"), text.size());
-    const std::string_view digits = text.substr(0, mark);
+    const std::size_t exponent_at = std::min(text.find_first_of("eE"), text.size());
+    const std::string_view digits = text.substr(0, exponent_at);
     const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
     const auto first = static_cast<std::int64_t>(digits.find_first_of("123456789"));
     std::int64_t exponent = 0;
-    if (mark < text.size()) {
-        std::size_t i = mark + 1;
+    if (exponent_at < text.size()) {
+        std::size_t i = exponent_at + 1;
         const bool is_small = i < text.size() && text[i] == '-';
         if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
         for (; i < text.size(); ++i)
@@ -49,14 +49,16 @@ char* write_fixed(std::uint64_t whole, int scale, char* into) {
 }  // namespace
 
 bool read_number(std::string_view text, double& value) {
-    const auto is_space = [](char c) { return c == '\r' || c == '\v' || c == '\f'; };  // as some tools leave
+    const auto is_space = [](char c) {
+        return c == '\r' || c == '\v' || c == '\f';
+    };  // written by some tools
     while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     if (!text.empty() && text.front() == '+') {
         text.remove_prefix(1);
         if (!text.empty() && text.front() == '-') return false;
     }
-    if (text.empty() || text.back() == ')') return false;  // from_chars knows nan(…)
+    if (text.empty() || text.back() == ')') return false;  // from_chars also parses nan(…)
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (end != text.data() + text.size() || error == std::errc::invalid_argument) return false;
     if (error == std::errc::result_out_of_range) value = beyond_doubles(text);
@@ -79,12 +81,12 @@ char* write_log10(float natural, char* into) {
     int before = size >= 100 ? 3 : size >= 10 ? 2 : size >= 1 ? 1 : size >= 0.1 ? 0 : size >= 0.01 ? -1 : -2;
     if (size < 0.001) before = -3;
     if (log10 < 0) *into++ = '-';
-    const float wanted = std::abs(natural);
+    const float expected = std::abs(natural);
     for (int digits = 7;; ++digits) {
         const int scale = digits - before;  // 4 … 12
         const auto whole = static_cast<std::uint64_t>(std::llround(size * kPower[scale]));
         const auto again = static_cast<float>(static_cast<double>(whole) / kPower[scale] * kLn10);
-        if (digits == 9 || again == wanted) return write_fixed(whole, scale, into);
+        if (digits == 9 || again == expected) return write_fixed(whole, scale, into);
     }
 }
 

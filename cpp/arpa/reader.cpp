@@ -46,7 +46,7 @@ class ArpaLines {
 
     NextBlock next_block_;
     std::string held_;
-    std::size_t at_ = 0;  // bytes of it that were read
+    std::size_t at_ = 0;  // bytes already consumed
     bool is_end_ = false;
     std::uint64_t number_ = 0;
 };
@@ -58,7 +58,7 @@ struct ArpaCount {
 
 struct ArpaHeader {
     std::vector<ArpaCount> claims;  // [k] is of order k + 1
-    std::string mark;               // the line that ended it: \1-grams:
+    std::string section_line;       // the line after the header: \1-grams:
 };
 
 ArpaHeader read_arpa_header(ArpaLines& lines);
@@ -69,9 +69,9 @@ struct ParsedPiece {
     std::vector<ArpaEntry> listed;
     std::vector<std::uint32_t> orphan_ids;
     std::vector<LineRun> runs;
-    std::size_t bytes = 0;    // that were read
-    std::uint64_t lines = 0;  // that were read
-    bool has_mark = false;    // the next line is one
+    std::size_t bytes = 0;      // that were read
+    std::uint64_t lines = 0;    // that were read
+    bool ends_section = false;  // the next line starts with a backslash
     std::optional<ArpaParseError> error;
     // First line with each fault, 0 if none; the reader of the whole order decides which to report.
     std::uint64_t wrong_probability = 0, wrong_backoff = 0, some_backoff = 0;
@@ -88,21 +88,21 @@ class EntryParser {
     ParsedPiece parse(std::string_view text, std::uint64_t first_line);
 
   private:
-    static constexpr std::size_t kBatch = 64;  // contexts that are looked for at a time
+    static constexpr std::size_t kBatch = 64;  // contexts looked up per batch
 
     void read_entry(std::string_view line, std::uint64_t number, ParsedPiece& into);
-    std::uint32_t number_of(std::string_view word, std::size_t place);
+    std::uint32_t number_of(std::string_view word, std::size_t slot_index);
     void find_contexts(ParsedPiece& into);
 
     std::size_t order_;
     ArpaWords& words_;
     const std::vector<RowIndex>& indexes_;
     std::vector<std::string_view> fields_;
-    std::vector<std::string_view> last_words_;  // of the entry before, and their ids: many stay the same
+    std::vector<std::string_view> last_words_;  // words of the previous entry, cached with their ids
     std::vector<std::uint32_t> last_ids_;
-    std::vector<std::uint32_t> ids_;  // of the entries whose contexts are still to be found, n by n
+    std::vector<std::uint32_t> ids_;  // ids of the entries waiting for a context lookup, n per entry
     std::vector<std::uint32_t> rows_;
-    std::vector<bool> is_same_;  // context as the entry before
+    std::vector<bool> is_same_;  // same context as the previous entry
 };
 
 constexpr std::size_t kLittle = std::size_t{1} << 16;
@@ -222,7 +222,7 @@ ArpaHeader read_arpa_header(ArpaLines& lines) {
             if (header.claims.empty())
                 throw ArpaParseError(lines.number(),
                                      "the header counts no n-grams; expected 'ngram 1=COUNT'");
-            header.mark = line;
+            header.section_line = line;
             return header;
         }
         if (line.empty()) continue;
@@ -277,12 +277,12 @@ void note(std::uint64_t& first, std::uint64_t number) {
     if (first == 0) first = number;
 }
 
-std::uint32_t EntryParser::number_of(std::string_view word, std::size_t place) {
+std::uint32_t EntryParser::number_of(std::string_view word, std::size_t slot_index) {
     if (order_ == 1) return utf8_fault(word) ? ArpaWords::kNone : words_.list(word);
-    if (word == last_words_[place]) return last_ids_[place];
+    if (word == last_words_[slot_index]) return last_ids_[slot_index];
     const std::uint32_t id = words_.id(word);
-    last_words_[place] = word;
-    last_ids_[place] = id;
+    last_words_[slot_index] = word;
+    last_ids_[slot_index] = id;
     return id;
 }
 
@@ -354,7 +354,7 @@ ParsedPiece EntryParser::parse(std::string_view text, std::uint64_t first_line) 
             const std::uint64_t number = first_line + result.lines;
             const std::string_view line = checked_line(rest.substr(0, end), number);
             if (line.starts_with('\\')) {
-                result.has_mark = true;
+                result.ends_section = true;
                 break;
             }
             result.bytes += std::min(end + 1, rest.size());
@@ -372,8 +372,8 @@ ParsedPiece EntryParser::parse(std::string_view text, std::uint64_t first_line) 
     return result;
 }
 
-constexpr std::size_t kPiece = std::size_t{1} << 18;  // bytes that one thread reads at a time
-constexpr std::size_t kPiecesPerThread = 4;           // before the others are waited for
+constexpr std::size_t kPiece = std::size_t{1} << 18;  // bytes read by a thread at a time
+constexpr std::size_t kPiecesPerThread = 4;           // per synchronisation of the threads
 
 // Splits whole lines into at most `most` pieces: their offsets, and the end.
 std::vector<std::size_t> pieces_of(std::string_view window, std::size_t most) {
@@ -415,21 +415,22 @@ class Reader {
     std::vector<RowIndex> indexes_;     // [k] is of order k + 2
     std::vector<TableLevel> levels_;    // [k] is of order k + 1
     std::vector<OrphanOrder> orphans_;  // [k] is of order k + 1
-    std::string mark_;
+    std::string section_line_;
 };
 
 ArpaModel Reader::read() {
     ArpaHeader header = read_arpa_header(lines_);
-    mark_ = std::move(header.mark);
+    section_line_ = std::move(header.section_line);
     for (std::size_t n = 1; n <= header.claims.size(); ++n) {
         const bool is_top = n == header.claims.size();
         const std::string expected = std::string("\\").append(grams(n)).append(":");
-        if (mark_ != expected)
-            throw ArpaParseError(lines_.number(), "expected " + expected + " but found ", mark_);
+        if (section_line_ != expected)
+            throw ArpaParseError(lines_.number(), "expected " + expected + " but found ", section_line_);
         ArpaOrder listed = read_order(n, header.claims[n - 1], is_top);
         build(listed, n, is_top);
     }
-    if (mark_ != "\\end\\") throw ArpaParseError(lines_.number(), "expected \\end\\ but found ", mark_);
+    if (section_line_ != "\\end\\")
+        throw ArpaParseError(lines_.number(), "expected \\end\\ but found ", section_line_);
     if (words_.is_empty()) throw ArpaParseError(lines_.number(), "the file lists no words");
     progress_(0, 0, 0);
     indexes_.clear();
@@ -455,7 +456,7 @@ ArpaOrder Reader::read_order(std::size_t n, const ArpaCount& claim, bool is_top)
     }
     std::string_view line;
     lines_.next(line);
-    mark_ = line;
+    section_line_ = line;
     check(listed, n, claim, faults, is_top);
     progress_(n, listed.size, claim.count);
     return listed;
@@ -463,26 +464,26 @@ ArpaOrder Reader::read_order(std::size_t n, const ArpaCount& claim, bool is_top)
 
 // Returns true if the next line begins with a backslash.
 bool Reader::read_window(std::string_view window, std::size_t n, ArpaOrder& into, EntryFaults& faults) {
-    if (n == 1) {  // numbers its words in turn
+    if (n == 1) {  // sequential: words are numbered in order
         ParsedPiece piece = EntryParser(n, words_, indexes_).parse(window, lines_.number() + 1);
-        const bool has_mark = piece.has_mark;
+        const bool ends_section = piece.ends_section;
         append(std::move(piece), n, into, faults);
-        return has_mark;
+        return ends_section;
     }
     const std::vector<std::size_t> begins = pieces_of(window, kPiecesPerThread * threads_);
     std::vector<ParsedPiece> pieces(begins.size() - 1);
-    std::atomic<std::size_t> next = 0, last = pieces.size();  // none after a mark is of use
+    std::atomic<std::size_t> next = 0, last = pieces.size();  // pieces after a section mark are discarded
     parallel_for(std::min(threads_, pieces.size()), [&](std::size_t) {
         EntryParser parser(n, words_, indexes_);
         for (std::size_t i = next++; i < pieces.size() && i <= last; i = next++) {
             pieces[i] = parser.parse(window.substr(begins[i], begins[i + 1] - begins[i]), 1);
-            if (pieces[i].has_mark || pieces[i].error) last = std::min(last.load(), i);
+            if (pieces[i].ends_section || pieces[i].error) last = std::min(last.load(), i);
         }
     });
     for (ParsedPiece& piece : pieces) {
-        const bool has_mark = piece.has_mark;
+        const bool ends_section = piece.ends_section;
         append(std::move(piece), n, into, faults);
-        if (has_mark) return true;
+        if (ends_section) return true;
     }
     return false;
 }
@@ -512,7 +513,8 @@ void Reader::append(ParsedPiece piece, std::size_t n, ArpaOrder& into, EntryFaul
         into.orphan_ids.insert(into.orphan_ids.end(), piece.orphan_ids.begin(), piece.orphan_ids.end());
     }
     into.size += piece.listed.size();
-    if (!piece.listed.empty()) into.pieces.emplace_back(piece.listed.begin(), piece.listed.end());  // to size
+    if (!piece.listed.empty())
+        into.pieces.emplace_back(piece.listed.begin(), piece.listed.end());  // shrinks to fit
     lines_.skip(piece.bytes, piece.lines);
 }
 

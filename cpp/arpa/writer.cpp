@@ -28,16 +28,17 @@ class ContextCursor {
     void move_to(std::uint64_t row) {
         if (order_ > 1 && at_.back().end <= row) move_on(row);
     }
-    const std::string& text() const { return text_; }  // the context's words, a blank behind each
-    bool is_left_out() const { return is_left_out_; }  // one of them is the word that is left out
+    const std::string& text() const { return text_; }  // words of the context, each followed by a space
+    bool is_left_out() const { return is_left_out_; }  // the context contains the excluded word
 
   private:
     // Current row of one order.
     struct At {
         std::uint64_t row = 0, end = 0;  // end of its continuations one order up
-        std::size_t letters = 0;         // of the text before this word
+        std::size_t letters = 0;         // bytes of the text before this word
         std::uint64_t held_from = 0;
-        std::vector<std::uint32_t> word, first;  // of rows [held_from, …), and one more of `first`
+        std::vector<std::uint32_t> word,
+            first;  // buffered rows from held_from on; `first` has one more entry
     };
 
     void move_on(std::uint64_t row);
@@ -51,7 +52,7 @@ class ContextCursor {
     std::uint32_t left_out_;
     std::size_t order_;
     std::vector<At> at_;       // [k] is of order k + 1; up to order − 1
-    std::size_t changed_ = 0;  // words from this one on are not those of the text
+    std::size_t changed_ = 0;  // index of the first word that differs from the text
     std::string text_;
     bool is_left_out_ = false;
 };
@@ -72,7 +73,7 @@ ContextCursor::ContextCursor(const Rows& rows, const std::vector<std::string>& n
 // The context (row of order n) of a row of the next order: the last one whose extensions do not begin after
 // it.
 std::uint64_t ContextCursor::parent(std::size_t n, std::uint64_t row) const {
-    std::uint64_t from = 0, to = rows_.size(n);  // it is in [from, to)
+    std::uint64_t from = 0, to = rows_.size(n);  // the context is in [from, to)
     while (to - from > 1) {
         const std::uint64_t middle = from + (to - from) / 2;
         std::uint32_t first[2];
@@ -139,7 +140,7 @@ struct Chunk {
     std::size_t count = 0;
     std::uint64_t lines = 0;
     std::vector<char> text;
-    std::size_t letters = 0;  // of the text that are used
+    std::size_t letters = 0;  // used bytes of the text
     std::vector<std::uint32_t> word;
     std::vector<float> log_prob, log_backoff;
 };

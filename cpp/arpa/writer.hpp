@@ -13,7 +13,7 @@
 namespace chainrule {
 
 struct ArpaOutput {
-    std::function<void(std::string_view)> write;  // takes the text, piece by piece
+    std::function<void(std::string_view)> write;  // receives the text in pieces
     ArpaProgress progress;
     std::uint32_t left_out = 0xFFFFFFFF;  // n-grams with this word are not written
     std::size_t threads = 1;

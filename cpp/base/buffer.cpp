@@ -33,8 +33,7 @@ void* take_pages(std::size_t bytes, Access access) {
     const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage) % kPage;
     if (before) munmap(begin, before);
     munmap(begin + before + size, kPage - before);
-    if (access == Access::scattered)
-        madvise(begin + before, size, MADV_HUGEPAGE);  // advice: it need not be heard
+    if (access == Access::scattered) madvise(begin + before, size, MADV_HUGEPAGE);  // only a hint
     return begin + before;
 }
 

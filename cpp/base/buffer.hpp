@@ -15,8 +15,8 @@
 namespace chainrule {
 
 // Access pattern. Scattered access touches a different page nearly every time; with huge pages (2 MB) the TLB
-// covers the whole table. For sequential access small pages are as fast, and the system has them at hand,
-// while it may first have to compact memory for a huge page (measured: ten times slower).
+// covers the whole table. For sequential access small pages are as fast and readily available,
+// while the system may have to compact memory for a huge page (measured: ten times slower).
 enum class Access { in_order, scattered };
 
 // Returns null if the system has no memory; never null for 0 bytes.

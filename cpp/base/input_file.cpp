@@ -29,7 +29,7 @@ void InputFile::fail(const std::string& what) const {
 
 namespace {
 
-// What changes with every write to a file.
+// Metadata that changes with every write to a file.
 struct Times {
     std::int64_t modified_s, modified_ns, changed_s, changed_ns;
 };

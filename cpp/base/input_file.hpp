@@ -10,7 +10,7 @@
 
 namespace chainrule {
 
-// What the errors of an InputFile are: IoError, or ModelFileError for a model file.
+// Selects the exception type of an InputFile: IoError, or ModelFileError for a model file.
 enum class FileRole { text, model };
 
 class InputFile {
@@ -22,14 +22,14 @@ class InputFile {
     InputFile(const InputFile&) = delete;
     InputFile& operator=(const InputFile&) = delete;
 
-    std::uint64_t size() const { return size_; }  // in bytes, when it was opened
+    std::uint64_t size() const { return size_; }  // in bytes, at opening time
 
     // Copies bytes [at, at + size) of the file. Throws Error if the file has become shorter, or on an I/O
     // error.
     void read(std::uint64_t at, char* into, std::size_t size) const;
 
-    // The whole file mapped into memory, nullptr where the system cannot. The mapping ends with this object.
-    // Whoever changes the file changes the mapped bytes; one who shortens it makes reading them fatal
+    // The whole file mapped into memory, nullptr if not supported. The mapping ends with this object.
+    // If the file is modified, the mapped bytes change; if it is truncated, reading them is fatal
     // (SIGBUS). Call check_unchanged before each use.
     const char* map();
     bool is_mapped() const { return mapped_ != nullptr; }
@@ -46,17 +46,17 @@ class InputFile {
     std::string path_;
     FileRole role_;
     std::uint64_t size_ = 0;
-    int descriptor_ = -1;             // where the system has them
-    std::FILE* stream_ = nullptr;     // elsewhere
-    std::unique_ptr<Status> status_;  // when it was opened
-    mutable std::mutex mutex_;        // of stream_, or of status_
+    int descriptor_ = -1;             // on POSIX systems
+    std::FILE* stream_ = nullptr;     // on other systems
+    std::unique_ptr<Status> status_;  // at opening time
+    mutable std::mutex mutex_;        // guards stream_ or status_
     const char* mapped_ = nullptr;
 };
 
-// Bytes of physical memory; 0 where the system does not say.
+// Bytes of physical memory; 0 if unknown.
 std::uint64_t physical_memory();
 
-// All bytes of a file, or of a pipe until it ends.
+// Reads all bytes of a file or pipe.
 std::string read_whole(const std::string& path);
 
 }  // namespace chainrule

@@ -33,9 +33,9 @@ inline double logarithm(double x) {
     R = R * z + 2.0 / 7.0;
     R = R * z + 2.0 / 5.0;
     R = (R * z + 2.0 / 3.0) * z;
-    // −∞ for 0 and 0 for all else, without a branch, which would keep the compiler from several at once.
+    // −∞ for 0 and 0 otherwise, branch-free so that the compiler can vectorise it.
     const std::uint64_t is_zero = ((bits | (0 - bits)) >> 63) - 1;
-    // log m = 2s + s R, and 2s = f − s f loses less.
+    // log m = 2s + s R; 2s = f − s f has a smaller rounding error.
     return k * std::numbers::ln2 + (f - s * (f - R)) + std::bit_cast<double>(is_zero & 0xFFF0000000000000);
 }
 

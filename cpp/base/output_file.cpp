@@ -39,7 +39,8 @@ void OutputFile::write(std::uint64_t at, const char* bytes, std::size_t size) {
 }
 
 void OutputFile::finish() {
-    if (fsync(descriptor_) != 0 && errno != EINVAL) fail(errno);  // EINVAL: a file that has no disk
+    if (fsync(descriptor_) != 0 && errno != EINVAL)
+        fail(errno);  // EINVAL: fsync is not supported for this file
     const int closed = close(descriptor_);
     descriptor_ = -1;
     if (closed != 0) fail(errno);

@@ -10,7 +10,7 @@ namespace chainrule {
 
 class OutputFile {
   public:
-    explicit OutputFile(const std::string& path);  // Throws Error if there is such a file already
+    explicit OutputFile(const std::string& path);  // throws Error if the file exists
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
@@ -23,8 +23,8 @@ class OutputFile {
 
     std::string path_;
     bool is_finished_ = false;
-    int descriptor_ = -1;          // where the system has them
-    std::FILE* stream_ = nullptr;  // elsewhere
+    int descriptor_ = -1;          // on POSIX systems
+    std::FILE* stream_ = nullptr;  // on other systems
     std::mutex mutex_;
 };
 

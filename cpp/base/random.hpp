@@ -5,14 +5,14 @@
 
 namespace chainrule {
 
-// xorshift64 (Marsaglia 2003) behind a splitmix64 start, so that neighbouring seeds are far apart.
+// xorshift64 (Marsaglia 2003) seeded by splitmix64, so that adjacent seeds give unrelated sequences.
 class Random {
   public:
     explicit Random(std::uint64_t seed) {
         std::uint64_t z = seed + 0x9E3779B97F4A7C15ULL;
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
         z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-        state_ = (z ^ (z >> 31)) | 1;  // never 0
+        state_ = (z ^ (z >> 31)) | 1;  // must not be 0
     }
 
     std::uint32_t next() {

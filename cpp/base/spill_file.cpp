@@ -64,13 +64,13 @@ void SpillFile::write(std::uint64_t at, const std::uint32_t* numbers, std::size_
 #if defined(CHAINRULE_SPILLS)
     const char* from = reinterpret_cast<const char*>(numbers);
     std::size_t left = count * sizeof *numbers;
-    std::uint64_t place = at * sizeof *numbers;
+    std::uint64_t offset = at * sizeof *numbers;
     while (left > 0) {
-        const ssize_t written = pwrite(descriptor_, from, left, static_cast<off_t>(place));
+        const ssize_t written = pwrite(descriptor_, from, left, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) fail(*folder_, "takes no more");
         from += written;
-        place += static_cast<std::uint64_t>(written);
+        offset += static_cast<std::uint64_t>(written);
         left -= static_cast<std::size_t>(written);
     }
 #endif
@@ -80,14 +80,14 @@ void SpillFile::read(std::uint64_t at, void* numbers, std::size_t count) const {
 #if defined(CHAINRULE_SPILLS)
     char* into = static_cast<char*>(numbers);
     std::size_t left = count * sizeof(std::uint32_t);
-    std::uint64_t place = at * sizeof(std::uint32_t);
+    std::uint64_t offset = at * sizeof(std::uint32_t);
     while (left > 0) {
-        const ssize_t got = pread(descriptor_, into, left, static_cast<off_t>(place));
+        const ssize_t got = pread(descriptor_, into, left, static_cast<off_t>(offset));
         if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = EIO;  // shorter than what was written
+        if (got == 0) errno = EIO;  // the file is shorter than expected
         if (got <= 0) fail(*folder_, "does not give back what was written to it");
         into += got;
-        place += static_cast<std::uint64_t>(got);
+        offset += static_cast<std::uint64_t>(got);
         left -= static_cast<std::size_t>(got);
     }
 #endif

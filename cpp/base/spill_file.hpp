@@ -28,7 +28,7 @@ class SpillFile {
     ~SpillFile();
 
     void write(std::uint64_t at, const std::uint32_t* numbers, std::size_t count);
-    void read(std::uint64_t at, void* numbers, std::size_t count) const;  // floats too: any 32 bits
+    void read(std::uint64_t at, void* numbers, std::size_t count) const;  // any 32-bit type
 
   private:
     void close() noexcept;

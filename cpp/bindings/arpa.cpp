@@ -57,7 +57,7 @@ struct PyArpaFile {
 PyArpaFile read(const nb::callable& next, const std::string& name, std::int64_t threads,
                 const nb::callable& progress) {
     const std::size_t workers = checked_threads(threads);
-    nb::object block;  // stays until the next one is asked for
+    nb::object block;  // keeps the memory alive until the next read
     const NextBlock next_block = [&]() -> std::string_view {
         const nb::gil_scoped_acquire held;
         block = next();
@@ -95,30 +95,30 @@ void write(const PyNgramModel& model, const std::vector<std::string>& names, std
     out.progress = progress_to(progress);
     if (left_out >= 0) out.left_out = static_cast<std::uint32_t>(left_out);
     out.threads = checked_threads(threads);
-    const std::shared_ptr<const Model> kept = model.model;
+    const std::shared_ptr<const Model> shared = model.model;
     const nb::gil_scoped_release free;
-    write_arpa(*kept->rows(), names, out);
+    write_arpa(*shared->rows(), names, out);
 }
 
 }  // namespace
 
 void bind_arpa(nb::module_& module) {
-    nb::class_<PyArpaFile>(module, "ArpaFile", "What an ARPA file lists, sorted.")
-        .def_static(
-            "read", &read, nb::arg("next_block"), nb::arg("name"), nb::arg("threads"), nb::arg("progress"),
-            "Read a file whose bytes `next_block()` gives, b'' at its end; an InputError calls it `name`. "
-            "`progress(order, done, of)` has order 0 while tables are built.")
+    nb::class_<PyArpaFile>(module, "ArpaFile", "The contents of an ARPA file, sorted.")
+        .def_static("read", &read, nb::arg("next_block"), nb::arg("name"), nb::arg("threads"),
+                    nb::arg("progress"),
+                    "Read the bytes returned by `next_block()` until b''; `name` is used in error messages. "
+                    "`progress(order, done, of)` is called with order 0 while tables are built.")
         .def_prop_ro(
             "names", [](const PyArpaFile& self) { return self.read->names; },
-            "Of each word by its number: <unk>, the words as the file lists them, <s>, </s>.")
+            "Names by word id: <unk>, the words in file order, <s>, </s>.")
         .def_prop_ro("has_unk", [](const PyArpaFile& self) { return self.read->has_unknown; })
         .def_prop_ro("has_eos", [](const PyArpaFile& self) { return self.read->has_end; })
         .def("model", &model_of, nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
-             nb::arg("is_normalized") = true, "A model that can be asked.");
+             nb::arg("is_normalized") = true, "Build a model.");
     module.def("write_arpa", &write, nb::arg("model"), nb::arg("names"), nb::arg("left_out"),
                nb::arg("threads"), nb::arg("sink"), nb::arg("progress"),
-               "Hand the text of an ARPA file to `sink(bytes)`, piece by piece, without n-grams of the word "
-               "`left_out` (-1: with all).");
+               "Write an ARPA file to `sink(bytes)` in pieces, without n-grams that contain the word "
+               "`left_out` (-1: all n-grams).");
 }
 
 }  // namespace chainrule

@@ -45,8 +45,8 @@ std::strong_ordering order_of(const KenlmState& one, const KenlmState& other) {
     return a.reach <=> b.reach;
 }
 
-bool is_true(nb::handle given) {
-    const int is_true = PyObject_IsTrue(given.ptr());
+bool is_true(nb::handle value) {
+    const int is_true = PyObject_IsTrue(value.ptr());
     if (is_true < 0) throw nb::python_error();
     return is_true != 0;
 }
@@ -88,10 +88,10 @@ nb::object full_scores(const KenlmModel& model, nb::handle sentence, nb::handle 
     return nb::steal(PyObject_GetIter(scores.ptr()));
 }
 
-TextViews list_of(const nb::object& given) {
-    if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()))
+TextViews list_of(const nb::object& value) {
+    if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()))
         throw nb::type_error("give a list of sentences; score takes a single one");
-    return TextViews(given);
+    return TextViews(value);
 }
 
 // Sentences for the engine: other white space is replaced by blanks.
@@ -107,12 +107,12 @@ class Sentences {
     std::string_view with_blanks(std::string_view text) {
         while (!text.empty() && is_white(text.back())) text.remove_suffix(1);
         if (!has_other_white(text)) return text;
-        std::string& result = made_.emplace_back(text);
+        std::string& result = buffers_.emplace_back(text);
         for (char& c : result) c = is_white(c) ? ' ' : c;
         return result;
     }
 
-    std::deque<std::string> made_;
+    std::deque<std::string> buffers_;
     std::vector<std::string_view> views_;
 };
 
@@ -139,9 +139,9 @@ Doubles sums_of(const KenlmModel& model, const std::vector<std::string_view>& se
     return to_numpy_array(std::move(sums), {size});
 }
 
-Doubles score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
+Doubles score_list(const KenlmModel& model, const nb::object& value, nb::handle bos, nb::handle eos,
                    std::int64_t threads) {
-    const TextViews texts = list_of(given);
+    const TextViews texts = list_of(value);
     const Sentences sentences(texts.views());
     return sums_of(model, sentences.views(), {is_true(bos), is_true(eos), checked_threads(threads)});
 }
@@ -171,9 +171,9 @@ void to_log10(const KenlmModel& model, std::string_view sentence, const Sentence
     });
 }
 
-nb::tuple full_score_list(const KenlmModel& model, const nb::object& given, nb::handle bos, nb::handle eos,
+nb::tuple full_score_list(const KenlmModel& model, const nb::object& value, nb::handle bos, nb::handle eos,
                           std::int64_t threads) {
-    const TextViews texts = list_of(given);
+    const TextViews texts = list_of(value);
     const Sentences sentences(texts.views());
     const SentenceOptions options{is_true(bos), is_true(eos), checked_threads(threads)};
     TokenScores scores;

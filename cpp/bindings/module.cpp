@@ -18,7 +18,7 @@ namespace {
 struct BuildInfo {
     std::string compiler;  // name and version
     long standard;         // value of __cplusplus
-    std::string simd;      // the vector instructions that "auto" takes here: "avx512", "avx2", "none"
+    std::string simd;      // instruction set selected by "auto": "avx512", "avx2", "none"
 };
 
 std::string compiler_name() {
@@ -38,7 +38,7 @@ BuildInfo build_info() { return {compiler_name(), __cplusplus, choose_kernels("a
 }  // namespace chainrule
 
 NB_MODULE(_core, module) {
-    nb::set_leak_warnings(false);  // of models that a program still holds when it ends
+    nb::set_leak_warnings(false);  // models may be alive when the interpreter exits
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);
@@ -58,7 +58,7 @@ NB_MODULE(_core, module) {
         .def_ro("compiler", &chainrule::BuildInfo::compiler)
         .def_ro("standard", &chainrule::BuildInfo::standard)
         .def_ro("simd", &chainrule::BuildInfo::simd);
-    module.def("build_info", &chainrule::build_info, "What the extension was built with and what runs here.");
+    module.def("build_info", &chainrule::build_info, "Compiler, C++ standard and selected instruction set.");
     chainrule::bind_vectors(module);
     chainrule::bind_ngram(module);
     chainrule::bind_ngram_model(module);

@@ -46,7 +46,7 @@ struct PyState {
 
 using NgramClass = nanobind::class_<PyNgramModel>;
 
-void bind_query(NgramClass& bound);                                 // batches, next words
+void bind_query(NgramClass& bound);  // batched scoring, next-word distributions
 void bind_sentences(nanobind::module_& module, NgramClass& bound);  // text, states
 
 inline std::uint32_t checked_number(std::int64_t value, std::int64_t least, std::int64_t most,
@@ -96,11 +96,11 @@ inline ModelMetadata model_metadata(std::int64_t vocabulary, std::int64_t bos, s
 class TextViews {
   public:
     explicit TextViews(const nanobind::object& texts)
-        : kept_(nanobind::steal(PySequence_Tuple(texts.ptr()))) {
-        if (!kept_.is_valid()) nanobind::raise_python_error();
-        const Py_ssize_t size = PyTuple_GET_SIZE(kept_.ptr());
+        : tuple_(nanobind::steal(PySequence_Tuple(texts.ptr()))) {
+        if (!tuple_.is_valid()) nanobind::raise_python_error();
+        const Py_ssize_t size = PyTuple_GET_SIZE(tuple_.ptr());
         views_.reserve(static_cast<std::size_t>(size));
-        for (Py_ssize_t i = 0; i < size; ++i) views_.push_back(view_of(PyTuple_GET_ITEM(kept_.ptr(), i)));
+        for (Py_ssize_t i = 0; i < size; ++i) views_.push_back(view_of(PyTuple_GET_ITEM(tuple_.ptr(), i)));
     }
     std::span<const std::string_view> views() const { return views_; }
 
@@ -117,7 +117,7 @@ class TextViews {
     }
 
   private:
-    nanobind::object kept_;
+    nanobind::object tuple_;
     std::vector<std::string_view> views_;
 };
 

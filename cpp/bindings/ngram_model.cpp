@@ -56,7 +56,7 @@ TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> l
     TableLevel level{UninitializedBuffer<std::uint32_t>(size),
                      UninitializedBuffer<std::uint32_t>(contexts + 1), UninitializedBuffer<float>(size),
                      UninitializedBuffer<float>(size)};
-    std::uint64_t opened = 0;  // contexts whose first row is known
+    std::uint64_t opened = 0;  // number of contexts whose first row is known
     std::int64_t last = -1;
     for (std::size_t i = 0; i < size; ++i) {
         if (keys[i] <= last) refuse();
@@ -66,7 +66,7 @@ TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> l
         level.word[i] = static_cast<std::uint32_t>(static_cast<std::uint64_t>(keys[i]) - context * V);
         while (opened <= context) level.first[opened++] = static_cast<std::uint32_t>(i);
         if (!is_log_value(log_probs[i]) || !is_log_value(log_backoffs[i])) refuse();
-        level.log_prob[i] = std::min(log_probs[i], 0.0f);  // a probability that is 1 but for rounding
+        level.log_prob[i] = std::min(log_probs[i], 0.0f);  // clamps rounding errors
         level.log_backoff[i] = log_backoffs[i];
     }
     while (opened <= contexts) level.first[opened++] = static_cast<std::uint32_t>(size);
@@ -124,10 +124,10 @@ std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int
         const nb::gil_scoped_release free;
         Counts counts = count_ngrams(
             make_tokens(text, metadata.vocabulary, metadata.begin, metadata.end, is_stream), n, workers);
-        KneserNey found = estimate_kneser_ney(
+        KneserNey estimate = estimate_kneser_ney(
             std::move(counts), workers, metadata.is_closed ? metadata.unknown : kEveryWord, std::move(cuts));
-        discounts = std::move(found.discounts);
-        result.model = Model::of(TableRows(found.levels), metadata, spelled, choice, workers);
+        discounts = std::move(estimate.discounts);
+        result.model = Model::of(TableRows(estimate.levels), metadata, spelled, choice, workers);
     }
     nb::list of, why;
     for (const Discounts& D : discounts) {
@@ -227,7 +227,7 @@ void bind_metadata(NgramClass& bound) {
                      })
         .def_prop_ro("bits", [](const PyNgramModel& self) { return self.model->file().metadata().bits; })
         .def_prop_ro("bytes", [](const PyNgramModel& self) { return self.model->file().bytes(); })
-        .def_prop_ro("mark", [](const PyNgramModel& self) { return self.model->file().mark(); })
+        .def_prop_ro("mark", [](const PyNgramModel& self) { return self.model->file().digest(); })
         .def_prop_ro("path", [](const PyNgramModel& self) { return name_of(self.model->file().path()); })
         .def_prop_ro("has_names", [](const PyNgramModel& self) { return self.model->names() != nullptr; });
 }
@@ -247,7 +247,7 @@ void bind_names(NgramClass& bound) {
             [](const PyNgramModel& self, const nb::object& word) {
                 return names_in(self).find(TextViews::view_of(word.ptr()));
             },
-            nb::arg("word"), "The number of a word, or -1.")
+            nb::arg("word"), "Return the id of a word, or -1.")
         .def("names", [](const PyNgramModel& self) {
             nb::list result;
             const StoredVocabulary& names = names_in(self);
@@ -264,24 +264,25 @@ void bind_ngram_model(nb::module_& module) {
     bound
         .def_static("open", &open_model, nb::arg("path"), nb::arg("verify") = false,
                     nb::arg("verified_at_open") = kVerifiedAtOpen, nb::arg("largest_copy") = 0,
-                    "The model of a file; one of at most `verified_at_open` bytes is read and verified at "
-                    "once, a larger one as it is used. One of more than `largest_copy` bytes (0: half of the "
-                    "physical memory) is mapped, and must not change while a call runs.")
-        .def_static("of_tables", &of_tables, nb::arg("levels"), nb::arg("vocabulary_size"), nb::arg("bos"),
-                    nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
-                    nb::arg("is_stream") = false, nb::arg("is_normalized") = true,
-                    nb::arg("starts_at_bos") = false, nb::arg("log_missing") = 0.0,
-                    nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast", nb::arg("bits") = 0,
-                    nb::arg("threads") = 1, "The model of tables: by order key, log_prob and log_backoff.")
+                    "Open a model file. A file of at most `verified_at_open` bytes is read and verified at "
+                    "once, a larger one on access. A file of more than `largest_copy` bytes (0: half of the "
+                    "physical memory) is memory-mapped and must not change during a call.")
         .def_static(
-            "train", &train, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"), nb::arg("bos"),
+            "of_tables", &of_tables, nb::arg("levels"), nb::arg("vocabulary_size"), nb::arg("bos"),
             nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false, nb::arg("is_stream") = false,
-            nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("names").none() = nb::none(),
-            nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1,
-            "Modified Kneser–Ney of word numbers, `eos` after each line: the model, D1, D2 and D3+ of each "
-            "order, and why they are the fall-back, '' where they are not.")
+            nb::arg("is_normalized") = true, nb::arg("starts_at_bos") = false, nb::arg("log_missing") = 0.0,
+            nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast", nb::arg("bits") = 0,
+            nb::arg("threads") = 1, "Build a model from tables (key, log_prob, log_backoff) of each order.")
+        .def_static("train", &train, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"),
+                    nb::arg("bos"), nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
+                    nb::arg("is_stream") = false, nb::arg("cut_offs") = std::vector<std::int64_t>(),
+                    nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast", nb::arg("bits") = 0,
+                    nb::arg("threads") = 1,
+                    "Train modified Kneser–Ney on word ids with `eos` after each line. Return the model, D1, "
+                    "D2 and D3+ of each "
+                    "order, and the reason for default discounts ('' if estimated).")
         .def("convert", &convert, nb::arg("layout") = "fast", nb::arg("bits") = 0, nb::arg("threads") = 1)
-        .def("tables", &tables, "By order key, log_prob and log_backoff.")
+        .def("tables", &tables, "Return the tables (key, log_prob, log_backoff) of each order.")
         .def(
             "save",
             [](const PyNgramModel& self, const std::filesystem::path& path) {
@@ -297,7 +298,7 @@ void bind_ngram_model(nb::module_& module) {
                 self.model->file().begin_call();
                 self.model->file().verify_all(workers);
             },
-            nb::arg("threads") = 1, "Refuse the file where any bit is not as it was written.");
+            nb::arg("threads") = 1, "Verify all checksums; raise if the file is damaged.");
     bind_metadata(bound);
     bind_names(bound);
     bind_query(bound);

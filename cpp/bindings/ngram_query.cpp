@@ -28,8 +28,9 @@ namespace {
 
 using Doubles = nb::ndarray<nb::numpy, double>;
 
-constexpr std::size_t kMaxAnswers = static_cast<std::size_t>(-1) / 32;  // numbers that any memory can have
-constexpr std::size_t kSteps = 256;                                     // of a long row that are one piece
+constexpr std::size_t kMaxAnswers = static_cast<std::size_t>(-1) / 32;  // upper bound on the size of a result
+constexpr std::size_t kLongestLine = std::size_t{1} << 30;              // words that are one segment
+constexpr std::size_t kSteps = 256;                                     // steps of a long row per work item
 
 // A (rows, columns) array of valid word ids.
 struct Words {
@@ -39,16 +40,20 @@ struct Words {
     std::span<const std::int32_t> row(std::size_t i) const { return values.subspan(i * columns, columns); }
 };
 
-Words words_of(const PyNgramModel& self, const AnyArray& array, const char* name) {
-    const auto values = checked_span<std::int32_t>(array, name, "int32", 2);
+void check_ids(const PyNgramModel& self, std::span<const std::int32_t> values, const char* name) {
     const std::uint32_t V = self.model->metadata().vocabulary;
-    std::uint32_t most = 0;  // as unsigned a negative number is large
+    std::uint32_t most = 0;  // negative ids become large unsigned numbers
     for (const std::int32_t word : values) most = std::max(most, static_cast<std::uint32_t>(word));
     if (most >= V) {
         throw ArgumentError(std::string(name) + " holds the number " +
                             std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
                             std::to_string(V - 1));
     }
+}
+
+Words words_of(const PyNgramModel& self, const AnyArray& array, const char* name) {
+    const auto values = checked_span<std::int32_t>(array, name, "int32", 2);
+    check_ids(self, values, name);
     return {values, array.shape(0), array.shape(1)};
 }
 
@@ -87,7 +92,7 @@ std::vector<Piece> pieces_of(const Model& model, const Batch& batch, double* log
             piece.before = tokens + t + 1;
             piece.before_size = static_cast<std::uint32_t>(before);
             piece.begins = std::all_of(piece.before, piece.before + before, is_begin);
-            piece.inputs = tokens + before + t + 1;  // read after each target but the last
+            piece.inputs = tokens + before + t + 1;  // input after each target except the last
             piece.targets = batch.targets.row(row).data() + t;
             piece.size = static_cast<std::uint32_t>(std::min(kSteps, T - t));
             piece.log_probs = log_probs + row * T + t;
@@ -107,6 +112,41 @@ Doubles score(const PyNgramModel& self, const AnyArray& tokens, const AnyArray& 
         self.model->score(pieces_of(*self.model, batch, log_probs.data()), workers);
     }
     return to_numpy_array(std::move(log_probs), {batch.targets.rows, batch.targets.columns});
+}
+
+// Scores lines stored end to end, each from <s> to its </s>; the last line may lack its </s>.
+Doubles score_lines(const PyNgramModel& self, const AnyArray& ids, std::int64_t threads) {
+    const std::size_t workers = checked_threads(threads);
+    const Model& model = *self.model;
+    if (model.metadata().is_stream) throw ArgumentError("a stream model does not score separate lines");
+    const auto values = checked_span<std::int32_t>(ids, "ids", "int32");
+    check_ids(self, values, "ids");
+    std::vector<double> log_probs(values.size());
+    {
+        const nb::gil_scoped_release free;
+        const auto end = static_cast<std::int32_t>(model.metadata().end);
+        std::vector<Piece> pieces;
+        for (std::size_t from = 0; from < values.size();) {
+            const auto last =
+                std::find(values.begin() + static_cast<std::ptrdiff_t>(from), values.end(), end);
+            const auto found = static_cast<std::size_t>(last - values.begin());
+            const std::size_t to = std::min({found + 1, values.size(), from + kLongestLine});
+            Piece piece;
+            piece.begins = from == 0 || values[from - 1] == end;
+            if (!piece.begins) {  // the rest of a very long line
+                piece.before_size = static_cast<std::uint32_t>(model.order() - 1);
+                piece.before = values.data() + from - piece.before_size;
+            }
+            piece.targets = values.data() + from;
+            piece.size = static_cast<std::uint32_t>(to - from);
+            piece.log_probs = log_probs.data() + from;
+            pieces.push_back(piece);
+            from = to;
+        }
+        model.score(pieces, workers);
+    }
+    const std::size_t N = log_probs.size();
+    return to_numpy_array(std::move(log_probs), {N});
 }
 
 // Calls work(i) for all rows i on several threads.
@@ -304,16 +344,19 @@ void bind_query(NgramClass& bound) {
         .def("score", &score, nb::arg("tokens"), nb::arg("targets"), nb::arg("threads") = 1,
              "(B, n−1+T) words read and (B, T) targets -> (B, T) log p(target t | the n−1 words up to input "
              "t).")
+        .def("score_lines", &score_lines, nb::arg("ids"), nb::arg("threads") = 1,
+             "(N,) concatenated lines, each terminated by </s> -> (N,) log p of each word; lines start from "
+             "<s>.")
         .def("step", &step, nb::arg("tokens"), nb::arg("threads") = 1,
-             "(K, n−1) -> (K, V): log p of every word after these.")
+             "(K, n−1) contexts -> (K, V) log p of every next word.")
         .def("depth", &depth, nb::arg("tokens"), nb::arg("targets"), nb::arg("threads") = 1,
-             "Of each target the length of the n-gram that answered, log p stored with it, (B, T, n−1) "
+             "For each target: length of the matched n-gram, its stored log p, (B, T, n−1) "
              "weights of "
-             "the contexts passed by, and whether any word is stored after each context.")
+             "the contexts backed off from, and whether any word is stored after each context.")
         .def("top", &top, nb::arg("tokens"), nb::arg("k"),
-             "(1, n−1) -> the k most probable next words and their log p, the best first.")
+             "(1, n−1) context -> the k most probable next words and their log p, descending.")
         .def("sample", &sample, nb::arg("tokens"), nb::arg("uniform"), nb::arg("threads") = 1,
-             "(K, n−1) and (K,) numbers of [0, 1) -> (K,) words drawn with them.")
+             "(K, n−1) contexts and (K,) uniform numbers in [0, 1) -> (K,) sampled words.")
         .def(
             "largest_deviation",
             [](const PyNgramModel& self, std::int64_t contexts) {
@@ -322,11 +365,11 @@ void bind_query(NgramClass& bound) {
                 return largest_deviation(*self.model, most);
             },
             nb::arg("contexts"),
-            "The largest |Σ p(w | h) − 1| over up to so many stored contexts h, and as many random ones.");
+            "The largest |Σ p(w | h) − 1| over samples of stored and of random contexts h.");
 }
 
 void bind_sentences(nb::module_& module, NgramClass& bound) {
-    nb::class_<PyState>(module, "NgramState", "What a model remembers of the words read: a value.")
+    nb::class_<PyState>(module, "NgramState", "The context state of an n-gram model; an immutable value.")
         .def(nb::init<>())
         .def(
             "__eq__", [](const PyState& a, const PyState& b) { return a == b; }, nb::is_operator())
@@ -335,19 +378,18 @@ void bind_sentences(nb::module_& module, NgramClass& bound) {
     bound
         .def("score_sentences", &score_texts, nb::arg("sentences"), nb::arg("bos") = true,
              nb::arg("eos") = true, nb::arg("threads") = 1, nb::arg("placeholder") = nb::none(),
-             "Of each sentence log p, how many tokens it has, how many are unknown. With a placeholder "
-             "punctuation is split off first, and the placeholder is one token.")
+             "For each sentence: log p, number of tokens, number of unknown tokens. With a placeholder, "
+             "punctuation is split first, and the placeholder is one token.")
         .def("score_file", &score_file, nb::arg("path"), nb::arg("bos") = true, nb::arg("eos") = true,
-             nb::arg("threads") = 1, "The same of each line of a file.")
-        .def(
-            "score_spelled", &score_spelled, nb::arg("sentences"), nb::arg("speller"), nb::arg("threads") = 1,
-            nb::arg("placeholder") = nb::none(),
-            "Of each sentence log p, how many tokens it has, and log p of how its unknown words are written.")
+             nb::arg("threads") = 1, "The same for each line of a file.")
+        .def("score_spelled", &score_spelled, nb::arg("sentences"), nb::arg("speller"),
+             nb::arg("threads") = 1, nb::arg("placeholder") = nb::none(),
+             "For each sentence: log p, number of tokens, and log p of the spelling of its unknown words.")
         .def("full_scores", &full_scores, nb::arg("sentences"), nb::arg("bos") = true, nb::arg("eos") = true,
              nb::arg("threads") = 1,
-             "Of each token log p, the length of the n-gram that answered, 1 where it is unknown; and where "
+             "For each token: log p, length of the matched n-gram, and 1 if unknown; and the end of "
              "each "
-             "sentence's tokens end.")
+             "sentence.")
         .def("begin_state",
              [](const PyNgramModel& self) {
                  PyState state;
@@ -356,9 +398,9 @@ void bind_sentences(nb::module_& module, NgramClass& bound) {
              })
         .def("null_state", [](const PyNgramModel&) { return PyState{}; })
         .def("advance", &advance, nb::arg("state"), nb::arg("word"), nb::arg("out"),
-             "log p of a word, given as text or by number, the length of the n-gram that answered, and "
+             "Return log p of a word (text or id), the length of the matched n-gram, and "
              "whether it "
-             "is unknown; `out` becomes the state after it.");
+             "is unknown; `out` is set to the next state.");
 }
 
 }  // namespace chainrule

@@ -52,14 +52,14 @@ nb::list counts(const AnyArray& ids, std::int64_t order, std::int64_t vocabulary
     const std::size_t workers = checked_threads(threads);
     Counts result = [&] {
         const nb::gil_scoped_release free;
-        Counts found = count_ngrams(
+        Counts counted = count_ngrams(
             make_tokens(text, metadata.vocabulary, metadata.begin, metadata.end, !is_line), n, workers);
-        for (Level& level : found.levels) {
+        for (Level& level : counted.levels) {
             level.continuation = {};
             level.first = contexts_of(level.first);
             if (!level.suffix.size()) level.suffix = zeros(level.size());  // order 1
         }
-        return found;
+        return counted;
     }();
     nb::list levels;
     for (Level& level : result.levels) {
@@ -169,27 +169,26 @@ void bind_ngram(nb::module_& module) {
     module.def(
         "ngram_counts", &counts, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"), nb::arg("bos"),
         nb::arg("eos"), nb::arg("is_line"), nb::arg("threads"),
-        "All n-grams of word numbers, `eos` after each line: by order their arrays, and which rows begin "
+        "Count the n-grams of word ids with `eos` after each line: arrays by order, and the rows that begin "
         "with `bos`.");
 }
 
 void bind_ngram_memory(nb::module_& module) {
-    module.def(
-        "ngram_train_within", &train_within, nb::arg("ids"), nb::arg("order"), nb::arg("vocabulary_size"),
-        nb::arg("bos"), nb::arg("eos"), nb::arg("unk") = -1, nb::arg("is_closed") = false,
-        nb::arg("is_stream") = false, nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("memory"),
-        nb::arg("folder"), nb::arg("out"), nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast",
-        nb::arg("bits") = 0, nb::arg("threads") = 1, nb::arg("progress").none() = nb::none(),
-        nb::arg("records") = 0,
-        "As NgramModel.train, but `out` is the model's file and the whole process takes at most `memory` "
-        "bytes, with temporary files in `folder`. `ids` is an array or the name of a file of int32; "
-        "`progress(done, of)` is called now and then; `records` is the most that are sorted at once, 0 for "
-        "as many as memory allows. D1, D2 and D3+ of each order, and why they are the fall-back.");
-    module.def(
-        "ngram_least_memory", &least, nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
-        nb::arg("layout") = "fast", nb::arg("bits") = 0,
-        "The least `memory` that ngram_train_within takes for a text of so many tokens, in this process "
-        "as it is now and without names.");
+    module.def("ngram_train_within", &train_within, nb::arg("ids"), nb::arg("order"),
+               nb::arg("vocabulary_size"), nb::arg("bos"), nb::arg("eos"), nb::arg("unk") = -1,
+               nb::arg("is_closed") = false, nb::arg("is_stream") = false,
+               nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("memory"), nb::arg("folder"),
+               nb::arg("out"), nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast",
+               nb::arg("bits") = 0, nb::arg("threads") = 1, nb::arg("progress").none() = nb::none(),
+               nb::arg("records") = 0,
+               "As NgramModel.train, but writes the model file `out` and limits the process to `memory` "
+               "bytes, with temporary files in `folder`. `ids` is an array or the name of a file of int32; "
+               "`progress(done, of)` is called repeatedly; `records` is the maximum sorted at once, 0 for "
+               "as many as fit. Return D1, D2 and D3+ of each order, and the reason for default discounts.");
+    module.def("ngram_least_memory", &least, nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
+               nb::arg("layout") = "fast", nb::arg("bits") = 0,
+               "The minimum `memory` of ngram_train_within for a text of `tokens` tokens, in this process "
+               "in its current state and without names.");
 }
 
 }  // namespace chainrule

@@ -23,12 +23,12 @@ void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std
                   double log_others, double log_outside, bool is_single, std::string placeholder,
                   double log_placeholder) {
     const std::span<const std::uint32_t> codes = checked_span<std::uint32_t>(alphabet, "alphabet", "uint32");
-    std::vector<SpellerLevel> found;
+    std::vector<SpellerLevel> result;
     for (const std::vector<AnyArray>& level : levels) {
         if (level.size() != 3) throw Error("a level of the speller has three arrays");
-        found.push_back({checked_span<std::int64_t>(level[0], "keys", "int64"),
-                         checked_span<float>(level[1], "log_probs", "float32"),
-                         checked_span<float>(level[2], "log_backoffs", "float32")});
+        result.push_back({checked_span<std::int64_t>(level[0], "keys", "int64"),
+                          checked_span<float>(level[1], "log_probs", "float32"),
+                          checked_span<float>(level[2], "log_backoffs", "float32")});
     }
     new (self) Speller({{codes.begin(), codes.end()},
                         log_others,
@@ -36,30 +36,30 @@ void make_speller(Speller* self, const AnyArray& alphabet, const std::vector<std
                         is_single,
                         std::move(placeholder),
                         log_placeholder},
-                       found);
+                       result);
 }
 
 nb::ndarray<nb::numpy, double> log_probs(const Speller& self, const nb::object& words) {
     const TextViews texts(words);
-    std::vector<double> found;
+    std::vector<double> result;
     {
         const nb::gil_scoped_release free;
-        Speller::Reader reader(self);
-        found.reserve(texts.views().size());
-        for (const std::string_view word : texts.views()) found.push_back(reader.log_prob(word));
+        Speller::CachedScorer reader(self);
+        result.reserve(texts.views().size());
+        for (const std::string_view word : texts.views()) result.push_back(reader.log_prob(word));
     }
-    const std::size_t N = found.size();
-    return to_numpy_array(std::move(found), {N});
+    const std::size_t N = result.size();
+    return to_numpy_array(std::move(result), {N});
 }
 
 }  // namespace
 
 void bind_speller(nb::module_& module) {
-    nb::class_<Speller>(module, "Speller", "How unknown words are written: a character n-gram.")
+    nb::class_<Speller>(module, "Speller", "Character n-gram model of the spelling of unknown words.")
         .def("__init__", &make_speller, nb::arg("alphabet"), nb::arg("levels"), nb::arg("log_others"),
              nb::arg("log_outside"), nb::arg("is_single"), nb::arg("placeholder") = "",
              nb::arg("log_placeholder") = 0.0)
-        .def("log_probs", &log_probs, nb::arg("words"), "log p(spelling | unknown), one each.");
+        .def("log_probs", &log_probs, nb::arg("words"), "Return log p(spelling | unknown) of each word.");
 }
 
 }  // namespace chainrule

@@ -52,14 +52,14 @@ nb::object text_of(std::string_view word) {
 
 // A NumPy array that owns these ids; nothing is copied.
 nb::ndarray<nb::numpy, std::int32_t> array_of_ids(UninitializedBuffer<std::int32_t> ids) {
-    auto kept = std::make_unique<UninitializedBuffer<std::int32_t>>(std::move(ids));
-    std::int32_t* const data = kept->data();
-    const std::size_t size = kept->size();
-    const nb::capsule owner(kept.get(), [](void* p) noexcept {
+    auto buffer = std::make_unique<UninitializedBuffer<std::int32_t>>(std::move(ids));
+    std::int32_t* const data = buffer->data();
+    const std::size_t size = buffer->size();
+    const nb::capsule owner(buffer.get(), [](void* p) noexcept {
         std::unique_ptr<UninitializedBuffer<std::int32_t>>(
             static_cast<UninitializedBuffer<std::int32_t>*>(p));
     });
-    kept.release();
+    buffer.release();
     return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
 }
 
@@ -180,37 +180,37 @@ nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std
 }  // namespace
 
 void bind_text(nb::module_& module) {
-    module.def(
-        "split_punctuation", &split_text, nb::arg("line"), nb::arg("placeholder"),
-        "The tokens of a line, one blank apart, with a joiner where the line has no blank between two; "
-        "`placeholder` is one token.");
+    module.def("split_punctuation", &split_text, nb::arg("line"), nb::arg("placeholder"),
+               "Split a line into tokens separated by one space, with a joiner between tokens not separated "
+               "in the line; "
+               "`placeholder` is one token.");
     module.def("split_punctuation_spans", &split_spans, nb::arg("line"), nb::arg("placeholder"),
-               "The same as a list of (token, first, last), the last two in characters of the line.");
+               "The same as a list of (token, start, end), in characters of the line.");
     module.def(
         "split_without_joiners",
         [](const std::string& text) {
             const std::string words = split_without_joiners(text);
             return nb::bytes(words.data(), words.size());
         },
-        nb::arg("text"), "The words of several lines as UTF-8, one blank apart and without joiners.");
+        nb::arg("text"), "Split several lines into words separated by one space, without joiners (UTF-8).");
     module.def("join_punctuation", &join_tokens, nb::arg("tokens"),
-               "The text of tokens that are one blank apart: the inverse of `split_punctuation`.");
+               "Restore the text from tokens separated by one space: the inverse of `split_punctuation`.");
     module.def(
         "joins", [](const std::string& token) { return std::pair(joins_left(token), joins_right(token)); },
-        nb::arg("token"), "Whether a token is joined to the one before it, and to the one behind it.");
+        nb::arg("token"), "Whether a token is joined to the previous token, and to the next.");
     module.def("count_plain_words", &count, nb::arg("files"), nb::arg("threads"),
                nb::arg("placeholder") = nb::none(),
-               "How often each word stands in these files, the most frequent first, among equals by code "
-               "points; None where the text is not plain.");
+               "Count the words of these files, by descending count, ties by code "
+               "points; None if the text is not plain.");
     module.def(
         "encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"), nb::arg("eos"),
         nb::arg("threads"), nb::arg("ids_file") = nb::bytes(""), nb::arg("placeholder") = nb::none(),
-        "The ids of these files' words with `eos` after each line, in an array or written to `ids_file` "
-        "as int32, and what Encoded knows of the text; None where the text is not plain.");
+        "Encode the words of these files with `eos` after each line, as an array or written to `ids_file` "
+        "as int32, with the statistics of Encoded; None if the text is not plain.");
     module.def("sketch_plain_lines", &sketch, nb::arg("files"), nb::arg("shortest"), nb::arg("size"),
                nb::arg("threads"),
                "The smallest hashes of lines of `shortest` characters or more, and the number of lines; None "
-               "where the text is not plain.");
+               "if the text is not plain.");
 }
 
 }  // namespace chainrule

@@ -29,17 +29,17 @@ using Floats = nb::ndarray<nb::numpy, float>;
 using LockedCounter = Locked<WordCounter>;
 using Word2vecTraining = Locked<Word2vec>;
 
-constexpr std::size_t kWords = 1 << 10;  // handed over at a time
+constexpr std::size_t kWords = 1 << 10;  // words per call
 
 // Words in small batches, so that there is no second copy of all.
 nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
-    const auto wanted = checked_span<std::int64_t>(numbers, "numbers", "int64");
+    const auto ids = checked_span<std::int64_t>(numbers, "numbers", "int64");
     nb::list made;
     std::vector<std::string> words;
-    for (std::size_t first = 0; first < wanted.size(); first += kWords) {
+    for (std::size_t first = 0; first < ids.size(); first += kWords) {
         words.clear();
         shared.use([&](const WordCounter& counter) {
-            for (const std::int64_t i : wanted.subspan(first, std::min(kWords, wanted.size() - first))) {
+            for (const std::int64_t i : ids.subspan(first, std::min(kWords, ids.size() - first))) {
                 if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
                     throw ArgumentError("there is no word " + std::to_string(i));
                 }
@@ -52,7 +52,8 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
 }
 
 void bind_words(nb::module_& module) {
-    nb::class_<LockedCounter>(module, "WordCounter", "Text to a file of word numbers, and the words it has.")
+    nb::class_<LockedCounter>(module, "WordCounter",
+                              "Writes a text as a file of word ids and counts its words.")
         .def(
             "__init__",
             [](LockedCounter* self, const std::filesystem::path& file) {
@@ -125,7 +126,7 @@ void make_word2vec(Word2vecTraining* self, const nb::dict& settings, const std::
 
 void bind_word2vec_training(nb::module_& module) {
     nb::class_<Word2vecTraining>(module, "Word2vec",
-                                 "Skip-gram or CBOW with negative sampling over a file of word numbers.")
+                                 "Skip-gram or CBOW with negative sampling over a file of word ids.")
         .def("__init__", &make_word2vec, nb::arg("settings"), nb::arg("file"), nb::arg("numbers"),
              nb::arg("number_of"), nb::arg("counts"), nb::arg("begins"), nb::arg("rows"), nb::arg("buckets"))
         .def(
@@ -145,7 +146,7 @@ void bind_word2vec_training(nb::module_& module) {
             "simd",
             [](Word2vecTraining& self) { return self.use([](auto& w) { return std::string(w.simd()); }); })
         .def("input",
-             [](nb::handle self) {  // a view: it keeps the vectors alive, and they never move
+             [](nb::handle self) {  // a view that keeps the vectors alive
                  Word2vec& model =
                      *nb::cast<Word2vecTraining&>(self).use([](Word2vec& model) { return &model; });
                  return nb::ndarray<nb::numpy, const float>(model.input(), {model.rows(), model.dimensions()},
@@ -153,7 +154,7 @@ void bind_word2vec_training(nb::module_& module) {
                                                             {static_cast<std::int64_t>(model.width()), 1});
              })
         .def("output",
-             [](Word2vecTraining& self) {  // a copy: the memory may be given back
+             [](Word2vecTraining& self) {  // a copy: the memory may be released
                  std::vector<float> made;
                  std::size_t words = 0, dimensions = 0;
                  self.use([&](Word2vec& model) {
@@ -240,7 +241,7 @@ void bind_kernels(nb::module_& module) {
             try {
                 choose_kernels(name);
                 names.append(name);
-            } catch (const Error&) {  // does not run here
+            } catch (const Error&) {  // not supported by this processor
             }
         }
         return names;
@@ -295,7 +296,7 @@ nb::ndarray<nb::numpy, float> glove_result(GloveTraining& self) {
 
 void bind_cooccurrence(nb::module_& module) {
     nb::class_<CooccurrenceCount>(module, "Cooccurrence",
-                                  "How often words stand near each other, into a file of records.")
+                                  "Counts co-occurrences of words and writes a file of records.")
         .def("__init__", &make_cooccurrence, nb::arg("file"), nb::arg("numbers"), nb::arg("number_of"),
              nb::arg("words"), nb::arg("out"), nb::kw_only(), nb::arg("window"), nb::arg("bytes"),
              nb::arg("threads"), nb::arg("seed"))
@@ -318,7 +319,7 @@ void bind_cooccurrence(nb::module_& module) {
 }
 
 void bind_glove(nb::module_& module) {
-    nb::class_<GloveTraining>(module, "Glove", "GloVe by AdaGrad over a file of co-occurrence records.")
+    nb::class_<GloveTraining>(module, "Glove", "GloVe trained by AdaGrad on a file of co-occurrence records.")
         .def("__init__", &make_glove, nb::arg("file"), nb::arg("records"), nb::arg("words"), nb::kw_only(),
              nb::arg("dimensions"), nb::arg("epochs"), nb::arg("rate"), nb::arg("x_max"), nb::arg("alpha"),
              nb::arg("threads"), nb::arg("seed"), nb::arg("simd"))

@@ -21,7 +21,7 @@ struct TableLevel {
     UninitializedBuffer<std::uint32_t> first;
     UninitializedBuffer<float> log_prob;  // natural logarithm of p(w | h), by row; −inf where it is 0
     UninitializedBuffer<float>
-        log_backoff;  // of the row as a context, 0 where it never was one; empty at the highest order
+        log_backoff;  // of the row as a context, 0 if it has no continuations; empty at the highest order
 
     std::size_t size() const { return word.size(); }
 };
@@ -29,11 +29,11 @@ struct TableLevel {
 // Properties of a model apart from its rows.
 struct ModelMetadata {
     std::uint32_t vocabulary = 0, begin = 0, end = 0;
-    std::uint32_t unknown = 0xFFFFFFFF;  // the number of <unk>; this where there is none
-    bool is_stream = false;              // a line goes on from the line before
-    bool is_closed = false;              // <unk> has no probability
+    std::uint32_t unknown = 0xFFFFFFFF;  // id of <unk>; 0xFFFFFFFF: none
+    bool is_stream = false;              // lines continue the previous line
+    bool is_closed = false;              // <unk> is never predicted
     bool is_normalized = true;
-    float log_missing = 0;  // weight of a context that was never seen
+    float log_missing = 0;  // weight of an unseen context
     // Every suffix of a stored n-gram is stored as well, as in a model without count cut-offs: if a word
     // is not stored after a context, it is not stored after any longer one.
     bool holds_suffixes = false;

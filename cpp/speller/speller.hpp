@@ -1,9 +1,9 @@
-// How an unknown word is written: a character n-gram, the compiled twin of ngram/spelling.py.
+// Character n-gram model of the spelling of unknown words; implements ngram/spelling.py.
 //
 // log p(spelling | unknown) = Σ log p(character | those before it) + log p(end | …) − log_outside. A
-// character's number is its place in the alphabet; behind these come any other character, the beginning and
-// the end. The placeholder, the word by which a training text writes unknown words, has log_placeholder
-// instead.
+// character's number is its index in the alphabet, followed by the numbers of any other character, the
+// beginning and the end. The placeholder that represents unknown words in a training text has probability
+// log_placeholder instead.
 #pragma once
 
 #include <array>
@@ -17,46 +17,46 @@
 
 namespace chainrule {
 
-// The n-grams of one length, as tables.py has them: `keys` rise, each being the row of the n-gram without its
-// last character · (alphabet + 3) + that character. Of length 1 the row is the character.
+// The n-grams of one length, as in tables.py: `keys` are ascending; a key is the row of the n-gram without
+// its last character · (alphabet + 3) + that character. For length 1 the row is the character.
 struct SpellerLevel {
     std::span<const std::int64_t> keys;
     std::span<const float> log_probs, log_backoffs;
 };
 
-struct SpellerFacts {
-    std::vector<std::uint32_t> alphabet;  // code points, rising
-    double log_others = 0;                // log of how many characters the alphabet has not
+struct SpellerConfig {
+    std::vector<std::uint32_t> alphabet;  // code points, ascending
+    double log_others = 0;                // log of the number of characters outside the alphabet
     double log_outside = 0;
-    bool is_single = false;   // what is unknown is one character, and needs no end
-    std::string placeholder;  // UTF-8; empty: there is none
+    bool is_single = false;   // an unknown token is a single character, without end symbol
+    std::string placeholder;  // UTF-8; empty: none
     double log_placeholder = 0;
 };
 
 class Speller {
   public:
-    // Error where the levels cannot be such tables.
-    Speller(SpellerFacts facts, std::span<const SpellerLevel> levels);
+    // Throws Error if the tables are invalid.
+    Speller(SpellerConfig config, std::span<const SpellerLevel> levels);
     ~Speller();
 
-    // Of a word in UTF-8; a byte that is none stands for a character that nobody knows.
+    // Log-probability of a word in UTF-8; an invalid byte counts as an unknown character.
     double log_prob(std::string_view word) const;
 
-    // The same for one thread, short words that came lately being remembered. What it remembers is there for
-    // the next reader too.
-    class Reader {
+    // The same with a cache of recent short words, for use by one thread. The cache is reused by
+    // the next scorer.
+    class CachedScorer {
       public:
-        explicit Reader(const Speller& speller);
-        ~Reader();
-        Reader(const Reader&) = delete;
-        Reader& operator=(const Reader&) = delete;
+        explicit CachedScorer(const Speller& speller);
+        ~CachedScorer();
+        CachedScorer(const CachedScorer&) = delete;
+        CachedScorer& operator=(const CachedScorer&) = delete;
         double log_prob(std::string_view word);
 
       private:
-        struct Memory;
+        struct Cache;
         friend class Speller;
         const Speller& speller_;
-        std::unique_ptr<Memory> memory_;
+        std::unique_ptr<Cache> cache_;
     };
 
   private:
@@ -65,7 +65,7 @@ class Speller {
         float log_prob = 0, log_backoff = 0;
         std::int32_t row = -1;
     };
-    // One length from 2 on: open addressing, at most half full.
+    // Hash table of one length from 2 on: open addressing, at most half full.
     struct Level {
         std::vector<Slot> slots;
         const Slot* find(std::int64_t key) const;
@@ -75,12 +75,12 @@ class Speller {
     };
     std::uint32_t number_of(std::uint32_t code) const;
 
-    SpellerFacts facts_;
+    SpellerConfig config_;
     std::array<std::uint32_t, 128> ascii_;
     std::vector<First> first_;
     std::vector<Level> levels_;
     mutable std::mutex mutex_;
-    mutable std::vector<std::unique_ptr<Reader::Memory>> idle_;
+    mutable std::vector<std::unique_ptr<CachedScorer::Cache>> idle_caches_;
 };
 
 }  // namespace chainrule

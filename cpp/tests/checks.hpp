@@ -1,4 +1,4 @@
-// Plain checks: one that fails prints where it stands, and the program returns 1.
+// Minimal test assertions: a failed check prints its source location, and the program returns 1.
 #pragma once
 
 #include <cmath>
@@ -19,33 +19,33 @@ inline int failed = 0;
 
 using Where = std::source_location;
 
-inline void check(bool is_so, const std::string& what, const Where& where = Where::current()) {
+inline void check(bool is_true, const std::string& what, const Where& where = Where::current()) {
     ++checked;
-    if (is_so) return;
+    if (is_true) return;
     ++failed;
     std::fprintf(stderr, "%s:%u: %s\n", where.file_name(), static_cast<unsigned>(where.line()), what.c_str());
 }
 
-inline void check_close(double found, double wanted, double within, const std::string& what,
+inline void check_close(double actual, double expected, double within, const std::string& what,
                         const Where& where = Where::current()) {
-    const bool is_close = std::abs(found - wanted) <= within;
-    check(is_close, what + ": " + std::to_string(found) + " is not " + std::to_string(wanted), where);
+    const bool is_close = std::abs(actual - expected) <= within;
+    check(is_close, what + ": " + std::to_string(actual) + " is not " + std::to_string(expected), where);
 }
 
-// `call` throws a `Kind` whose message contains `part`.
+// Checks that `call` throws a `Kind` whose message contains `part`.
 template <class Kind = Error, class Call>
 void check_fails(Call call, const std::string& part, const Where& where = Where::current()) {
     try {
         call();
-        check(false, "nothing was thrown where '" + part + "' was to be", where);
+        check(false, "no exception was thrown; expected '" + part + "'", where);
     } catch (const Error& error) {
         const std::string what = error.what();
         check(dynamic_cast<const Kind*>(&error) != nullptr, "'" + what + "' is of another class", where);
-        check(what.find(part) != std::string::npos, "'" + what + "' does not say '" + part + "'", where);
+        check(what.find(part) != std::string::npos, "'" + what + "' does not contain '" + part + "'", where);
     }
 }
 
-// A file name that is free, and whose file is gone at the end.
+// A temporary file name; the destructor removes the file.
 class Scratch {
   public:
     Scratch() {
@@ -66,11 +66,11 @@ class Scratch {
     std::filesystem::path path_;
 };
 
-// A test program part; a namespace-scope object registers it: `const Test test("arpa", test_arpa);`.
+// Registers a test function: `const Test test("arpa", test_arpa);` at namespace scope.
 struct Test {
     Test(const char* name, void (*run)()) { all().emplace(name, run); }
 
-    // By name, so that the order does not depend on the linker.
+    // Sorted by name, so that the order does not depend on the linker.
     static std::map<std::string, void (*)()>& all() {
         static std::map<std::string, void (*)()> tests;
         return tests;

@@ -1,4 +1,4 @@
-// Tables of made-up n-grams with nodes of chosen sizes, for tests of layouts.
+// Random n-gram tables with nodes of given sizes, for tests of layouts.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace chainrule::tests {
 
-// Different words below `vocabulary`, sorted.
+// Distinct words below `vocabulary`, sorted.
 inline std::vector<std::uint32_t> some_words(Random& random, std::uint32_t count, std::uint32_t vocabulary) {
     if (count >= vocabulary / 2) {  // evenly spread
         std::vector<std::uint32_t> words;

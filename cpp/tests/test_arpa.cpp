@@ -1,4 +1,4 @@
-// ARPA files: numbers, reading in any order and from any blocks, contexts that are left out, faults, writing.
+// ARPA files: numbers, reading in any order and block size, omitted contexts, parse errors, writing.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -28,7 +28,7 @@ std::string spelled(float natural) {
 }
 
 void test_numbers_out() {
-    // Powers of ten have whole logarithms, though their natural ones are rounded to floats.
+    // Powers of ten have integer base-10 logarithms, although their natural logarithms are rounded to floats.
     for (const int power : {1, 2, 3, 7, 30, 98}) {
         const auto natural = static_cast<float>(-power * std::log(10.0));
         check(spelled(natural) == "-" + std::to_string(power), "10^-" + std::to_string(power));
@@ -63,9 +63,9 @@ void test_numbers_in() {
                                               {"-inf", -kInfinity},
                                               {"1e999", kInfinity},
                                               {"-100e99999999999999999999", -kInfinity}};
-    for (const auto& [text, wanted] : right) {
+    for (const auto& [text, expected] : right) {
         double value = 17;
-        check(read_number(text, value) && value == wanted, text);
+        check(read_number(text, value) && value == expected, text);
     }
     double value = 0;
     check(read_number("nan", value) && value != value, "nan");
@@ -88,8 +88,8 @@ void test_utf8() {
                                                    {"\xF4\x90\x80\x80", "invalid continuation byte"},
                                                    {"\xC3(", "invalid continuation byte"}};
     for (const auto& [bytes, reason] : wrong) {
-        const char* const found = utf8_fault(bytes);
-        check(found && reason == found, reason);
+        const char* const model = utf8_fault(bytes);
+        check(model && reason == model, reason);
     }
 }
 
@@ -129,7 +129,7 @@ std::string written(const std::vector<TableLevel>& levels, const std::vector<std
     return text;
 }
 
-// Words as the reader numbers them, so that tables are read back row by row.
+// Words numbered as by the reader, so that tables are read back row by row.
 std::vector<std::string> names_for(std::size_t words) {
     std::vector<std::string> names{"<unk>"};
     for (std::size_t i = 1; i + 2 < words; ++i)
@@ -148,7 +148,7 @@ std::vector<TableLevel> tables_for(std::size_t order, std::uint32_t words, std::
     return levels;
 }
 
-// The lines of each order in another order.
+// Shuffles the lines of each order.
 std::string shuffled(const std::string& text, std::uint64_t seed) {
     Random random(seed);
     std::vector<std::string> lines{""};
@@ -161,7 +161,7 @@ std::string shuffled(const std::string& text, std::uint64_t seed) {
     std::size_t from = 0;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         if (!lines[i].empty() && lines[i][0] != '\\' && lines[i][0] != 'n') continue;
-        const bool are_unigrams = from > 0 && lines[from - 1] == "\\1-grams:";  // which number the words
+        const bool are_unigrams = from > 0 && lines[from - 1] == "\\1-grams:";  // 1-grams define the word ids
         for (std::size_t k = i; k > from + 1 && !are_unigrams; --k)
             std::swap(lines[k - 1], lines[from + random.below(static_cast<std::uint32_t>(k - from))]);
         from = i + 1;
@@ -190,12 +190,12 @@ void test_round_trip() {
     check(are_equal(read_in_blocks(written(levels, names_for(50), 1), 1, 1).levels, levels), "byte by byte");
 }
 
-// A file that leaves contexts out, against the same n-grams found by definition.
+// A file with omitted contexts, compared with the same n-grams computed by definition.
 void test_orphans() {
     const auto whole = tables_for(4, 30, 21);
     const auto names = names_for(30);
-    std::string text = written(whole, names, 1), kept;
-    // Every third bigram and trigram goes, and the counts with them.
+    std::string text = written(whole, names, 1), kept_lines;
+    // Every third bigram and trigram is removed, and the counts are adjusted.
     std::map<std::size_t, std::size_t> counts;
     std::size_t n = 0, number = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -207,16 +207,16 @@ void test_orphans() {
         const bool is_entry = !line.empty() && line[0] != '\\';
         if (is_entry && (n == 2 || n == 3) && ++number % 3 == 0) continue;
         if (is_entry) ++counts[n];
-        kept += line + "\n";
+        kept_lines += line + "\n";
     }
     std::string header = "\\data\\\n";
     for (std::size_t k = 1; k <= 4; ++k)
         header += "ngram " + std::to_string(k) + "=" + std::to_string(counts[k]) + "\n";
-    const ArpaModel found = read(header + kept);
-    check(found.levels[3].size() == whole[3].size(), "no 4-gram is lost");
+    const ArpaModel model = read(header + kept_lines);
+    check(model.levels[3].size() == whole[3].size(), "no 4-gram is lost");
     for (std::size_t k = 1; k < 4; ++k) {
-        const TableLevel& level = found.levels[k];
-        check(level.first.size() == found.levels[k - 1].size() + 1 && level.first[0] == 0, "contexts");
+        const TableLevel& level = model.levels[k];
+        check(level.first.size() == model.levels[k - 1].size() + 1 && level.first[0] == 0, "contexts");
         for (std::size_t c = 0; c + 1 < level.first.size(); ++c) {
             check(level.first[c] <= level.first[c + 1], "contexts are in order");
             for (std::size_t i = level.first[c] + 1; i < level.first[c + 1]; ++i)
@@ -224,8 +224,8 @@ void test_orphans() {
         }
         check(level.first[level.first.size() - 1] == level.size(), "every row has a context");
     }
-    // In another order of lines it is the same model.
-    check(are_equal(read(shuffled(header + kept, 5)).levels, found.levels), "in any order");
+    // The model does not depend on the order of lines.
+    check(are_equal(read(shuffled(header + kept_lines, 5)).levels, model.levels), "in any order");
 }
 
 const std::string kTiny =
@@ -262,7 +262,7 @@ void test_faults() {
     fails(with(std::string("a\0b", 3), "a b\t"), "line 15: holds a NUL byte");
     fails(with("-0.2 " + std::string(2 << 20, 'a'), "-0.2\ta b"), "line 15: longer than 1048576 bytes");
     fails(kTiny.substr(0, kTiny.find("\\end")), "line 19: the file ends in its 3-grams");
-    // Two orphans that are one n-gram: no bigram a b is listed any more.
+    // A repeated orphan: the bigram a b is no longer listed.
     fails(
         "\\data\\\nngram 1=2\nngram 2=0\nngram 3=2\n\\1-grams:\n-1 a\n-1 b\n\\2-grams:\n\\3-grams:\n-1 a b "
         "a\n-1 a "
@@ -274,9 +274,9 @@ void test_left_out() {
     const auto levels = tables_for(4, 60, 4);
     const auto names = names_for(60);
     const std::string all = written(levels, names, 2), some = written(levels, names, 2, 7);
-    // By definition: the lines without that word, and counts of them.
+    // By definition: the lines without that word, and their counts.
     const std::string word = names[7];
-    std::string wanted;
+    std::string expected;
     std::map<std::size_t, std::size_t> counts;
     std::size_t n = 0;
     for (std::size_t at = 0; at < all.size();) {
@@ -288,9 +288,9 @@ void test_left_out() {
         std::replace(padded.begin(), padded.end(), '\t', ' ');
         if (padded.find(" " + word + " ") != std::string::npos) continue;
         if (n && !line.empty() && line[0] != '\\') ++counts[n];
-        if (n) wanted += line + "\n";
+        if (n) expected += line + "\n";
     }
-    check(some.ends_with("\n" + wanted) && some != all, "n-grams with a word are left out");
+    check(some.ends_with("\n" + expected) && some != all, "n-grams with a word are left out");
     for (const auto& [k, count] : counts)
         check(
             some.find("ngram " + std::to_string(k) + "=" + std::to_string(count) + "\n") != std::string::npos,

@@ -27,7 +27,7 @@ std::vector<T> values(const UninitializedBuffer<T>& array) {
     return {array.begin(), array.end()};
 }
 
-// Words numbered as they first appear, after <unk>, <s> and </s>.
+// Words numbered by first occurrence, after <unk>, <s> and </s>.
 Tokens tokens_of(std::string_view text) {
     Vocabulary vocabulary;
     std::vector<std::int32_t> ids;
@@ -40,13 +40,13 @@ Tokens tokens_of(std::string_view text) {
     return make_tokens(ids, static_cast<std::uint32_t>(vocabulary.size()), kBegin, kEnd, false);
 }
 
-void check_logs(const UninitializedBuffer<float>& logs, const std::vector<double>& wanted,
+void check_logs(const UninitializedBuffer<float>& logs, const std::vector<double>& expected,
                 const std::string& what, const Where& where = Where::current()) {
-    check(logs.size() == wanted.size(), what + ": how many", where);
-    for (std::size_t i = 0; i < std::min(logs.size(), wanted.size()); ++i) {
-        const double log = std::log(wanted[i]);
-        const bool is_so = std::isinf(log) ? logs[i] == log : std::abs(logs[i] - log) <= 1e-6;
-        check(is_so, what + " " + std::to_string(i) + ": " + std::to_string(std::exp(logs[i])), where);
+    check(logs.size() == expected.size(), what + ": size", where);
+    for (std::size_t i = 0; i < std::min(logs.size(), expected.size()); ++i) {
+        const double log = std::log(expected[i]);
+        const bool is_close = std::isinf(log) ? logs[i] == log : std::abs(logs[i] - log) <= 1e-6;
+        check(is_close, what + " " + std::to_string(i) + ": " + std::to_string(std::exp(logs[i])), where);
     }
 }
 
@@ -81,7 +81,7 @@ void toy_counts(std::size_t threads) {
     check(three.begins_from == 0 && three.begins_to == 2, "trigrams: two begin with <s>");
 }
 
-// All orders fall back to D = 0.5, 1, 1.5: no count of counts is without a zero among n_1 … n_4.
+// All orders use the defaults D = 0.5, 1, 1.5: one of n_1 … n_4 is 0 at every order.
 void toy_model(std::size_t threads) {
     const KneserNey model = estimate_kneser_ney(count_ngrams(tokens_of(kToy), 3, threads), threads);
     for (const Discounts& discounts : model.discounts) {
@@ -129,16 +129,16 @@ void a_stream() {
 
 void discounts() {
     // Y = 10/18; D1 = 1 − 2 Y 4/10 = 5/9, D2 = 2 − 3 Y 2/4 = 7/6, D3 = 3 − 4 Y 1/2 = 17/9
-    const Discounts found = modified_discounts({7, 10, 4, 2, 1});
-    check(found.source == DiscountSource::counts, "from the counts");
-    check_close(found.of[1], 5.0 / 9, 1e-12, "D1");
-    check_close(found.of[2], 7.0 / 6, 1e-12, "D2");
-    check_close(found.of[3], 17.0 / 9, 1e-12, "D3+");
+    const Discounts estimate = modified_discounts({7, 10, 4, 2, 1});
+    check(estimate.source == DiscountSource::counts, "from the counts");
+    check_close(estimate.of[1], 5.0 / 9, 1e-12, "D1");
+    check_close(estimate.of[2], 7.0 / 6, 1e-12, "D2");
+    check_close(estimate.of[3], 17.0 / 9, 1e-12, "D3+");
     // Y = 1/3, D2 = 2 − 3 · 1/3 · 10/1 = −8
     const Discounts odd = modified_discounts({0, 1, 1, 10, 1});
     check(odd.source == DiscountSource::out_of_range && odd.of == kDefaultDiscounts,
-          "a discount below 0 is not taken");
-    check_close(odd.estimated[2], -8, 1e-12, "and it is told");
+          "a negative discount is rejected");
+    check_close(odd.estimated[2], -8, 1e-12, "the rejected estimate is reported");
 }
 
 void vocabularies() {
@@ -182,7 +182,7 @@ void append(std::string& bytes, const UninitializedBuffer<T>& array) {
     bytes += "|";
 }
 
-// Everything that comes of a text, as bytes.
+// All results for a text, as bytes.
 std::string all_bytes(std::string_view text, std::size_t order, std::size_t threads) {
     Tokens tokens = tokens_of(text);
     std::string bytes;
@@ -218,14 +218,15 @@ void probabilities_sum_to_one() {
     check(model.discounts[1].source == DiscountSource::counts, "a text large enough for its own discounts");
     const TableLevel &one = model.levels[0], &two = model.levels[1];
     for (std::size_t h = 0; h + 1 < two.first.size(); ++h) {
-        // Words seen behind h have what is stored, all others γ(h) p(w).
-        double seen = 0, shorter = 0, all = 0;
+        // Words seen after h have the stored probability, all others γ(h) p(w).
+        double stored = 0, shorter = 0, all = 0;
         for (std::size_t row = two.first[h]; row < two.first[h + 1]; ++row) {
-            seen += std::exp(two.log_prob[row]);
+            stored += std::exp(two.log_prob[row]);
             shorter += std::exp(one.log_prob[two.word[row]]);
         }
         for (const float log : one.log_prob) all += std::exp(log);
-        check_close(seen + std::exp(one.log_backoff[h]) * (all - shorter), 1, 1e-5, "the sum over all words");
+        check_close(stored + std::exp(one.log_backoff[h]) * (all - shorter), 1, 1e-5,
+                    "the sum over all words");
     }
 }
 

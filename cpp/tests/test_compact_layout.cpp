@@ -1,4 +1,4 @@
-// The layout "small" against the plain tables that it is made from, and against files made to harm it.
+// The layout "small": compared with the tables it is built from, and with malicious files.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -32,7 +32,7 @@ UninitializedBuffer<T> to_numpy_array(const std::vector<T>& values) {
     return result;
 }
 
-// `count` different words in order.
+// `count` distinct words, ascending.
 std::vector<std::uint32_t> draw_words(Random& random, std::uint32_t vocabulary, std::uint32_t count) {
     std::vector<std::uint32_t> words;
     if (count == 1) return {random.below(vocabulary)};
@@ -49,7 +49,8 @@ float draw_log(Random& random, std::uint32_t different) {
     return -1e-3F - 25.0F * static_cast<float>(random.below(different)) / static_cast<float>(different);
 }
 
-// A model whose contexts have 0, 1, 2, 64 or `many` continuations; `different` values of each column.
+// A model whose contexts have 0, 1, 2, 64 or `many` continuations; `different`: number of distinct values per
+// column.
 Model draw_model(std::uint64_t seed, std::size_t order, std::uint32_t vocabulary, std::uint32_t many,
                  std::uint32_t different) {
     Random random(seed);
@@ -94,17 +95,17 @@ Children children_of(const Model& model, std::size_t n, std::size_t row) {
     return {first[row], first[row + 1]};
 }
 
-bool is_row(const Model& model, std::size_t n, std::uint32_t row, const Lookup& found) {
+bool is_row(const Model& model, std::size_t n, std::uint32_t row, const Lookup& lookup) {
     const TableLevel& level = model.levels[n - 1];
-    const Children wanted = children_of(model, n, row);
+    const Children expected = children_of(model, n, row);
     const float backoff = level.log_backoff.size() ? level.log_backoff[row] : 0;
-    const bool has_children =
-        found.children.size() == wanted.size() && (wanted.size() == 0 || found.children.from == wanted.from);
-    return found.is_present && found.row == row && is_same(found.log_prob, level.log_prob[row]) &&
-           is_same(found.log_backoff, backoff) && has_children;
+    const bool has_children = lookup.children.size() == expected.size() &&
+                              (expected.size() == 0 || lookup.children.from == expected.from);
+    return lookup.is_present && lookup.row == row && is_same(lookup.log_prob, level.log_prob[row]) &&
+           is_same(lookup.log_backoff, backoff) && has_children;
 }
 
-// Every row by number and by word, and words that are not there.
+// Every row by number and by word, and absent words.
 void check_all_rows(const Model& model, const CompactLayout& layout, const std::string& what) {
     std::size_t wrong = 0;
     for (std::size_t i = 1; i < layout.by_probability().size(); ++i)
@@ -121,7 +122,7 @@ void check_all_rows(const Model& model, const CompactLayout& layout, const std::
             const TableLevel& next = model.levels[n];
             layout.prefetch(n + 1, in, word);
             layout.prefetch_row(n + 1, in, word);
-            std::uint32_t absent = 0;  // a word before, between or behind those that are there
+            std::uint32_t absent = 0;  // an absent word before, between or after the stored ones
             for (std::uint32_t i = in.from; i < in.to; ++i) {
                 wrong += !is_row(model, n + 1, i, layout.find(n + 1, in, next.word[i]));
                 if (absent < next.word[i]) wrong += layout.find(n + 1, in, absent).is_present;
@@ -156,7 +157,7 @@ void test_threads_alike() {
     }
 }
 
-// A few weights take few bits: the sizes that the header of the layout promises.
+// A few weights take few bits: the sizes documented in the header of the layout.
 void test_sizes() {
     const Model model = draw_model(3, 3, 5600, 5000, 200);
     const CompactLayout layout(ModelFile::of(image_of(model, 1)));
@@ -171,35 +172,35 @@ void test_sizes() {
           "1 bit a row and 1 a continuation");
 }
 
-// The same rows and words, and values that are one of 256.
+// The same rows and words, and at most 256 distinct values.
 void test_quantized_model() {
     Model model = draw_model(13, 4, 5600, 5000, 1U << 24);
     model.metadata.bits = 8;
     const CompactLayout layout(ModelFile::of(image_of(model, 2)));
-    std::vector<std::uint32_t> seen;
+    std::vector<std::uint32_t> distinct;
     bool is_close = true, is_exact = true;
     for (std::uint32_t row = 0; row < model.levels[2].size(); ++row) {
         std::uint32_t word = 0;
-        const Lookup found = layout.at(3, row, word);
-        const float wanted = model.levels[2].log_prob[row];
+        const Lookup lookup = layout.at(3, row, word);
+        const float expected = model.levels[2].log_prob[row];
         is_exact &= word == model.levels[2].word[row];
-        if (wanted == kNone || wanted == 0) is_exact &= is_same(found.log_prob, wanted);
+        if (expected == kNone || expected == 0) is_exact &= is_same(lookup.log_prob, expected);
         // Spread evenly over 25, 252 values are 0.1 apart.
         else
-            is_close &= std::abs(found.log_prob - wanted) <= 0.1;
-        seen.push_back(std::bit_cast<std::uint32_t>(found.log_prob));
+            is_close &= std::abs(lookup.log_prob - expected) <= 0.1;
+        distinct.push_back(std::bit_cast<std::uint32_t>(lookup.log_prob));
     }
-    std::ranges::sort(seen);
-    seen.erase(std::ranges::unique(seen).begin(), seen.end());
+    std::ranges::sort(distinct);
+    distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
     check(is_exact, "words, zeros and infinities are exact");
     check(is_close, "other values are near");
-    check(seen.size() > 200 && seen.size() <= 256, "256 values and no more");
+    check(distinct.size() > 200 && distinct.size() <= 256, "256 values and no more");
     check(is_row(model, 1, 17, layout.first(17)), "order 1 is exact");
     model.metadata.bits = 7;
     check_fails([&] { image_of(model, 1); }, "7 bits");
 }
 
-// Asks for much of what a file has, whatever that is.
+// Queries much of the content of a file, whatever it is.
 void ask(const CompactLayout& layout) {
     for (const std::uint32_t w : layout.by_probability()) check(w < layout.size(1), "words are words");
     const std::vector<std::uint64_t>& sizes = layout.file().metadata().sizes;
@@ -207,11 +208,11 @@ void ask(const CompactLayout& layout) {
     std::uint32_t word = 0;
     float sum = 0;
     for (std::uint32_t w = 0; w < sizes[0]; ++w) {
-        Lookup found = layout.first(w);
-        for (std::size_t n = 2; n <= sizes.size() && found.children.size(); ++n) {
-            const Children in = found.children;
+        Lookup lookup = layout.first(w);
+        for (std::size_t n = 2; n <= sizes.size() && lookup.children.size(); ++n) {
+            const Children in = lookup.children;
             check(in.from <= in.to && in.to <= sizes[n - 1], "children are rows");
-            found = layout.at(n, in.from + random.below(in.size()), word);
+            lookup = layout.at(n, in.from + random.below(in.size()), word);
             check(word < sizes[0], "a word is one of the vocabulary");
             layout.prefetch(n, in, word);
             layout.prefetch_row(n, in, word);
@@ -224,7 +225,7 @@ void ask(const CompactLayout& layout) {
     check(sum == sum || sum != sum, "whatever it is");
 }
 
-// Files whose checksums are right and whose content is not.
+// Files with valid checksums and invalid content.
 void test_hostile() {
     const Model model = draw_model(17, 4, 300, 250, 1000);
     const TableRows rows(model.levels);
@@ -232,7 +233,7 @@ void test_hostile() {
     Random random(23);
     int refused = 0;
     for (std::size_t s = 0; s < sections.size(); ++s) {
-        for (const int kind : {0, 1, 2}) {  // zeros, ones, anything
+        for (const int kind : {0, 1, 2}) {  // zeros, ones, random bytes
             std::vector<Section> changed = sections;
             changed[s].fill = [&random, kind](std::uint64_t, std::uint64_t size, char* into) {
                 for (std::uint64_t i = 0; i < size; ++i)
@@ -257,7 +258,7 @@ void test_hostile() {
     check(refused > 0 && refused < 3 * static_cast<int>(sections.size()), "some are refused, some are read");
 }
 
-// A file that is verified as it is read: what comes out is right, or an Error.
+// A file verified on access: results are correct, or Error is thrown.
 void test_flipped_bit() {
     const Model model = draw_model(19, 4, 5600, 5000, 1U << 24);
     const TableRows rows(model.levels);

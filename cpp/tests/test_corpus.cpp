@@ -21,7 +21,7 @@ void by_hand() {
     WordCounter counter(scratch.name());
     for (const char* piece : {"a b", "c\tb", "\n\n \n", "a", "", " bc"}) counter.feed(piece);
     counter.finish();
-    counter.finish();  // again: nothing
+    counter.finish();  // a second call has no effect
     // "a bc b | a bc": a 0, bc 1, b 2; empty sentences leave no break.
     check(counter.types() == 3 && counter.words() == 5 && counter.numbers() == 7, "sizes");
     check(counter.word(0) == "a" && counter.word(1) == "bc" && counter.word(2) == "b", "words");
@@ -32,7 +32,7 @@ void by_hand() {
     check_fails([&] { counter.feed("x"); }, "has ended");
 }
 
-// Enough words for the table to grow several times, against a map.
+// Enough words for the table to grow several times, compared with a map.
 void many_words() {
     const Scratch scratch;
     WordCounter counter(scratch.name());

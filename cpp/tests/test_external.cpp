@@ -1,4 +1,4 @@
-// Training within a limit of memory: the rows of training in memory, bit for bit, however little fits.
+// Training with a memory limit gives bit for bit the rows of training in memory.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -20,15 +20,15 @@ namespace {
 
 constexpr std::uint64_t kPlenty = std::uint64_t{4} << 30;
 
-std::string here() { return std::filesystem::temp_directory_path().string(); }
+std::string temporary_folder() { return std::filesystem::temp_directory_path().string(); }
 
-// Few words that come often and many that do not, so that there are rows of all counts.
+// A few frequent and many rare words, so that there are rows with all counts.
 std::vector<std::int32_t> random_ids(Random& random, std::size_t size, std::uint32_t vocabulary) {
     std::vector<std::int32_t> ids;
     while (ids.size() < size) {
         const std::uint64_t word = random.below(random.below(vocabulary) + 1);
         if (word != 1) ids.push_back(static_cast<std::int32_t>(word));
-        // What was said before is said again at times.
+        // Repeats earlier text occasionally.
         for (std::size_t i = 0; i < 4 && ids.size() > 20 && random.below(8) == 0; ++i)
             ids.push_back(ids[ids.size() - 17]);
     }
@@ -42,7 +42,7 @@ void append(std::string& bytes, const std::vector<T>& values) {
     bytes.push_back('|');
 }
 
-// All that can be read of a model, in pieces of 1000 rows.
+// All rows of a model, read in pieces of 1000 rows.
 std::string bytes_of(const Rows& rows) {
     std::string bytes;
     for (std::size_t n = 1; n <= rows.order(); ++n) {
@@ -63,19 +63,19 @@ std::string bytes_of(const Rows& rows) {
 
 void same_as_in_memory(const std::vector<std::int32_t>& ids, const TextMetadata& text,
                        ExternalOptions options, std::size_t records) {
-    const KneserNey wanted = estimate_kneser_ney(
+    const KneserNey expected = estimate_kneser_ney(
         count_ngrams(make_tokens(ids, text.vocabulary, text.begin, text.end, text.is_stream), options.order,
                      1),
         1, options.unknown, options.cut_offs);
     options.records = records;
-    const ExternalModel found = estimate_external(IdArray(ids), text, options);
+    const ExternalModel actual = estimate_external(IdArray(ids), text, options);
     const std::string what = "order " + std::to_string(options.order) + ", " + std::to_string(ids.size()) +
                              " tokens, " + std::to_string(records) + " at once";
-    check(bytes_of(*found.rows) == bytes_of(TableRows(wanted.levels)), "the rows of " + what);
+    check(bytes_of(*actual.rows) == bytes_of(TableRows(expected.levels)), "the rows of " + what);
     for (std::size_t k = 0; k < options.order; ++k) {
-        check(found.discounts[k].of == wanted.discounts[k].of, "the discounts of " + what);
-        check(found.discounts[k].n == wanted.discounts[k].n, "the counts of counts of " + what);
-        check(found.discounts[k].source == wanted.discounts[k].source, "the source of " + what);
+        check(actual.discounts[k].of == expected.discounts[k].of, "the discounts of " + what);
+        check(actual.discounts[k].n == expected.discounts[k].n, "the counts of counts of " + what);
+        check(actual.discounts[k].source == expected.discounts[k].source, "the source of " + what);
     }
 }
 
@@ -90,7 +90,7 @@ void random_texts() {
         options.order = 1 + random.below(6);
         options.unknown = random.below(2) ? 0 : kEveryWord;
         options.memory = kPlenty;
-        options.folder = here();
+        options.folder = temporary_folder();
         options.threads = 1 + random.below(3);
         if (random.below(2)) {
             for (std::size_t k = 0; k < options.order; ++k)
@@ -106,7 +106,7 @@ void random_texts() {
 void small_texts() {
     ExternalOptions options;
     options.memory = kPlenty;
-    options.folder = here();
+    options.folder = temporary_folder();
     for (std::size_t order = 1; order <= 6; ++order) {
         options.order = order;
         for (const bool is_stream : {false, true}) {
@@ -129,16 +129,16 @@ void files_of_ids() {
     const TextMetadata text{500, 1, 2, false};
     ExternalOptions options;
     options.memory = kPlenty;
-    options.folder = here();
+    options.folder = temporary_folder();
     options.order = 3;
     const Scratch scratch;
     std::ofstream(scratch.name(), std::ios::binary)
         .write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * 4));
-    const std::string wanted = bytes_of(*estimate_external(IdArray(ids), text, options).rows);
-    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == wanted,
+    const std::string expected = bytes_of(*estimate_external(IdArray(ids), text, options).rows);
+    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == expected,
           "ids from a file");
     options.memory = minimum_memory({ids.size(), 500, 3}, memory_in_use()) + (1 << 20);
-    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == wanted,
+    check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == expected,
           "the least memory");
     std::ofstream(scratch.name(), std::ios::binary | std::ios::app) << "x";
     check_fails([&] { estimate_external(IdFile(scratch.name()), text, options); }, "ends within a number");
@@ -151,7 +151,7 @@ void refusals() {
     ExternalOptions options;
     options.order = 2;
     options.memory = kPlenty;
-    options.folder = here();
+    options.folder = temporary_folder();
     const TextMetadata text{4, 1, 2, false};
     const auto train = [&](const std::vector<std::int32_t>& ids) {
         estimate_external(IdArray(ids), text, options);
@@ -163,9 +163,9 @@ void refusals() {
     options.memory = 1 << 20;
     check_fails([&] { train(line); }, "memory is 1M");
     options.memory = kPlenty;
-    options.folder = here() + "/there-is-no-such-folder";
+    options.folder = temporary_folder() + "/there-is-no-such-folder";
     check_fails([&] { train(line); }, "there-is-no-such-folder cannot be written to");
-    options.folder = here();
+    options.folder = temporary_folder();
     options.cut_offs = {0, 1, 0};
     check_fails([&] { train(line); }, "3 cut-offs for 2 orders");
     options.cut_offs = {1, 1};

@@ -27,14 +27,14 @@ Numbers random_text(std::size_t size, std::uint32_t words) {
     return text;
 }
 
-// Each pair looked at on its own.
+// Counts each pair directly.
 std::map<std::pair<int, int>, double> brute_force(const Numbers& text, const Numbers& number_of,
                                                   std::size_t window) {
-    std::map<std::pair<int, int>, double> found;
+    std::map<std::pair<int, int>, double> counts;
     Numbers sentence;
-    for (const std::int32_t there : text) {
-        if (there != kSentenceEnd) {
-            const std::int32_t number = number_of[static_cast<std::size_t>(there)];
+    for (const std::int32_t id : text) {
+        if (id != kSentenceEnd) {
+            const std::int32_t number = number_of[static_cast<std::size_t>(id)];
             if (number >= 0) sentence.push_back(number);
             continue;
         }
@@ -42,12 +42,12 @@ std::map<std::pair<int, int>, double> brute_force(const Numbers& text, const Num
             for (std::size_t b = 0; b < sentence.size(); ++b) {
                 const std::size_t distance = a > b ? a - b : b - a;
                 if (distance == 0 || distance > window) continue;
-                found[{sentence[a], sentence[b]}] += 1 / static_cast<double>(distance);
+                counts[{sentence[a], sentence[b]}] += 1 / static_cast<double>(distance);
             }
         }
         sentence.clear();
     }
-    return found;
+    return counts;
 }
 
 struct Counted {
@@ -60,15 +60,15 @@ Counted count(const std::string& file, const std::string& out, const Numbers& nu
     Cooccurrence counting(config, file, numbers, number_of, words, out);
     while (counting.run(0.001)) {
     }
-    Counted made{std::vector<Record>(counting.records()), counting.runs()};
+    Counted actual{std::vector<Record>(counting.records()), counting.runs()};
     std::ifstream in(out, std::ios::binary);
-    in.read(reinterpret_cast<char*>(made.records.data()),
-            static_cast<std::streamsize>(made.records.size() * sizeof(Record)));
+    in.read(reinterpret_cast<char*>(actual.records.data()),
+            static_cast<std::streamsize>(actual.records.size() * sizeof(Record)));
     check(static_cast<bool>(in) && in.peek() == EOF, "as many records as are said");
-    return made;
+    return actual;
 }
 
-// Against brute force, whatever the memory and the threads.
+// Compared with brute force for several memory limits and thread counts.
 void cooccurrences() {
     constexpr std::size_t kWords = 300;
     const Numbers text = random_text(20000, kWords);
@@ -79,22 +79,22 @@ void cooccurrences() {
     std::ofstream(numbers.name(), std::ios::binary)
         .write(reinterpret_cast<const char*>(text.data()), static_cast<std::streamsize>(text.size() * 4));
     for (const std::size_t window : {1, 5, 30}) {
-        const auto wanted = brute_force(text, number_of, window);
+        const auto expected = brute_force(text, number_of, window);
         for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{100000}, std::uint64_t{1} << 26}) {
             for (const std::size_t threads : {1, 3, 7}) {
                 const CooccurrenceConfig config{window, bytes, threads, 5};
-                const Counted made =
+                const Counted actual =
                     count(numbers.name(), out.name(), number_of, text.size(), kWords, config);
                 const std::string what =
                     "window " + std::to_string(window) + ", bytes " + std::to_string(bytes);
-                check(made.records.size() == wanted.size(), what + ": number of pairs");
-                check(made.runs > 0 || bytes > 1, what + ": runs on disk");
-                check(made.runs == 0 || bytes < 1 << 26, what + ": no runs on disk");
+                check(actual.records.size() == expected.size(), what + ": number of pairs");
+                check(actual.runs > 0 || bytes > 1, what + ": runs on disk");
+                check(actual.runs == 0 || bytes < 1 << 26, what + ": no runs on disk");
                 const bool is_same =
-                    std::all_of(made.records.begin(), made.records.end(), [&](const Record& r) {
-                        const auto found = wanted.find({r.i, r.j});
-                        return found != wanted.end() &&
-                               std::abs(static_cast<double>(r.x) - found->second) < 1e-4;
+                    std::all_of(actual.records.begin(), actual.records.end(), [&](const Record& r) {
+                        const auto counts = expected.find({r.i, r.j});
+                        return counts != expected.end() &&
+                               std::abs(static_cast<double>(r.x) - counts->second) < 1e-4;
                     });
                 check(is_same, what + ": counts");
             }
@@ -102,7 +102,7 @@ void cooccurrences() {
     }
 }
 
-// The cost falls; records of other words and missing files are refused.
+// The cost decreases; records with invalid words and missing files are rejected.
 void learning() {
     constexpr std::int32_t kWords = 40;
     std::vector<Record> records;
@@ -131,9 +131,9 @@ void learning() {
             }
             check(many.progress().pairs == records.size() * 40, "all pairs are learnt");
             check(many.progress().cost < 0.5 * few.progress().cost, "the cost falls");
-            std::vector<float> made(static_cast<std::size_t>(kWords) * dimensions);
-            many.result(made);
-            check(std::all_of(made.begin(), made.end(), [](float x) { return std::isfinite(x); }),
+            std::vector<float> actual(static_cast<std::size_t>(kWords) * dimensions);
+            many.result(actual);
+            check(std::all_of(actual.begin(), actual.end(), [](float x) { return std::isfinite(x); }),
                   "vectors are finite");
         }
     }

@@ -23,16 +23,16 @@ std::shared_ptr<ModelFile> image_of(const std::vector<TableLevel>& levels, std::
     return ModelFile::of(model_image(metadata, hashed_sections(rows, metadata), threads));
 }
 
-bool is_row(const Lookup& found, const std::vector<TableLevel>& levels, std::size_t order, std::size_t row) {
+bool is_row(const Lookup& lookup, const std::vector<TableLevel>& levels, std::size_t order, std::size_t row) {
     const TableLevel& level = levels[order - 1];
     const bool is_top = order == levels.size();
-    return found.is_present && found.row == row && found.log_prob == level.log_prob[row] &&
-           found.log_backoff == (is_top ? 0 : level.log_backoff[row]) &&
-           found.children.from == (is_top ? 0 : levels[order].first[row]) &&
-           found.children.to == (is_top ? 0 : levels[order].first[row + 1]);
+    return lookup.is_present && lookup.row == row && lookup.log_prob == level.log_prob[row] &&
+           lookup.log_backoff == (is_top ? 0 : level.log_backoff[row]) &&
+           lookup.children.from == (is_top ? 0 : levels[order].first[row]) &&
+           lookup.children.to == (is_top ? 0 : levels[order].first[row + 1]);
 }
 
-// All words of large nodes, and some that are not there, against a look through the words.
+// All words of large nodes and some absent ones, compared with a linear search.
 void compare_node(const HashedLayout& layout, const std::vector<TableLevel>& levels, std::size_t order,
                   Children in, Random& random, bool& is_same) {
     const TableLevel& level = levels[order - 1];
@@ -41,11 +41,11 @@ void compare_node(const HashedLayout& layout, const std::vector<TableLevel>& lev
         layout.prefetch(order, in, word);
         layout.prefetch_row(order, in, word);
         const auto* const at = std::find(level.word.begin() + in.from, level.word.begin() + in.to, word);
-        const Lookup found = layout.find(order, in, word);
+        const Lookup lookup = layout.find(order, in, word);
         const bool is_present = at != level.word.begin() + in.to;
         const bool is_right =
-            is_present ? is_row(found, levels, order, static_cast<std::size_t>(at - level.word.begin()))
-                       : !found.is_present;
+            is_present ? is_row(lookup, levels, order, static_cast<std::size_t>(at - level.word.begin()))
+                       : !lookup.is_present;
         is_same = is_same && is_right;
     };
     const std::uint32_t step = 1 + in.size() / 300;
@@ -85,9 +85,10 @@ void finds_what_the_tables_have() {
             const FileMetadata metadata = metadata_of(levels);
             const Scratch scratch;
             write_model(scratch.name(), metadata, hashed_sections(rows, metadata), 3);
-            const auto file = ModelFile::open(scratch.name(), false, 0);  // verified as it is touched
-            check(!file->is_verified() && file->mark() == image->mark() && file->bytes() == image->bytes(),
-                  what + ": the same file from three threads");
+            const auto file = ModelFile::open(scratch.name(), false, 0);  // verified on access
+            check(
+                !file->is_verified() && file->digest() == image->digest() && file->bytes() == image->bytes(),
+                what + ": the same file from three threads");
             compare(HashedLayout(file), levels, what + ", from the disk");
             file->verify_all(2);
             check(file->is_verified(), what + ": all verified");
@@ -95,7 +96,7 @@ void finds_what_the_tables_have() {
     }
 }
 
-// Nodes that reach over pieces of a file, and those whose index is a directory.
+// Nodes that span several pieces of a file, and nodes whose index is a directory.
 void large_nodes() {
     const auto levels = random_tables(3, 200000, {65535, 65536, 150000, 9, 70000}, 3);
     const TableRows rows(levels);
@@ -119,17 +120,17 @@ void words_by_probability() {
         "−0.5; −1 twice, the lower number first; −3; −inf");
 }
 
-// 300 rows of order 1, 2 and 3 with a node of 20: 16 bytes a row and 4 of index; 12 at the top.
+// 300 rows of order 1, 2 and 3 with a node of 20: 16 bytes per row and 4 of index; 12 at the highest order.
 void sizes() {
     const auto levels = random_tables(3, 300, {20}, 2);
     const std::uint64_t one = 301 * 16 + 300 * 4, two = (levels[1].size() + 1) * 16 + levels[1].size() * 4;
     const std::uint64_t three = levels[2].size() * 12;
     const std::uint64_t bytes = image_of(levels)->bytes();
-    // Six sections, each begins on a cache line, and a header of less than 512 bytes.
+    // Six sections aligned to cache lines, and a header of less than 512 bytes.
     check(bytes >= one + two + three && bytes <= one + two + three + 512 + 6 * 64, "bytes of a model");
 }
 
-// A model of made-up sections whose checksums are right.
+// A model of synthetic sections with valid checksums.
 class Hostile {
   public:
     explicit Hostile(const std::vector<TableLevel>& levels) : metadata_(metadata_of(levels)) {
@@ -169,7 +170,7 @@ class Hostile {
     std::vector<std::pair<std::uint32_t, std::vector<char>>> sections_;
 };
 
-// Asks for everything; an Error is an answer, reading outside is not.
+// Queries everything; Error is allowed, out-of-bounds access is not.
 void ask_all(const std::string& path, std::uint64_t verified_at_open) {
     try {
         const HashedLayout layout(ModelFile::open(path, false, verified_at_open));
@@ -179,8 +180,8 @@ void ask_all(const std::string& path, std::uint64_t verified_at_open) {
                 std::vector<Lookup> next;
                 for (const Lookup& context : contexts) {
                     for (std::uint32_t w = 0; w < layout.size(1); ++w) {
-                        const Lookup found = layout.find(order, context.children, w);
-                        if (found.is_present && next.size() < 50) next.push_back(found);
+                        const Lookup lookup = layout.find(order, context.children, w);
+                        if (lookup.is_present && next.size() < 50) next.push_back(lookup);
                     }
                     std::uint32_t listed = 0;
                     for (std::uint32_t row = context.children.from; row < context.children.to; ++row)
@@ -229,8 +230,7 @@ void hostile_content() {
     refused([](Hostile& h) { h.in<std::uint32_t>(4)[7] = 200; }, "not in its vocabulary");
 
     Random random(1);
-    for (int times = 0; times < 50;
-         ++times) {  // an index of anything at all: no row outside, no end of probing
+    for (int times = 0; times < 50; ++times) {  // a random index: no row out of range, no infinite probing
         Hostile hostile(levels);
         for (const std::uint32_t n : {2U, 3U}) {
             auto* const index = hostile.in<std::uint16_t>(kHashedIndex + n);
@@ -255,8 +255,9 @@ void hostile_directory() {
     for (std::uint32_t context = 0; context < 20; ++context) {
         const Children in = layout.first(context).children;
         for (std::uint32_t word = 0; word < 70000; ++word) {
-            const Lookup found = layout.find(2, in, word);
-            if (found.is_present && levels[1].word[found.row] != word) check(false, "a row of another word");
+            const Lookup lookup = layout.find(2, in, word);
+            if (lookup.is_present && levels[1].word[lookup.row] != word)
+                check(false, "a row of another word");
         }
     }
 }

@@ -1,4 +1,4 @@
-// Every set of kernels that runs here against plain loops in double.
+// Every kernel set that this processor supports, compared with plain loops in double.
 #include <limits>
 #include <vector>
 
@@ -15,17 +15,17 @@ using Matrix = std::vector<std::vector<double>>;
 
 constexpr std::size_t kRows = 12;
 constexpr double kWithin =
-    2e-4;  // the kernels look σ up in cells 1/64 wide: 1/512 off, times the rate, times a weight
+    2e-4;  // σ is tabulated in cells of width 1/64: an error of 1/512, times the rate, times a weight
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Rows on borders, as the kernels want them, with the same numbers in double.
+// Aligned rows for the kernels, with the same values in double.
 struct Rows {
     Rows(std::size_t count, std::size_t dimensions, Random& random)
         : width((dimensions + kLanes - 1) / kLanes * kLanes), values(count * width), plain(count) {
         for (std::size_t i = 0; i < count; ++i) {
             for (std::size_t d = 0; d < dimensions; ++d) {
-                // Products stay within the tables, which end at 8.
+                // Dot products stay within the table, which ends at 8.
                 const float x =
                     (static_cast<float>(random.below(2001)) - 1000) / (dimensions > 100 ? 8000.0F : 2000.0F);
                 row(i)[d] = x;
@@ -37,8 +37,8 @@ struct Rows {
     bool is_plain(double within) {
         for (std::size_t i = 0; i < plain.size(); ++i) {
             for (std::size_t d = 0; d < width; ++d) {
-                const double wanted = d < plain[i].size() ? plain[i][d] : 0;
-                if (!(std::abs(static_cast<double>(row(i)[d]) - wanted) <= within)) return false;
+                const double expected = d < plain[i].size() ? plain[i][d] : 0;
+                if (!(std::abs(static_cast<double>(row(i)[d]) - expected) <= within)) return false;
             }
         }
         return true;
@@ -102,16 +102,17 @@ void step(const Kernels& kernels, std::size_t dimensions, std::size_t inputs, st
     for (std::size_t k = 0; k < targets; ++k) to.push_back(y.row(k));
     AlignedFloats scratch(kGroup * inputs + 2 * x.width + kGroup);
     double loss = 0;
-    const Step told{from.data(), inputs, to.data(), targets, x.width, 0.025F, scratch.data(), &loss};
-    (is_bag ? kernels.bag : kernels.window)(told);
-    const double wanted = is_bag ? plain_bag(x.plain, y.plain, 0.025) : plain_window(x.plain, y.plain, 0.025);
+    const Step kernel_step{from.data(), inputs, to.data(), targets, x.width, 0.025F, scratch.data(), &loss};
+    (is_bag ? kernels.bag : kernels.window)(kernel_step);
+    const double expected =
+        is_bag ? plain_bag(x.plain, y.plain, 0.025) : plain_window(x.plain, y.plain, 0.025);
     const std::string what = std::string(kernels.name) + (is_bag ? " bag " : " window ") +
                              std::to_string(dimensions) + " " + std::to_string(inputs) + " " +
                              std::to_string(targets);
     const double slack = kWithin * static_cast<double>(inputs > targets ? inputs : targets);
     check(x.is_plain(slack), what + ": inputs");
     check(y.is_plain(slack), what + ": outputs");
-    check_close(loss, wanted, 0.01 * static_cast<double>(inputs * targets), what + ": loss");
+    check_close(loss, expected, 0.01 * static_cast<double>(inputs * targets), what + ": loss");
 }
 
 void fit(const Kernels& kernels, std::size_t dimensions) {
@@ -127,7 +128,7 @@ void fit(const Kernels& kernels, std::size_t dimensions) {
     const double b_w = w.back(), b_v = v.back();
     w.back() = v.back() = 0;
     const double difference = dot(w, v) + b_w + b_v - 1.5, g = 0.05 * 0.7 * difference;
-    w.back() = v.back() = 1;  // the gradient of a bias is that of a 1
+    w.back() = v.back() = 1;  // the bias is the last entry of a row, paired with 1
     for (std::size_t d = 0; d <= dimensions; ++d) {
         pair.plain[0][d] -= g * v[d] / std::sqrt(sums.plain[0][d]);
         pair.plain[1][d] -= g * w[d] / std::sqrt(sums.plain[1][d]);
@@ -143,7 +144,7 @@ void fit(const Kernels& kernels, std::size_t dimensions) {
     }
 }
 
-// Numbers that are none stay so, and nothing outside the tables is read.
+// NaN stays NaN, and the table is not read out of bounds.
 void not_a_number(const Kernels& kernels) {
     AlignedFloats x(kLanes), y(kLanes), scratch(2 * kGroup + 2 * kLanes);
     x.data()[0] = std::numeric_limits<float>::quiet_NaN();

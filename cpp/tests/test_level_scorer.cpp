@@ -1,5 +1,5 @@
-// Sentences scored an order at a time (ngram/query/level_scorer.hpp) beside the same word by word: the very
-// same numbers.
+// Level-synchronous scoring (ngram/query/level_scorer.hpp) compared with word-by-word scoring: exactly the
+// same values.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -41,7 +41,7 @@ struct Scored {
 };
 
 Scored scored(const Model& model, const std::vector<std::int32_t>& text, std::int32_t end) {
-    Scored found{std::vector<double>(text.size()), std::vector<std::uint8_t>(text.size())};
+    Scored result{std::vector<double>(text.size()), std::vector<std::uint8_t>(text.size())};
     std::vector<Piece> pieces;
     for (std::size_t from = 0; from < text.size();) {
         const auto to = static_cast<std::size_t>(
@@ -50,29 +50,29 @@ Scored scored(const Model& model, const std::vector<std::int32_t>& text, std::in
         piece.begins = pieces.size() % 5 != 0;
         piece.targets = text.data() + from;
         piece.size = static_cast<std::uint32_t>(to - from);
-        piece.log_probs = found.log_probs.data() + from;
-        piece.lengths = found.lengths.data() + from;
+        piece.log_probs = result.log_probs.data() + from;
+        piece.lengths = result.lengths.data() + from;
         pieces.push_back(piece);
         from = to;
     }
     model.score(pieces, 2);
-    return found;
+    return result;
 }
 
 Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, std::int32_t end) {
-    Scored found;
+    Scored result;
     State before = model.begin(), after;
     std::size_t sentence = 0;
     const auto start = [&] { before = sentence++ % 5 != 0 ? model.begin() : State{}; };
     start();
     for (const std::int32_t word : text) {
         const StepResult answer = model.step(before, static_cast<std::uint32_t>(word), after);
-        found.log_probs.push_back(answer.log_prob);
-        found.lengths.push_back(static_cast<std::uint8_t>(answer.length));
+        result.log_probs.push_back(answer.log_prob);
+        result.lengths.push_back(static_cast<std::uint8_t>(answer.length));
         before = after;
         if (word == end) start();
     }
-    return found;
+    return result;
 }
 
 void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, bool is_stream,
@@ -87,7 +87,7 @@ void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, boo
     const auto model = Model::of(TableRows(levels), metadata, nullptr, {}, 2);
     Random random(seed + 1000);
     std::vector<std::int32_t> text = some_text(random, V, 300);
-    for (int i = 0; i < 3000; ++i)  // longer than what is worked on at once
+    for (int i = 0; i < 3000; ++i)  // longer than one batch
         text.push_back(static_cast<std::int32_t>(random.below(V - 2)));
     text.push_back(static_cast<std::int32_t>(V - 1));
     const auto end = static_cast<std::int32_t>(V - 1);
@@ -107,9 +107,9 @@ static void test_level_scorer() {
         both_ways_agree(all, V, seed % 2 == 0, seed);
         both_ways_agree(all, V, seed % 2 == 0, seed, true);
         both_ways_agree(random_tables(order, V, {1, 2, 3, 5, 9, 40}, seed), V, false,
-                        seed);  // suffixes missing
+                        seed);  // with missing suffixes
     }
-    Random random(99);  // contexts of thousands of words, and slots that are full
+    Random random(99);  // contexts with thousands of words, and full slots
     both_ways_agree(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false, 99, true);
     both_ways_agree(random_tables(3, 70000, {66000, 40000}, 98), 70000, false, 98);  // too many for slots
 }

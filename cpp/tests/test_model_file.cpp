@@ -30,7 +30,7 @@ Bytes read(const std::string& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A section of bytes that follow from its id and where they stand.
+// A section whose bytes depend on its id and their position.
 Section section_of(std::uint32_t id, std::uint64_t size, std::uint64_t chunk = 64) {
     Section section;
     section.id = id;
@@ -54,19 +54,19 @@ bool is_refused(const std::string& path) {
 void known_checksum() {
     // Two words: Σ mix(w_i + (i + 1) K), mix(x) = (y ^ y >> 32) B with y = x A, written out.
     const std::uint64_t words[2] = {7, 0};
-    std::uint64_t wanted = 0;
+    std::uint64_t expected = 0;
     for (std::uint64_t i = 0; i < 2; ++i) {
         const std::uint64_t y = (words[i] + (i + 1) * 0x9E3779B97F4A7C15ULL) * 0xFF51AFD7ED558CCDULL;
-        wanted += (y ^ y >> 32) * 0xC4CEB9FE1A85EC53ULL;
+        expected += (y ^ y >> 32) * 0xC4CEB9FE1A85EC53ULL;
     }
     const char* const bytes = reinterpret_cast<const char*>(words);
-    check(checksum(bytes, 2) == wanted, "the sum over words");
-    check(checksum(bytes, 1) + checksum(bytes + 8, 1, 1) == wanted, "parts add up");
+    check(checksum(bytes, 2) == expected, "the sum over words");
+    check(checksum(bytes, 1) + checksum(bytes + 8, 1, 1) == expected, "parts add up");
     const std::uint64_t swapped[2] = {0, 7};
-    check(checksum(reinterpret_cast<const char*>(swapped), 2) != wanted, "words that changed places");
+    check(checksum(reinterpret_cast<const char*>(swapped), 2) != expected, "words that changed places");
 }
 
-// A quantised file of version 2 does not sum to one, whatever it says; one of version 3 does.
+// A quantised file of version 2 is never normalised, whatever its header says; one of version 3 is.
 void quantized_by_version_2(FileMetadata metadata, const std::vector<Section>& sections) {
     metadata.model.is_normalized = true;
     UninitializedBuffer<char> image = model_image(metadata, sections, 1);
@@ -77,8 +77,8 @@ void quantized_by_version_2(FileMetadata metadata, const std::vector<Section>& s
           "version 3 is normalised");
     head.version = 2;
     std::memcpy(image.data(), &head, sizeof head);
-    const std::uint64_t mark = checksum(image.data(), head.header / 8 - 1);
-    std::memcpy(image.data() + head.header - 8, &mark, 8);
+    const std::uint64_t header_checksum = checksum(image.data(), head.header / 8 - 1);
+    std::memcpy(image.data() + head.header - 8, &header_checksum, 8);
     check(!ModelFile::of(std::move(image))->metadata().model.is_normalized, "quantised in version 2");
     metadata.bits = 0;
     const UninitializedBuffer<char> exact = model_image(metadata, sections, 1);
@@ -106,11 +106,12 @@ void metadata_round_trip() {
           "metadata of the model");
     check(file->section(5).empty() && file->section(1).empty(), "sections that are empty or not there");
     for (const Section& section : sections) {
-        Bytes wanted(section.size);
-        section.fill(0, section.size, wanted.data());
-        const auto found = file->section(section.id);
-        check(std::ranges::equal(found, wanted), "section " + std::to_string(section.id));
-        check(found.empty() || reinterpret_cast<std::uintptr_t>(found.data()) % 64 == 0, "on a cache line");
+        Bytes expected(section.size);
+        section.fill(0, section.size, expected.data());
+        const auto content = file->section(section.id);
+        check(std::ranges::equal(content, expected), "section " + std::to_string(section.id));
+        check(content.empty() || reinterpret_cast<std::uintptr_t>(content.data()) % 64 == 0,
+              "on a cache line");
     }
     const UninitializedBuffer<char> image = model_image(metadata, sections, 3);
     const Bytes in_memory(image.begin(), image.end());
@@ -138,7 +139,7 @@ void a_failing_section_leaves_no_file() {
     check(!std::filesystem::exists(scratch.name()), "nothing is left");
 }
 
-// A small model with names, of which every bit and every length is tried.
+// A small model with names: every bit flip and every truncation is tried.
 Bytes small_model() {
     const auto levels = random_tables(2, 12, {10, 3}, 1);
     const TableRows rows(levels);
@@ -191,7 +192,7 @@ void every_length_is_seen() {
     }
 }
 
-// The header with other numbers and a right checksum: sizes that would take all memory, orders, versions.
+// The header with changed numbers and a valid checksum: huge sizes, orders, versions.
 void headers_that_cannot_be() {
     const Scratch scratch;
     const Bytes bytes = small_model();
@@ -203,8 +204,8 @@ void headers_that_cannot_be() {
         const std::uint64_t header = head.header;
         change(head, other);
         std::memcpy(other.data(), &head, sizeof(head));
-        const std::uint64_t mark = checksum(other.data(), header / 8 - 1);
-        std::memcpy(other.data() + header - 8, &mark, 8);
+        const std::uint64_t header_checksum = checksum(other.data(), header / 8 - 1);
+        std::memcpy(other.data() + header - 8, &header_checksum, 8);
         put(scratch.name(), other);
         check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), true); }, what, where);
     };
@@ -231,19 +232,19 @@ void headers_that_cannot_be() {
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from += 8; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->size = 0xFFFFFFFFFFFFFFFF; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)[1].id = entry(b)[0].id; }, "a section twice");
-    // A section of another size is for the layout to see.
+    // A wrong section size is detected by the layout.
     Bytes other = bytes;
     FixedHeader head;
     std::memcpy(&head, other.data(), sizeof(head));
     entry(other)[1].size -= 16;
-    const std::uint64_t mark = checksum(other.data(), head.header / 8 - 1);
-    std::memcpy(other.data() + head.header - 8, &mark, 8);
+    const std::uint64_t header_checksum = checksum(other.data(), head.header / 8 - 1);
+    std::memcpy(other.data() + head.header - 8, &header_checksum, 8);
     put(scratch.name(), other);
     check_fails([&] { HashedLayout layout(ModelFile::open(scratch.name(), true)); },
                 "a section does not fit");
 }
 
-// Of a file that is not verified at opening, only what is touched is.
+// In a file that is not verified when opened, only accessed blocks are verified.
 void verified_at_first_touch() {
     const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     const Scratch scratch;
@@ -287,8 +288,8 @@ void several_threads_touch() {
     check(file->is_verified() && sums[0] == sums[1] && sums[1] == sums[2], "all read the same, all verified");
 }
 
-// A file that changes after it was opened: what was read stays, what was not is refused, and a mapped file is
-// refused whole, unless it was only removed.
+// A file modified after opening: blocks already read stay valid, others are rejected, and a mapped file is
+// rejected completely, unless it was only removed.
 void a_file_that_changes() {
     const auto levels = random_tables(3, 5000, {60000, 60000}, 1);
     const TableRows rows(levels);

@@ -23,8 +23,8 @@ void frequencies() {
     }
 }
 
-// The same shares, of draws that are each used four times on the average, which is as if there were a seventh
-// of them (E u² / E u of the geometric distribution); and many words of a few draws.
+// The same frequencies with draws that are each used four times on average; the effective sample size is a
+// seventh (E u² / E u of the geometric distribution). And many words with few draws.
 void pool() {
     const std::vector<double> weights{1, 5, 3, 0, 10, 6, 1, 6};
     const Noise noise(weights);

@@ -17,10 +17,11 @@ std::string split(const std::string& line) {
     return out;
 }
 
-// `|` stands for the joiner in what is wanted.
-void check_split(const std::string& line, const std::string& wanted, const Where& where = Where::current()) {
+// `|` represents the joiner in the expected tokens.
+void check_split(const std::string& line, const std::string& expected,
+                 const Where& where = Where::current()) {
     std::string with_joiners;
-    for (const char c : wanted) with_joiners += c == '|' ? std::string(kJoiner) : std::string(1, c);
+    for (const char c : expected) with_joiners += c == '|' ? std::string(kJoiner) : std::string(1, c);
     check(split(line) == with_joiners, "'" + line + "' became '" + split(line) + "'", where);
 }
 

@@ -1,4 +1,4 @@
-// Packed bits, and columns of numbers in few of them.
+// Packed bits and quantised columns.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -49,7 +49,7 @@ void test_packed_bits() {
     check(is_found, "the ones of a word are where a loop finds them");
 }
 
-// Few values stand in a table, those that are 0 or below lose their sign, others stand as they are.
+// A few values are stored in a table, non-positive values lose their sign bit, others are stored unchanged.
 void test_exact() {
     std::vector<float> few, many, positive;
     for (int i = 0; i < 200000; ++i) {
@@ -98,7 +98,8 @@ void test_quantized() {
         double least = 1e9;
         for (const float other : codes.table)
             if (other != 0) least = std::min(least, std::abs(static_cast<double>(value) - other));
-        // Numbers that share their upper 18 bits have the same code: it is the nearest but for 2^−9 of them.
+        // Numbers that share their upper 18 bits have the same code: it is the nearest up to a relative error
+        // of 2^−9.
         is_near &= std::abs(static_cast<double>(value) - coded) <= least + std::abs(value) / 512;
         finite += 1;
         error += std::pow(static_cast<double>(value) - coded, 2);
@@ -106,9 +107,9 @@ void test_quantized() {
     error /= finite;
     check(is_near, "a number becomes the nearest value, zeros and infinities themselves");
     check(is_at_most_zero, "no logarithm of a probability is above 0");
-    // 30 u^4 of an even u has the density f(x) = (x / 30)^(−3/4) / 120, and the best K values have the mean
+    // 30 u^4 of a uniform u has the density f(x) = (x / 30)^(−3/4) / 120, and the best K values have the mean
     // square error (∫ f^(1/3))³ / (12 K²) = 30² (4/3)³ / 4 / (12 K²) where K is large (Panter and Dite 1951).
-    // K is 256 less three that are exact. Equal steps would have 30² / (12 K²), 1.7 times as much.
+    // K is 256 minus three exact values. Equal steps would have 30² / (12 K²), 1.7 times as much.
     const double best = 900 * 64.0 / 27 / 4 / (12 * 253.0 * 253.0);
     check(error < 1.05 * best, "the values lose no more than 5 % above the least");
     check_fails([&] { survey.add(std::vector<float>{std::nanf("")}); }, "not a number");
@@ -137,8 +138,8 @@ void test_quantized_rows() {
         metadata.end = 2;
         metadata.unknown = 0;
         Counts counts = count_ngrams(make_tokens(ids, metadata.vocabulary, 1, 2, false), 4, 1);
-        const KneserNey found = estimate_kneser_ney(std::move(counts), 1, kEveryWord, drawn.cut_offs);
-        const TableRows rows(found.levels);
+        const KneserNey estimate = estimate_kneser_ney(std::move(counts), 1, kEveryWord, drawn.cut_offs);
+        const TableRows rows(estimate.levels);
         const auto exact = Model::of(rows, metadata, nullptr, {LayoutKind::small, 0}, 1);
         const auto model = Model::of(rows, metadata, nullptr, {LayoutKind::small, 8}, 2);
         check(largest_deviation(*exact, 100000) < 1e-5, "the model as it was estimated sums to one");

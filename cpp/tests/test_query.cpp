@@ -1,4 +1,4 @@
-// Answers of models against a map of n-grams that are spelled out: look for the longest, add the weights.
+// Model queries compared with a map of n-grams: find the longest match, add the back-off weights.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -28,32 +28,32 @@ std::map<Words, Row> spelled(const std::vector<TableLevel>& levels) {
     std::map<Words, Row> all;
     std::vector<Words> contexts{{}};
     for (const TableLevel& level : levels) {
-        std::vector<Words> here;
+        std::vector<Words> longer;
         for (std::size_t h = 0; h < contexts.size(); ++h) {
             for (std::uint32_t i = level.first[h]; i < level.first[h + 1]; ++i) {
                 Words words = contexts[h];
                 words.push_back(level.word[i]);
                 all[words] = {level.log_prob[i], level.log_backoff.size() ? level.log_backoff[i] : 0.0F};
-                here.push_back(std::move(words));
+                longer.push_back(std::move(words));
             }
         }
-        contexts = std::move(here);
+        contexts = std::move(longer);
     }
     return all;
 }
 
-// log p of the last word by the definition: p(w | h) is stored, or weight(h) p(w | h without its first word).
+// log p of the last word by definition: the stored p(w | h), or weight(h) p(w | h without its first word).
 double defined(const std::map<Words, Row>& all, const Words& words, const ModelMetadata& metadata) {
-    if (const auto found = all.find(words); found != all.end()) return found->second.log_prob;
+    if (const auto result = all.find(words); result != all.end()) return result->second.log_prob;
     const Words context(words.begin(), words.end() - 1), shorter(words.begin() + 1, words.end());
     double weight = metadata.log_missing;
     for (std::size_t i = 1; i < context.size(); ++i)
-        if (context[i] == metadata.begin) weight = 0;  // nothing is read across <s>
-    if (const auto found = all.find(context); found != all.end()) weight = found->second.log_backoff;
+        if (context[i] == metadata.begin) weight = 0;  // contexts do not cross <s>
+    if (const auto result = all.find(context); result != all.end()) weight = result->second.log_backoff;
     return defined(all, shorter, metadata) + weight;
 }
 
-// What a stream model makes of the words read: nothing before the last <s> counts, and that is a </s>.
+// Context of a stream model: words before the last <s> are ignored, and <s> is read as </s>.
 Words as_read(Words words, const ModelMetadata& metadata) {
     const auto last = std::find(words.rbegin(), words.rend(), metadata.begin);
     if (!metadata.is_stream || last == words.rend()) return words;
@@ -77,18 +77,18 @@ void check_scores(const Model& model, const std::vector<TableLevel>& levels, Ran
     const std::size_t longest = model.order() - 1;
     const std::vector<Words> texts = some_texts(random, metadata.vocabulary);
     std::vector<std::vector<std::int32_t>> targets;
-    std::vector<std::vector<double>> found;
+    std::vector<std::vector<double>> result;
     std::vector<Piece> pieces;
     for (const Words& text : texts) {
         targets.emplace_back(text.begin(), text.end());
-        found.emplace_back(text.size());
+        result.emplace_back(text.size());
     }
     for (std::size_t i = 0; i < texts.size(); ++i) {
         Piece piece;
         piece.begins = true;
         piece.targets = targets[i].data();
         piece.size = static_cast<std::uint32_t>(targets[i].size());
-        piece.log_probs = found[i].data();
+        piece.log_probs = result[i].data();
         pieces.push_back(piece);
     }
     model.score(pieces, 3);
@@ -98,9 +98,9 @@ void check_scores(const Model& model, const std::vector<TableLevel>& levels, Ran
             Words words = as_read({read.end() - static_cast<std::ptrdiff_t>(longest), read.end()}, metadata);
             words.push_back(texts[i][t]);
             read.push_back(texts[i][t]);
-            const double wanted = defined(all, words, metadata);
-            const bool is_same = found[i][t] == wanted || std::abs(found[i][t] - wanted) < 1e-9;
-            check(is_same, "log p is " + std::to_string(found[i][t]) + ", not " + std::to_string(wanted));
+            const double expected = defined(all, words, metadata);
+            const bool is_same = result[i][t] == expected || std::abs(result[i][t] - expected) < 1e-9;
+            check(is_same, "log p is " + std::to_string(result[i][t]) + ", not " + std::to_string(expected));
         }
     }
 }
@@ -120,8 +120,9 @@ void check_next(const Model& model, Random& random) {
             check(one == all[w] || std::abs(one - all[w]) < 1e-12, "a step is a part of the distribution");
         }
         const std::vector<Candidate> best = model.top(state, 5);
-        for (const Candidate& each : best)
-            check(each.log_prob == all[each.word] || std::abs(each.log_prob - all[each.word]) < 1e-12,
+        for (const Candidate& candidate : best)
+            check(candidate.log_prob == all[candidate.word] ||
+                      std::abs(candidate.log_prob - all[candidate.word]) < 1e-12,
                   "the best words have their probabilities");
         check(best.empty() || best[0].log_prob >= *std::max_element(all.begin(), all.end()) - 1e-12,
               "the best word is the best");
@@ -158,8 +159,8 @@ void test_states() {
 }
 
 void test_lines() {
-    const std::vector<std::string_view> wanted{"a b", "", "c", "d", "e"};
-    check(split_text_lines("a b\r\n\nc\rd\ne") == wanted, "lines end at LF, CRLF and CR");
+    const std::vector<std::string_view> expected{"a b", "", "c", "d", "e"};
+    check(split_text_lines("a b\r\n\nc\rd\ne") == expected, "lines end at LF, CRLF and CR");
     check(split_text_lines("").empty() && split_text_lines("x\n").size() == 1,
           "the last line need not be ended");
 }

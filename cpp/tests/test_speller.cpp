@@ -16,7 +16,7 @@ const std::vector<std::int64_t> kOnes{0, 1, 2, 3, 4}, kTwos{0 * kV + 1, 3 * kV +
 const std::vector<float> kOne{-1, -2, -3, -50, -4}, kOneBackoff{-0.5F, -0.25F, 0, -0.125F, 0};
 const std::vector<float> kTwo{-0.75F, -0.375F}, kTwoBackoff{0, 0};
 
-SpellerFacts facts() { return {{'a', 0xE9}, 10, 0.0625, false}; }
+SpellerConfig config() { return {{'a', 0xE9}, 10, 0.0625, false}; }
 
 std::vector<SpellerLevel> levels() { return {{kOnes, kOne, kOneBackoff}, {kTwos, kTwo, kTwoBackoff}}; }
 
@@ -25,17 +25,17 @@ void worked_by_hand(const Speller& speller) {
     check_close(speller.log_prob("a"), -0.375 - 4.5 - 0.0625, 0, "a");
     // é after a −0.75; the end after é: −0.25 − 4
     check_close(speller.log_prob("a\xC3\xA9"), -0.375 - 0.75 - 4.25 - 0.0625, 0, "aé");
-    // a stranger after the beginning: −0.125 − 3 − 10, and the end: 0 − 4
+    // unknown character after the beginning: −0.125 − 3 − 10, and the end: 0 − 4
     check_close(speller.log_prob("x"), -13.125 - 4 - 0.0625, 0, "x");
     check_close(speller.log_prob("\xF0\x9F\x98\x80"), speller.log_prob("x"), 0, "one stranger of four bytes");
     check_close(speller.log_prob(""), -4.125 - 0.0625, 0, "nothing");
-    // Bytes that are no UTF-8: each is a stranger
+    // invalid UTF-8: each byte is an unknown character
     for (const std::string_view torn : {"\xC3", "\xF0\x9F\x98", "\x80", "\xFF", "\xE2\x28"}) {
         check(speller.log_prob(torn) <= speller.log_prob("x"), "torn bytes");
     }
 }
 
-// Readers on several threads: words that are remembered, forgotten for others, too long to be.
+// Cached scorers on several threads: words that are cached, evicted, or too long.
 void remembered(const Speller& speller) {
     std::vector<std::string> words;
     for (int i = 0; i < 50000; ++i) {
@@ -47,8 +47,8 @@ void remembered(const Speller& speller) {
     std::vector<std::thread> threads;
     for (std::size_t& count : wrong) {
         threads.emplace_back([&] {
-            for (int turn = 0; turn < 2; ++turn) {
-                Speller::Reader reader(speller);
+            for (int round = 0; round < 2; ++round) {
+                Speller::CachedScorer reader(speller);
                 for (const std::string& word : words)
                     count += reader.log_prob(word) != speller.log_prob(word);
             }
@@ -61,21 +61,21 @@ void remembered(const Speller& speller) {
 }  // namespace
 
 static void test_speller() {
-    const Speller speller(facts(), levels());
+    const Speller speller(config(), levels());
     worked_by_hand(speller);
     remembered(speller);
-    SpellerFacts single = facts();
+    SpellerConfig single = config();
     single.is_single = true;
     check_close(Speller(single, levels()).log_prob("a"), -0.375 - 0.0625, 0, "one character needs no end");
-    SpellerFacts with_placeholder = facts();
+    SpellerConfig with_placeholder = config();
     with_placeholder.placeholder = "a\xC3\xA9";
     with_placeholder.log_placeholder = -0.125;
     const Speller placed(with_placeholder, levels());
     check_close(placed.log_prob("a\xC3\xA9"), -0.125, 0, "the placeholder");
-    check_close(Speller::Reader(placed).log_prob("a\xC3\xA9"), -0.125, 0, "the placeholder, by a reader");
+    check_close(Speller::CachedScorer(placed).log_prob("a\xC3\xA9"), -0.125, 0, "the placeholder, cached");
     for (const std::string_view other : {"a", "a\xC3\xA9x", ""})
         check_close(placed.log_prob(other), speller.log_prob(other), 0, "all but the placeholder");
-    check_fails([] { Speller(facts(), {}); }, "not sound");
+    check_fails([] { Speller(config(), {}); }, "invalid");
 }
 
 static const Test registered("speller", test_speller);

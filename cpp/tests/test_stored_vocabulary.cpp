@@ -17,23 +17,24 @@ void names_by_number_and_by_word() {
     std::vector<std::string> words{"",  "a",    "eight888", "nine99999", "a\tb", std::string("a\0", 2),
                                    "ä", "<unk>"};
     for (int i = 0; i < 3000; ++i) words.push_back((i % 2 ? "w" : "a rather long word ") + std::to_string(i));
-    words.push_back("a");  // again: the first is found
+    words.push_back("a");  // duplicate: the first one is returned
     for (const std::string& word : words) names->add(word);
     const auto levels = random_tables(1, static_cast<std::uint32_t>(words.size()), {}, 1);
     const FileMetadata metadata = metadata_of(levels);
     const Scratch scratch;
     write_model(scratch.name(), metadata, vocabulary_sections(names), 2);
-    const StoredVocabulary found(ModelFile::open(scratch.name(), false, 0));
-    bool is_same = found.size() == words.size();
+    const StoredVocabulary stored(ModelFile::open(scratch.name(), false, 0));
+    bool is_same = stored.size() == words.size();
     for (std::uint32_t i = 0; i < words.size(); ++i) {
-        is_same = is_same && found.name(i) == words[i];
-        is_same = is_same && found.find(words[i]) == (i + 1 == words.size() ? 1 : i);
+        is_same = is_same && stored.name(i) == words[i];
+        is_same = is_same && stored.find(words[i]) == (i + 1 == words.size() ? 1 : i);
     }
     check(is_same, "names");
-    check(found.find("b") == -1 && found.find("a rather long word 1") == -1 && found.find("eight88") == -1,
-          "words that are not there");
-    check_fails([&] { found.name(static_cast<std::uint32_t>(words.size())); }, "there is no word");
-    check(found.list().letters() == names->letters() && found.list().begins() == names->begins(), "the list");
+    check(stored.find("b") == -1 && stored.find("a rather long word 1") == -1 && stored.find("eight88") == -1,
+          "absent words");
+    check_fails([&] { stored.name(static_cast<std::uint32_t>(words.size())); }, "there is no word");
+    check(stored.list().letters() == names->letters() && stored.list().begins() == names->begins(),
+          "the list");
     check(StoredVocabulary(ModelFile::of(model_image(metadata, {}, 1))).find("a") == -1, "no names");
     const FileMetadata fewer = metadata_of(random_tables(1, 5, {}, 1));
     check_fails([&] { StoredVocabulary(ModelFile::of(model_image(fewer, vocabulary_sections(names), 1))); },
@@ -54,14 +55,14 @@ void hostile_names() {
             for (int i = 0; i < 8; ++i)
                 into[random.below(static_cast<std::uint32_t>(size))] ^= static_cast<char>(random.next());
         };
-        const StoredVocabulary found(ModelFile::of(model_image(metadata, sections, 1)));
+        const StoredVocabulary stored(ModelFile::of(model_image(metadata, sections, 1)));
         for (std::uint32_t i = 0; i < 9; ++i) {
             try {
-                static_cast<void>(std::string(found.name(i)).size());
+                static_cast<void>(std::string(stored.name(i)).size());
             } catch (const Error&) {
             }
             try {
-                check(found.find(names->name(i)) < 9, "a number of a word");
+                check(stored.find(names->name(i)) < 9, "a number of a word");
             } catch (const Error&) {
             }
         }

@@ -1,5 +1,5 @@
-// Plain text: pieces of lines, words, ids, hashes. What the Python way makes of the same text is held against
-// this in tests/tokenizers/test_plain.py.
+// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_plain.py compares the results with
+// the Python implementation.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -21,7 +21,7 @@ void write(const std::string& file, std::string_view text) {
     std::ofstream(file, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
-// All lines of the text, cut into pieces of `piece` bytes; "none" where it is not plain.
+// All lines of the text, read in pieces of `piece` bytes; "none" if it is not plain.
 std::string read_all(const std::string& file, std::uint64_t piece) {
     const PlainText text({file, file}, piece);
     std::string buffer, all;
@@ -54,19 +54,19 @@ void what_is_not_plain() {
         for (const std::uint64_t piece : {3, 70000, 1 << 20})
             check(read_all(file.name(), piece) == "none", "is not plain");
     }
-    // Just not too long: characters are counted, not bytes.
+    // Exactly the maximum length: characters are counted, not bytes.
     std::string wide;
     for (int i = 0; i < 65536; ++i) wide += "\xC3\xA9";
     write(file.name(), line + "\n" + wide);
     check(read_all(file.name(), 1000) == line + "\n" + wide + "\n" + line + "\n" + wide + "\n", "long lines");
-    check(!PlainText({file.name(), "/nowhere"}).is_found(), "a file that is not there");
+    check(!PlainText({file.name(), "/nowhere"}).is_found(), "a missing file");
 }
 
 void utf8() {
     for (const char* good :
          {"", "abcdefghij", "\xC2\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF", "\xEF\xBF\xBF"})
         check(is_utf8(good), "UTF-8");
-    // Too long a way to write it, a surrogate, above U+10FFFF, cut short, no beginning, no such byte.
+    // Overlong, surrogate, above U+10FFFF, truncated, missing lead byte, invalid byte.
     for (const char* bad :
          {"\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "abcdefg\xC3",
           "\xE2\x82", "\xF0\x9F\x98", "\x80", "abcdefgh\xBF", "\xF5\x80\x80\x80", "\xC3(", "\xE2\x82("})
@@ -77,14 +77,15 @@ void utf8() {
 
 void extents() {
     // Words a, bé, c, d: 4 words, 6 bytes with é of two, 5 characters; 3 lines.
-    const TextSize found = measure_text(" a \tb\xC3\xA9\n\nc d\n");
-    check(found.words == 4 && found.lines == 3 && found.letters == 6 && found.characters == 5, "extent");
+    const TextSize text_size = measure_text(" a \tb\xC3\xA9\n\nc d\n");
+    check(text_size.words == 4 && text_size.lines == 3 && text_size.letters == 6 && text_size.characters == 5,
+          "extent");
     // 1000 lines of two words, 7 letters, 6 characters.
     std::string many;
     for (int i = 0; i < 1000; ++i) many += "b\xC3\xA9\tfour\n";
     const TextSize all = measure_text(many);
     check(all.words == 2000 && all.lines == 1000 && all.letters == 7000 && all.characters == 6000, "many");
-    // Byte by byte the same as eight at a time, wherever a word begins.
+    // Byte by byte gives the same as eight at a time, for every start of a word.
     for (std::size_t shift = 0; shift < 9; ++shift) {
         const TextSize moved = measure_text(std::string(shift, ' ') + "one\xC2\xA0two three\n\n four\n");
         check(moved.words == 3 && moved.lines == 3 && moved.letters == 17 && moved.characters == 16, "moved");
@@ -104,9 +105,9 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     WordEncoding encoding{{}, {7, 5}, 0, 9};
     encoding.words.add(Word::of("a"));
     encoding.words.add(Word::of("b"));
-    const std::vector<std::int32_t> wanted{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
+    const std::vector<std::int32_t> expected{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
     const std::optional<EncodedText> result = encode_words(text, encoding, "", threads);
-    check(std::equal(wanted.begin(), wanted.end(), result->ids.begin(), result->ids.end()), "ids");
+    check(std::equal(expected.begin(), expected.end(), result->ids.begin(), result->ids.end()), "ids");
     std::string spelled;
     for (const auto& [table, number] : result->spellings)
         spelled += std::string(result->spelled[table].word(number)) + " ";
@@ -116,11 +117,11 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(result->measures.characters == 49 && result->measures.bytes == 49, "characters and bytes");
 
     check(encode_words(text, encoding, numbers.name(), threads)->ids.size() == 0, "not in memory");
-    std::vector<std::int32_t> read(wanted.size() + 1);
+    std::vector<std::int32_t> read(expected.size() + 1);
     std::ifstream in(numbers.name(), std::ios::binary);
     in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
-    check(in.gcount() == static_cast<std::streamsize>(wanted.size() * 4), "ids in the file");
-    check(std::equal(wanted.begin(), wanted.end(), read.begin()), "the same in the file");
+    check(in.gcount() == static_cast<std::streamsize>(expected.size() * 4), "ids in the file");
+    check(std::equal(expected.begin(), expected.end(), read.begin()), "the same in the file");
     check_fails([&] { encode_words(text, encoding, "/nowhere/ids", threads); },
                 "/nowhere/ids cannot be written");
 }

@@ -11,9 +11,9 @@ namespace chainrule::tests {
 
 namespace {
 
-constexpr std::size_t kCluster = 10;  // words of each of two clusters; a sentence has words of one
+constexpr std::size_t kCluster = 10;  // words per cluster; a sentence has words of one cluster
 
-// A text as learning wants it: every word kept, numbered as it comes.
+// A training text: every word is kept and numbered by first occurrence.
 struct Text {
     void count(const std::vector<std::string>& sentences) {
         WordCounter counter(scratch.name());
@@ -34,7 +34,7 @@ struct Text {
 std::vector<std::string> two_clusters() {
     Random random(3);
     std::vector<std::string> sentences(2);
-    for (std::size_t i = 0; i < kCluster; ++i) {  // first all words of one, then all of the other
+    for (std::size_t i = 0; i < kCluster; ++i) {  // first the words of one cluster, then of the other
         sentences[0] += "a" + std::to_string(i) + " ";
         sentences[1] += "b" + std::to_string(i) + " ";
     }
@@ -47,7 +47,7 @@ std::vector<std::string> two_clusters() {
     return sentences;
 }
 
-// Each word is read by three rows beside its own, one of them twice.
+// Each word has three subword rows, one of them repeated.
 Subwords three_each(std::size_t words, std::size_t buckets) {
     Subwords result;
     result.buckets = buckets;
@@ -70,7 +70,7 @@ double cosine(const float* a, const float* b, std::size_t dimensions) {
     return product / std::sqrt(a_2 * b_2);
 }
 
-// Mean cosine of words of one cluster less that of words of two.
+// Mean cosine within clusters minus mean cosine between clusters.
 double separation(Word2vec& learning) {
     double sums[2] = {0, 0};
     int pairs[2] = {0, 0};
@@ -100,10 +100,10 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     const Word2vecProgress progress = learning.progress();
     check(progress.words == text.words * 8 && progress.of == progress.words, what + ": all words are learnt");
     check(learning.last_loss() > 0 && learning.last_loss() < 6 * std::log(2.0), what + ": the loss fell");
-    const double found = separation(learning);
-    // Several threads write without locks, and on so few rows may undo what others learnt.
-    check(config.threads == 1 ? found > 0.3 : std::isfinite(found),
-          what + ": clusters are only " + std::to_string(found) + " apart");
+    const double difference = separation(learning);
+    // Several threads write without locks; with so few rows they may overwrite each other's updates.
+    check(config.threads == 1 ? difference > 0.3 : std::isfinite(difference),
+          what + ": clusters are only " + std::to_string(difference) + " apart");
     std::vector<float> output;
     learning.copy_output(output);
     check(output.size() == text.counts.size() * 20, what + ": size of the output");
@@ -112,7 +112,7 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     check_fails([&] { learning.copy_output(output); }, "forgotten");
 }
 
-// Everything that is small, large or missing: no crash, and the words are counted.
+// Small, large and missing settings: no crash, and the words are counted.
 void edges() {
     for (const char* sentence : {"", "a", "a a a", "a b", "a b c d"}) {
         Text text;
@@ -148,7 +148,7 @@ void edges() {
     }
 }
 
-// A sentence longer than is learnt at once, words left out, a rate that breaks everything.
+// A sentence longer than the maximum, unknown words, a diverging learning rate.
 void long_sentence() {
     std::string sentence;
     for (int i = 0; i < 2500; ++i) sentence += "w" + std::to_string(i % 37) + " ";
@@ -164,7 +164,7 @@ void long_sentence() {
     check(learning.progress().words == 2500 - 68, "word 5, which comes 68 times, is left out");
 }
 
-// At the end a word is the mean of its own row and those of its parts, one of which comes twice.
+// After training, a word vector is the mean of its own row and its subword rows, one of which is repeated.
 void parts_put_together() {
     Text text;
     text.count({"a b"});
@@ -177,7 +177,7 @@ void parts_put_together() {
     }
     const std::vector<float> before(learning.input(), learning.input() + 4 * learning.width());
     learning.finish();
-    learning.finish();  // the second time changes nothing
+    learning.finish();  // a second call has no effect
     for (std::size_t i = 0; i < 3; ++i) {
         const auto row = [&](std::size_t number) { return before[number * learning.width() + i]; };
         const float* now = learning.input() + i;
@@ -186,7 +186,7 @@ void parts_put_together() {
             check(now[other * learning.width()] == row(other), "rows that have no parts stay as they are");
         }
     }
-    check(learning.progress().words == 2, "words are still told when learning is over");
+    check(learning.progress().words == 2, "the word count is available after training");
 }
 
 void refusals() {

@@ -57,14 +57,14 @@ constexpr std::uint64_t all_bytes_that_are(char c, std::uint64_t x) {
 // Eight byte-wide counters, summed before one overflows.
 class Tally {
   public:
-    void add(std::uint64_t high_bits) { places_ += high_bits >> 7; }
+    void add(std::uint64_t high_bits) { counts_ += high_bits >> 7; }
     std::uint64_t sum() const {
         constexpr std::uint64_t even = 0x00FF00FF00FF00FFULL;
-        return ((places_ & even) + (places_ >> 8 & even)) * 0x0001000100010001ULL >> 48;
+        return ((counts_ & even) + (counts_ >> 8 & even)) * 0x0001000100010001ULL >> 48;
     }
 
   private:
-    std::uint64_t places_ = 0;
+    std::uint64_t counts_ = 0;
 };
 
 constexpr std::size_t kFull = 255;
@@ -80,7 +80,7 @@ std::size_t count_eights(std::string_view text, bool& is_cut_before, TextSize& f
         const std::uint64_t ends = all_bytes_that_are('\n', x);
         const std::uint64_t cuts = ends | all_bytes_that_are(' ', x) | all_bytes_that_are('\t', x);
         const std::uint64_t ids_of_piece = ~cuts & kHigh;
-        const std::uint64_t continued = x & ~(x << 1) & kHigh;  // 10…: within a character
+        const std::uint64_t continued = x & ~(x << 1) & kHigh;  // 10…: continuation byte
         words.add(ids_of_piece & (cuts << 8 | carried));
         lines.add(ends);
         letters.add(ids_of_piece);
@@ -124,9 +124,9 @@ std::optional<Plan> plan(const PlainText& text, const Splitting& splitting, std:
 
 // Results of the second pass over a piece.
 struct PieceResult {
-    std::vector<std::uint32_t> unknown;  // numbers in the table of the thread that read it
+    std::vector<std::uint32_t> unknown;  // numbers in the table of the reading thread
     std::uint32_t thread = 0;
-    std::uint64_t filled = 0;  // lines that have words
+    std::uint64_t filled = 0;  // non-empty lines
 };
 
 // Encodes a piece; false if the number of ids differs from the first pass, i.e. the file changed.

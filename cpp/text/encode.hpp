@@ -18,7 +18,7 @@ namespace chainrule {
 // Size of a text, measured before the first id is written.
 struct TextSize {
     std::uint64_t words = 0, lines = 0;
-    std::uint64_t letters = 0, characters = 0;  // of words: bytes, and characters
+    std::uint64_t letters = 0, characters = 0;  // bytes and characters of all words
 
     std::uint64_t tokens() const { return words + lines; }
 };
@@ -30,7 +30,7 @@ TextSize measure_text(std::string_view lines);
 struct WordEncoding {
     WordTable words;
     std::vector<std::int32_t> ids;  // by number in `words`
-    std::int32_t unknown, end;      // the id of other words, and of the end of a line
+    std::int32_t unknown, end;      // ids of unknown words and of the end of a line
     Splitting splitting = {};
 };
 
@@ -41,7 +41,7 @@ struct TextCounts {
 
 struct EncodedText {
     TextCounts measures;
-    UninitializedBuffer<std::int32_t> ids;  // empty where a file has them
+    UninitializedBuffer<std::int32_t> ids;  // empty if written to a file
     // Spellings of unknown words in text order: (table, number in the table).
     std::vector<WordTable> spelled;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;

@@ -21,7 +21,7 @@ constexpr std::size_t kBlock = 128, kDigest = 8;
 constexpr State kStart = {0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
                           0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179};
 
-// Which words of the block each round takes (RFC 7693, 2.7); rounds 10 and 11 are 0 and 1 again.
+// Message schedule (RFC 7693, 2.7); rounds 10 and 11 repeat 0 and 1.
 constexpr std::uint8_t kTurns[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                                          {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
                                          {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
@@ -52,7 +52,7 @@ void mix(std::uint64_t& a, std::uint64_t& b, std::uint64_t& c, std::uint64_t& d,
 }
 
 template <std::size_t round>
-void turn(std::uint64_t (&v)[16], const std::uint64_t (&m)[16]) {
+void apply_round(std::uint64_t (&v)[16], const std::uint64_t (&m)[16]) {
     constexpr const auto& s = kTurns[round % 10];
     mix(v[0], v[4], v[8], v[12], m[s[0]], m[s[1]]);
     mix(v[1], v[5], v[9], v[13], m[s[2]], m[s[3]]);
@@ -76,7 +76,7 @@ void compress(State& h, const unsigned char* block, std::uint64_t read, bool is_
     if (is_last) v[14] = ~v[14];
     // Unrolled, so that the word permutation is known at compile time.
     [&]<std::size_t... round>(std::index_sequence<round...>) {
-        (turn<round>(v, m), ...);
+        (apply_round<round>(v, m), ...);
     }(std::make_index_sequence<12>());
     for (std::size_t i = 0; i < 8; ++i) h[i] ^= v[i] ^ v[i + 8];
 }
@@ -88,31 +88,31 @@ class Smallest {
 
     void add(std::uint64_t value) {
         if (value > bound_) return;
-        kept_.push_back(value);
-        if (kept_.size() >= 4 * size_ + 16) shrink();
+        hashes_.push_back(value);
+        if (hashes_.size() >= 4 * size_ + 16) shrink();
     }
 
     void shrink() {
-        std::sort(kept_.begin(), kept_.end());
-        kept_.erase(std::unique(kept_.begin(), kept_.end()), kept_.end());
-        if (kept_.size() < size_ || kept_.empty()) return;
-        kept_.resize(size_);
-        if (size_) bound_ = kept_.back();
+        std::sort(hashes_.begin(), hashes_.end());
+        hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
+        if (hashes_.size() < size_ || hashes_.empty()) return;
+        hashes_.resize(size_);
+        if (size_) bound_ = hashes_.back();
     }
 
-    const std::vector<std::uint64_t>& kept() const { return kept_; }
+    const std::vector<std::uint64_t>& hashes() const { return hashes_; }
 
   private:
     std::size_t size_;
     std::uint64_t bound_ = std::numeric_limits<std::uint64_t>::max();
-    std::vector<std::uint64_t> kept_;
+    std::vector<std::uint64_t> hashes_;
 };
 
 }  // namespace
 
 std::uint64_t blake2b_64(std::string_view data) {
     State h = kStart;
-    h[0] ^= 0x01010000 ^ kDigest;  // one leaf, depth one, no key
+    h[0] ^= 0x01010000 ^ kDigest;  // parameters: one leaf, depth one, no key
     const auto* at = reinterpret_cast<const unsigned char*>(data.data());
     std::size_t done = 0;
     for (; data.size() - done > kBlock; done += kBlock) compress(h, at + done, done + kBlock, false);
@@ -138,10 +138,10 @@ std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, 
     if (!is_plain) return {};
     Smallest all(size);
     for (const Smallest& part : parts) {
-        for (const std::uint64_t value : part.kept()) all.add(value);
+        for (const std::uint64_t value : part.hashes()) all.add(value);
     }
     all.shrink();
-    Sketch result{all.kept(), 0};
+    Sketch result{all.hashes(), 0};
     for (const std::uint64_t lines : lines_of) result.lines += lines;
     return result;
 }

@@ -11,7 +11,7 @@
 namespace chainrule {
 
 struct Sketch {
-    std::vector<std::uint64_t> hashes;  // ascending, each once
+    std::vector<std::uint64_t> hashes;  // ascending, without duplicates
     std::uint64_t lines = 0;
 };
 

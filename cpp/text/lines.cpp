@@ -12,7 +12,7 @@ namespace chainrule {
 namespace {
 
 constexpr std::size_t kMaxLine = std::size_t{1} << 16;  // characters: FRAGMENT of text/lines.py
-constexpr std::size_t kMaxBytes = 4 * kMaxLine;         // of such a line
+constexpr std::size_t kMaxBytes = 4 * kMaxLine;         // bytes of such a line
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
 bool has_plain_lines(std::string_view lines) {
@@ -68,7 +68,7 @@ PlainText::PlainText(std::vector<std::string> files, std::uint64_t piece)
 std::optional<std::string_view> PlainText::read(std::size_t piece, std::string& buffer) const {
     const auto [file, from] = pieces_[piece];
     const std::uint64_t to = std::min(from + piece_, sizes_[file]);
-    const std::uint64_t begin = from ? from - 1 : 0;  // a line begins behind an LF
+    const std::uint64_t begin = from ? from - 1 : 0;  // a line begins after an LF
     std::ifstream in(files_[file], std::ios::binary);
     buffer.clear();
     if (!in.seekg(static_cast<std::streamoff>(begin)) || !read_more(in, to - begin, buffer)) return {};

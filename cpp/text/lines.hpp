@@ -23,7 +23,7 @@ class PlainText {
     // `piece`: bytes of a piece; other values only in tests.
     explicit PlainText(std::vector<std::string> files, std::uint64_t piece = std::uint64_t{1} << 20);
 
-    bool is_found() const { return is_found_; }  // every file is there and not empty
+    bool is_found() const { return is_found_; }  // every file exists and is not empty
     std::size_t pieces() const { return pieces_.size(); }
 
     // Lines that begin in this piece, each ending with LF, valid until `buffer` is reused; nothing if

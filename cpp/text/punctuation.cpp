@@ -36,7 +36,7 @@ Kind find_kind(std::uint32_t code) {
 struct Character {
     std::uint32_t code;
     Kind kind;
-    std::size_t end;  // where the next begins
+    std::size_t end;  // start of the next character
 };
 
 constexpr bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -206,7 +206,7 @@ void split_tokens(std::string_view line, std::string_view placeholder, std::vect
 }
 
 void append_split(std::string_view line, std::string_view placeholder, std::string& out) {
-    thread_local std::vector<SplitToken> tokens;  // its memory serves the next line
+    thread_local std::vector<SplitToken> tokens;  // reused for the next line
     split_tokens(line, placeholder, tokens);
     bool is_first = true;
     for (const SplitToken& token : tokens) {

@@ -2,7 +2,7 @@
 //
 // Tokens are separated by one blank. Where the text has no blank between two tokens, a joiner (U+FFED) is
 // attached to the one that is a mark, on the side of its neighbour: `He said, "go!"` becomes
-// `He said ￭, "￭ go ￭! ￭"`. Words never carry joiners, so that a word is one type wherever it stands.
+// `He said ￭, "￭ go ￭! ￭"`. Words never carry joiners, so that a word is the same type in every position.
 // `join_tokens` restores the text; runs of blanks are collapsed to one, and blanks at the ends removed.
 //
 // A word is a run of characters that are neither blanks, nor punctuation or symbols (Unicode P and S), nor

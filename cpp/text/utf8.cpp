@@ -16,7 +16,7 @@ std::size_t character_at(const unsigned char* at, std::size_t left) {
     const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (left < length) return 0;
     unsigned least = 0x80, most = 0xBF;
-    if (first == 0xE0) least = 0xA0;  // shorter ways to write it
+    if (first == 0xE0) least = 0xA0;  // overlong forms
     if (first == 0xED) most = 0x9F;   // surrogates
     if (first == 0xF0) least = 0x90;
     if (first == 0xF4) most = 0x8F;  // above U+10FFFF

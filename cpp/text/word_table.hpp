@@ -28,8 +28,8 @@ class WordTable {
         return std::string_view(letters_).substr(begins_[number], begins_[number + 1] - begins_[number]);
     }
 
-    std::uint32_t add(const Word& word);         // its number, a new one if need be
-    std::uint32_t find(const Word& word) const;  // its number, or kNone
+    std::uint32_t add(const Word& word);         // returns the number, a new one if necessary
+    std::uint32_t find(const Word& word) const;  // returns the number, or kNone
 
   private:
     struct Slot {
@@ -52,7 +52,7 @@ class WordTable {
     std::uint32_t add_new(std::size_t slot, const Word& word);
     void grow();
 
-    std::string letters_;  // of all words, one behind the other
+    std::string letters_;  // bytes of all words, concatenated
     std::vector<std::uint64_t> begins_{0};
     int shift_;
     std::vector<Slot> slots_;  // open addressing

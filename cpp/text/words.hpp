@@ -71,7 +71,7 @@ void scan_words(std::string_view lines, const OnWord& on_word, const OnEnd& on_e
 struct WordCounts {
     WordTable words;
     std::vector<std::uint64_t> counts;  // by number
-    std::vector<std::uint32_t> order;   // numbers: the most frequent first, among equals by their bytes
+    std::vector<std::uint32_t> order;   // numbers by descending count, ties by bytes
 };
 
 // Returns nothing if the text is not plain.

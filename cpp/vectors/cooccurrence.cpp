@@ -15,14 +15,14 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kFirst = 1 << 14;  // slots to begin with
+constexpr std::size_t kFirst = 1 << 14;  // initial number of slots
 
 int shift_of(std::size_t slots) { return 64 - std::countr_zero(slots); }
 
 // Slot of this key or the free slot for it; the end if there is none.
-std::size_t find(const std::vector<Entry>& slots, std::uint64_t place, int shift) {
-    std::size_t slot = place >> shift;
-    while (slot < slots.size() && slots[slot].amount && slots[slot].place != place) ++slot;
+std::size_t find(const std::vector<Entry>& slots, std::uint64_t key, int shift) {
+    std::size_t slot = key >> shift;
+    while (slot < slots.size() && slots[slot].amount && slots[slot].key != key) ++slot;
     return slot;
 }
 
@@ -34,9 +34,9 @@ PairTable::PairTable(std::size_t most_slots) : most_(std::bit_floor(std::max(mos
     slots_.resize(slots + kTail);
 }
 
-bool PairTable::add(std::uint64_t place, std::uint64_t amount) {
+bool PairTable::add(std::uint64_t key, std::uint64_t amount) {
     while (true) {
-        const std::size_t slot = find(slots_, place, shift_);
+        const std::size_t slot = find(slots_, key, shift_);
         if (slot < slots_.size()) {
             Entry& entry = slots_[slot];
             if (entry.amount) {
@@ -44,7 +44,7 @@ bool PairTable::add(std::uint64_t place, std::uint64_t amount) {
                 return true;
             }
             if (used_ < (slots_.size() - kTail) / 8 * 5) {
-                entry = {place, amount};
+                entry = {key, amount};
                 ++used_;
                 return true;
             }
@@ -60,7 +60,7 @@ bool PairTable::grow() {
     const int shift = shift_of(slots);
     for (const Entry& entry : slots_) {
         if (!entry.amount) continue;
-        const std::size_t slot = find(wider, entry.place, shift);
+        const std::size_t slot = find(wider, entry.key, shift);
         if (slot == wider.size()) return false;
         wider[slot] = entry;
     }
@@ -74,8 +74,8 @@ std::span<const Entry> PairTable::sorted() {
     for (const Entry& entry : slots_) {
         if (!entry.amount) continue;
         const Entry moved = entry;
-        std::size_t at = n++;  // an entry is a few slots off at most
-        for (; at > 0 && slots_[at - 1].place > moved.place; --at) slots_[at] = slots_[at - 1];
+        std::size_t at = n++;  // entries are at most a few slots out of order
+        for (; at > 0 && slots_[at - 1].key > moved.key; --at) slots_[at] = slots_[at - 1];
         slots_[at] = moved;
     }
     return {slots_.data(), n};
@@ -112,15 +112,15 @@ PairMerge::PairMerge(std::vector<PairRun> runs, std::uint64_t bytes) : runs_(std
     size_ = std::clamp<std::size_t>(bytes / runs_.size() / sizeof(Entry), kMin, kMax);
     for (std::size_t i = 0; i < runs_.size(); ++i) {
         of_ += runs_[i].size();
-        if (runs_[i].fill(size_)) heap_.push_back({runs_[i].front().place, i});
+        if (runs_[i].fill(size_)) heap_.push_back({runs_[i].front().key, i});
     }
     std::make_heap(heap_.begin(), heap_.end());
 }
 
-bool PairMerge::next(Entry& found) {
+bool PairMerge::next(Entry& merged) {
     if (heap_.empty()) return false;
-    found = take();
-    while (!heap_.empty() && heap_.front().place == found.place) found.amount += take().amount;
+    merged = take();
+    while (!heap_.empty() && heap_.front().key == merged.key) merged.amount += take().amount;
     return true;
 }
 
@@ -128,35 +128,35 @@ bool PairMerge::next(Entry& found) {
 Entry PairMerge::take() {
     const std::size_t i = heap_.front().run;
     PairRun& run = runs_[i];
-    const Entry found = run.front();
+    const Entry merged = run.front();
     run.step();
     ++done_;
     if (!run.fill(size_)) {
         std::pop_heap(heap_.begin(), heap_.end());
         heap_.pop_back();
-        return found;
+        return merged;
     }
-    const Head head{run.front().place, i};
+    const Head head{run.front().key, i};
     std::size_t at = 0;
     while (true) {
         std::size_t child = 2 * at + 1;
         if (child >= heap_.size()) break;
-        if (child + 1 < heap_.size() && heap_[child + 1].place < heap_[child].place) ++child;
-        if (head.place <= heap_[child].place) break;
+        if (child + 1 < heap_.size() && heap_[child + 1].key < heap_[child].key) ++child;
+        if (head.key <= heap_[child].key) break;
         heap_[at] = heap_[child];
         at = child;
     }
     heap_[at] = head;
-    return found;
+    return merged;
 }
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kBlock = 1 << 15;    // numbers read, or pairs merged, at a time
-constexpr std::size_t kRecords = 1 << 15;  // written at a time
-constexpr std::size_t kAhead = 16;         // pairs whose slots are fetched before they are needed
+constexpr std::size_t kBlock = 1 << 15;    // ids read, or pairs merged, at a time
+constexpr std::size_t kRecords = 1 << 15;  // records written at a time
+constexpr std::size_t kAhead = 16;         // prefetch distance in pairs
 constexpr std::size_t kExact = 22;         // lcm(1 … 22) < 2^32
 
 // 1 / d in whole parts of a unit that all distances divide, or for wide windows in parts of 2^-32.
@@ -180,28 +180,28 @@ TemporaryFile::~TemporaryFile() {
     if (!is_kept_) std::filesystem::remove(path_, ignored);
 }
 
-// What one thread carries from one call of `run` to the next.
+// Per-thread state between calls of `run`.
 struct Cooccurrence::Worker {
     Worker(const std::string& file, std::size_t slots, const std::filesystem::path& runs)
         : numbers(file), table(slots), path(runs) {}
 
-    void add(std::uint64_t place, std::uint64_t amount) {
-        table.prefetch(place);
-        std::swap(waiting[turn].place, place);
-        std::swap(waiting[turn].amount, amount);
-        turn = (turn + 1) % kAhead;
-        if (amount) add_now(place, amount);
+    void add(std::uint64_t key, std::uint64_t amount) {
+        table.prefetch(key);
+        std::swap(waiting[oldest].key, key);
+        std::swap(waiting[oldest].amount, amount);
+        oldest = (oldest + 1) % kAhead;
+        if (amount) add_now(key, amount);
     }
 
-    void add_now(std::uint64_t place, std::uint64_t amount) {
-        if (table.add(place, amount)) return;
+    void add_now(std::uint64_t key, std::uint64_t amount) {
+        if (table.add(key, amount)) return;
         spill();
-        table.add(place, amount);
+        table.add(key, amount);
     }
 
     void settle() {
         for (Entry& entry : waiting) {
-            if (entry.amount) add_now(entry.place, entry.amount);
+            if (entry.amount) add_now(entry.key, entry.amount);
             entry.amount = 0;
         }
     }
@@ -218,19 +218,19 @@ struct Cooccurrence::Worker {
     }
 
     WordIdFile numbers;
-    std::uint64_t at = 0, last = 0;  // the next number of the file, and where its part of it ends
-    bool is_within = false;          // its first sentence has begun
+    std::uint64_t at = 0, last = 0;  // next index of the file, and the end of the worker's part
+    bool is_within = false;          // the first sentence of its part has begun
     bool is_finished = false;
     std::vector<std::int32_t> block;
-    std::vector<std::uint32_t> recent;  // words of the sentence, the last `window` of them at least
+    std::vector<std::uint32_t> recent;  // words of the sentence, at least the last `window`
     std::vector<std::uint64_t> cells;
     PairTable table;
     std::array<Entry, kAhead> waiting{};
-    std::size_t turn = 0;
+    std::size_t oldest = 0;
     TemporaryFile path;  // removed after the streams are closed
     std::ofstream out;
     std::ifstream in;
-    std::vector<std::uint64_t> ends;  // of the runs, in entries
+    std::vector<std::uint64_t> ends;  // ends of the runs, in entries
     std::exception_ptr error;
 };
 
@@ -258,14 +258,15 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
     for (std::uint64_t d = 1; d <= config.window; ++d) shares_.push_back((unit + d / 2) / d);
     const std::uint64_t bytes = config.bytes / config.threads;
     choose_cells(bytes / 2 / sizeof(std::uint64_t));
-    const std::size_t slots = bytes / 2 * 2 / 3 / sizeof(Entry);  // the table before it grew is there, too
+    const std::size_t slots =
+        bytes / 2 * 2 / 3 / sizeof(Entry);  // both the old and the new table exist while growing
     for (std::size_t i = 0; i < config.threads; ++i) {
         auto worker = std::make_unique<Worker>(file, slots, out + ".runs" + std::to_string(i));
         worker->at = numbers * i / config.threads;
         worker->last = numbers * (i + 1) / config.threads;
         worker->is_within = worker->at == 0;
         worker->is_finished = worker->at == worker->last;
-        if (worker->at > 0) --worker->at;  // is the number before the end of a sentence?
+        if (worker->at > 0) --worker->at;  // checks whether the preceding id ends a sentence
         if (!worker->is_finished) worker->cells.resize(cells_);
         workers_.push_back(std::move(worker));
     }
@@ -279,7 +280,7 @@ Cooccurrence::~Cooccurrence() = default;
 // Cells for all pairs with (low + 1)(high + 1) ≤ product, the largest product of `most` cells.
 void Cooccurrence::choose_cells(std::uint64_t most) {
     const std::uint64_t words = rows_.size();
-    most = std::min(most, numbers_ / config_.threads);  // more would stay empty
+    most = std::min(most, numbers_ / config_.threads);  // more cells would stay empty
     const auto row_end = [&](std::uint64_t low, std::uint64_t product) {
         return std::max(low, std::min(words, product / (low + 1)));
     };
@@ -358,7 +359,7 @@ void Cooccurrence::work(Worker& worker, double seconds) {
     }
 }
 
-// One block of the file; false where the sentence that stands across the end of the worker's part has ended.
+// Counts one block of the file; false once the sentence that crosses the end of the worker's part has ended.
 bool Cooccurrence::read(Worker& worker) {
     worker.block.resize(std::min<std::uint64_t>(kBlock, numbers_ - worker.at));
     if (worker.block.empty()) return false;
@@ -431,13 +432,13 @@ bool Cooccurrence::merge(double seconds) {
                 is_finished_ = true;
                 return false;
             }
-            write(unmixed(entry.place, offset), entry.amount);
+            write(unmixed(entry.key, offset), entry.amount);
         }
     } while (Clock::now() < end);
     return true;
 }
 
-// Both directions of a pair; a word beside itself is met in both at once.
+// Both directions of a pair; for a word next to itself they coincide.
 void Cooccurrence::write(std::uint64_t pair, std::uint64_t amount) {
     const auto i = static_cast<std::int32_t>(pair >> 32), j = static_cast<std::int32_t>(pair & 0xFFFFFFFFU);
     if (i == j) amount *= 2;

@@ -34,7 +34,7 @@ inline std::uint64_t unmixed(std::uint64_t z, std::uint64_t offset) {
 }
 
 struct Entry {
-    std::uint64_t place;   // the mixed pair
+    std::uint64_t key;     // the mixed pair
     std::uint64_t amount;  // 0: a free slot
 };
 
@@ -45,13 +45,14 @@ class PairTable {
 
     explicit PairTable(std::size_t most_slots);
 
-    void prefetch(std::uint64_t place) const { __builtin_prefetch(&slots_[place >> shift_], 1); }
-    bool add(std::uint64_t place, std::uint64_t amount);  // false where it is full: `sorted`, `clear`, again
-    std::span<const Entry> sorted();  // all of it; nothing can be added after that but by `clear`
+    void prefetch(std::uint64_t key) const { __builtin_prefetch(&slots_[key >> shift_], 1); }
+    bool add(std::uint64_t key,
+             std::uint64_t amount);   // false if full: call `sorted` and `clear`, then retry
+    std::span<const Entry> sorted();  // all entries; call `clear` before adding more
     void clear();
 
   private:
-    static constexpr std::size_t kTail = 64;  // slots behind the last
+    static constexpr std::size_t kTail = 64;  // extra slots after the last
 
     bool grow();
 
@@ -68,7 +69,7 @@ class PairRun {
     PairRun(std::ifstream& in, std::uint64_t first, std::uint64_t last)
         : in_(&in), first_(first), last_(last), size_(last - first) {}
 
-    bool fill(std::size_t size);  // reads so many entries where none is left; whether there is another
+    bool fill(std::size_t size);  // reads up to `size` entries if the buffer is empty; false at the end
     const Entry& front() const { return entries_[at_]; }
     void step() { ++at_; }
     std::uint64_t size() const { return size_; }
@@ -86,15 +87,15 @@ class PairMerge {
   public:
     PairMerge(std::vector<PairRun> runs, std::uint64_t bytes);
 
-    bool next(Entry& found);
+    bool next(Entry& entry);
     std::uint64_t done() const { return done_; }
     std::uint64_t of() const { return of_; }
 
   private:
     struct Head {
-        std::uint64_t place;
+        std::uint64_t key;
         std::size_t run;
-        bool operator<(const Head& other) const { return place > other.place; }  // the least on top
+        bool operator<(const Head& other) const { return key > other.key; }  // min-heap
     };
     Entry take();
 
@@ -113,13 +114,13 @@ static_assert(sizeof(Record) == 12);
 
 struct CooccurrenceConfig {
     std::size_t window = 5;
-    std::uint64_t bytes = 1ULL << 30;  // of memory, about; never so few that nothing fits
+    std::uint64_t bytes = 1ULL << 30;  // approximate memory limit
     std::size_t threads = 1;
-    std::uint64_t seed = 0;  // of the order of the records
+    std::uint64_t seed = 0;  // determines the order of the records
 };
 
 struct CooccurrenceProgress {
-    bool is_merging;  // `done` counts pairs then, not numbers of the text
+    bool is_merging;  // if true, `done` counts pairs instead of tokens
     std::uint64_t done;
     std::uint64_t of;
 };
@@ -148,21 +149,21 @@ class Cooccurrence {
                  std::span<const std::int32_t> number_of, std::size_t words, const std::string& out);
     ~Cooccurrence();
 
-    bool run(double seconds);  // count for so long, a block at least; whether there is more to do
+    bool run(double seconds);  // counts for about `seconds`, at least one block; false when finished
     CooccurrenceProgress progress() const;
     std::uint64_t records() const { return records_; }
-    std::uint64_t runs() const;  // that did not fit the memory
+    std::uint64_t runs() const;  // number of runs written to disk
 
   private:
     struct Row {
-        std::uint64_t begin = 0;  // the cell of (low, high) is begin + high, round the end of the numbers
-        std::uint32_t reach = 0;  // for high below this
+        std::uint64_t begin = 0;  // the cell of (low, high) is begin + high, modulo 2^64
+        std::uint32_t reach = 0;  // valid for high < reach
     };
     struct Worker;
     void choose_cells(std::uint64_t most);
     void work(Worker& worker, double seconds);
     bool read(Worker& worker);
-    void count(Worker& worker, std::int32_t there);
+    void count(Worker& worker, std::int32_t id);
     void empty_cells(Worker& worker);
     std::vector<PairRun> runs_of_all();
     bool merge(double seconds);
@@ -173,7 +174,7 @@ class Cooccurrence {
     std::string file_;
     std::uint64_t numbers_;
     std::vector<std::int32_t> number_of_;
-    std::vector<std::uint64_t> shares_;  // of a pair at each distance, in parts of unit_
+    std::vector<std::uint64_t> shares_;  // 1 / distance in units of unit_
     double unit_;
     std::vector<Row> rows_;
     std::uint64_t cells_ = 0;

@@ -20,12 +20,12 @@ class WordCounter {
   public:
     explicit WordCounter(const std::string& file);
 
-    void feed(std::string_view text);  // may be cut anywhere, within a word too
-    void finish();                     // the text has ended
+    void feed(std::string_view text);  // may be split anywhere, even within a word
+    void finish();                     // call at the end of the text
 
     std::size_t types() const { return counts_.size(); }
     std::uint64_t words() const { return words_; }
-    std::uint64_t numbers() const { return written_; }  // in the file
+    std::uint64_t numbers() const { return written_; }  // ids in the file
     const std::vector<std::uint64_t>& counts() const { return counts_; }
     std::string_view word(std::size_t number) const { return table_.word(number); }
 
@@ -38,7 +38,7 @@ class WordCounter {
     std::string file_;
     std::ofstream out_;
     std::vector<std::int32_t> buffer_;
-    std::string rest_;  // of a word that the last piece cut
+    std::string rest_;  // incomplete word at the end of the last piece
     bool in_sentence_ = false, is_finished_ = false;
     std::uint64_t words_ = 0, written_ = 0;
     WordTable table_;

@@ -19,10 +19,10 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kBlock = 1 << 14;  // records read at a time, at most
-constexpr std::size_t kTurn = 1 << 11;   // records between two looks at the clock
-constexpr std::size_t kAhead = 4;        // records whose rows are fetched before they are needed
-constexpr std::size_t kKnown = 1 << 10;  // counts whose weight and logarithm are kept
+constexpr std::size_t kBlock = 1 << 14;      // maximum records read at a time
+constexpr std::size_t kTimeCheck = 1 << 11;  // records between two time checks
+constexpr std::size_t kAhead = 4;            // prefetch distance in records
+constexpr std::size_t kKnown = 1 << 10;      // counts whose weight and logarithm are cached
 
 // Caches f(X) and log X: most counts are one of a few values, such as 1/2 or 1/5.
 class Weights {
@@ -71,9 +71,9 @@ struct Glove::Worker {
     std::ifstream in;
     Weights weights;
     std::vector<Record> block;
-    std::size_t at = 0;         // within the block
-    std::size_t epoch = 0;      // of the block; past the last where there is none left
-    std::vector<double> costs;  // of each epoch, summed
+    std::size_t at = 0;         // position within the block
+    std::size_t epoch = 0;      // epoch of the block; past the last epoch if none is left
+    std::vector<double> costs;  // summed cost of each epoch
     std::uint64_t pairs = 0;
     bool is_finished = false;
     std::exception_ptr error;
@@ -95,7 +95,8 @@ Glove::Glove(const GloveConfig& config, const std::string& file, std::uint64_t r
             for (std::size_t i = 0; i <= config.dimensions; ++i) {
                 row[i] = (static_cast<float>(random.next() >> 8) / 16777216.0F - 0.5F) * scale;
             }
-            std::fill_n(row + width_, width_, 1.0F);  // of the padding, too: its root divides
+            std::fill_n(row + width_, width_,
+                        1.0F);  // also in the padding, because of the division by the root
         }
     }
     // All threads have work in every epoch. With one thread the order does not depend on the block size.
@@ -166,10 +167,10 @@ void Glove::work(Worker& worker, double seconds) {
 
 // Takes the next block of records; false after the last epoch.
 bool Glove::fill(Worker& worker) {
-    const std::uint64_t turn = next_.fetch_add(1, std::memory_order_relaxed);
-    worker.epoch = blocks_ ? std::min<std::uint64_t>(turn / blocks_, config_.epochs) : config_.epochs;
+    const std::uint64_t block_number = next_.fetch_add(1, std::memory_order_relaxed);
+    worker.epoch = blocks_ ? std::min<std::uint64_t>(block_number / blocks_, config_.epochs) : config_.epochs;
     if (worker.epoch == config_.epochs) return false;
-    const std::uint64_t first = turn % blocks_ * block_;
+    const std::uint64_t first = block_number % blocks_ * block_;
     worker.block.resize(std::min<std::uint64_t>(block_, records_ - first));
     worker.in.clear();
     worker.in.seekg(static_cast<std::streamoff>(first * sizeof(Record)));
@@ -188,7 +189,7 @@ bool Glove::fill(Worker& worker) {
 
 void Glove::learn(Worker& worker) {
     const std::vector<Record>& block = worker.block;
-    const std::size_t begin = worker.at, end = std::min(block.size(), begin + kTurn);
+    const std::size_t begin = worker.at, end = std::min(block.size(), begin + kTimeCheck);
     double cost = 0;
     for (std::size_t at = begin; at < end; ++at) {
         if (at + kAhead < block.size()) {

@@ -27,9 +27,9 @@ struct GloveConfig {
 };
 
 struct GloveProgress {
-    std::uint64_t pairs;  // all epochs together
+    std::uint64_t pairs;  // over all epochs
     std::uint64_t of;
-    double cost;  // mean of f(X) (w · w̃ + b + b̃ − log X)² / 2 in the last full epoch; not a number before the
+    double cost;  // mean of f(X) (w · w̃ + b + b̃ − log X)² / 2 in the last full epoch; NaN before the
                   // first
 };
 
@@ -39,7 +39,7 @@ class Glove {
     Glove(const GloveConfig& config, const std::string& file, std::uint64_t records, std::size_t words);
     ~Glove();
 
-    bool run(double seconds);  // learn for so long, a little at least; whether there is more to learn
+    bool run(double seconds);  // trains for about `seconds`; false when finished
     GloveProgress progress() const;
     const char* simd() const { return kernels_.name; }
     std::size_t words() const { return words_; }
@@ -58,11 +58,11 @@ class Glove {
     const Kernels& kernels_;
     std::string file_;
     std::uint64_t records_;
-    std::size_t block_ = 0;               // records of a block
-    std::uint64_t blocks_ = 0;            // of an epoch
-    std::atomic<std::uint64_t> next_{0};  // block to be learnt, all epochs together
+    std::size_t block_ = 0;               // records per block
+    std::uint64_t blocks_ = 0;            // blocks per epoch
+    std::atomic<std::uint64_t> next_{0};  // next block, counted over all epochs
     std::size_t words_, width_;           // width: vector, bias, padding
-    AlignedFloats weights_;               // of each word w, AdaGrad's sums of w, w̃, and those of w̃
+    AlignedFloats weights_;               // per word: w, AdaGrad sums of w, w̃, AdaGrad sums of w̃
     float* rows_;
     std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -20,7 +20,7 @@ Noise::Noise(std::span<const double> weights) : cells_(weights.size()) {
     if (weights.empty() || !(sum > 0) || !std::isfinite(sum))
         throw ArgumentError("noise needs words, with weights above 0 whose sum is finite");
     const double n = static_cast<double>(weights.size());
-    std::vector<double> share(weights.size());  // 1 on the mean: below it a cell is filled up by one above
+    std::vector<double> share(weights.size());  // scaled to mean 1: cells below 1 are filled from cells above
     std::vector<std::uint32_t> small, large;
     for (std::uint32_t i = 0; i < weights.size(); ++i) {
         share[i] = weights[i] / sum * n;

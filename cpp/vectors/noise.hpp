@@ -26,8 +26,8 @@ class Noise {
 
   private:
     struct Cell {
-        std::uint32_t keep;   // this cell's own share, of 2^32
-        std::uint32_t other;  // who has the rest of it
+        std::uint32_t keep;   // probability of keeping this cell's word, times 2^32
+        std::uint32_t other;  // alias
     };
     std::vector<Cell> cells_;
 };

@@ -15,45 +15,47 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kBlock = 1 << 15;         // numbers read at a time
-constexpr std::size_t kPart = 1 << 14;          // numbers that one of several threads takes at a time
-constexpr std::size_t kMaxSentence = 1000;      // words of a sentence; a longer one is cut
-constexpr std::uint64_t kRateEvery = 10000;     // words after which the rate is set anew
-constexpr std::uint64_t kLossEvery = 16;        // windows
-constexpr std::size_t kMaxSetting = 1 << 16;    // of each setting
-constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // keeping a word that is never thinned out
+constexpr std::size_t kBlock = 1 << 15;         // ids read at a time
+constexpr std::size_t kPart = 1 << 14;          // ids per work item
+constexpr std::size_t kMaxSentence = 1000;      // maximum words per sentence; longer ones are split
+constexpr std::uint64_t kRateEvery = 10000;     // words between updates of the learning rate
+constexpr std::uint64_t kLossEvery = 16;        // windows between two loss measurements
+constexpr std::size_t kMaxSetting = 1 << 16;    // upper bound of each integer setting
+constexpr std::uint32_t kAlways = 0xFFFFFFFFU;  // a word that is never subsampled
 
 // Validates what training relies on.
 void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of, std::size_t words,
            const Subwords& subwords) {
-    const auto need = [](bool is_so, const char* what) {
-        if (!is_so) throw ArgumentError(what);
+    const auto require = [](bool is_valid, const char* what) {
+        if (!is_valid) throw ArgumentError(what);
     };
-    need(words > 0, "there are no words to learn vectors of");
-    need(config.dimensions > 0 && config.dimensions <= kMaxSetting, "dimensions must be from 1 to 65536");
-    need(config.window > 0 && config.window <= kMaxSetting, "window must be from 1 to 65536");
-    need(config.negative <= kMaxSetting, "negative must be from 0 to 65536");
-    need(config.epochs > 0 && config.threads > 0, "epochs and threads must be at least 1");
-    need(config.threads <= kMaxSetting, "threads must be at most 65536");
-    need(config.rate > 0 && std::isfinite(config.rate), "the learning rate must be above 0");
+    require(words > 0, "there are no words to learn vectors of");
+    require(config.dimensions > 0 && config.dimensions <= kMaxSetting, "dimensions must be from 1 to 65536");
+    require(config.window > 0 && config.window <= kMaxSetting, "window must be from 1 to 65536");
+    require(config.negative <= kMaxSetting, "negative must be from 0 to 65536");
+    require(config.epochs > 0 && config.threads > 0, "epochs and threads must be at least 1");
+    require(config.threads <= kMaxSetting, "threads must be at most 65536");
+    require(config.rate > 0 && std::isfinite(config.rate), "the learning rate must be above 0");
     for (const std::int32_t number : number_of) {
-        need(number >= -1 && number < static_cast<std::int64_t>(words),
-             "number_of names a word that has no count");
+        require(number >= -1 && number < static_cast<std::int64_t>(words),
+                "number_of names a word that has no count");
     }
-    need(subwords.buckets <= std::numeric_limits<std::uint32_t>::max() - words, "there are too many buckets");
-    if (subwords.begins.empty()) return need(subwords.rows.empty(), "rows of subwords need begins");
-    need(subwords.begins.size() == words + 1, "begins of subwords must have one more than there are words");
-    need(subwords.begins.front() == 0 && subwords.begins.back() == subwords.rows.size(),
-         "begins of subwords must go from 0 to the number of rows");
-    need(std::is_sorted(subwords.begins.begin(), subwords.begins.end()), "begins of subwords must rise");
+    require(subwords.buckets <= std::numeric_limits<std::uint32_t>::max() - words,
+            "there are too many buckets");
+    if (subwords.begins.empty()) return require(subwords.rows.empty(), "rows of subwords need begins");
+    require(subwords.begins.size() == words + 1,
+            "begins of subwords must have one more than there are words");
+    require(subwords.begins.front() == 0 && subwords.begins.back() == subwords.rows.size(),
+            "begins of subwords must go from 0 to the number of rows");
+    require(std::is_sorted(subwords.begins.begin(), subwords.begins.end()), "begins of subwords must rise");
     for (const std::uint32_t row : subwords.rows) {
-        need(row >= words && row - words < subwords.buckets, "a row of subwords is none of the buckets");
+        require(row >= words && row - words < subwords.buckets, "a row of subwords is none of the buckets");
     }
 }
 
 }  // namespace
 
-// Per-thread state between calls of `run`, on cache lines of its own.
+// Per-thread state between calls of `run`, on separate cache lines.
 struct alignas(128) Word2vec::Worker {
     Worker(const std::string& file, std::uint64_t seed) : numbers(file), random(seed) {}
 
@@ -68,21 +70,21 @@ struct alignas(128) Word2vec::Worker {
 
     WordIdFile numbers;
     Random random;
-    NoisePool pool;                  // for several threads
-    std::uint64_t at = 0, last = 0;  // the next number of the part of the file it has, and that part's end
+    NoisePool pool;                  // used with several threads
+    std::uint64_t at = 0, last = 0;  // next index of the current part of the file, and its end
     std::size_t epoch = 0;
     std::vector<std::int32_t> block;
     std::size_t block_at = 0, block_size = 0;
     std::vector<std::uint32_t> sentence;
-    std::vector<std::uint32_t> targets, following;  // of this window and of the next
+    std::vector<std::uint32_t> targets, following;  // targets of this window and of the next
     std::size_t reach = 0, following_reach = 0;
     std::vector<float*> x, y;
-    AlignedFloats scratch, mixed;  // mixed: words made of their parts, before and after
-    std::uint64_t seen = 0, told = 0, windows = 0;
+    AlignedFloats scratch, mixed;  // mixed: words composed of subwords, before and after the update
+    std::uint64_t words_read = 0, words_reported = 0, windows = 0;
     float rate = 0;
     double loss = 0;
-    std::uint64_t pairs = 0;  // that the loss is of
-    double epoch_loss = 0;    // the same since the epoch began
+    std::uint64_t pairs = 0;  // number of pairs in the loss
+    double epoch_loss = 0;    // loss since the start of the epoch
     std::uint64_t epoch_pairs = 0;
     bool is_finished = false;
     std::exception_ptr error;
@@ -159,7 +161,7 @@ Word2vecProgress Word2vec::progress() {
     for (const auto& worker : workers_) {
         loss += worker->loss;
         pairs += worker->pairs;
-        words += worker->seen - worker->told;
+        words += worker->words_read - worker->words_reported;
         worker->loss = 0;
         worker->pairs = 0;
     }
@@ -213,7 +215,7 @@ void Word2vec::work(Worker& worker, double seconds) {
 // Takes the next unread part of the file in this epoch; false after the last epoch. Faster threads take more
 // parts, so that all finish together.
 bool Word2vec::take_part(Worker& worker) {
-    const std::uint64_t part = taken_++;
+    const std::uint64_t part = next_part_++;
     const std::size_t epoch = part / parts_;
     if (epoch >= config_.epochs) return false;
     if (epoch != worker.epoch) worker.windows = 0;
@@ -238,16 +240,16 @@ bool Word2vec::fill(Worker& worker) {
             worker.at += worker.block_size;
             worker.block_at = 0;
         }
-        const std::int32_t there = worker.block[worker.block_at++];
-        if (there == kSentenceEnd) {
+        const std::int32_t id = worker.block[worker.block_at++];
+        if (id == kSentenceEnd) {
             if (!worker.sentence.empty()) return true;
             continue;
         }
-        if (static_cast<std::size_t>(there) >= number_of_.size())
+        if (static_cast<std::size_t>(id) >= number_of_.size())
             throw IoError(file_ + " holds a number of no word");
-        const std::int32_t word = number_of_[static_cast<std::size_t>(there)];
+        const std::int32_t word = number_of_[static_cast<std::size_t>(id)];
         if (word < 0) continue;
-        ++worker.seen;
+        ++worker.words_read;
         const std::uint32_t keep = keep_[static_cast<std::size_t>(word)];
         if (keep != kAlways && worker.random.next() > keep) continue;
         worker.sentence.push_back(static_cast<std::uint32_t>(word));
@@ -256,9 +258,9 @@ bool Word2vec::fill(Worker& worker) {
 }
 
 void Word2vec::learn(Worker& w) {
-    if (w.seen - w.told >= kRateEvery) {
-        const std::uint64_t done = done_ += w.seen - w.told;
-        w.told = w.seen;
+    if (w.words_read - w.words_reported >= kRateEvery) {
+        const std::uint64_t done = done_ += w.words_read - w.words_reported;
+        w.words_reported = w.words_read;
         const float left =
             1.0F - static_cast<float>(static_cast<double>(done) / static_cast<double>(total_ + 1));
         w.rate = std::max(config_.last_rate, config_.rate * left);
@@ -266,8 +268,8 @@ void Word2vec::learn(Worker& w) {
     const auto input_of = [&](std::uint32_t word) { return input_.data() + word * width_; };
     const auto output_of = [&](std::uint32_t word) { return output_.data() + word * width_; };
     const std::size_t n = w.sentence.size();
-    const bool has_pool = config_.is_cbow && workers_.size() > 1;  // skip-gram takes longer over its rows
-    const auto prepare = [&](std::size_t i) {  // how far the window of word i reaches, and its noise
+    const bool has_pool = config_.is_cbow && workers_.size() > 1;  // skip-gram spends more time per row
+    const auto prepare = [&](std::size_t i) {  // draws the window size and noise words of word i
         const std::uint32_t word = w.sentence[i];
         w.following_reach = config_.window - w.random.below(static_cast<std::uint32_t>(config_.window));
         w.following.assign(1, word);

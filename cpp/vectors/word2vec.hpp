@@ -21,10 +21,10 @@ struct Word2vecConfig {
     std::size_t window = 5;
     std::size_t negative = 5;
     std::size_t epochs = 5;
-    float rate = 0.025F;        // falls on a line …
-    float last_rate = 2.5e-6F;  // … to this
-    double sample = 1e-3;       // words more frequent than this part of the text are thinned out; 0: none
-    double power = 0.75;        // of the counts, for the noise
+    float rate = 0.025F;        // decreases linearly …
+    float last_rate = 2.5e-6F;  // … to this value
+    double sample = 1e-3;       // subsampling threshold (relative frequency); 0: none
+    double power = 0.75;        // exponent of the counts in the noise distribution
     std::size_t threads = 1;
     std::uint64_t seed = 0;
     std::string simd = "auto";
@@ -34,13 +34,13 @@ struct Word2vecConfig {
 struct Subwords {
     std::vector<std::uint64_t> begins;
     std::vector<std::uint32_t> rows;
-    std::size_t buckets = 0;  // how many such rows there are; they stand behind those of the words
+    std::size_t buckets = 0;  // number of subword rows, stored after the word rows
 };
 
 struct Word2vecProgress {
-    std::uint64_t words;  // of the text, all epochs together
+    std::uint64_t words;  // tokens processed, over all epochs
     std::uint64_t of;
-    double loss;  // nats a pair of words, over what was learnt since the last time it was asked for
+    double loss;  // nats per word pair since the last call
     float rate;
 };
 
@@ -54,14 +54,14 @@ class Word2vec {
              Subwords subwords);
     ~Word2vec();
 
-    bool run(double seconds);  // learn for so long, a sentence at least; whether there is more to learn
+    bool run(double seconds);  // trains for about `seconds`, at least one sentence; false when finished
     Word2vecProgress progress();
-    double last_loss() const;  // nats a pair of words over the last epoch, or the one under way
-    std::size_t words() const { return keep_.size(); }  // of the vocabulary
+    double last_loss() const;                           // nats per word pair over the last or current epoch
+    std::size_t words() const { return keep_.size(); }  // vocabulary size
     std::size_t dimensions() const { return config_.dimensions; }
     const char* simd() const { return kernels_.name; }
     std::size_t rows() const { return rows_; }
-    std::size_t width() const { return width_; }  // of a row, with padding
+    std::size_t width() const { return width_; }  // of a row, including padding
     float* input() { return input_.data(); }
     void copy_output(std::vector<float>& into);  // (words, dimensions), without the padding
     // Ends training: frees what only training needs, and replaces the row of each word with subwords by
@@ -82,10 +82,10 @@ class Word2vec {
     Word2vecConfig config_;
     const Kernels& kernels_;
     std::string file_;
-    std::uint64_t numbers_, parts_;        // of the file; parts that the threads take one by one
-    std::atomic<std::uint64_t> taken_{0};  // parts, all epochs together
+    std::uint64_t numbers_, parts_;            // ids in the file; work items per epoch
+    std::atomic<std::uint64_t> next_part_{0};  // work items started, over all epochs
     std::vector<std::int32_t> number_of_;
-    std::vector<std::uint32_t> keep_;  // of kAlways
+    std::vector<std::uint32_t> keep_;  // keep probability times kAlways
     Noise noise_;
     Subwords subwords_;
     std::size_t rows_, width_;

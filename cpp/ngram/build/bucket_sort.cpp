@@ -73,7 +73,7 @@ bool BucketSorter::is_sortable(const Range& range) const {
 }
 
 void BucketSorter::sorted(const Use& use) {
-    std::future<void> ahead;  // waits for its thread whatever happens
+    std::future<void> ahead;  // its destructor waits for the thread
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
         const Range& range = ranges_[i];
         if (ahead.valid()) {
@@ -112,10 +112,11 @@ void BucketSorter::stream(const Range& range, const Use& use) const {
 }
 
 void BucketSorter::sort(const Range& range, std::uint32_t* into) const {
-    UninitializedBuffer<std::uint32_t> place(range.to - range.from);  // of the next record of each word
+    UninitializedBuffer<std::uint32_t> next_position(range.to -
+                                                     range.from);  // position of the next record of each word
     std::uint32_t at = 0;
     for (std::uint32_t w = range.from; w < range.to; ++w) {
-        place[w - range.from] = at;
+        next_position[w - range.from] = at;
         at += times_[w];
     }
     const std::size_t at_once = std::max<std::size_t>(space_.stream / width_, 1);
@@ -126,7 +127,7 @@ void BucketSorter::sort(const Range& range, std::uint32_t* into) const {
         with_width(width_, [&](auto width) {
             const std::uint32_t* record = records.data();
             for (std::size_t i = 0; i < count; ++i, record += width) {
-                const std::size_t to = place[(record[0] & ~kMark) - range.from]++;
+                const std::size_t to = next_position[(record[0] & ~kMark) - range.from]++;
                 std::memcpy(into + to * width, record, width * sizeof(std::uint32_t));
             }
         });

@@ -17,16 +17,16 @@
 
 namespace chainrule {
 
-inline constexpr std::uint32_t kMark = 0x80000000;  // beside a word, for whoever deals
+inline constexpr std::uint32_t kMark = 0x80000000;  // flag bit of a word, free for the caller
 
 // Memory of the sort, in 32-bit numbers.
 struct BucketSortMemory {
     UninitializedBuffer<std::uint32_t> sorted;  // records of one range
     UninitializedBuffer<std::uint32_t>
-        ahead;                // as many, for another thread to sort the next range in; or none
-    std::size_t buckets;      // buffers of all ranges together
-    std::size_t stream;       // the buffer of one file
-    std::size_t records = 0;  // most of them in a range, if not 0
+        ahead;                // the same size, for sorting the next range in another thread; or empty
+    std::size_t buckets;      // total buffer size of all ranges
+    std::size_t stream;       // buffer size of one file
+    std::size_t records = 0;  // maximum number per range; 0: unlimited
 };
 
 class BucketSorter {
@@ -42,7 +42,7 @@ class BucketSorter {
             flush(range);
         return range.buffer + std::exchange(range.filled, range.filled + width_);
     }
-    void finish();  // all have come
+    void finish();  // call after the last record
 
     // Calls `use` with the records of one word at a time, words ascending; one word may come in several
     // calls.
@@ -52,7 +52,7 @@ class BucketSorter {
   private:
     struct Range {
         std::uint32_t from, to;     // words
-        std::uint64_t begin, size;  // records before it, and of it
+        std::uint64_t begin, size;  // records before the range, and in it
         std::uint64_t written = 0;  // numbers in the file
         std::uint32_t* buffer = nullptr;
         std::size_t filled = 0;
@@ -70,7 +70,7 @@ class BucketSorter {
     std::vector<Range> ranges_;
     UninitializedBuffer<std::uint32_t> range_of_;  // [word]
     UninitializedBuffer<std::uint32_t> buffers_;
-    std::size_t buffered_ = 0;  // numbers for each range: a multiple of the width
+    std::size_t buffered_ = 0;  // buffered numbers per range, a multiple of the record width
 };
 
 }  // namespace chainrule

@@ -17,12 +17,12 @@ namespace {
 constexpr std::uint64_t kMaxTokens = (std::uint64_t{1} << 31) - 1;
 
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
-constexpr std::uint32_t kIsFirst = 0x80000000;  // of its row, beside a position
-constexpr std::size_t kAhead = 48;              // occurrences between the call for a token and its use
+constexpr std::uint32_t kIsFirst = 0x80000000;  // flag bit of a position: first occurrence of its row
+constexpr std::size_t kAhead = 48;              // prefetch distance in occurrences
 
 // An occurrence of an n-gram in the text.
 struct Occurrence {
-    std::uint32_t position;  // of its first word, and kIsFirst for a while
+    std::uint32_t position;  // position of the first word, temporarily with kIsFirst
     // Successively the row of the suffix, the own row, the left word.
     std::uint32_t value;
 };
@@ -35,9 +35,9 @@ void set(std::uint32_t& value, std::uint32_t, std::uint32_t row) { value = row; 
 
 // Per-thread statistics of a word as left neighbour.
 struct Left {
-    std::uint32_t last_row = kNone;  // the last row that it stood before
-    std::uint32_t rows = 0;          // how many rows
-    std::uint32_t times = 0;         // how many occurrences; then where the next of them goes
+    std::uint32_t last_row = kNone;  // the last row that this word preceded
+    std::uint32_t rows = 0;          // number of rows
+    std::uint32_t times = 0;         // number of occurrences; later the next write position
 };
 
 class Counter {
@@ -57,13 +57,13 @@ class Counter {
         std::uint32_t from, to;
     };
     // Offsets of rows and occurrences by first word, and the end.
-    struct Places {
+    struct Offsets {
         std::vector<std::uint32_t> rows, occurrences;
     };
 
     Level unigrams(bool is_top);
     Level extend(const Level& below, bool is_top);
-    Places place_lefts();
+    Offsets compute_offsets();
     void balanced_ranges();
     template <class Item>
     Level make_level(Item* items, const Level& below);
@@ -80,10 +80,10 @@ class Counter {
     std::size_t threads_;
     std::vector<std::vector<Left>> lefts_;  // [thread][word]
     std::vector<Share> shares_;
-    UninitializedBuffer<Occurrence> now_, next_;  // of the order in hand, and of the next
-    Places at_, at_below_;                        // of the order in hand, and of the one below
+    UninitializedBuffer<Occurrence> now_, next_;  // of the current order and of the next
+    Offsets at_, at_below_;                       // of the current order and of the one below
     std::size_t order_ = 1;
-    std::uint32_t last_row_below_ = kNone;  // of a stream, the row whose last occurrence ends the text
+    std::uint32_t last_row_below_ = kNone;  // stream only: row of the last n-gram of the text
 };
 
 Counts Counter::count(std::size_t order) {
@@ -107,7 +107,7 @@ Level Counter::unigrams(bool is_top) {
         for (std::size_t i = part_begin(size, t, threads_); i < to; ++i) ++lefts_[t][ids[i]].times;
         lefts_[t][tokens_.begin].times = 0;
     });
-    at_ = place_lefts();
+    at_ = compute_offsets();
     std::iota(at_.rows.begin(), at_.rows.end(), 0);
     parallel_for(threads_, [&](std::size_t t) {
         const std::size_t to = part_begin(size, t + 1, threads_);
@@ -133,25 +133,25 @@ Level Counter::unigrams(bool is_top) {
     if (tokens_.is_stream && size > 0) last_row_below_ = ids[size - 1];
     if (is_top) return level;
     level.continuation = UninitializedBuffer<std::uint32_t>(V);
-    std::fill(level.continuation.begin(), level.continuation.end(), 0);  // of words that the text lacks
+    std::fill(level.continuation.begin(), level.continuation.end(), 0);  // words that do not occur
     parallel_for(threads_, [&](std::size_t t) { find_lefts(shares_[t], lefts_[t], level); });
     return level;
 }
 
 Level Counter::extend(const Level& below, bool is_top) {
-    Places places = place_lefts();
+    Offsets offsets = compute_offsets();
     if (is_top) {
         next_ = {};
         tokens_.ids = {};
-        UninitializedBuffer<std::uint32_t> rows(places.occurrences.back(), Access::scattered);
+        UninitializedBuffer<std::uint32_t> rows(offsets.occurrences.back(), Access::scattered);
         parallel_for(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], rows.data()); });
         now_ = {};
-        at_below_ = std::exchange(at_, std::move(places));
+        at_below_ = std::exchange(at_, std::move(offsets));
         return make_level(rows.data(), below);
     }
     parallel_for(threads_, [&](std::size_t t) { scatter(shares_[t], lefts_[t], next_.data()); });
     std::swap(now_, next_);
-    at_below_ = std::exchange(at_, std::move(places));
+    at_below_ = std::exchange(at_, std::move(offsets));
     Level level = make_level(now_.data(), below);
     ++order_;
     if (tokens_.is_stream) last_row_below_ = row_at(tokens_.ids.size() - order_);
@@ -194,24 +194,24 @@ void Counter::balanced_ranges() {
 
 // Sums the per-thread statistics of each left word (the first words of the next order) and turns counts into
 // offsets, threads in order, so that the sort is stable.
-Counter::Places Counter::place_lefts() {
+Counter::Offsets Counter::compute_offsets() {
     const std::uint32_t V = tokens_.vocabulary;
-    Places places{std::vector<std::uint32_t>(V + 1), std::vector<std::uint32_t>(V + 1)};
-    std::uint32_t row = 0, place = 0;
+    Offsets offsets{std::vector<std::uint32_t>(V + 1), std::vector<std::uint32_t>(V + 1)};
+    std::uint32_t row = 0, occurrence = 0;
     for (std::uint32_t w = 0; w < V; ++w) {
-        places.rows[w] = row;
-        places.occurrences[w] = place;
+        offsets.rows[w] = row;
+        offsets.occurrences[w] = occurrence;
         for (std::vector<Left>& lefts : lefts_) {
             Left& left = lefts[w];
             row += std::exchange(left.rows, 0);
-            const std::uint32_t times = std::exchange(left.times, place);
-            place += times;
+            const std::uint32_t times = std::exchange(left.times, occurrence);
+            occurrence += times;
             left.last_row = kNone;
         }
     }
-    places.rows[V] = row;
-    places.occurrences[V] = place;
-    return places;
+    offsets.rows[V] = row;
+    offsets.occurrences[V] = occurrence;
+    return offsets;
 }
 
 // Replaces the suffix row of each occurrence by its own row, and sets suffix, word and count of each row.
@@ -250,7 +250,7 @@ void Counter::find_contexts(Share share, Item* items, const Level& below, Level&
         std::uint32_t follower_count = below.count[row] - (row == last_row_below_);
         if (!tokens_.is_stream && below.word[row] == tokens_.end) follower_count = 0;
         if (below.word[row] == tokens_.begin)
-            follower_count = at_.occurrences[row + 1] - at_.occurrences[row];  // <s> itself
+            follower_count = at_.occurrences[row + 1] - at_.occurrences[row];  // the row of <s>
         at += follower_count;
     }
 }

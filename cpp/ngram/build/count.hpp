@@ -11,10 +11,10 @@
 namespace chainrule {
 
 struct Tokens {
-    UninitializedBuffer<std::uint32_t> ids;  // with <s> wherever nothing may be read across
+    UninitializedBuffer<std::uint32_t> ids;  // with <s> at every line boundary
     std::uint32_t vocabulary = 0;
     std::uint32_t begin = kBegin, end = kEnd;
-    bool is_stream = false;  // <s> once, and lines go on from the one before
+    bool is_stream = false;  // one <s>; n-grams cross line boundaries
     std::uint64_t lines = 0;
 };
 
@@ -37,7 +37,7 @@ Tokens make_tokens(std::span<const std::int32_t> ids, std::uint32_t vocabulary, 
 struct Level {
     UninitializedBuffer<std::uint32_t> word;    // w_n
     UninitializedBuffer<std::uint32_t> suffix;  // row of w_2…w_n one order down; empty at order 1
-    UninitializedBuffer<std::uint32_t> count;   // how often it stands in the text; 0 of <s>
+    UninitializedBuffer<std::uint32_t> count;   // occurrences in the text; 0 for <s>
     // Number of distinct words to the left (the continuation count), or the plain count for n-grams that
     // begin with <s>. Empty at the highest order, where the plain count is used.
     UninitializedBuffer<std::uint32_t> continuation;

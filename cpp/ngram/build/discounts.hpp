@@ -13,15 +13,15 @@
 namespace chainrule {
 
 enum class DiscountSource {
-    counts,          // as Chen & Goodman (1999), eq. 26, has them
-    missing_counts,  // the fall-back: some n_1 … n_4 is 0
-    out_of_range     // the fall-back: some D_r came out below 0 or above r; `estimated` has them
+    counts,          // Chen & Goodman (1999), eq. 26
+    missing_counts,  // defaults: one of n_1 … n_4 is 0
+    out_of_range     // defaults: some D_r is outside [0, r]; see `estimated`
 };
 
 struct Discounts {
     std::array<double, 4> of{};  // D(0) = 0, D1, D2, D3+
     std::array<double, 4> estimated{};
-    std::array<std::uint64_t, 5> n{};  // n_0 … n_4; n_0 is of no use
+    std::array<std::uint64_t, 5> n{};  // n_0 … n_4; n_0 is unused
     DiscountSource source = DiscountSource::counts;
 };
 

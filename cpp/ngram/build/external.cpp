@@ -30,8 +30,8 @@ struct CountedRow {
     static constexpr std::size_t kWidth = 5;
 
     std::uint32_t word = 0, count = 0;
-    std::uint32_t adjusted = 0;  // what Kneser–Ney takes for the count
-    double shorter = 0;          // p of its suffix
+    std::uint32_t adjusted = 0;  // adjusted count of Kneser–Ney
+    double shorter = 0;          // p of the suffix
 
     void write(SpillWriter& rows) const {
         std::uint32_t* const to = rows.next(kWidth);
@@ -91,7 +91,9 @@ class ExternalTrainer {
     ExternalModel run();
 
   private:
-    std::size_t lefts(std::size_t n) const { return options_.order - n; }  // words that an n-gram carries
+    std::size_t lefts(std::size_t n) const {
+        return options_.order - n;
+    }  // number of left-context words stored per n-gram
     SpillFile new_file() const { return SpillFile(folder_); }
     void report() {
         if (options_.progress) options_.progress(++done_, 2 * options_.order + 1);
@@ -119,17 +121,18 @@ class ExternalTrainer {
     std::size_t done_ = 0;
     BucketSortMemory space_;
 
-    std::optional<BucketSorter> sorter_;             // of the order to be counted next
-    UninitializedBuffer<std::uint32_t> times_;       // by first word: occurrences of that order
-    UninitializedBuffer<std::uint32_t> next_times_;  // and of the one above
-    UninitializedBuffer<std::uint32_t> seen_;        // [word]: the last row that it stood to the left of
-    SpillFile rows_, rows_below_;                    // of the order in hand and of the one below
-    SpillFile lefts_;                                // words to the left of its occurrences
+    std::optional<BucketSorter> sorter_;              // for the order to be counted next
+    UninitializedBuffer<std::uint32_t> times_;        // occurrences of that order by first word
+    UninitializedBuffer<std::uint32_t> next_times_;   // occurrences of the order above
+    UninitializedBuffer<std::uint32_t> last_row_of_;  // [word]: the last row that this word preceded
+    SpillFile rows_, rows_below_;                     // of the current order and of the one below
+    SpillFile lefts_;                                 // words to the left of each occurrence
     std::uint64_t size_ = 0, size_below_ = 0, occurrences_ = 0;
-    std::uint64_t begins_from_ = 0, begins_to_ = 0;              // rows that begin with <s>
-    std::uint32_t last_row_ = kNoRow, last_row_below_ = kNoRow;  // of a stream, the row that ends the text
-    std::uint64_t last_occurrence_ = 0;  // its place among the occurrences; no place where …
-    bool is_last_carried_ = false;       // … it begins with <s>
+    std::uint64_t begins_from_ = 0, begins_to_ = 0;  // rows that begin with <s>
+    std::uint32_t last_row_ = kNoRow,
+                  last_row_below_ = kNoRow;  // stream only: row of the last n-gram of the text
+    std::uint64_t last_occurrence_ = 0;      // index of its occurrence; undefined if …
+    bool is_last_carried_ = false;           // … it begins with <s>
     std::array<std::uint64_t, 6> counts_of_counts_{};
     std::vector<SpilledLevel> levels_;
     std::vector<Discounts> discounts_;
@@ -148,7 +151,7 @@ std::uint32_t ExternalTrainer::record_left_words(const std::uint32_t* record, st
     }
     ++occurrences_;
     ++next_times_[left];
-    return std::exchange(seen_[left], row) != row;
+    return std::exchange(last_row_of_[left], row) != row;
 }
 
 // Passes the occurrences of a row on to the next order, keyed by the word to their left.
@@ -168,7 +171,8 @@ void ExternalTrainer::distribute(SpillReader& left_words, std::size_t n, std::ui
 
 constexpr std::size_t kAtOnce = 1 << 16;
 
-constexpr std::uint64_t kMaxTokens = (std::uint64_t{1} << 31) - 1;  // as in memory: one bit is for a mark
+constexpr std::uint64_t kMaxTokens =
+    (std::uint64_t{1} << 31) - 1;  // as for training in memory: one bit is a flag
 
 ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextMetadata& text,
                                  const ExternalOptions& options)
@@ -179,7 +183,7 @@ ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextMetadata& text,
     const std::uint64_t in_use = memory_in_use();
     times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
     next_times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
-    seen_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
+    last_row_of_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
     scan_text();
     const TrainingSize size{tokens_, text.vocabulary, options.order, options.is_small, options.is_quantized};
     const Budget budget = plan_memory(options.memory, in_use, size, options.threads);
@@ -206,7 +210,7 @@ ExternalModel ExternalTrainer::run() {
             estimate_unigrams();
         else
             estimate_order(n);
-        std::swap(times_, next_times_);  // by the first word of the records passed on
+        std::swap(times_, next_times_);  // by first word of the records of the next order
         report();
     }
     return {std::make_unique<SpilledRows>(std::move(levels_)), std::move(discounts_), writers_};
@@ -240,7 +244,7 @@ void ExternalTrainer::distribute_text() {
     sorter_.emplace(folder_, space_, std::span<const std::uint32_t>(times_.data(), times_.size()),
                     options_.order);
     const std::size_t width = options_.order;
-    std::vector<std::uint32_t> before(width, text_.begin);  // the last words, the nearest first
+    std::vector<std::uint32_t> before(width, text_.begin);  // preceding words, nearest first
     std::uint64_t at = 0;
     ids_.read([&](std::span<const std::int32_t> ids) {
         for (const std::int32_t id : ids) {
@@ -250,7 +254,7 @@ void ExternalTrainer::distribute_text() {
             record[0] = text_.is_stream && ++at == tokens_ ? word | kMark : word;
             for (std::size_t i = width - 1; i > 0; --i) before[i] = before[i - 1];
             before[0] = word;
-            // What would be to the left of <s> is never asked for.
+            // Words to the left of <s> are never used.
             if (!text_.is_stream && word == text_.end) before[0] = text_.begin;
         }
     });
@@ -265,7 +269,7 @@ void ExternalTrainer::begin_counting(std::size_t n) {
     is_last_carried_ = false;
     occurrences_ = begins_from_ = begins_to_ = 0;
     counts_of_counts_ = {};
-    std::fill(seen_.begin(), seen_.end(), kNoRow);
+    std::fill(last_row_of_.begin(), last_row_of_.end(), kNoRow);
     std::fill(next_times_.begin(), next_times_.end(), 0);
 }
 
@@ -286,7 +290,7 @@ void ExternalTrainer::count_words() {
     SpillWriter rows(rows_, space_.stream), left_words(lefts_, space_.stream);
     std::uint32_t next = 0;
     CountedRow row;
-    const auto finish = [&](std::uint32_t to) {  // words that the text lacks have a row too
+    const auto finish = [&](std::uint32_t to) {  // words that do not occur also have a row
         for (; next < to; ++next) {
             row.word = next;
             row.count = times_[next];
@@ -346,8 +350,8 @@ void ExternalTrainer::count_order(std::size_t n) {
     const std::size_t width = 1 + lefts(n) + kTail;
     SpillWriter rows(rows_, space_.stream), left_words(lefts_, space_.stream);
     CountedRow row;
-    std::uint32_t number = kNoRow, suffix = kNoRow, first_word = kNoRow;  // of the row in hand
-    std::uint32_t different = 0;                                          // words to its left
+    std::uint32_t number = kNoRow, suffix = kNoRow, first_word = kNoRow;  // of the current row
+    std::uint32_t different = 0;                                          // distinct words to its left
     const auto finish = [&] {
         if (number == kNoRow) return;
         row.adjusted = is_top || first_word == text_.begin ? row.count : different;
@@ -404,11 +408,11 @@ void ExternalTrainer::estimate_order(std::size_t n) {
     SpillWriter words(level.word, buffered), firsts(below.first, buffered);
     LogWriter logs(level.log_prob, buffered), backoffs(below.log_backoff, buffered);
     occurrences_ = 0;
-    std::uint32_t number = 0, kept = 0;
+    std::uint32_t number = 0, kept_rows = 0;
     for (std::uint32_t h = 0; h < size_below_; ++h) {
         const CountedRow context = CountedRow::read(contexts);
         const bool is_kept = n == 2 || context.count > cut_off_below;
-        if (is_kept) firsts.push(kept);
+        if (is_kept) firsts.push(kept_rows);
         const std::uint32_t occurrences = follower_count(context, h, n);
         ContextCounts behind;
         std::uint32_t size = 0;
@@ -424,19 +428,19 @@ void ExternalTrainer::estimate_order(std::size_t n) {
         if (is_kept) backoffs.push(mass.gamma);
         for (std::uint32_t i = 0; i < size; ++i, ++number) {
             const CountedRow row = CountedRow::read(rows);
-            double p = 0;  // of what is cut off nothing asks: longer n-grams that end with it are too
+            double p = 0;  // unused for pruned n-grams: longer n-grams with this suffix are pruned too
             if (row.count > cut_off) {
                 p = discounted_share(row.adjusted, D, mass.total) + mass.gamma * row.shorter;
                 words.push(row.word);
                 logs.push(p);
-                ++kept;
+                ++kept_rows;
             }
             if (!is_top && (number < begins_from_ || number >= begins_to_))
                 distribute(left_words, n, number, row, p);
         }
     }
-    firsts.push(kept);
-    level.size = kept;
+    firsts.push(kept_rows);
+    level.size = kept_rows;
     words.flush();
     firsts.flush();
     logs.flush();
@@ -450,7 +454,7 @@ void IdFile::read(const std::function<void(std::span<const std::int32_t>)>& use)
     static_assert(std::endian::native == std::endian::little);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"), &std::fclose);
     if (!file) throw IoError(path_ + " cannot be read");
-    std::setvbuf(file.get(), nullptr, _IONBF, 0);  // whole blocks are read here
+    std::setvbuf(file.get(), nullptr, _IONBF, 0);  // reads are already block-sized
     UninitializedBuffer<std::int32_t> numbers(kAtOnce);
     while (true) {
         const std::size_t bytes = std::fread(numbers.data(), 1, kAtOnce * sizeof(std::int32_t), file.get());

@@ -56,14 +56,14 @@ class IdFile final : public IdSource {
 // Vocabulary size and special ids of the text.
 struct TextMetadata {
     std::uint32_t vocabulary = 0, begin = 0, end = 0;
-    bool is_stream = false;  // <s> once, and lines go on from the one before
+    bool is_stream = false;  // one <s>; n-grams cross line boundaries
 };
 
 // Rows of a model in temporary files.
 
 // Columns of one order, one 32-bit number per row in each file, one more in `first`.
 struct SpilledLevel {
-    SpillFile word, log_prob, log_backoff, first;  // the last two not at the highest order
+    SpillFile word, log_prob, log_backoff, first;  // the last two are empty at the highest order
     std::uint64_t size = 0;
 };
 
@@ -81,20 +81,20 @@ class SpilledRows final : public Rows {
 
 struct ExternalOptions {
     std::size_t order = 5;
-    std::uint32_t unknown = kEveryWord;   // a word without probability, if any
-    std::vector<std::uint32_t> cut_offs;  // one for each order, or none at all
-    std::uint64_t memory = 0;  // bytes that the whole process may take, what it has already included
-    std::string folder;        // for temporary files
-    std::size_t threads = 1;   // more than one: what comes next is sorted meanwhile
-    bool is_small = false, is_quantized = false;  // how the rows will be written, which takes memory too
-    std::size_t records = 0;                      // sorted at once at most; 0: as many as memory allows
+    std::uint32_t unknown = kEveryWord;           // word excluded from prediction, if any
+    std::vector<std::uint32_t> cut_offs;          // one per order, or empty
+    std::uint64_t memory = 0;                     // memory limit of the whole process in bytes
+    std::string folder;                           // for temporary files
+    std::size_t threads = 1;                      // more than one: sorting overlaps with processing
+    bool is_small = false, is_quantized = false;  // output format, for the memory budget
+    std::size_t records = 0;                      // maximum records sorted at once; 0: limited by memory
     std::function<void(std::size_t done, std::size_t of)> progress;  // may be empty; may throw
 };
 
 struct ExternalModel {
     std::unique_ptr<SpilledRows> rows;
     std::vector<Discounts> discounts;  // by order
-    std::size_t writers = 1;           // threads that may write the rows within the memory
+    std::size_t writers = 1;           // number of writer threads that fit the memory limit
 };
 
 // Throws Error if memory does not suffice (with the minimum that does), if the folder is not writable or

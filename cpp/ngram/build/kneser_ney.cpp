@@ -15,7 +15,7 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kAhead = 48;  // rows between the call for a shorter n-gram's probability and its use
+constexpr std::size_t kAhead = 48;  // prefetch distance in rows
 
 void put(std::uint32_t* at, double log) {
     const auto value = static_cast<float>(log);
@@ -26,15 +26,15 @@ void put(std::uint32_t* at, double log) {
 // which vectorises. Logarithms go to `logs`, the probabilities to `kept` unless it is null.
 class ProbabilityRows {
   public:
-    ProbabilityRows(std::size_t row, std::uint32_t* logs, double* kept)
-        : row_(row), logs_(logs), kept_(kept) {}
+    ProbabilityRows(std::size_t row, std::uint32_t* logs, double* kept_rows)
+        : row_(row), logs_(logs), probs_out_(kept_rows) {}
 
     void push(double p) {
         gathered_[size_++] = p;
         if (size_ == kGathered) flush();
     }
     void flush() {
-        if (kept_) std::copy_n(gathered_.begin(), size_, kept_ + row_);
+        if (probs_out_) std::copy_n(gathered_.begin(), size_, probs_out_ + row_);
         std::array<float, kGathered> logs;
         for (std::size_t i = 0; i < kGathered; ++i) logs[i] = static_cast<float>(logarithm(gathered_[i]));
         std::memcpy(logs_ + row_, logs.data(), size_ * sizeof(float));
@@ -47,17 +47,17 @@ class ProbabilityRows {
 
     std::size_t row_, size_ = 0;
     std::uint32_t* logs_;
-    double* kept_;
+    double* probs_out_;
     std::array<double, kGathered> gathered_{};
 };
 
 // c(h) and γ(h) of the context whose n-grams are rows [from, to).
 template <bool is_cut>
-ContextMass mass_of(const std::uint32_t* counts, const KeptRows& kept, std::size_t from, std::size_t to,
+ContextMass mass_of(const std::uint32_t* counts, const KeptRows& kept_rows, std::size_t from, std::size_t to,
                     const DiscountRow& D) {
     ContextCounts behind;
     for (std::size_t i = from; i < to; ++i)
-        if (!is_cut || kept[i])
+        if (!is_cut || kept_rows[i])
             behind.keep(counts[i]);
         else
             behind.add_pruned(counts[i]);
@@ -84,10 +84,10 @@ struct Extension {
     const UninitializedBuffer<std::uint32_t>&first, &suffix;
     const UninitializedBuffer<double>& shorter;  // p of the order below
     const DiscountRow& D;
-    const KeptRows& kept;
+    const KeptRows& kept_rows;
     UninitializedBuffer<std::uint32_t>& counts;    // becomes log p
     UninitializedBuffer<std::uint32_t>& backoffs;  // becomes log γ, by context
-    UninitializedBuffer<double>& p;                // empty where no order follows
+    UninitializedBuffer<double>& p;                // empty at the highest order
 };
 
 // Contexts [from, to). Pruned rows receive γ(h) p(w | h′), which nothing reads.
@@ -108,11 +108,12 @@ void extend(const Extension& on, std::size_t from, std::size_t to) {
             continue;
         }
         // All counts of a context are read before log p overwrites the first of them.
-        const ContextMass mass = mass_of<is_cut>(counts, on.kept, begin, end, D);
+        const ContextMass mass = mass_of<is_cut>(counts, on.kept_rows, begin, end, D);
         put(&on.backoffs[h], logarithm(mass.gamma));
         for (std::size_t i = begin; i < end; ++i) {
             if (i + kAhead < stop) prefetch(&on.shorter[suffix[i + kAhead]]);
-            const double share = !is_cut || on.kept[i] ? discounted_share(counts[i], D, mass.total) : 0.0;
+            const double share =
+                !is_cut || on.kept_rows[i] ? discounted_share(counts[i], D, mass.total) : 0.0;
             rows.push(share + mass.gamma * on.shorter[suffix[i]]);
         }
     }
@@ -122,7 +123,7 @@ void extend(const Extension& on, std::size_t from, std::size_t to) {
 void extend_all(const Extension& extension, std::size_t threads) {
     const std::vector<std::size_t> bounds = balanced_ranges(extension.first, threads);
     parallel_for(threads, [&](std::size_t t) {
-        if (extension.kept.size() == 0)
+        if (extension.kept_rows.size() == 0)
             extend<false>(extension, bounds[t], bounds[t + 1]);
         else
             extend<true>(extension, bounds[t], bounds[t + 1]);
@@ -136,7 +137,7 @@ KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t 
     threads = std::max<std::size_t>(threads, 1);
     cut_offs = check_cut_offs(std::move(cut_offs), counts.order());
     KneserNey model;
-    std::vector<KeptRows> kept;
+    std::vector<KeptRows> kept_rows;
     UninitializedBuffer<double> shorter;
     UninitializedBuffer<std::uint32_t>
         backoffs;  // of the order below, as contexts; the memory of that order's suffixes
@@ -144,12 +145,12 @@ KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t 
     // can pruned rows be removed.
     const auto trim = [&](std::size_t k) {
         if (cut_offs[k] > 0)
-            model.levels[k] = keep_rows(std::move(model.levels[k]), kept[k - 1], kept[k], threads);
+            model.levels[k] = keep_rows(std::move(model.levels[k]), kept_rows[k - 1], kept_rows[k], threads);
     };
     for (std::size_t k = 0; k < counts.order(); ++k) {
         Level& level = counts.levels[k];
         const bool is_top = k + 1 == counts.order();
-        kept.push_back(rows_above_cut_off(level.count, cut_offs[k], threads));
+        kept_rows.push_back(rows_above_cut_off(level.count, cut_offs[k], threads));
         UninitializedBuffer<std::uint32_t> adjusted = std::move(is_top ? level.count : level.continuation);
         level.count = {};
         model.discounts.push_back(modified_discounts(counts_of_counts(adjusted, threads)));
@@ -159,7 +160,7 @@ KneserNey estimate_kneser_ney(Counts counts, std::size_t threads, std::uint32_t 
             level.suffix = UninitializedBuffer<std::uint32_t>(is_top ? 0 : level.size());
         } else {
             UninitializedBuffer<double> p(is_top ? 0 : level.size(), Access::scattered);
-            extend_all({level.first, level.suffix, shorter, D, kept[k], adjusted, backoffs, p}, threads);
+            extend_all({level.first, level.suffix, shorter, D, kept_rows[k], adjusted, backoffs, p}, threads);
             model.levels.back().log_backoff = std::move(backoffs).reinterpret_as<float>();
             trim(k - 1);
             shorter = std::move(p);

@@ -18,7 +18,7 @@ namespace chainrule {
 
 struct KneserNey {
     std::vector<TableLevel> levels;
-    std::vector<Discounts> discounts;  // by order; `source` tells where defaults were used
+    std::vector<Discounts> discounts;  // by order; `source` shows where defaults were used
 
     std::size_t order() const { return levels.size(); }
 };

@@ -22,11 +22,11 @@ namespace chainrule {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1 << 20;
-constexpr std::uint64_t kSlack = 8 * kMegabyte;  // stacks, the heap, the code that comes into memory
-constexpr std::uint64_t kStream = 256 << 10;     // bytes that one file buffers
-constexpr std::uint64_t kStreams = 10;           // files in use at once
-constexpr std::uint64_t kByWord = 28;          // bytes of the tables by word; writing the words takes no more
-constexpr std::uint64_t kMin = 4 * kMegabyte;  // for sorting and buckets
+constexpr std::uint64_t kSlack = 8 * kMegabyte;  // stacks, heap, code pages
+constexpr std::uint64_t kStream = 256 << 10;     // buffer bytes per file
+constexpr std::uint64_t kStreams = 10;           // files open at once
+constexpr std::uint64_t kByWord = 28;            // bytes per word of the per-word tables
+constexpr std::uint64_t kMin = 4 * kMegabyte;    // minimum for sorting and buckets
 constexpr std::uint64_t kMaxBuckets = 16 * kMegabyte;
 // Sorting larger blocks than these is slower, because they leave the caches.
 constexpr std::uint64_t kMaxSorted = 32 * kMegabyte, kParts = 64;

@@ -11,14 +11,14 @@ struct TrainingSize {
     std::uint64_t tokens = 0;
     std::uint32_t vocabulary = 0;
     std::size_t order = 1;
-    bool is_small = false, is_quantized = false;  // how the model will be written, after all else
+    bool is_small = false, is_quantized = false;  // output format
 };
 
 // Buffer sizes in 32-bit numbers.
 struct Budget {
-    std::size_t sorted;   // records that are sorted at once
-    std::size_t ahead;    // as many, or 0: records that another thread sorts meanwhile
-    std::size_t buckets;  // bucket buffers, all together
+    std::size_t sorted;   // records sorted at once
+    std::size_t ahead;    // records sorted by a second thread meanwhile: the same number, or 0
+    std::size_t buckets;  // total size of the bucket buffers
     std::size_t stream;   // the buffer of one file
 };
 

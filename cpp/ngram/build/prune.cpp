@@ -24,40 +24,40 @@ std::vector<std::size_t> balanced_ranges(const UninitializedBuffer<std::uint32_t
 KeptRows rows_above_cut_off(const UninitializedBuffer<std::uint32_t>& count, std::uint32_t cut_off,
                             std::size_t threads) {
     if (cut_off == 0) return {};
-    KeptRows kept(count.size());
+    KeptRows keep(count.size());
     parallel_for(threads, [&](std::size_t t) {
         const std::size_t to = part_begin(count.size(), t + 1, threads);
-        for (std::size_t i = part_begin(count.size(), t, threads); i < to; ++i) kept[i] = count[i] > cut_off;
+        for (std::size_t i = part_begin(count.size(), t, threads); i < to; ++i) keep[i] = count[i] > cut_off;
     });
-    return kept;
+    return keep;
 }
 
 TableLevel keep_rows(TableLevel level, const KeptRows& contexts, const KeptRows& rows, std::size_t threads) {
-    const auto is_in = [](const KeptRows& kept, std::size_t i) { return kept.size() == 0 || kept[i] != 0; };
+    const auto is_in = [](const KeptRows& keep, std::size_t i) { return keep.size() == 0 || keep[i] != 0; };
     const std::vector<std::size_t> bounds = balanced_ranges(level.first, threads);
-    struct Place {
+    struct Offset {
         std::size_t context = 0, row = 0;
     };
-    std::vector<Place> places(threads + 1);  // where each thread's part begins in the new tables
+    std::vector<Offset> offsets(threads + 1);  // start of each thread's part in the new tables
     parallel_for(threads, [&](std::size_t t) {
-        Place kept;
-        for (std::size_t h = bounds[t]; h < bounds[t + 1]; ++h) kept.context += is_in(contexts, h);
+        Offset part_size;
+        for (std::size_t h = bounds[t]; h < bounds[t + 1]; ++h) part_size.context += is_in(contexts, h);
         for (std::size_t i = level.first[bounds[t]]; i < level.first[bounds[t + 1]]; ++i)
-            kept.row += is_in(rows, i);
-        places[t + 1] = kept;
+            part_size.row += is_in(rows, i);
+        offsets[t + 1] = part_size;
     });
     for (std::size_t t = 0; t < threads; ++t) {
-        places[t + 1].context += places[t].context;
-        places[t + 1].row += places[t].row;
+        offsets[t + 1].context += offsets[t].context;
+        offsets[t + 1].row += offsets[t].row;
     }
-    const Place size = places.back();
+    const Offset size = offsets.back();
     const bool has_backoff = level.log_backoff.size() > 0;
     TableLevel result{
         UninitializedBuffer<std::uint32_t>(size.row), UninitializedBuffer<std::uint32_t>(size.context + 1),
         UninitializedBuffer<float>(size.row), UninitializedBuffer<float>(has_backoff ? size.row : 0)};
     result.first[size.context] = static_cast<std::uint32_t>(size.row);
     parallel_for(threads, [&](std::size_t t) {
-        Place at = places[t];
+        Offset at = offsets[t];
         for (std::size_t h = bounds[t]; h < bounds[t + 1]; ++h) {
             if (is_in(contexts, h)) result.first[at.context++] = static_cast<std::uint32_t>(at.row);
             for (std::size_t i = level.first[h]; i < level.first[h + 1]; ++i) {

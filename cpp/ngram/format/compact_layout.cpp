@@ -38,7 +38,7 @@ class ContentCheck {
             for (std::uint64_t at = from; at + 4 <= to; at += 4)
                 is_good &= read_at<std::uint32_t>(bytes + at) < file_->metadata().model.vocabulary;
         } else if (section == compact_section(CompactPart::records, 1)) {
-            for (std::uint64_t at = from; at + 4 <= to; at += 4)  // the third number of a row is no float
+            for (std::uint64_t at = from; at + 4 <= to; at += 4)  // the third number of a row is not a float
                 is_good &= at % sizeof(CompactUnigram) == 8 || is_log_value(read_at<float>(bytes + at));
         }
         if (!is_good) file_->fail("it has a word that cannot be");
@@ -134,7 +134,7 @@ std::span<const char> CompactLayout::part(CompactPart part, std::size_t n, std::
 
 namespace {
 
-constexpr std::uint64_t kPiece = 8192;  // rows that are read at a time: whole blocks
+constexpr std::uint64_t kPiece = 8192;  // rows read at a time: a whole number of blocks
 
 // Column statistics of one order, collected before it is written.
 struct CompactOrder {

@@ -44,7 +44,7 @@ inline constexpr std::uint64_t kCompactBlock = 16;  // rows that share a sample
 struct CompactColumns {
     std::uint32_t word_bits = 0;
     std::uint32_t prob_bits = 0, prob_coding = 0;
-    std::uint32_t backoff_bits = 0, backoff_coding = 0;  // no bits at the highest order
+    std::uint32_t backoff_bits = 0, backoff_coding = 0;  // 0 bits at the highest order
 
     std::uint32_t record_bits() const { return word_bits + prob_bits + backoff_bits; }
 };
@@ -139,7 +139,7 @@ class CompactLayout {
             size -= half;
         }
         if (word_of(level, row) != word) return {};
-        return found(level, row);
+        return lookup(level, row);
     }
 
     Lookup at(std::size_t order, std::uint32_t row, std::uint32_t& word) const {
@@ -150,7 +150,7 @@ class CompactLayout {
         const Level& level = levels_[order - 2];
         see_records(level, row, row + 1);
         word = static_cast<std::uint32_t>(std::min<std::uint64_t>(word_of(level, row), vocabulary_ - 1));
-        return found(level, row);
+        return lookup(level, row);
     }
 
   private:
@@ -182,9 +182,9 @@ class CompactLayout {
     struct Level {
         const char* records = nullptr;
         std::uint64_t record_bits = 0, word_mask = 0;
-        std::uint32_t word_bits = 0, to_backoff = 0;  // where the probability and the weight begin
+        std::uint32_t word_bits = 0, to_backoff = 0;  // bit offsets of the probability and the weight
         Column prob, backoff;
-        const char* samples = nullptr;  // none at the highest order
+        const char* samples = nullptr;  // null at the highest order
         const char* children = nullptr;
         std::uint32_t next_size = 0;  // rows one order up
     };
@@ -200,7 +200,7 @@ class CompactLayout {
         return load_bits(level.records, row * level.record_bits) & level.word_mask;
     }
 
-    Lookup found(const Level& level, std::uint32_t row) const {
+    Lookup lookup(const Level& level, std::uint32_t row) const {
         const std::uint64_t at = row * level.record_bits;
         Lookup result;
         result.is_present = true;

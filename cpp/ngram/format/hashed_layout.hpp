@@ -1,7 +1,7 @@
 // The hashed layout ("fast"): plain rows, and per order a hash index to find a word among the extensions of a
 // context. At most 20 bytes per row, 12 at the highest order.
 //
-// Each context has an index of its own, in the 4 bytes that each of its extensions has in the index section,
+// Each context has its own index, in the 4 bytes per extension of the index section,
 // so that its position follows from that of the rows:
 // - c < 2^16 extensions: 2c slots of 16 bits, half of them used (open addressing, wrapping within the 2c). A
 //   slot is 0, or b = ⌈log2(c + 1)⌉ bits of the row (counted from 1 within the context) below 16 − b bits of
@@ -40,7 +40,7 @@ inline std::uint32_t directory_slot(std::uint32_t word, std::uint32_t c, std::ui
 struct HashedRow {
     std::uint32_t word;
     float log_prob, log_backoff;
-    std::uint32_t first;  // where its continuations begin; they end where those of the next row begin
+    std::uint32_t first;  // first continuation; they end at `first` of the next row
 };
 
 struct HashedTopRow {  // of the highest order
@@ -49,7 +49,7 @@ struct HashedTopRow {  // of the highest order
 };
 
 inline constexpr std::uint32_t kMinSorted =
-    1U << 16;  // extensions from which on the index is a directory, not a hash table
+    1U << 16;  // number of extensions from which the index is a directory instead of a hash table
 
 // Hash index of the c extensions of a context. A word is in the first free slot from its home slot on;
 // usually within four, which are compared at once.
@@ -69,10 +69,10 @@ struct ChildHash {
     struct Probe {
         std::uint32_t row;  // within the context
         bool is_present;    // a slot has the word's tag
-        bool is_unsure;     // these four slots do not say
+        bool is_unsure;     // these four slots are not conclusive
     };
     // Compares the four slots from the home slot on, for 1 to 2^16 − 1 extensions.
-    static Probe look(const std::uint16_t* home, std::uint32_t c, std::uint64_t mixed) {
+    static Probe probe_slots(const std::uint16_t* home, std::uint32_t c, std::uint64_t mixed) {
         const std::uint64_t tag_bits = kTagBits[static_cast<std::size_t>(std::bit_width(c | 1))];
         std::uint64_t four;
         std::memcpy(&four, home, 8);
@@ -150,7 +150,7 @@ class HashedLayout {
 
 // Sections of the rows, which must outlive them.
 std::vector<Section> hashed_sections(const Rows& rows, const FileMetadata& metadata);
-Section by_probability_section(const Rows& rows);  // is among those of hashed_sections
+Section by_probability_section(const Rows& rows);  // included in hashed_sections
 
 // Reads the values of a row.
 inline Lookup HashedLayout::row_values(std::size_t order, std::uint32_t row) const {
@@ -204,7 +204,8 @@ inline void HashedLayout::prefetch_row(std::size_t order, Children in, std::uint
     const std::uint32_t c = in.size();
     if (c == 0 || c >= kMinSorted || !file_->is_verified()) return;
     const std::uint64_t mixed = ChildHash::mix(word);
-    const ChildHash::Probe probe = ChildHash::look(slots_of(order, in) + ChildHash::home(c, mixed), c, mixed);
+    const ChildHash::Probe probe =
+        ChildHash::probe_slots(slots_of(order, in) + ChildHash::home(c, mixed), c, mixed);
     if (!probe.is_present) return;
     if (order < orders_.size()) {
         chainrule::prefetch(row(order, in.from + probe.row));

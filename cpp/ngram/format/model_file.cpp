@@ -100,8 +100,8 @@ void ModelFile::read_header() {
     blocks_ = block_count(head.file - head.header);
     if (head.order > kMaxOrders || header_bytes(head.order, head.sections, blocks_) != head.header)
         fail("its header does not fit it");
-    mark_ = read_at<std::uint64_t>(all_.data() + head.header - 8);
-    if (checksum(all_.data(), head.header / 8 - 1) != mark_) fail("its header does not have its checksum");
+    digest_ = read_at<std::uint64_t>(all_.data() + head.header - 8);
+    if (checksum(all_.data(), head.header / 8 - 1) != digest_) fail("its header does not have its checksum");
     if (!is_plausible(head)) fail("its header says what cannot be");
 
     metadata_.layout = static_cast<LayoutKind>(head.layout);
@@ -131,15 +131,16 @@ void ModelFile::read_places(const char* at, std::uint32_t count, std::uint64_t h
         const bool is_inside = entry.from >= header && entry.from <= all_.size() &&
                                entry.size <= all_.size() - entry.from && entry.from % kCacheLine == 0;
         if (!is_inside || entry.zero) fail("a section lies outside it");
-        if (std::ranges::find(places_, entry.id, &Place::id) != places_.end()) fail("it has a section twice");
-        places_.push_back({entry.id, entry.from - header, entry.size});
+        if (std::ranges::find(section_ranges_, entry.id, &SectionRange::id) != section_ranges_.end())
+            fail("it has a section twice");
+        section_ranges_.push_back({entry.id, entry.from - header, entry.size});
     }
 }
 
 std::span<const char> ModelFile::section(std::uint32_t id) const {
-    const auto place = std::ranges::find(places_, id, &Place::id);
-    if (place == places_.end()) return {};
-    return {data_ + place->from, place->size};
+    const auto section_range = std::ranges::find(section_ranges_, id, &SectionRange::id);
+    if (section_range == section_ranges_.end()) return {};
+    return {data_ + section_range->from, section_range->size};
 }
 
 std::uint64_t ModelFile::block_end(std::size_t block) const {
@@ -170,9 +171,10 @@ void ModelFile::load(std::size_t block) const {
 
 void ModelFile::check_content(std::size_t block) const {
     const std::uint64_t from = block * kBlock, to = block_end(block);
-    for (const Place& place : places_) {
-        const std::uint64_t begin = std::max(from, place.from), end = std::min(to, place.from + place.size);
-        if (begin < end) check_(place.id, begin - place.from, end - place.from);
+    for (const SectionRange& section_range : section_ranges_) {
+        const std::uint64_t begin = std::max(from, section_range.from),
+                            end = std::min(to, section_range.from + section_range.size);
+        if (begin < end) check_(section_range.id, begin - section_range.from, end - section_range.from);
     }
 }
 

@@ -31,14 +31,15 @@ enum class LayoutKind : std::uint32_t { fast = 1, small = 2 };
 
 struct FileMetadata {
     LayoutKind layout = LayoutKind::fast;
-    std::uint32_t bits = 0;  // 8: quantised; 0: as it was estimated
+    std::uint32_t bits = 0;  // 8: quantised; 0: full precision
     ModelMetadata model;
     std::vector<std::uint64_t> sizes;  // rows by order
 };
 
-inline constexpr std::uint64_t kBlock = 65536;   // bytes that have one checksum
-inline constexpr std::uint64_t kCacheLine = 64;  // sections begin at multiples of it
-inline constexpr std::uint64_t kVerifiedAtOpen = std::uint64_t{64} << 20;  // a file of so many bytes or fewer
+inline constexpr std::uint64_t kBlock = 65536;   // bytes per checksum
+inline constexpr std::uint64_t kCacheLine = 64;  // alignment of sections
+inline constexpr std::uint64_t kVerifiedAtOpen = std::uint64_t{64}
+                                                 << 20;  // files up to this size are verified when opened
 inline constexpr std::uint32_t kMaxOrders = 1000;
 inline constexpr std::uint32_t kMaxWords = 0x7FFFFFFF;
 inline constexpr std::uint64_t kMaxRows =
@@ -52,7 +53,7 @@ struct Section {
     std::uint64_t size = 0;
     std::uint64_t chunk = 65536;
     std::function<void(std::uint64_t from, std::uint64_t size, char* into)> fill;
-    std::function<void()> prepare, done;  // may be empty: memory that only this section needs
+    std::function<void()> prepare, done;  // optional: allocate and free memory of this section
 };
 
 // Writes a new file; it is on disk when this returns, and removed if this throws.
@@ -75,13 +76,13 @@ class ModelFile {
     static std::shared_ptr<ModelFile> open(const std::string& path, bool verify_all,
                                            std::uint64_t verified_at_open = kVerifiedAtOpen,
                                            std::uint64_t largest_copy = 0);
-    static std::shared_ptr<ModelFile> of(UninitializedBuffer<char> image);  // just made: nothing to verify
+    static std::shared_ptr<ModelFile> of(UninitializedBuffer<char> image);  // trusted: no verification
 
     const FileMetadata& metadata() const { return metadata_; }
-    const std::string& path() const { return path_; }  // "" of an image
+    const std::string& path() const { return path_; }  // "" for an in-memory image
     std::uint64_t bytes() const { return all_.size(); }
-    std::uint64_t mark() const { return mark_; }  // a digest of header and checksums: which file this is
-    std::span<const char> section(std::uint32_t id) const;  // empty where there is none
+    std::uint64_t digest() const { return digest_; }  // digest of header and checksums, identifies the file
+    std::span<const char> section(std::uint32_t id) const;  // empty if absent
 
     // Must be called before reading: throws Error if a mapped file changed since it was opened.
     void begin_call() const {
@@ -105,12 +106,12 @@ class ModelFile {
     // checked now. The check may outlive its creator. An in-memory image is not checked.
     void on_verified(Check check);
 
-    void save(const std::string& path) const;               // verified, and the same bytes; `path` is new
-    [[noreturn]] void fail(const std::string& what) const;  // Error: the file is damaged, and what to do
+    void save(const std::string& path) const;  // writes the verified bytes unchanged; `path` must not exist
+    [[noreturn]] void fail(const std::string& what) const;  // throws: the file is damaged
 
   private:
     void touch_blocks(const void* from, std::size_t size) const;
-    struct Place {
+    struct SectionRange {
         std::uint32_t id;
         std::uint64_t from, size;
     };
@@ -119,27 +120,27 @@ class ModelFile {
     void take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at_open);
     void read_header();
     void read_places(const char* at, std::uint32_t count, std::uint64_t header);
-    void load(std::size_t block) const;  // reads and verifies it unless another thread did
+    void load(std::size_t block) const;  // reads and verifies a block once
     void verify(std::size_t block, const char* bytes) const;
     void check_content(std::size_t block) const;
     std::uint64_t block_end(std::size_t block) const;  // counted from data_
 
     std::string path_;
-    std::unique_ptr<InputFile> source_;  // none once all of it was copied, nor of an image
+    std::unique_ptr<InputFile> source_;  // null once everything is copied, and for an image
     bool is_mapped_ = false;
     mutable UninitializedBuffer<char>
         image_;  // the private copy, blocks of which are set once they are verified
     std::span<const char> all_;
     FileMetadata metadata_;
-    std::vector<Place> places_;
-    std::uint64_t mark_ = 0;
+    std::vector<SectionRange> section_ranges_;
+    std::uint64_t digest_ = 0;
     const char* data_ = nullptr;       // block 0
-    const char* checksums_ = nullptr;  // 8 bytes a block
+    const char* checksums_ = nullptr;  // 8 bytes per block
     std::size_t blocks_ = 0;
     Check check_;
     mutable std::array<std::mutex, 64> loading_;  // block i is loaded under mutex i mod 64
     mutable std::unique_ptr<std::atomic<bool>[]> verified_;
-    mutable std::atomic<std::size_t> left_{0};  // blocks that are not verified
+    mutable std::atomic<std::size_t> left_{0};  // number of unverified blocks
     mutable std::atomic<std::uint64_t> lookups_{0};
     mutable std::atomic<bool> is_verified_{false};
 };

@@ -88,8 +88,8 @@ class Plan {
             const std::uint64_t sum = sums_[block].load();
             put(&sum, 8);
         }
-        const std::uint64_t mark = checksum(bytes.data(), header_ / 8 - 1);
-        std::memcpy(bytes.data() + header_ - 8, &mark, 8);
+        const std::uint64_t header_checksum = checksum(bytes.data(), header_ / 8 - 1);
+        std::memcpy(bytes.data() + header_ - 8, &header_checksum, 8);
         return bytes;
     }
 
@@ -131,7 +131,7 @@ void in_pieces(const Plan& plan, const std::vector<Section>& sections, std::size
         std::atomic<std::uint64_t> next{0};
         const std::size_t used = std::max<std::uint64_t>(1, std::min<std::uint64_t>(threads, pieces));
         parallel_for(used, [&](std::size_t) {
-            UninitializedBuffer<char> buffer;  // of this thread
+            UninitializedBuffer<char> buffer;  // per thread
             for (std::uint64_t i; (i = next.fetch_add(1)) < pieces;) {
                 const std::uint64_t from = i * piece, size = std::min(piece, section.size - from);
                 const std::uint64_t padded = i + 1 == pieces ? whole_lines(section.size) - from : size;

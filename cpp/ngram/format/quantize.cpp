@@ -19,7 +19,7 @@ namespace chainrule {
 namespace {
 
 constexpr std::uint32_t kSign = 0x80000000U, kInfinity = 0x7F800000U;
-constexpr std::uint32_t kFree = 0x7FFFFFFFU;  // the bits of no number, so that they can mark a free slot
+constexpr std::uint32_t kFree = 0x7FFFFFFFU;  // a NaN bit pattern, marks a free slot
 constexpr std::array<std::uint32_t, 4> kExact = {0, kSign, kInfinity, kSign | kInfinity};
 constexpr unsigned kCodeBits = 8, kLowerBits = 14;
 constexpr std::size_t kBins = std::size_t{1} << (32 - kLowerBits);
@@ -184,7 +184,8 @@ ColumnCodes ColumnStatistics::codes() const {
     result.coding = can_drop_sign_ ? ColumnCoding::signless : ColumnCoding::plain;
     if (slots_.empty()) return is_quantized_ ? quantized() : result;
     const unsigned bits = different_ > 1 ? static_cast<unsigned>(std::bit_width(different_ - 1)) : 0;
-    if (count_ * (result.bits - bits) <= (std::uint64_t{kPlainBits} << bits)) return result;  // none is saved
+    if (count_ * (result.bits - bits) <= (std::uint64_t{kPlainBits} << bits))
+        return result;  // no bits are saved
     std::vector<std::uint32_t> values;
     for (const std::uint32_t value : slots_)
         if (value != kFree) values.push_back(value);
@@ -241,12 +242,12 @@ ColumnCodes ColumnStatistics::quantized() const {
 
 namespace {
 
-constexpr std::uint64_t kPiece = 4096;      // contexts, or rows, that one thread takes at a time
-constexpr std::uint32_t kChildren = 65536;  // of them, that are read at a time
-constexpr double kGrid = 1024;              // steps of a weight in one nat
-constexpr double kSumTolerance = 2e-4;      // of probabilities that must sum to one by themselves
-constexpr double kMinOthers = 1e-7;         // probability of other words that a weight can scale
-constexpr double kMaxFromRounding = 1e-5;   // what a weight may add where they have less
+constexpr std::uint64_t kPiece = 4096;      // contexts or rows per work item
+constexpr std::uint32_t kChildren = 65536;  // children read at a time
+constexpr double kGrid = 1024;              // quantisation steps per nat of a weight
+constexpr double kSumTolerance = 2e-4;      // for probabilities that must sum to one without a weight
+constexpr double kMinOthers = 1e-7;         // smallest remaining probability that a weight can scale
+constexpr double kMaxFromRounding = 1e-5;   // largest mass that a weight may add below that
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
@@ -283,14 +284,14 @@ class QuantizedRows::Worker {
            std::vector<std::pair<std::uint32_t, float>>& exceptions)
         : model_(model),
           m_(m),
-          here_(model.levels_[m - 1]),
+          level_(model.levels_[m - 1]),
           next_(model.levels_[m]),
           mutex_(mutex),
           exceptions_(exceptions) {}
 
     // Contexts [from, from + count) of m words, in batches of up to kChildren extensions.
     void operator()(std::uint64_t from, std::size_t count) {
-        const std::uint32_t* const first = here_.first.data() + from;
+        const std::uint32_t* const first = level_.first.data() + from;
         for (std::size_t done = 0; done < count;) {
             std::size_t end = done + 1;
             while (end < count && first[end + 1] - first[done] <= kChildren) ++end;
@@ -301,7 +302,7 @@ class QuantizedRows::Worker {
 
   private:
     void contexts(std::uint64_t from, std::size_t count) {
-        const std::uint32_t *const first = here_.first.data() + from, begin = first[0], end = first[count];
+        const std::uint32_t *const first = level_.first.data() + from, begin = first[0], end = first[count];
         word_.resize(end - begin);
         exact_.resize(end - begin);
         weight_.resize(count);
@@ -314,13 +315,13 @@ class QuantizedRows::Worker {
 
     void context(std::uint32_t row, float exact_weight, std::uint32_t begin, std::size_t at,
                  std::size_t size) {
-        const std::size_t suffix = here_.suffix_order.size() ? here_.suffix_order[row] : 0;
+        const std::size_t suffix = level_.suffix_order.size() ? level_.suffix_order[row] : 0;
         const double sum_below = suffix
-                                     ? 1.0 + double{model_.levels_[suffix - 1].excess[here_.suffix_row[row]]}
+                                     ? 1.0 + double{model_.levels_[suffix - 1].excess[level_.suffix_row[row]]}
                                      : model_.unigram_sum_;
         if (size == 0) {
-            here_.log_backoff[row] = 0;
-            here_.excess[row] = static_cast<float>(sum_below - 1);
+            level_.log_backoff[row] = 0;
+            level_.excess[row] = static_cast<float>(sum_below - 1);
             return;
         }
         double exact_sum = 0, sum = 0, below = 0;
@@ -347,8 +348,8 @@ class QuantizedRows::Worker {
             weight = static_cast<float>(logarithm((1 - sum) / others));
             if (m_ > 1) weight = static_cast<float>(std::nearbyint(weight * kGrid) / kGrid);
         }
-        here_.log_backoff[row] = weight;
-        here_.excess[row] = static_cast<float>(
+        level_.log_backoff[row] = weight;
+        level_.excess[row] = static_cast<float>(
             sum + (weight == kImpossible || others <= 0 ? 0.0 : std::exp(double{weight}) * others) - 1);
         std::copy(code_.begin(), code_.end(), next_.code.begin() + begin);
     }
@@ -377,9 +378,9 @@ class QuantizedRows::Worker {
         sort();
         for (std::size_t i = 0; i < rank_.size() && std::abs(1 - sum) > kSumTolerance; ++i) {
             std::uint8_t& code = code_[rank_[i]];
-            const double wanted = next_.probs[code] + 1 - sum;
-            if (wanted <= 0) continue;
-            const std::uint8_t other = nearest(next_.codebook, logarithm(wanted));
+            const double target = next_.probs[code] + 1 - sum;
+            if (target <= 0) continue;
+            const std::uint8_t other = nearest(next_.codebook, logarithm(target));
             const double changed = sum + next_.probs[other] - next_.probs[code];
             if (next_.probs[other] == 0 || std::abs(1 - changed) >= std::abs(1 - sum)) continue;
             code = other;
@@ -408,7 +409,7 @@ class QuantizedRows::Worker {
 
     QuantizedRows& model_;
     std::size_t m_;
-    Level &here_, &next_;
+    Level &level_, &next_;
     std::mutex& mutex_;
     std::vector<std::pair<std::uint32_t, float>>& exceptions_;
     std::vector<std::uint32_t> word_, rank_;

@@ -19,8 +19,8 @@ namespace chainrule {
 
 enum class ColumnCoding : std::uint32_t {
     plain = 0,     // the 32 bits of the float
-    signless = 1,  // 31 bits of a number that is −0 or below; what is above those of −inf is +0
-    table = 2,     // a number into a table of floats
+    signless = 1,  // 31 bits of a non-positive number; patterns above −inf are +0
+    table = 2,     // index into a table of floats
 };
 
 inline constexpr unsigned kSignlessBits = 31, kPlainBits = 32, kMaxTableBits = 16;
@@ -30,7 +30,7 @@ class ColumnCodes {
   public:
     ColumnCoding coding = ColumnCoding::plain;
     unsigned bits = kPlainBits;
-    std::vector<float> table;  // 2^bits values, so that no code of these bits is out of it; or none
+    std::vector<float> table;  // 2^bits values, so that every code is valid; or empty
 
     std::uint32_t code(float value) const;
 
@@ -41,8 +41,9 @@ class ColumnCodes {
     struct Slot {
         std::uint32_t value, code;
     };
-    std::vector<Slot> slots_;              // of the values that are exact: open addressing
-    std::vector<std::uint8_t> near_code_;  // of all others, by their upper bits; none where all are exact
+    std::vector<Slot> slots_;  // exact values, open addressing
+    std::vector<std::uint8_t>
+        near_code_;  // codes of other values by their upper bits; empty if all are exact
 };
 
 // Statistics of a column, collected before it is written. The codes do not depend on the order of the values
@@ -51,7 +52,7 @@ class ColumnStatistics {
   public:
     explicit ColumnStatistics(bool is_quantized);
 
-    void add(std::span<const float> values);  // throws Error where one is not a number
+    void add(std::span<const float> values);  // throws Error for NaN
     void join(const ColumnStatistics& other);
     ColumnCodes codes() const;
     // Codebook of a quantised column, ascending: its distinct values if there are at most 256.
@@ -66,13 +67,13 @@ class ColumnStatistics {
     std::uint64_t count_ = 0;
     bool can_drop_sign_ = true;
     std::size_t different_ = 0, most_different_;
-    std::vector<std::uint32_t> slots_;  // different values: open addressing; none once they are too many
+    std::vector<std::uint32_t> slots_;  // distinct values, open addressing; empty once there are too many
     // Values with the same upper bits: their count and the sum of their lower bits.
     struct Bin {
         std::uint64_t count = 0, lower = 0;
     };
-    std::vector<Bin> bins_;    // of the numbers that are not exact in any case
-    std::uint32_t exact_ = 0;  // which of kExact there are, a bit each
+    std::vector<Bin> bins_;    // histogram of values that are not always exact
+    std::uint32_t exact_ = 0;  // bit set of the values of kExact that occur
 };
 
 // A back-off model with probabilities rounded to 256 values per order and renormalised back-off weights.
@@ -102,10 +103,10 @@ class QuantizedRows final : public Rows {
 
   private:
     struct Level {
-        std::vector<float> codebook;             // rising values of log p, at most 256; empty at order 1
-        std::vector<double> probs;               // e to the power of each
-        UninitializedBuffer<std::uint8_t> code;  // by row, into the codebook; empty at order 1
-        std::vector<std::pair<std::uint32_t, float>> exceptions;  // rows with log p of their own, sorted
+        std::vector<float> codebook;             // ascending values of log p, at most 256; empty at order 1
+        std::vector<double> probs;               // exp of each
+        UninitializedBuffer<std::uint8_t> code;  // codebook index by row; empty at order 1
+        std::vector<std::pair<std::uint32_t, float>> exceptions;  // rows stored with exact log p, sorted
 
         // Below the highest order.
         UninitializedBuffer<std::uint32_t> word, first;
@@ -116,16 +117,17 @@ class QuantizedRows final : public Rows {
         UninitializedBuffer<std::uint32_t> suffix_row;
     };
 
-    struct Lower {  // what the model says of a word after a shorter context
+    struct Lower {  // probability of a word after a shorter context
         double prob;
-        std::uint8_t order;  // of the n-gram that says it, and its row
+        std::uint8_t order;  // order of the matched n-gram, and its row
         std::uint32_t row;
     };
 
     class Worker;
 
     void open_level(std::size_t n);
-    void quantize_after(std::size_t m, std::size_t threads);  // what follows the contexts of m words
+    void quantize_after(std::size_t m,
+                        std::size_t threads);  // quantises the continuations of contexts of m words
     float log_prob_of(std::size_t n, std::uint32_t row) const;
     Lower lower(std::size_t m, std::uint32_t context, std::uint32_t word) const;
 

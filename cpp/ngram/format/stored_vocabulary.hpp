@@ -42,19 +42,19 @@ class WordList {
 std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names);
 
 struct VocabularySlot {
-    std::uint64_t key;     // its bytes where they are eight or fewer, a hash where they are more
+    std::uint64_t key;     // the bytes if there are at most eight, otherwise a hash
     std::uint32_t length;  // in bytes
     std::uint32_t number;  // + 1; 0: free
 };
 
 class StoredVocabulary {
   public:
-    StoredVocabulary() = default;  // of a model without names
+    StoredVocabulary() = default;  // for a model without names
     explicit StoredVocabulary(std::shared_ptr<const ModelFile> file);
 
-    std::size_t size() const { return size_; }  // 0, or one name for each word
+    std::size_t size() const { return size_; }  // 0, or the vocabulary size
     std::string_view name(std::uint32_t number) const;
-    std::int64_t find(std::string_view name) const;  // −1 where there is none
+    std::int64_t find(std::string_view name) const;  // −1 if absent
     // The same for a word of at most eight bytes, given little-endian and zero-padded.
     std::int64_t find_short(std::uint64_t bytes, std::uint32_t length) const {
         if (!size_) return -1;

@@ -21,7 +21,7 @@ struct Piece {
     const std::int32_t* inputs = nullptr;
     const std::int32_t* targets = nullptr;
     std::uint32_t size = 0;           // targets
-    double* log_probs = nullptr;      // of each
+    double* log_probs = nullptr;      // one per target
     std::uint8_t* lengths = nullptr;  // matched n-gram lengths; null: not needed
 };
 
@@ -43,7 +43,7 @@ class InterleavedScorer {
                 if (advance(lane) || take(lane, pieces)) continue;
                 --active;
                 if (i < active) lane.move_from(lanes_[active]);
-                break;  // the lanes have changed
+                break;  // the active lanes have changed
             }
         }
     }
@@ -55,9 +55,9 @@ class InterleavedScorer {
         std::array<State, 2> states;
         State *state = nullptr, *other = nullptr;
         Piece piece;
-        std::uint32_t at = 0;       // targets answered
-        std::uint32_t to_read = 0;  // words of `before` that are still to be read
-        std::uint32_t word = 0;     // that the next step asks for
+        std::uint32_t at = 0;       // targets scored so far
+        std::uint32_t to_read = 0;  // words of `before` not yet read
+        std::uint32_t word = 0;     // query word of the next step
         bool is_target = false;
 
         void move_from(const Lane& lane) {

@@ -14,7 +14,7 @@
 
 namespace chainrule {
 
-inline constexpr double kLog10 = 0.43429448190325182765;  // of e
+inline constexpr double kLog10 = 0.43429448190325182765;  // log10 of e
 inline constexpr double kImpossibleLog10 = -100;
 
 // White space as in Python's bytes.split().

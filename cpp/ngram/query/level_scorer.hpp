@@ -4,8 +4,8 @@
 // An n-gram is looked up among the extensions of its context, which is an n-gram of the order below. So all
 // words of many sentences are looked up as bigrams, then those whose bigram was found as trigrams, and so on.
 // Each order runs through its list in three pipelined steps, so that memory latency is hidden:
-// - ask: compute the index position of the word and prefetch it;
-// - look: compare four index slots at once and prefetch the row;
+// - locate: compute the index position of the word and prefetch it;
+// - compare: match four index slots at once and prefetch the row;
 // - answer: if the row matches, the n-gram determines p and becomes the context of the next word; if not, the
 //   back-off weight of the context is added to the score of the shorter n-gram (equation in state.hpp).
 // Which n-gram length matches is unpredictable, so no step branches on it; results are selected by bit masks.
@@ -48,14 +48,14 @@ class LevelScorer {
   private:
     void score(const State& begin, std::span<const Piece> pieces) {
         for (const Piece& piece : pieces) {
-            if (piece.size >= kPlaces - used_) answer_all();
+            if (piece.size >= kMaxPositions - used_) answer_all();
             const State* before = piece.begins ? &begin : &nothing_;
             for (std::uint32_t from = 0; from < piece.size;) {
-                const auto size = std::min(piece.size - from, static_cast<std::uint32_t>(kPlaces - 1));
+                const auto size = std::min(piece.size - from, static_cast<std::uint32_t>(kMaxPositions - 1));
                 put(piece, from, size, before);
                 from += size;
                 if (from == piece.size) break;
-                answer_all();  // the rest goes on from what was read
+                answer_all();  // later words continue from the state reached
                 carried_.copy_from(last_);
                 before = &carried_;
             }
@@ -63,15 +63,15 @@ class LevelScorer {
         answer_all();
     }
 
-    static constexpr std::size_t kPlaces = 768;  // words that are worked on at once, and one before each part
-    static constexpr std::size_t kParts = kPlaces / 2;
-    static constexpr std::size_t kStretch = 32;  // words of a step
+    static constexpr std::size_t kMaxPositions = 768;  // words processed at once, plus one before each part
+    static constexpr std::size_t kParts = kMaxPositions / 2;
+    static constexpr std::size_t kStretch = 32;  // words per step
 
     // Consecutive words of a segment and where they are placed.
     struct Part {
         const Piece* piece;
-        std::uint32_t from, place, size;
-        const State* before;  // what was read before them
+        std::uint32_t from, position, size;
+        const State* before;  // state before the first word
     };
     // Extensions and back-off weight of an n-gram used as a context.
     struct Context {
@@ -81,10 +81,10 @@ class LevelScorer {
         Children children() const { return {from, from + size}; }
     };
     // A pending lookup after a context of the order below.
-    struct Asked {
+    struct PendingQuery {
         const std::uint16_t* slots;
-        std::uint32_t place, row;
-        bool is_seen, is_unsure;  // in the index; the four slots do not say
+        std::uint32_t position, row;
+        bool is_seen, is_unsure;  // present in the index; the four slots are not conclusive
     };
 
     void put(const Piece& piece, std::uint32_t from, std::uint32_t size, const State* before) {
@@ -114,17 +114,17 @@ class LevelScorer {
                 break;
             }
             if (n < order_) {
-                ask_all(n, layout_->row(n, 0));
+                look_up_all(n, layout_->row(n, 0));
                 go_on(n);
             } else {
-                ask_all(n, layout_->top_row(0));
+                look_up_all(n, layout_->top_row(0));
             }
         }
         for (std::uint32_t i = 0; i < part_count_; ++i) {
             const Part& part = parts_[i];
-            std::copy_n(&log_probs_[part.place + 1], part.size, part.piece->log_probs + part.from);
+            std::copy_n(&log_probs_[part.position + 1], part.size, part.piece->log_probs + part.from);
             if (part.piece->lengths)
-                std::copy_n(&lengths_[part.place + 1], part.size, part.piece->lengths + part.from);
+                std::copy_n(&lengths_[part.position + 1], part.size, part.piece->lengths + part.from);
         }
         used_ = part_count_ = 0;
     }
@@ -138,7 +138,7 @@ class LevelScorer {
             next_[i] = context_of(row);
             stored_[i] = static_cast<std::uint32_t>(i);
         }
-        for (std::size_t i = 0; i < part_count_; ++i) lengths_[parts_[i].place] = 0;
+        for (std::size_t i = 0; i < part_count_; ++i) lengths_[parts_[i].position] = 0;
         lengths_[used_ - 1] = 0;
         stored_count_ = used_ - 1;
         last_.stored = 0;
@@ -164,73 +164,76 @@ class LevelScorer {
             const State& before = *parts_[i].before;
             const Children children = before.children[m - 1];
             const bool is_present = before.stored >> (m - 1) & 1;
-            contexts_[parts_[i].place] =
+            contexts_[parts_[i].position] =
                 is_present ? Context{children.from, children.size(), before.log_backoff[m - 1]} : Context{};
-            if (is_present && m > 1) stored_[stored_count_++] = parts_[i].place;  // of order 1 all places are
+            if (is_present && m > 1)
+                stored_[stored_count_++] = parts_[i].position;  // at order 1 all words are stored
         }
     }
 
     // No n-gram of this order is stored: back off from all contexts.
     void pass_all(std::uint32_t n) {
-        asked_count_ = 0;
-        ask(n, 0, stored_count_);
-        for (std::size_t k = 0; k < asked_count_; ++k)
-            log_probs_[asked_[k].place] += contexts_[asked_[k].place - 1].log_backoff;
+        query_count_ = 0;
+        locate(n, 0, stored_count_);
+        for (std::size_t k = 0; k < query_count_; ++k)
+            log_probs_[queries_[k].position] += contexts_[queries_[k].position - 1].log_backoff;
     }
 
     // Each step runs one stretch behind the previous one.
     template <class Row>
-    void ask_all(std::uint32_t n, const Row* rows) {
+    void look_up_all(std::uint32_t n, const Row* rows) {
         const std::size_t all = stored_count_;
-        std::size_t looked = 0, answered = 0;
-        asked_count_ = stored_count_ = 0;
-        for (std::size_t k = 0; k < all || answered < asked_count_; k += kStretch) {
-            const std::size_t look_to = asked_count_, answer_to = looked;
-            if (k < all) ask(n, k, std::min(k + kStretch, all));
-            look(rows, looked, look_to);
+        std::size_t compared = 0, answered = 0;
+        query_count_ = stored_count_ = 0;
+        for (std::size_t k = 0; k < all || answered < query_count_; k += kStretch) {
+            const std::size_t compare_to = query_count_, answer_to = compared;
+            if (k < all) locate(n, k, std::min(k + kStretch, all));
+            compare(rows, compared, compare_to);
             answer(n, rows, answered, answer_to);
-            looked = look_to;
+            compared = compare_to;
             answered = answer_to;
         }
     }
 
-    void ask(std::uint32_t n, std::size_t from, std::size_t to) {
+    void locate(std::uint32_t n, std::size_t from, std::size_t to) {
         const std::uint16_t* const index = layout_->slots_of(n, {});
         const Context* const contexts = contexts_;
         // If the suffix of an n-gram is not stored, the n-gram is not either: back off from its
         // context, and from one without extensions.
         const std::uint32_t shortest = holds_suffixes_ ? n - 1 : 1;
-        std::size_t count = asked_count_;
+        std::size_t count = query_count_;
         for (std::size_t k = from; k < to; ++k) {
-            const std::uint32_t place = stored_[k] + 1;
-            const Context in = contexts[place - 1];
-            const std::uint64_t is_asked = (lengths_[place] >= shortest) & (in.size != 0);
-            const std::uint64_t home = ChildHash::home(in.size, ChildHash::mix(words_[place]));
-            const std::uint16_t* const slots = index + ((2 * std::uint64_t{in.from} + home) & (0 - is_asked));
+            const std::uint32_t position = stored_[k] + 1;
+            const Context in = contexts[position - 1];
+            const std::uint64_t is_queried = (lengths_[position] >= shortest) & (in.size != 0);
+            const std::uint64_t home = ChildHash::home(in.size, ChildHash::mix(words_[position]));
+            const std::uint16_t* const slots =
+                index + ((2 * std::uint64_t{in.from} + home) & (0 - is_queried));
             prefetch(slots);
-            asked_[count].slots = slots;
-            asked_[count].place = place;
-            log_probs_[place] += chosen(!is_asked, in.log_backoff, 0);
-            count += is_asked;
+            queries_[count].slots = slots;
+            queries_[count].position = position;
+            log_probs_[position] += select(!is_queried, in.log_backoff, 0);
+            count += is_queried;
         }
-        asked_count_ = count;
+        query_count_ = count;
     }
 
-    // Branch-free select: x if `is_so`, else y.
-    static double chosen(bool is_so, double x, double y) {
+    // Branch-free select: x if `condition`, else y.
+    static double select(bool condition, double x, double y) {
         const auto of_x = std::bit_cast<std::uint64_t>(x), of_y = std::bit_cast<std::uint64_t>(y);
-        return std::bit_cast<double>(of_y ^ ((of_x ^ of_y) & (0 - std::uint64_t{is_so})));
+        return std::bit_cast<double>(of_y ^ ((of_x ^ of_y) & (0 - std::uint64_t{condition})));
     }
 
     template <class Row>
-    void look(const Row* rows, std::size_t from, std::size_t to) {
+    void compare(const Row* rows, std::size_t from, std::size_t to) {
         const Context* const contexts = contexts_;
         for (std::size_t k = from; k < to; ++k) {
-            Asked& pending = asked_[k];
-            const Context in = contexts[pending.place - 1];
+            PendingQuery& pending = queries_[k];
+            const Context in = contexts[pending.position - 1];
             ChildHash::Probe probe{0, false, true};
             if (in.size < kMinSorted) [[likely]]
-                probe = ChildHash::look(pending.slots, in.size, ChildHash::mix(words_[pending.place]));
+                probe =
+                    ChildHash::probe_slots(pending.slots, in.size, ChildHash::mix(words_[pending.position]));
             pending.is_seen = probe.is_present;
             pending.is_unsure = probe.is_unsure;
             pending.row = (in.from + probe.row) & (0 - std::uint32_t{probe.is_present});
@@ -245,20 +248,20 @@ class LevelScorer {
         Context* const next = next_;
         std::size_t count = stored_count_;
         for (std::size_t k = from; k < to; ++k) {
-            const Asked pending = asked_[k];
-            const std::uint32_t place = pending.place, word = words_[place];
+            const PendingQuery pending = queries_[k];
+            const std::uint32_t position = pending.position, word = words_[position];
             const Row* at = rows + pending.row;
             bool is_present = pending.is_seen & (at->word == word);
             if (pending.is_unsure | (pending.is_seen & !is_present)) [[unlikely]] {
-                const Lookup found = layout_->find(n, contexts[place - 1].children(), word);
-                is_present = found.is_present;
-                at = rows + found.row;
+                const Lookup lookup = layout_->find(n, contexts[position - 1].children(), word);
+                is_present = lookup.is_present;
+                at = rows + lookup.row;
             }
-            const double passed = log_probs_[place] + contexts[place - 1].log_backoff;
-            log_probs_[place] = chosen(is_present, at->log_prob, passed);
-            lengths_[place] ^= static_cast<std::uint8_t>((lengths_[place] ^ n) & (0U - is_present));
-            next[place] = context_of(at);
-            stored_[count] = place;
+            const double passed = log_probs_[position] + contexts[position - 1].log_backoff;
+            log_probs_[position] = select(is_present, at->log_prob, passed);
+            lengths_[position] ^= static_cast<std::uint8_t>((lengths_[position] ^ n) & (0U - is_present));
+            next[position] = context_of(at);
+            stored_[count] = position;
             count += is_present;
         }
         stored_count_ = count;
@@ -268,16 +271,16 @@ class LevelScorer {
     std::uint32_t order_ = 0;
     bool holds_suffixes_ = false;
     State nothing_, carried_, last_;  // last_: after the last word
-    std::size_t used_ = 0, part_count_ = 0, stored_count_ = 0, asked_count_ = 0;
+    std::size_t used_ = 0, part_count_ = 0, stored_count_ = 0, query_count_ = 0;
     std::array<Part, kParts> parts_;
-    std::array<std::uint32_t, kPlaces + 1> words_;
-    std::array<double, kPlaces + 1> log_probs_;
-    std::array<std::uint8_t, kPlaces + 1> lengths_;
-    std::array<Context, kPlaces + 1> of_odd_, of_even_;
-    Context* contexts_ = of_odd_.data();             // by place; of the order below the one asked for …
-    Context* next_ = of_even_.data();                // … and of that
-    std::array<std::uint32_t, kPlaces + 1> stored_;  // places that have one of this order
-    std::array<Asked, kPlaces + 1> asked_;
+    std::array<std::uint32_t, kMaxPositions + 1> words_;
+    std::array<double, kMaxPositions + 1> log_probs_;
+    std::array<std::uint8_t, kMaxPositions + 1> lengths_;
+    std::array<Context, kMaxPositions + 1> of_odd_, of_even_;
+    Context* contexts_ = of_odd_.data();                   // by position; contexts of the order below …
+    Context* next_ = of_even_.data();                      // … and of the current order
+    std::array<std::uint32_t, kMaxPositions + 1> stored_;  // positions with a stored context of this order
+    std::array<PendingQuery, kMaxPositions + 1> queries_;
 };
 
 }  // namespace chainrule

@@ -196,8 +196,8 @@ Model::Model(std::shared_ptr<ModelFile> file) : file_(std::move(file)), names_(f
 
 std::uint32_t Model::number(std::string_view word) const {
     file_->begin_call();
-    const std::int64_t found = names_.size() ? names_.find(word) : -1;
-    return found >= 0 ? static_cast<std::uint32_t>(found) : metadata().unknown;
+    const std::int64_t id = names_.size() ? names_.find(word) : -1;
+    return id >= 0 ? static_cast<std::uint32_t>(id) : metadata().unknown;
 }
 
 std::shared_ptr<const Model> Model::open(const std::string& path, bool verify, std::uint64_t verified_at_open,

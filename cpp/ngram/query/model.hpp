@@ -58,7 +58,7 @@ class Model {
     }
     // Identifies this object within the process, from 1 on: states are valid for one model only.
     std::uint64_t identity() const { return identity_; }
-    const State& begin() const { return begin_; }  // of a line
+    const State& begin() const { return begin_; }  // state at the beginning of a line
     // Id of a word; that of <unk> if it is unknown, kNoWord without <unk>.
     std::uint32_t number(std::string_view word) const;
 
@@ -70,7 +70,7 @@ class Model {
     virtual void next(const State& state, double* into) const = 0;  // log p of all words
     virtual std::vector<Candidate> top(const State& state, std::size_t k) const = 0;
     virtual std::uint32_t draw(const State& state, double uniform) const = 0;
-    virtual std::unique_ptr<Rows> rows() const = 0;  // which the model must outlive
+    virtual std::unique_ptr<Rows> rows() const = 0;  // valid while the model exists
 
   protected:
     explicit Model(std::shared_ptr<ModelFile> file);

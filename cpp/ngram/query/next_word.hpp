@@ -22,8 +22,8 @@ struct Candidate {
 // Unigrams by word, by rank, and as cumulative sums.
 struct Unigrams {
     std::vector<float> log_prob;         // by word
-    std::vector<std::uint32_t> falling;  // words, the most probable first, the lowest number among equals
-    std::vector<double> up_to;           // Σ p of this word and those before it
+    std::vector<std::uint32_t> falling;  // words by descending probability, ties by number
+    std::vector<double> up_to;           // cumulative probability
 
     template <NgramLayout Layout>
     explicit Unigrams(const Layout& layout, std::uint32_t V) : log_prob(V), falling(V), up_to(V) {
@@ -80,7 +80,8 @@ class NextWord {
     // that do not sum to one are normalised.
     std::uint32_t draw(const State& state, double uniform) const {
         const std::vector<Candidate> own = stored(state);
-        std::vector<double> hidden(own.size());  // Σ of the unigrams of `own`, which count no more
+        std::vector<double> hidden(
+            own.size());  // cumulative unigram probability of `own`, which is overridden
         double mass = 0, hidden_mass = 0;
         for (std::size_t i = 0; i < own.size(); ++i) {
             mass += std::exp(own[i].log_prob);
@@ -141,7 +142,7 @@ class NextWord {
     std::uint32_t draw_other(const std::vector<Candidate>& own, const std::vector<double>& hidden,
                              double at) const {
         const auto V = static_cast<std::uint32_t>(unigrams_.up_to.size());
-        const auto sum_to = [&](std::uint32_t word) {  // of all others up to this word
+        const auto sum_to = [&](std::uint32_t word) {  // cumulative mass of the other words up to this one
             const auto past = std::upper_bound(
                 own.begin(), own.end(), word, [](std::uint32_t w, const Candidate& a) { return w < a.word; });
             return unigrams_.up_to[word] -

@@ -58,9 +58,9 @@ class Sums {
                 heap.pop_back();
             }
         }
-        std::vector<std::uint64_t> found;
-        for (const Weighted& weighted : heap) found.push_back(weighted.second);
-        return found;
+        std::vector<std::uint64_t> result;
+        for (const Weighted& weighted : heap) result.push_back(weighted.second);
+        return result;
     }
 
     double largest() const { return largest_; }
@@ -94,9 +94,9 @@ double largest_deviation(const Model& model, std::size_t contexts) {
     const std::size_t longest = model.order() - 1;
     for (std::size_t n = 1; n <= longest; ++n) {
         const std::uint64_t size = model.file().metadata().sizes[n - 1];
-        const std::uint64_t taken = std::min<std::uint64_t>(size, contexts / longest + 1);
-        for (std::uint64_t i = 0; i < taken; ++i) sums.add(sums.words(n, i * size / taken));
-        for (const std::uint64_t row : sums.largest_weights(n, taken)) sums.add(sums.words(n, row));
+        const std::uint64_t sampled = std::min<std::uint64_t>(size, contexts / longest + 1);
+        for (std::uint64_t i = 0; i < sampled; ++i) sums.add(sums.words(n, i * size / sampled));
+        for (const std::uint64_t row : sums.largest_weights(n, sampled)) sums.add(sums.words(n, row));
     }
     Random random(1);
     std::vector<std::int32_t> words(longest);

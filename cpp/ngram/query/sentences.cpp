@@ -13,7 +13,7 @@ namespace chainrule {
 
 namespace {
 
-constexpr std::size_t kBatchSize = 256;  // sentences that a thread takes at a time
+constexpr std::size_t kBatchSize = 256;  // sentences per work item
 
 constexpr std::size_t kBehind = 8;  // padding after the text of a batch, which may be read past its end
 
@@ -197,7 +197,7 @@ SentenceScores score_sentences(const Model& model, std::span<const std::string_v
                           std::vector<double>(options.speller ? S : 0)};
     for_each_batch(model, sentences, options, [&](const SentenceBatch& batch, std::size_t first) {
         std::size_t from = 0;
-        std::optional<Speller::Reader> speller;
+        std::optional<Speller::CachedScorer> speller;
         if (options.speller) speller.emplace(*options.speller);
         auto oov = batch.oov.begin();
         for (std::size_t i = 0; i < batch.ends.size(); from = batch.ends[i++]) {
@@ -263,7 +263,7 @@ std::vector<std::string_view> split_text_lines(std::string_view text) {
         if (text.starts_with(packed)) throw ArgumentError("the text is packed; unpack it first");
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     std::vector<std::string_view> lines;
-    std::size_t from = 0, feed = 0, carriage = 0;  // the next of each from there on
+    std::size_t from = 0, feed = 0, carriage = 0;  // next LF and next CR
     while (from < text.size()) {
         if (feed <= from) feed = std::min(text.find('\n', from), text.size());
         if (carriage <= from) carriage = std::min(text.find('\r', from), text.size());

@@ -15,16 +15,16 @@
 namespace chainrule {
 
 struct SentenceOptions {
-    bool begins = true;  // with <s>
-    bool ends = true;    // </s> is predicted too
+    bool begins = true;  // start from <s>
+    bool ends = true;    // also predict </s>
     std::size_t threads = 1;
     const Speller* speller = nullptr;  // scores the spelling of unknown words, if set
-    Splitting splitting = {};          // of punctuation
+    Splitting splitting = {};          // punctuation splitting
 };
 
 struct SentenceScores {
     std::vector<double> log_probs;       // by sentence
-    std::vector<std::int64_t> tokens;    // predicted, </s> among them
+    std::vector<std::int64_t> tokens;    // predicted tokens, including </s>
     std::vector<std::int64_t> unknowns;  // out-of-vocabulary words
     std::vector<double> spellings;       // log p of their spelling; empty without a speller
 };
@@ -32,9 +32,9 @@ struct SentenceScores {
 // Per token, sentence after sentence.
 struct TokenScores {
     std::vector<float> log_probs;
-    std::vector<std::uint8_t> lengths;  // of the matched n-grams
+    std::vector<std::uint8_t> lengths;  // lengths of the matched n-grams
     std::vector<std::uint8_t> unknown;  // 0 or 1
-    std::vector<std::int64_t> ends;     // by sentence, where its tokens end
+    std::vector<std::int64_t> ends;     // by sentence: end of its tokens
 };
 
 // log p of one sentence, on the calling thread.

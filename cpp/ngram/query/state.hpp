@@ -19,7 +19,7 @@
 
 namespace chainrule {
 
-inline constexpr std::size_t kMaxQueryOrder = 32;  // the bits of State::stored
+inline constexpr std::size_t kMaxQueryOrder = 32;  // number of bits of State::stored
 
 struct State {
     std::uint32_t stored = 0;  // bit m − 1: the context of m words is stored
@@ -63,8 +63,8 @@ struct State {
 };
 
 struct StepResult {
-    double log_prob;       // natural
-    std::uint32_t length;  // of the matched n-gram
+    double log_prob;       // natural logarithm
+    std::uint32_t length;  // length of the matched n-gram
 };
 
 inline constexpr std::uint32_t kNoWord = 0xFFFFFFFF;  // an unknown word of a model without <unk>

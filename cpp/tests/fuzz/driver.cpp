@@ -1,7 +1,8 @@
-// A small fuzzer, for compilers without one: changes inputs at random and keeps those that reach new code.
+// A small coverage-guided fuzzer for compilers without one: mutates inputs and keeps those that reach new
+// code.
 //
-//   fuzz_NAME SECONDS [SEED]    runs so long; an input that ends the process is left in fuzz_NAME.input
-//   fuzz_NAME FILE …            runs these inputs
+//   fuzz_NAME SECONDS [SEED]    runs for SECONDS; an input that crashes the process is left in
+//   fuzz_NAME.input fuzz_NAME FILE …            runs these inputs
 //
 // The code under test is compiled with -fsanitize-coverage=trace-pc (GCC), which calls the function below at
 // every branch; this file is not.
@@ -24,14 +25,14 @@ namespace {
 
 constexpr std::size_t kEdges = std::size_t{1} << 16, kMax = std::size_t{1} << 18;
 std::array<std::uint8_t, kEdges> now_reached, ever_reached;
-thread_local std::uintptr_t last_place = 0;
+thread_local std::uintptr_t last_address = 0;
 
 }  // namespace
 
 extern "C" void __sanitizer_cov_trace_pc() {
-    const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-    now_reached[(place ^ last_place) * 0x9E3779B97F4A7C15ULL >> 48] = 1;
-    last_place = place >> 1;
+    const auto address = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
+    now_reached[(address ^ last_address) * 0x9E3779B97F4A7C15ULL >> 48] = 1;
+    last_address = address >> 1;
 }
 
 namespace chainrule::fuzz {
@@ -40,7 +41,7 @@ namespace {
 
 bool runs_to_new_code(const std::string& input) {
     now_reached.fill(0);
-    last_place = 0;
+    last_address = 0;
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
     bool is_new = false;
     for (std::size_t i = 0; i < kEdges; ++i) {
@@ -50,7 +51,7 @@ bool runs_to_new_code(const std::string& input) {
     return is_new;
 }
 
-// One change of an input.
+// Applies one mutation to an input.
 void change(std::string& input, const std::vector<std::string>& corpus, const std::vector<std::string>& some,
             Random& random) {
     const auto below = [&](std::size_t n) { return random.below(static_cast<std::uint32_t>(n)); };
@@ -69,10 +70,10 @@ void change(std::string& input, const std::vector<std::string>& corpus, const st
         case 3:
             input.insert(at, length, byte());
             break;
-        case 4:  // a part of it again
+        case 4:  // duplicate a part
             input.insert(at, input.substr(below(input.size() + 1), length));
             break;
-        case 5:  // a part of another
+        case 5:  // insert a part of another input
         {
             const std::string& other = corpus[below(corpus.size())];
             input.insert(at, other.substr(below(other.size() + 1), length * 4));
@@ -81,7 +82,7 @@ void change(std::string& input, const std::vector<std::string>& corpus, const st
         case 6:
             if (!some.empty()) input.insert(at, some[below(some.size())]);
             break;
-        case 7:  // a number of 4 or 8 bytes, somewhat larger or smaller, or an extreme one
+        case 7:  // change a number of 4 or 8 bytes slightly, or set it to an extreme value
             if (const std::size_t wide = below(2) ? 4 : 8; at + wide <= input.size()) {
                 const std::size_t aligned = at / wide * wide;
                 std::uint64_t value = 0;
@@ -115,14 +116,14 @@ int run_for(double seconds, std::uint64_t seed, const std::string& left) {
         for (std::uint32_t i = 0; i < changes; ++i) change(input, corpus, some, random);
         {
             std::ofstream(left, std::ios::binary | std::ios::trunc)
-                << input;  // there if this one is the last
+                << input;  // kept if this input crashes the process
         }
         if (runs_to_new_code(input)) corpus.push_back(input);
         ++runs;
     }
     std::remove(left.c_str());
     const auto reached = std::count(ever_reached.begin(), ever_reached.end(), 1);
-    std::printf("%llu inputs, %zu kept, %lld places reached, nothing found\n",
+    std::printf("%llu inputs, %zu kept, %lld branches reached, no crash\n",
                 static_cast<unsigned long long>(runs), corpus.size(), static_cast<long long>(reached));
     return 0;
 }
@@ -131,16 +132,16 @@ int run_for(double seconds, std::uint64_t seed, const std::string& left) {
 
 }  // namespace chainrule::fuzz
 
-int main(int count, char** given) {
+int main(int count, char** arguments) {
     using namespace chainrule::fuzz;
     char* end = nullptr;
-    const double seconds = count > 1 ? std::strtod(given[1], &end) : 10;
+    const double seconds = count > 1 ? std::strtod(arguments[1], &end) : 10;
     if (count <= 1 || *end == 0) {
-        const std::uint64_t seed = count > 2 ? std::strtoull(given[2], nullptr, 10) : 1;
-        return run_for(seconds, seed, std::string(given[0]) + ".input");
+        const std::uint64_t seed = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
+        return run_for(seconds, seed, std::string(arguments[0]) + ".input");
     }
     for (int i = 1; i < count; ++i) {
-        const std::string input = contents(given[i]);
+        const std::string input = contents(arguments[i]);
         LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
     }
     return 0;

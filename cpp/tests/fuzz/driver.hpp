@@ -1,4 +1,4 @@
-// What a fuzz target gives the driver beside LLVMFuzzerTestOneInput.
+// What a fuzz target provides in addition to LLVMFuzzerTestOneInput.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace chainrule::fuzz {
 
-// Inputs to begin with.
+// Initial inputs.
 std::vector<std::string> seeds();
 
-// Pieces that make more sense than random bytes.
+// Dictionary of useful byte sequences.
 std::vector<std::string> pieces();
 
 }  // namespace chainrule::fuzz

@@ -1,5 +1,5 @@
-// Any bytes are an ARPA file or an Error; what was read is a model whose tables fit together, and is written
-// and read back as the same one.
+// Any bytes are read as an ARPA file or raise Error; a model that was read has consistent tables and is
+// written and read back unchanged.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace chainrule {
 
 namespace {
 
-void insist(bool is_so) {
-    if (!is_so) std::abort();
+void require(bool condition) {
+    if (!condition) std::abort();
 }
 
 ArpaModel read(std::string_view text, std::size_t block, std::size_t threads) {
@@ -28,19 +28,19 @@ ArpaModel read(std::string_view text, std::size_t block, std::size_t threads) {
     return read_arpa(next, threads, [](std::size_t, std::uint64_t, std::uint64_t) {});
 }
 
-void insist_on_tables(const ArpaModel& model) {
+void require_valid_tables(const ArpaModel& model) {
     std::size_t contexts = 1;
     for (const TableLevel& level : model.levels) {
-        insist(level.first.size() == contexts + 1 && level.first[0] == 0 &&
-               level.first[contexts] == level.size());
+        require(level.first.size() == contexts + 1 && level.first[0] == 0 &&
+                level.first[contexts] == level.size());
         for (std::size_t c = 0; c < contexts; ++c) {
-            insist(level.first[c] <= level.first[c + 1]);
+            require(level.first[c] <= level.first[c + 1]);
             for (std::size_t i = level.first[c]; i < level.first[c + 1]; ++i)
-                insist(level.word[i] < model.names.size() &&
-                       (i == level.first[c] || level.word[i - 1] < level.word[i]));
+                require(level.word[i] < model.names.size() &&
+                        (i == level.first[c] || level.word[i - 1] < level.word[i]));
         }
-        for (const float log_prob : level.log_prob) insist(log_prob <= 0);
-        for (const float weight : level.log_backoff) insist(weight < 99 * 2.31F);
+        for (const float log_prob : level.log_prob) require(log_prob <= 0);
+        for (const float weight : level.log_backoff) require(weight < 99 * 2.31F);
         contexts = level.size();
     }
 }
@@ -66,18 +66,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     try {
         const ArpaModel model = read(text, 1 + size / 3, 1);
-        insist_on_tables(model);
+        require_valid_tables(model);
         std::string written;
         ArpaOutput out;
         out.write = [&](std::string_view piece) { written += piece; };
         out.progress = [](std::size_t, std::uint64_t, std::uint64_t) {};
         write_arpa(TableRows(model.levels), model.names, out);
-        // <unk>, <s> and </s> are written whether the file had them or not.
+        // <unk>, <s> and </s> are always written.
         const ArpaModel again = read(written, 1 << 16, 1);
-        insist(are_equal(again, read(written, 100, 2)));
-        if (model.has_end) insist(are_equal(again, model));
+        require(are_equal(again, read(written, 100, 2)));
+        if (model.has_end) require(are_equal(again, model));
     } catch (const ArpaParseError& fault) {
-        insist(fault.line <= static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1);
+        require(fault.line <= static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1);
     }
     return 0;
 }

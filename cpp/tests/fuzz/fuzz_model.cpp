@@ -1,5 +1,5 @@
-// Any bytes are a model file that can be asked, or an Error: as they are, and with checksums made right, so
-// that what is checked behind them is reached.
+// Any bytes are a model file that can be queried, or raise Error: unchanged, and with corrected checksums, so
+// that the later checks are reached.
 #include <unistd.h>
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace chainrule {
 
 namespace {
 
-// In memory where the system has such files; each process has its own, and takes it away at its end.
+// In memory if the system supports it; each process has its own file and removes it at exit.
 struct OwnFile {
     std::string path = std::string(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/chainrule-fuzz-" +
                        std::to_string(getpid());
@@ -36,18 +36,18 @@ const std::string& path() {
     return file.path;
 }
 
-// The header's own sizes, as far as they fit, and every checksum.
+// Corrects the sizes in the header as far as possible, and every checksum.
 void make_right(std::string& bytes) {
     if (bytes.size() < sizeof(FixedHeader)) return;
     FixedHeader head;
     std::memcpy(&head, bytes.data(), sizeof head);
-    // As long as it says, so that bytes put in or taken out leave the sections where they are.
+    // Resized to the size in the header, so that inserted or removed bytes do not move the sections.
     const bool is_sensible = head.file >= sizeof head && head.file <= std::uint64_t{1} << 20;
     bytes.resize((is_sensible ? head.file : bytes.size()) / 8 * 8);
     head.magic = kMagic;
     head.version = kVersion;
     head.file = bytes.size();
-    // The number of blocks follows from the size of the header, which it is a part of.
+    // The number of blocks depends on the size of the header, which includes their checksums.
     for (std::uint64_t header = head.header, i = 0; i < 4 && header <= head.file; ++i) {
         header = header_bytes(head.order % kMaxOrders, head.sections % 64, block_count(head.file - header));
         if (header <= head.file) head.header = header;

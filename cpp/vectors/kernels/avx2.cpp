@@ -24,12 +24,12 @@ struct Avx2 {
         return _mm256_mul_ps(_mm256_mul_ps(all(0.5F), r), rest);
     }
     template <int M>
-    static void totals(const Vector* sums, float* found) {
+    static void totals(const Vector* sums, float* totals_out) {
         for (int k = 0; k < M; ++k) {
             const __m128 four =
                 _mm_add_ps(_mm256_castps256_ps128(sums[k]), _mm256_extractf128_ps(sums[k], 1));
             const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            found[k] = _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+            totals_out[k] = _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
         }
     }
 };

@@ -24,7 +24,7 @@ struct Avx512 {
         return _mm512_mul_ps(_mm512_mul_ps(all(0.5F), r), rest);
     }
     template <int M>
-    static void totals(const Vector* sums, float* found) {
+    static void totals(const Vector* sums, float* totals_out) {
         __m256 eight[8];
         for (int k = 0; k < M; ++k) {
             eight[k] = _mm256_add_ps(_mm512_castps512_ps256(sums[k]), _mm512_extractf32x8_ps(sums[k], 1));
@@ -35,7 +35,7 @@ struct Avx512 {
         if (M <= 4) {
             alignas(16) float result[4];
             _mm_store_ps(result, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
-            for (int k = 0; k < M && k < 4; ++k) found[k] = result[k];
+            for (int k = 0; k < M && k < 4; ++k) totals_out[k] = result[k];
             return;
         }
         const __m256 b =
@@ -43,7 +43,7 @@ struct Avx512 {
         const __m256 low = _mm256_permute2f128_ps(a, b, 0x20), high = _mm256_permute2f128_ps(a, b, 0x31);
         alignas(32) float result[8];
         _mm256_store_ps(result, _mm256_add_ps(low, high));
-        for (int k = 0; k < M; ++k) found[k] = result[k];
+        for (int k = 0; k < M; ++k) totals_out[k] = result[k];
     }
 };
 

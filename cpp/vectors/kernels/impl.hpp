@@ -11,7 +11,7 @@ namespace chainrule {
 namespace {
 
 constexpr int kTableSize = 1024;
-constexpr float kTableEnd = 8.0F;  // σ(±8) is 0 or 1 to three digits of a thousand
+constexpr float kTableEnd = 8.0F;  // |σ(±8) − {0, 1}| < 4e-4
 
 struct Tables {
     float sigmoid[kTableSize];
@@ -33,7 +33,7 @@ const Tables& tables() {
 
 int cell_of(float x) {
     const float bounded =
-        x > -kTableEnd ? (x < kTableEnd ? x : kTableEnd) : -kTableEnd;  // also where x is not a number
+        x > -kTableEnd ? (x < kTableEnd ? x : kTableEnd) : -kTableEnd;  // also maps NaN to −kTableEnd
     const int i = static_cast<int>((bounded + kTableEnd) * (kTableSize / (2 * kTableEnd)));
     return i < kTableSize ? i : kTableSize - 1;
 }
@@ -81,7 +81,7 @@ void window_of(const Step& s, float* const* y, bool is_word) {
     }
 }
 
-// h and its gradient lie in the scratch; y moves at once, the gradient is added to.
+// h and its gradient are in the scratch; y is updated immediately, the gradient is accumulated.
 template <class S, int M>
 void bag_of(const Step& s, float* const* y, bool is_word, float* h, float* gradient, float* e) {
     float* one[] = {h};
@@ -131,7 +131,7 @@ void window(const Step& s) {
 
 template <class S>
 void bag(const Step& s) {
-    float* h = s.scratch;  // rows of the scratch stand on borders where its first does
+    float* h = s.scratch;  // rows of the scratch are aligned if its start is
     float* gradient = h + s.width;
     float* e = gradient + s.width;
     const auto part = S::all(1.0F / static_cast<float>(s.rows));
@@ -162,7 +162,8 @@ float fit(const Pair& p) {
     }
     float dot[1];
     S::template totals<1>(sum, dot);
-    const float difference = dot[0] - b_w * b_v + b_w + b_v - p.log_x;  // the biases were multiplied, too
+    const float difference =
+        dot[0] - b_w * b_v + b_w + b_v - p.log_x;  // the dot product includes the product of the biases
     const float g = p.rate * p.weight * difference;
     const auto q = S::all(g);
     for (std::size_t i = 0; i < p.width; i += S::kSize) {
@@ -174,7 +175,7 @@ float fit(const Pair& p) {
         S::store(p.w_squares + i, S::multiply_add(g_w, g_w, s_w));
         S::store(p.v_squares + i, S::multiply_add(g_v, g_v, s_v));
     }
-    p.w[p.bias] = b_w - g / __builtin_sqrtf(G_w);  // whose gradient is that of a 1 beside it
+    p.w[p.bias] = b_w - g / __builtin_sqrtf(G_w);  // the gradient of the bias is g
     p.v[p.bias] = b_v - g / __builtin_sqrtf(G_v);
     p.w_squares[p.bias] = G_w + g * g;
     p.v_squares[p.bias] = G_v + g * g;

@@ -19,8 +19,8 @@ bool runs(const Kernels* kernels, const std::string& name) {
 
 const Kernels& choose_kernels(const std::string& name) {
     for (const Kernels* kernels : {kernels_avx512(), kernels_avx2(), kernels_plain()}) {
-        const std::string here = kernels ? kernels->name : "";
-        if ((name == "auto" || name == here) && runs(kernels, here)) return *kernels;
+        const std::string candidate = kernels ? kernels->name : "";
+        if ((name == "auto" || name == candidate) && runs(kernels, candidate)) return *kernels;
     }
     throw ArgumentError("vector instructions '" + name + "' do not run on this processor; choose auto");
 }

@@ -9,22 +9,22 @@
 namespace chainrule {
 
 inline constexpr std::size_t kLanes = 16;
-inline constexpr std::size_t kGroup = 6;  // targets learnt at once: what fits the registers
+inline constexpr std::size_t kGroup = 6;  // targets per group, limited by the number of registers
 
 // Inputs x and targets y of one window; the first target is the word itself, the others are noise.
 struct Step {
     float* const* x;
     std::size_t rows;  // at least 1
-    float* const* y;   // each row once
+    float* const* y;   // distinct rows
     std::size_t targets;
     std::size_t width;
     float rate;
     float* scratch;  // kGroup · rows + 2 · width floats
-    double* loss;    // where to add −log σ(x · y_0) − Σ_k log σ(−x · y_k), or null
+    double* loss;    // accumulates −log σ(x · y_0) − Σ_k log σ(−x · y_k); or null
 };
 
 // One pair of GloVe. A row is a vector and, at `bias`, its bias; `…_squares` are AdaGrad's sums, above 0
-// everywhere, behind the bias too.
+// everywhere, including the padding.
 struct Pair {
     float* w;
     float* v;
@@ -48,12 +48,12 @@ struct Kernels {
     const char* name;
 };
 
-// "avx512", "avx2" or "none"; "auto" is the widest that runs here. Throws Error where the named one does
-// not.
+// "avx512", "avx2" or "none"; "auto" is the widest that this processor supports. Throws Error if the named
+// one is not supported.
 const Kernels& choose_kernels(const std::string& name);
 
 const Kernels* kernels_plain();
-const Kernels* kernels_avx2();  // null where the compiler has no such instructions
+const Kernels* kernels_avx2();  // null if the compiler does not support them
 const Kernels* kernels_avx512();
 
 }  // namespace chainrule

@@ -25,8 +25,8 @@ struct Plain {
         return result;
     }
     template <int M>
-    static void totals(const Vector* sums, float* found) {
-        for (int k = 0; k < M; ++k) found[k] = (sums[k][0] + sums[k][2]) + (sums[k][1] + sums[k][3]);
+    static void totals(const Vector* sums, float* totals_out) {
+        for (int k = 0; k < M; ++k) totals_out[k] = (sums[k][0] + sums[k][2]) + (sums[k][1] + sums[k][3]);
     }
 };
 
