@@ -1,4 +1,4 @@
-"""What all tests share: where the benchmark data is, and models small enough to check by hand."""
+"""Shared fixtures: the location of the benchmark data and models small enough to check by hand."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cli.forks import forking
+from cli.fork_server import forking
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +20,7 @@ settings.load_profile("chainrule")
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The benchmark data; the test is skipped where there is none, except in CI, which requires it."""
+    """Folder of the benchmark data; the test is skipped if it is missing, except in CI."""
     folder = Path(os.environ.get("CHAINRULE_DATA", ROOT.parent / "shared" / "data"))
     if not (folder / "ptb" / "ptb.train.txt").exists():
         pytest.skip(f"the benchmark data is not at {folder}; set CHAINRULE_DATA")
@@ -29,19 +29,19 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def quick_path() -> Iterator[str]:
-    """A PATH whose `chainrule` and `python -c` need not import anything first."""
+    """A PATH whose `chainrule` and `python -c` start without importing anything."""
     with forking() as path:
         yield path
 
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
-    """The worked example of the syllabus."""
+    """The toy corpus of the worked examples."""
     path = tmp_path / "toy.txt"
     path.write_text("i love cats\ni love dogs\ncats chase mice\n")
     return path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no core waits for it at the end."""
+    """Run slow tests first, so that no worker waits for them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

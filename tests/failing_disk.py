@@ -1,4 +1,4 @@
-"""Injected errors of a disk: the n-th system call of a write fails, or files may not grow beyond a size."""
+"""Fault injection for disk errors: the n-th system call of a write fails, or the file size is limited."""
 
 import errno
 import io
@@ -19,7 +19,7 @@ CALLS = ("mkdir", "open", "fsync", "rename", "replace", "chmod", "unlink", "rmdi
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """A real limit of the system: no file may grow beyond this many bytes."""
+    """Set the file size limit of the operating system (RLIMIT_FSIZE) in bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -29,7 +29,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 class FailingDisk:
-    """Within the block call number `n` fails, counted from 0; with `for_good` all calls after it fail, too.
+    """Let call number `n` in the block fail, counted from 0, and with `for_good` all later calls, too.
 
     Counted are calls of `os` under `root`, files opened there, and what is written to these; nothing is flushed.
     """
@@ -45,12 +45,12 @@ class FailingDisk:
             self._patch.setattr(os, name, self._counted(really))
         self._patch.setattr(io, "open", self._opened(io.open))
         self._patch.setattr("builtins.open", io.open)
-        really_exchange = replacement._exchange_at_once
+        really_exchange = replacement._exchange
 
         def exchange(temporary: Path, target: Path) -> int:
             return errno.EIO if self._fails() else really_exchange(temporary, target)
 
-        self._patch.setattr(replacement, "_exchange_at_once", exchange)
+        self._patch.setattr(replacement, "_exchange", exchange)
         return self
 
     def __exit__(

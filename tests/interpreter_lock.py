@@ -1,4 +1,4 @@
-"""Whether a call lets other Python threads run: a check that depends on no timing."""
+"""Check whether a call releases the GIL, independent of timing."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""The Python of the interface: train, load, mix, compare, and what a model offers."""
+"""Python API: train, load, mix, compare, and the methods of a model."""
 
 import math
 import warnings
@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.api import split_settings, tokenizer_choice
+from chainrule.api import resolve_tokenizer, split_settings
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError, VocabularyError
 from chainrule.text.corpus import Corpus
 from cli.command import english, write
@@ -152,7 +152,7 @@ def test_a_finished_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
     assert second.tokenizer.to_json() == first.tokenizer.to_json()
     assert second.score("the").oov == 1  # a word of the second text, not of the first
     with pytest.raises(ConfigError, match="a finished tokenizer; min_count cannot be set"):
-        tokenizer_choice(tmp_path / "first", {"min_count": 2})
+        resolve_tokenizer(tmp_path / "first", {"min_count": 2})
 
 
 def test_a_closed_vocabulary_and_a_text_beyond_it(toy: Path, small: Path, tmp_path: Path) -> None:
@@ -230,6 +230,6 @@ def test_a_missing_validation_text_is_reported_before_any_work(
     def prepare(*_: object) -> NoReturn:
         raise AssertionError("the text was read")
 
-    monkeypatch.setattr("chainrule.api.prepare", prepare)
+    monkeypatch.setattr("chainrule.api.prepare_corpus", prepare)
     with pytest.raises(ConfigError, match="follows a validation text: give --valid"):
         chainrule.train("rnn", Corpus.from_lines(["a b"]), size=size, **settings)

@@ -1,4 +1,4 @@
-"""A model folder gives back the model; one that is whole but none of ours is refused before it is built."""
+"""Saving and loading model folders; checksum-valid folders with invalid content raise ModelFileError."""
 
 import copy
 import json

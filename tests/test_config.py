@@ -4,7 +4,15 @@ from typing import Literal
 
 import pytest
 
-from chainrule.config import Choices, Run, choices, make, parse_overrides, read_toml, to_json
+from chainrule.config import (
+    ConfigOverrides,
+    RunConfig,
+    build_config,
+    overrides_from_tables,
+    parse_overrides,
+    read_toml,
+    to_json,
+)
 from chainrule.errors import ConfigError, NotFoundError
 from chainrule.ngram.config import Config
 
@@ -21,19 +29,19 @@ class Sample:
 
 def test_text_becomes_the_type_of_the_field() -> None:
     settings = {"width": "3", "dropout": "0", "tie": "false", "name": "b", "prune": "0,0,1", "limit": "1e3"}
-    assert make(Sample, settings, "model") == Sample(
+    assert build_config(Sample, settings, "model") == Sample(
         width=3, dropout=0.0, tie=False, name="b", prune=(0, 0, 1), limit=1000.0
     )
-    assert make(Sample, {"limit": "none", "dropout": 1}, "model") == Sample(limit=None, dropout=1.0)
+    assert build_config(Sample, {"limit": "none", "dropout": 1}, "model") == Sample(limit=None, dropout=1.0)
 
 
 def test_a_wrong_name_is_answered_with_a_near_one() -> None:
     with pytest.raises(ConfigError, match=r"\[model\] has no setting 'witdh'; did you mean 'width'\?"):
-        make(Sample, {"witdh": 3}, "model")
+        build_config(Sample, {"witdh": 3}, "model")
     with pytest.raises(ConfigError, match="choose from width, dropout"):
-        make(Sample, {"zzz": 3}, "model")
+        build_config(Sample, {"zzz": 3}, "model")
     with pytest.raises(ConfigError, match=r"\[model\] has no setting 'zzz' for family 'ngram'; choose from width"):
-        make(Sample, {"zzz": 3}, "model", "ngram")
+        build_config(Sample, {"zzz": 3}, "model", "ngram")
 
 
 @pytest.mark.parametrize(
@@ -50,12 +58,12 @@ def test_a_wrong_name_is_answered_with_a_near_one() -> None:
 )
 def test_a_wrong_value_is_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make(Sample, settings, "model")
+        build_config(Sample, settings, "model")
 
 
 def test_round_trip() -> None:
     config = Config(order=3, prune=(0, 0, 1))
-    assert make(Config, to_json(config), "model") == config
+    assert build_config(Config, to_json(config), "model") == config
 
 
 def test_toml(tmp_path: Path) -> None:
@@ -63,7 +71,7 @@ def test_toml(tmp_path: Path) -> None:
     path.write_text("[model]\norder = 3\n[tokenizer]\nkind = 'bpe'\n")
     assert read_toml(path) == {"model": {"order": 3}, "tokenizer": {"kind": "bpe"}}
     path.write_text("order = 3\n")
-    with pytest.raises(ConfigError, match=r"'order' stands outside a table; write it under one of \[model\]"):
+    with pytest.raises(ConfigError, match=r"'order' is not in a table; write it under one of \[model\]"):
         read_toml(path)
     path.write_text("[modle]\norder = 3\n")
     tables = r"\[model\], \[training\], \[tokenizer\], \[run\]$"
@@ -82,38 +90,40 @@ def test_the_tables_of_a_file_are_what_it_chooses(tmp_path: Path) -> None:
         "[recipe]\ntitle = 'told, not chosen'\n[model]\nlayers = 2\ntie = false\n"
         "[training]\nepochs = 5\ntie = false\n[tokenizer]\nkind = 'char'\n[run]\ncontext = 'stream'\nseed = 3\n"
     )
-    assert choices(read_toml(path), path) == Choices(
+    assert overrides_from_tables(read_toml(path), path) == ConfigOverrides(
         model={"layers": 2, "tie": False, "epochs": 5},
         tokenizer={"kind": "char"},
         run={"context": "stream", "seed": 3},
     )
-    assert choices({}, path) == Choices()
+    assert overrides_from_tables({}, path) == ConfigOverrides()
 
 
 def test_model_and_training_must_not_disagree() -> None:
     with pytest.raises(ConfigError, match=r"a.toml: 'epochs' is 3 in \[model\] and 4 in \[training\]; keep one"):
-        choices({"model": {"epochs": 3}, "training": {"epochs": 4}}, "a.toml")
+        overrides_from_tables({"model": {"epochs": 3}, "training": {"epochs": 4}}, "a.toml")
 
 
 def test_choices_lie_over_each_other() -> None:
-    below = Choices(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})
-    above = Choices(model={"b": 2}, tokenizer={"kind": "char"}, run={"context": "stream"})
-    assert below | above == Choices(
+    below = ConfigOverrides(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})
+    above = ConfigOverrides(model={"b": 2}, tokenizer={"kind": "char"}, run={"context": "stream"})
+    assert below | above == ConfigOverrides(
         model={"a": 1, "b": 2}, tokenizer={"kind": "char"}, run={"seed": 1, "context": "stream"}
     )
-    assert below == Choices(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})  # as it was
+    assert below == ConfigOverrides(
+        model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1}
+    )  # as it was
 
 
 def test_a_run() -> None:
-    assert make(Run, {}, "run") == Run(context="line", seed=0)
-    assert make(Run, {"context": "stream", "seed": 7}, "run") == Run(context="stream", seed=7)
+    assert build_config(RunConfig, {}, "run") == RunConfig(context="line", seed=0)
+    assert build_config(RunConfig, {"context": "stream", "seed": 7}, "run") == RunConfig(context="stream", seed=7)
     for wrong, message in (
         ({"seed": -1}, "run.seed is -1; choose 0 or more"),
         ({"context": "page"}, "run.context is 'page'; choose one of line, stream"),
         ({"sede": 1}, r"\[run\] has no setting 'sede'; did you mean 'seed'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            make(Run, wrong, "run")
+            build_config(RunConfig, wrong, "run")
 
 
 def test_overrides() -> None:
@@ -139,7 +149,7 @@ def test_overrides() -> None:
 )
 def test_ngram_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        make(Config, wrong, "model")
+        build_config(Config, wrong, "model")
 
 
 def test_cut_offs_cover_every_order() -> None:

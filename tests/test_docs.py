@@ -1,4 +1,4 @@
-"""The pages say what works: every line of them is run, in order, in a folder that holds what it names."""
+"""Run every code block of the documentation in order, in a folder with the files it uses."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A model through an ARPA file and back."""
+"""ARPA export and import."""
 
 import math
 from pathlib import Path
@@ -125,4 +125,4 @@ def test_an_arpa_file_that_does_not_sum_to_one(tmp_path: Path) -> None:
     export_arpa(loaded, tmp_path / "again.arpa")  # what it was read from can be written again
     assert kenlm.Model(tmp_path / "m.arpa").score("a b") == kenlm.Model(tmp_path / "again.arpa").score("a b")
     with pytest.raises(ConfigError, match="do not sum to one"):
-        single.pruned(loaded, 1e-8)
+        single.prune(loaded, 1e-8)

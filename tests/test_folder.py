@@ -1,4 +1,4 @@
-"""A sealed folder gives back what was put in, and refuses every damage by the name of the file."""
+"""Model folders: round trip, locking, and errors that name the damaged file."""
 
 import errno
 import fcntl
@@ -47,7 +47,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
-def names_beside(path: Path) -> set[str]:
+def sibling_names(path: Path) -> set[str]:
     return {p.name for p in path.parent.iterdir()} - {path.name}
 
 
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_back(model: Path) -> None:
     assert sealed.facts == {"seed": 7}
     assert {name: sealed.bytes(name) for name in sealed.files} == FILES
     assert sealed.open("model.ngram") == model / "model.ngram"
-    assert names_beside(model) == set()
+    assert sibling_names(model) == set()
 
 
 def test_the_manifest_is_what_the_format_says(model: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_foreign_folder_is_not_touched(tmp_path: Path, files: dict[str, bytes]
     with pytest.raises(UsageError, match="exists and is not a model folder; choose another --out"):
         folder.write(target, lambda _: pytest.fail("was filled"), {})
     assert contents(target) == files
-    assert names_beside(target) == set()
+    assert sibling_names(target) == set()
 
 
 def test_a_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_folder_that_turns_foreign_meanwhile_is_not_touched(tmp_path: Path) ->
     with pytest.raises(UsageError, match="choose another --out"):
         folder.write(target, fill, {})
     assert contents(target) == {"thesis.txt": b"years"}
-    assert names_beside(target) == set()
+    assert sibling_names(target) == set()
 
 
 LEFTOVERS = (
@@ -306,17 +306,17 @@ def test_a_run_gives_way_to_its_model(tmp_path: Path, log: bool) -> None:
 def test_leftovers_and_logs_alone_are_a_run_too(tmp_path: Path) -> None:
     target = tmp_path / "work"
     put_leftovers(target)
-    folder.check_target(target)
+    folder.check_writable_target(target)
     (target / folder.LOG).write_bytes(b"")
-    folder.check_target(target)
+    folder.check_writable_target(target)
     (target / folder.CHECKPOINT).mkdir()
-    folder.check_target(target)
+    folder.check_writable_target(target)
 
 
 def test_a_run_beside_a_sealed_folder(model: Path) -> None:
     put_run(model)
     put_leftovers(model)
-    folder.check_target(model)
+    folder.check_writable_target(model)
     assert set(folder.read(model).files) == set(FILES)  # which stays what it was
     folder.write(model, fill_with({"other": b"2"}), {}, run=model)
     assert set(contents(model)) == {"other", "manifest.json"}
@@ -351,7 +351,7 @@ def test_what_is_no_part_of_a_run_is_not_touched(tmp_path: Path, name: str, is_s
 def test_a_foreign_checkpoint_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
     fill_with(files)(tmp_path / "work")
     with pytest.raises(UsageError, match="work/checkpoint exists and is not a model folder; choose another --out"):
-        folder.check_target(tmp_path / "work")
+        folder.check_writable_target(tmp_path / "work")
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
     with (tmp_path / "work" / "checkpoint" / "manifest.json").open("ab") as file:
         file.write(b" ")
     with pytest.raises(ModelFileError, match=r"work/checkpoint/manifest\.json is damaged"):
-        folder.check_target(tmp_path / "work")
+        folder.check_writable_target(tmp_path / "work")
 
 
 def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
@@ -390,23 +390,23 @@ def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
 COMMAND = "chainrule train ngram 'a text.txt' --out model"
 
 
-def made_by(command: str, sha256: str | None = "1") -> dict[str, manifest.JSON]:
+def facts_of(command: str, sha256: str | None = "1") -> dict[str, manifest.JSON]:
     return {"command": command, "training_text": {"names": "a text.txt", "sha256": sha256}}
 
 
 @pytest.mark.parametrize(
     ("old", "new", "is_allowed"),
     [
-        (made_by(COMMAND), made_by(COMMAND), True),
-        (made_by(COMMAND), {"command": COMMAND}, True),  # the text is not known yet
-        (made_by(COMMAND), made_by(f"{COMMAND} --force --json"), True),
-        (made_by(f"{COMMAND} --resume"), made_by(COMMAND), True),
-        (made_by(COMMAND), made_by(f"{COMMAND} --order 3"), False),
-        (made_by(COMMAND), made_by(COMMAND.replace("'a text.txt'", "a text.txt")), False),
-        (made_by(COMMAND), made_by(COMMAND, "2"), False),
-        (made_by(COMMAND), made_by(COMMAND, None), False),
-        (made_by(""), made_by(""), False),
-        (made_by("chainrule.train('ngram', …)"), made_by("chainrule.train('ngram', …)"), False),
+        (facts_of(COMMAND), facts_of(COMMAND), True),
+        (facts_of(COMMAND), {"command": COMMAND}, True),  # the text is not known yet
+        (facts_of(COMMAND), facts_of(f"{COMMAND} --force --json"), True),
+        (facts_of(f"{COMMAND} --resume"), facts_of(COMMAND), True),
+        (facts_of(COMMAND), facts_of(f"{COMMAND} --order 3"), False),
+        (facts_of(COMMAND), facts_of(COMMAND.replace("'a text.txt'", "a text.txt")), False),
+        (facts_of(COMMAND), facts_of(COMMAND, "2"), False),
+        (facts_of(COMMAND), facts_of(COMMAND, None), False),
+        (facts_of(""), facts_of(""), False),
+        (facts_of("chainrule.train('ngram', …)"), facts_of("chainrule.train('ngram', …)"), False),
         ({}, {}, False),
     ],
 )
@@ -425,7 +425,7 @@ def test_only_the_same_command_on_the_same_text_replaces_a_model(
     with pytest.raises(UsageError, match="holds a finished model"):
         folder.write(path, fill_with({"weights": b"2"}), new)
     assert contents(path) == before
-    assert names_beside(path) == set()
+    assert sibling_names(path) == set()
     folder.write(path, fill_with({"weights": b"2"}), new, force=True)
     assert folder.read(path).bytes("weights") == b"2"
 
@@ -440,16 +440,19 @@ def test_the_same_model_may_be_saved_again(tmp_path: Path) -> None:
 
 
 def test_a_command_is_refused_before_it_works(model: Path) -> None:
-    with pytest.raises(UsageError, match="finished model"), folder.writing(model, COMMAND):
+    with pytest.raises(UsageError, match="finished model"), folder.lock_for_writing(model, COMMAND):
         pytest.fail("was run")
-    with folder.writing(model, COMMAND, force=True):
+    with folder.lock_for_writing(model, COMMAND, force=True):
         pass
     put_run(model.with_name("run"))
-    with folder.writing(model.with_name("run"), COMMAND, resume=True):
+    with folder.lock_for_writing(model.with_name("run"), COMMAND, resume=True):
         pass
-    with pytest.raises(UsageError, match="unfinished run"), folder.writing(model.with_name("run"), COMMAND):
+    with (
+        pytest.raises(UsageError, match="unfinished run"),
+        folder.lock_for_writing(model.with_name("run"), COMMAND),
+    ):
         pytest.fail("was run")
-    assert names_beside(model) == {"run"}
+    assert sibling_names(model) == {"run"}
 
 
 def in_another_thread(call: Callable[[], None]) -> BaseException | None:
@@ -457,8 +460,8 @@ def in_another_thread(call: Callable[[], None]) -> BaseException | None:
         return beside.submit(call).exception()
 
 
-def hold_once(path: Path) -> None:
-    with folder.hold(path):
+def lock_once(path: Path) -> None:
+    with folder.lock(path):
         pass
 
 
@@ -468,13 +471,13 @@ def test_every_name_of_a_folder_has_one_lock(model: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(model)
     names = [model, link, Path("."), Path("../model"), model / "components" / "..", Path("../link/.")]
     for held in names:
-        with folder.hold(held):
+        with folder.lock(held):
             for other in names:
-                assert isinstance(in_another_thread(lambda: hold_once(other)), UsageError), (held, other)  # noqa: B023
-            hold_once(model)  # this thread has it already
-            assert isinstance(in_another_thread(lambda: hold_once(model)), UsageError)
-        assert in_another_thread(lambda: hold_once(model)) is None
-    assert names_beside(model) == {"link"}
+                assert isinstance(in_another_thread(lambda: lock_once(other)), UsageError), (held, other)  # noqa: B023
+            lock_once(model)  # this thread has it already
+            assert isinstance(in_another_thread(lambda: lock_once(model)), UsageError)
+        assert in_another_thread(lambda: lock_once(model)) is None
+    assert sibling_names(model) == {"link"}
 
 
 def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,10 +495,10 @@ def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pyt
 
     monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(UsageError, match="being written by another run"):
-        hold_once(model)
+        lock_once(model)
     os.close(third[0])
-    hold_once(model)
-    assert names_beside(model) == set()
+    lock_once(model)
+    assert sibling_names(model) == set()
 
 
 def test_a_lock_that_is_gone_is_made_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,19 +513,19 @@ def test_a_lock_that_is_gone_is_made_anew(model: Path, monkeypatch: pytest.Monke
         really(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with folder.hold(model):
-        assert isinstance(in_another_thread(lambda: hold_once(model)), UsageError)
-    assert names_beside(model) == set()
+    with folder.lock(model):
+        assert isinstance(in_another_thread(lambda: lock_once(model)), UsageError)
+    assert sibling_names(model) == set()
 
 
 def test_there_is_nothing_to_go_on_with_in_a_finished_model(model: Path) -> None:
     with pytest.raises(UsageError, match=r"model holds a finished model; remove --resume to train anew"):
-        folder.refuse_finished(model)
+        folder.require_not_finished(model)
     put_run(model)  # beside it a run that is not
-    folder.refuse_finished(model)
+    folder.require_not_finished(model)
     put_run(model.with_name("run"))
-    folder.refuse_finished(model.with_name("run"))
-    folder.refuse_finished(model.with_name("new"))
+    folder.require_not_finished(model.with_name("run"))
+    folder.require_not_finished(model.with_name("new"))
 
 
 def inodes(path: Path) -> dict[str, int]:
@@ -541,7 +544,7 @@ def test_identical_files_are_hard_links(model: Path, tmp_path: Path) -> None:
     }
     assert second["config.json"] == first["components/0/config.json"]  # the same bytes under another name
     assert folder.read(other, verify=True).facts == {"seed": 8}
-    assert names_beside(model) == {"other"}
+    assert sibling_names(model) == {"other"}
     folder.share_files(other, [model])  # which are links already
     assert inodes(other) == second
 
@@ -584,4 +587,4 @@ def test_without_hard_links_the_copies_stay(model: Path, tmp_path: Path, monkeyp
     folder.share_files(other, [model])
     assert all((other / name).stat().st_nlink == 1 for name in FILES)
     assert {name: folder.read(other, verify=True).bytes(name) for name in FILES} == FILES
-    assert names_beside(model) == {"other"}
+    assert sibling_names(model) == {"other"}

@@ -1,4 +1,4 @@
-"""The names of the kenlm module: against numbers by hand, and against the definition of an ARPA file."""
+"""The kenlm interface, checked against hand-computed numbers and the definition of an ARPA file."""
 
 import bz2
 import copy

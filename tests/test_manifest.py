@@ -1,4 +1,4 @@
-"""The text of a manifest: it comes back as it was, and nothing else is taken for one."""
+"""Manifests: round trip, and errors for every other content."""
 
 import hashlib
 import json
@@ -117,7 +117,7 @@ def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
         pytest.param(b"", "not a manifest", id="empty"),
         pytest.param(b"[]\n", "not a JSON object", id="list"),
         pytest.param(b"\xff\xfe", "not a manifest", id="not UTF-8"),
-        pytest.param(b'{"format_version": 1, "format_version": 1}', "stands twice", id="duplicate"),
+        pytest.param(b'{"format_version": 1, "format_version": 1}', "duplicate key", id="duplicate"),
         pytest.param(b'{"format_version": 1, "seed": NaN}', "NaN is not JSON", id="NaN"),
         pytest.param(b'{"format_version": 1, "seed": 1e999}', "not a manifest", id="infinite"),
         pytest.param(b'{"format_version": 1, "seed": "\\ud800"}', "not a manifest", id="surrogate"),

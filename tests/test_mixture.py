@@ -1,4 +1,4 @@
-"""Mixing: weights whose optimum is known, and two views that agree."""
+"""Mixtures: EM weights with a known optimum, and agreement of `score` and `step`."""
 
 import math
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Context, Vocabulary
-from chainrule.mixture import Component, Config, Mixture, config_of, em_weights, fit
+from chainrule.mixture import Component, Config, Mixture, em_weights, fit, mixture_config
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.ngram.config import Smoothing
 from chainrule.ngram.counts import count
@@ -27,11 +27,11 @@ def component(
 ) -> Component:
     config = NgramConfig(order=order, smoothing=smoothing)
     tables = estimate(count(np.array(ids), order, V, context), config)
-    return Component("ngram", config, NgramModel.of_tables(tables, V, context))
+    return Component("ngram", config, NgramModel.from_tables(tables, V, context))
 
 
-def encoded(ids: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Encoded:
-    return Encoded(ids=np.array(ids), eos=V.eos, unk=V.unk, words=0, characters=0, bytes=1)
+def encoded(ids: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> EncodedText:
+    return EncodedText(ids=np.array(ids), eos=V.eos, unk=V.unk, words=0, characters=0, bytes=1)
 
 
 def test_weights_of_two_outcomes() -> None:
@@ -63,7 +63,7 @@ def test_a_token_that_none_predicts_has_no_say() -> None:
     log_p = np.log([[0.8, 0.2, 0.8], [0.2, 0.8, 0.2]])
     impossible = np.full((2, 1), -np.inf)
     assert_allclose(em_weights(np.hstack([impossible, log_p])), [7 / 9, 2 / 9], atol=1e-5)
-    with pytest.raises(InputError, match="no model gives any token of the held-out text a probability"):
+    with pytest.raises(InputError, match="all models give every token of the held-out text probability 0"):
         em_weights(impossible)
 
 
@@ -116,13 +116,13 @@ def test_a_score_in_the_mix_makes_it_one() -> None:
     parts = (component(TEXTS[0], 2), Component("ngram", NgramConfig(), component(TEXTS[1], 2).lm))
     assert Mixture(parts, (0.5, 0.5), V).is_normalized
     tables = estimate(count(np.array(TEXTS[0]), 2, V), NgramConfig(order=2, smoothing="stupid-backoff"))
-    stupid = Component("ngram", NgramConfig(), NgramModel.of_tables(tables, V, is_normalized=False))
+    stupid = Component("ngram", NgramConfig(), NgramModel.from_tables(tables, V, is_normalized=False))
     assert not Mixture((parts[0], stupid), (0.5, 0.5), V).is_normalized
 
 
 @pytest.mark.parametrize("weights", [(), (1.0,), (0.5, 0.6), (1.5, -0.5), (math.nan, 0.5)])
 def test_weights_that_are_no_distribution(weights: tuple[float, ...]) -> None:
-    saved = config_of(Mixture((component(TEXTS[0], 1), component(TEXTS[1], 1)), (0.5, 0.5), V))
+    saved = mixture_config(Mixture((component(TEXTS[0], 1), component(TEXTS[1], 1)), (0.5, 0.5), V))
     with pytest.raises(ConfigError, match="one weight a component, summing to 1"):
         Config(weights=weights, components=saved.components)
 

@@ -1,4 +1,4 @@
-"""The door to the compiled module."""
+"""Import of the compiled extension."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""A text made ready by the compiled core is the one that the Python way makes ready, to the last id and bit."""
+"""Corpora prepared by the compiled extension and by the Python implementation are identical."""
 
 import hashlib
 import tempfile
@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule import native
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleError
 from chainrule.lm import Batch
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.text import plain
 from chainrule.text.corpus import Corpus
 from chainrule.text.utf8 import Errors
@@ -73,7 +73,7 @@ CONFIG = st.builds(
 
 
 @contextmanager
-def python_way() -> Iterator[None]:
+def python_implementation() -> Iterator[None]:
     core = native.load()  # which splits punctuation all the same
     with (
         mock.patch.object(native, "load", return_value=None),
@@ -84,20 +84,20 @@ def python_way() -> Iterator[None]:
 
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
-    found = plain.find_plain
+    found = plain.find_plain_files
 
     def fixed(corpus: Corpus) -> plain.PlainFiles | None:
         files = found(corpus)
         return files and plain.PlainFiles(files.core, files.names, threads)
 
     with (
-        mock.patch.object(plain_words, "find_plain", fixed),
-        mock.patch("chainrule.text.fingerprint.find_plain", fixed),
+        mock.patch.object(plain_words, "find_plain_files", fixed),
+        mock.patch("chainrule.text.fingerprint.find_plain_files", fixed),
     ):
         yield
 
 
-def parts(text: Encoded) -> tuple[object, ...]:
+def parts(text: EncodedText) -> tuple[object, ...]:
     assert text.ids.dtype == np.int32
     sizes = text.words, text.characters, text.bytes, text.lines, text.oov, text.replaced
     return (text.ids.tolist(), text.eos, text.unk, *sizes, text.spellings)
@@ -108,7 +108,7 @@ def outcome(corpus: Corpus, config: TokenizerConfig) -> tuple[object, ...]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            made: Prepared | None = prepare(corpus, config, valid=corpus)
+            made: PreparedCorpus | None = prepare_corpus(corpus, config, valid=corpus)
             error = ""
         except ChainruleError as raised:
             made, error = None, f"{type(raised).__name__}: {raised}"
@@ -153,7 +153,7 @@ def test_any_text_is_prepared_alike(files: list[bytes], config: TokenizerConfig,
         is_taken = plain_words.count_words(corpus, config) is not None
         assert is_taken == (all(map(is_plain, files)) and not config.lowercase)
         fast = outcome(corpus, config)
-        with python_way():
+        with python_implementation():
             assert outcome(corpus, config) == fast
 
 
@@ -181,7 +181,7 @@ def test_threads_and_pieces_do_not_matter(tmp_path: Path, config: TokenizerConfi
     with on_threads(threads):
         assert plain_words.count_words(corpus, config) is not None
         fast = outcome(corpus, config)
-    with python_way():
+    with python_implementation():
         assert outcome(corpus, config) == fast
 
 
@@ -202,23 +202,23 @@ def test_a_list_of_words_and_the_ids_in_a_file(tmp_path: Path) -> None:
 def test_ids_go_to_a_file_where_one_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "text").write_bytes(text.encode())
     corpus = Corpus.of(tmp_path / "text")
-    made = prepare(corpus, TokenizerConfig(), ids_file=tmp_path / "ids")
+    made = prepare_corpus(corpus, TokenizerConfig(), ids_file=tmp_path / "ids")
     assert isinstance(made.train.ids, np.memmap)
-    kept = prepare(corpus, TokenizerConfig())
+    kept = prepare_corpus(corpus, TokenizerConfig())
     assert parts(made.train) == parts(kept.train)
     assert (tmp_path / "ids").read_bytes() == kept.train.ids.tobytes()
 
 
 def test_the_words_of_the_speller_are_those_met_once(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("abc abc abd abd\nxyz\n")
-    made = prepare(Corpus.of(tmp_path / "text"), TokenizerConfig())
+    made = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig())
     assert made.speller is not None
     assert made.speller.alphabet == "xyz"
 
 
 def test_the_speller_looks_up_what_its_model_scores(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("abcabd abcabc xaxa\nb\n")
-    speller = prepare(Corpus.of(tmp_path / "text"), TokenizerConfig()).speller
+    speller = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig()).speller
     assert speller is not None
     words = ["abcabd", "abcabcabc", "?", "xa?xa", "b"]
     for word, found in zip(words, speller.log_probs(words), strict=True):
@@ -235,7 +235,7 @@ def test_the_speller_looks_up_what_its_model_scores(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_a_real_text(data_folder: Path) -> None:
     path = data_folder / "ptb" / "ptb.train.txt"
-    made = prepare(Corpus.of(path), TokenizerConfig())
+    made = prepare_corpus(Corpus.of(path), TokenizerConfig())
     lines = path.read_text().splitlines()
     counts = Counter(word for line in lines for word in line.split())
     del counts["<unk>"]
@@ -257,7 +257,7 @@ def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str
         f"{a}{b}{c}" for a in ("kit", "mit", "bat", "rot") for b in ("te", "ta", "to") for c in ("n", "r", "d")
     ]
     text = [f"the {word} of the {unk} in a {word}" for word in words * 3]
-    speller = prepare(Corpus.from_lines(text), TokenizerConfig(kind=kind, unk=unk)).speller
+    speller = prepare_corpus(Corpus.from_lines(text), TokenizerConfig(kind=kind, unk=unk)).speller
     assert speller is not None
     assert speller.placeholder == unk
     placeholder, word, gibberish = speller.log_probs([unk, "kitte", "qwzx"])
@@ -268,7 +268,7 @@ def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str
 
 @pytest.mark.parametrize("text", [["<unk> <unk>"], ["<unk> a", "a <unk> a"]])
 def test_a_text_of_hardly_more_than_placeholders(text: list[str]) -> None:
-    speller = prepare(Corpus.from_lines(text), TokenizerConfig()).speller
+    speller = prepare_corpus(Corpus.from_lines(text), TokenizerConfig()).speller
     assert speller is not None
     assert np.isfinite(speller.log_probs(["<unk>", "kitten"])).all()
     assert speller.log_probs(["<unk>"])[0] > speller.log_probs(["kitten"])[0]
@@ -278,7 +278,7 @@ def test_few_unknown_words_do_not_teach_spelling_alone() -> None:
     """One word is below the cut-off: the rare words of a vocabulary of many are learnt from, too."""
     words = [f"{a}{b}{c}" for a in "bcdfgm" for b in ("an", "en", "in") for c in ("ter", "ner")]
     lines = [f"{word} {word} {word}" for word in words]
-    both = prepare(Corpus.from_lines([*lines, "xx <unk> <unk>"]), TokenizerConfig(min_count=2)).speller
+    both = prepare_corpus(Corpus.from_lines([*lines, "xx <unk> <unk>"]), TokenizerConfig(min_count=2)).speller
     assert both is not None
     assert both.log_probs(["<unk>"])[0] == pytest.approx(np.log(1 - 2 / 4))  # one of three is another word
     assert both.log_probs(["minner"])[0] > -20

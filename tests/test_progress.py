@@ -1,4 +1,4 @@
-"""Lines of progress with a clock set by hand."""
+"""Progress lines, with a fake clock."""
 
 import ast
 import io
@@ -13,7 +13,7 @@ from chainrule.embeddings import learning
 from chainrule.progress import ProgressLines, as_progress, silent
 from chainrule.tasks import classify, pretrain, tag
 from chainrule.text.corpus import Corpus
-from chainrule.text.labelled import Labelled
+from chainrule.text.labelled import LabelledTexts
 from tasks.tagging import TINY, grammar
 
 PUBLIC = ("tasks", "applications", "embeddings", "microscope", "api.py", "model.py", "exchange.py", "single.py")
@@ -102,7 +102,7 @@ def test_tasks_and_applications_accept_true(
     monkeypatch.setattr("chainrule.progress.LINE_SECONDS", 0.0)
     network: dict[str, Any] = {"epochs": 1, "device": "cpu", "progress": True}
     small: dict[str, Any] = {"hidden": 4, "embedding": 4, "batch_size": 4}
-    examples = Labelled(("a b", "b c", "a c", "c c"), ("x", "y", "x", "y"), "toy")
+    examples = LabelledTexts(("a b", "b c", "a c", "c c"), ("x", "y", "x", "y"), "toy")
     classifier = classify.train("lstm", examples, **small, **network)
     assert "training" in lines_of(capsys)
     assert classifier.predict(["a b"], progress=True) == classifier.predict(["a b"])
@@ -117,7 +117,7 @@ def test_tasks_and_applications_accept_true(
     learning.train(text, method="cbow", dimensions=2, min_count=1, threads=1, epochs=1, progress=True)
     assert lines_of(capsys)
     model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
-    rerank.log_probs(model, ["a b", "b a"], progress=True)
+    rerank.score_texts(model, ["a b", "b a"], progress=True)
     assert "scoring" in lines_of(capsys)
     chainrule.inspect(model, text, only="probability", progress=True)
     assert lines_of(capsys)

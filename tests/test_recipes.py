@@ -1,4 +1,4 @@
-"""Every recipe can be followed: its family has its settings, its command names it."""
+"""Every recipe has valid settings for its family, and its command names it."""
 
 import shlex
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chainrule import families, recipes, tasks
-from chainrule.config import TABLES, Choices, Run, make
+from chainrule.config import TABLES, ConfigOverrides, RunConfig, build_config
 from chainrule.errors import ConfigError
 from chainrule.tokenizers.config import TokenizerConfig
 
@@ -33,10 +33,10 @@ def test_a_recipe_can_be_followed(name: str) -> None:
     task = recipes.read(name).task
     kind = families.get(family).Config if task == "train" else tasks.get(task).Config
     own = chosen.model if task == "train" else {"family": family, **chosen.model}
-    config = make(kind, own, "model", family)
+    config = build_config(kind, own, "model", family)
     assert {setting: getattr(config, setting) for setting in own} == own
-    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
-    assert make(Run, chosen.run, "run").context == ("stream" if task == "train" else "line")
+    build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    assert build_config(RunConfig, chosen.run, "run").context == ("stream" if task == "train" else "line")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -69,7 +69,7 @@ def test_what_is_chosen_is_the_readers_own_copy() -> None:
     recipe.choices.tokenizer.clear()
     recipe.choices.model.clear()
     assert recipe.choices.tokenizer == {"kind": "whitespace"}
-    assert recipe.choices != Choices()
+    assert recipe.choices != ConfigOverrides()
 
 
 def test_an_unknown_name_is_answered_with_a_near_one() -> None:
@@ -87,5 +87,5 @@ def test_a_recipe_of_another_family_is_refused() -> None:
         ConfigError, match="'ptb-lstm' is for family 'lstm', not 'gru'; write chainrule train lstm … "
     ):
         recipes.read("ptb-lstm", "gru")
-    with pytest.raises(ConfigError, match="is followed by chainrule translate train gru … --recipe multi30k-none"):
+    with pytest.raises(ConfigError, match="is for chainrule translate train gru … --recipe multi30k-none"):
         recipes.read("multi30k-none", "gru")

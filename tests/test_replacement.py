@@ -1,4 +1,4 @@
-"""A folder is replaced whole or not at all, whatever fails and whenever the process dies."""
+"""Atomic replacement of folders under I/O errors and killed processes."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ DEAD = 999_999_999  # above the largest process id any Linux gives
 def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of version 1; the second time on a system that cannot exchange two folders."""
     if request.param == "renames":
-        monkeypatch.setattr(replacement, "_exchange_at_once", lambda *_: errno.ENOSYS)
+        monkeypatch.setattr(replacement, "_exchange", lambda *_: errno.ENOSYS)
     path = tmp_path / "models" / "model"
     write(path, 1)
     return path
@@ -46,21 +46,21 @@ def version_of(path: Path) -> int:
     return int(str(sealed.facts["version"]))
 
 
-def names_beside(path: Path) -> list[str]:
+def sibling_names(path: Path) -> list[str]:
     return [p.name for p in path.parent.iterdir() if p != path]
 
 
 def test_the_old_folder_gives_way_to_the_new(model: Path) -> None:
     write(model, 2)
     assert version_of(model) == 2
-    assert names_beside(model) == []
+    assert sibling_names(model) == []
 
 
 def test_the_mode_of_a_new_folder_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write(tmp_path / "new", 1)
-        with replacement.replacing_file(tmp_path / "new.txt") as file:
+        with replacement.atomic_file(tmp_path / "new.txt") as file:
             file.write(b"1")
     finally:
         os.umask(before)
@@ -130,7 +130,7 @@ def test_a_file_keeps_its_mode_and_the_link_to_it(tmp_path: Path) -> None:
     target.write_bytes(b"old")
     target.chmod(0o600)
     link.symlink_to(target)
-    with replacement.replacing_file(link) as file:
+    with replacement.atomic_file(link) as file:
         assert next(tmp_path.glob("*.partial")).stat().st_mode & 0o077 == 0
         file.write(b"new")
     assert link.is_symlink()
@@ -176,7 +176,7 @@ def test_after_any_failing_call_the_message_is_true(model: Path, is_new: bool, f
             shutil.rmtree(path)
     write(path, 2)
     assert version_of(path) == 2
-    assert set(names_beside(path)) <= {"model", "another"}
+    assert set(sibling_names(path)) <= {"model", "another"}
     assert states == {"unchanged"} if not for_good else "unchanged" in states  # one failing call is undone
 
 
@@ -204,7 +204,7 @@ def test_a_write_the_system_refuses_leaves_the_old_folder(model: Path, size: int
     with largest_file(size), pytest.raises(ChainruleError, match=r"cannot write .*: File too large"):
         write(model, 2)
     assert version_of(model) == 1
-    assert names_beside(model) == []
+    assert sibling_names(model) == []
 
 
 def test_an_old_folder_that_cannot_be_removed_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,18 +217,18 @@ def test_an_old_folder_that_cannot_be_removed_is_named(model: Path, monkeypatch:
     ) as warned:
         write(model, 2)
     assert version_of(model) == 2
-    (left,) = names_beside(model)
+    (left,) = sibling_names(model)
     assert [str(warning.message).split()[0] for warning in warned] == [str(model.with_name(left))]
     monkeypatch.undo()
     write(model, 3)
-    assert names_beside(model) == []
+    assert sibling_names(model) == []
 
 
 @pytest.mark.parametrize("name", ["\0", "a\0b", "/"])
 def test_a_path_that_names_nothing_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="choose another --out"):
         write(Path(name), 1)
-    with pytest.raises(UsageError, match="choose another --out"), replacement.replacing_file(Path(name)):
+    with pytest.raises(UsageError, match="choose another --out"), replacement.atomic_file(Path(name)):
         pass
 
 
@@ -241,7 +241,7 @@ def test_the_current_directory_is_never_replaced(model: Path, monkeypatch: pytes
             write(path, 2)
     assert version_of(model) == 1
     write(Path("../../beside"), 1)
-    assert sorted(names_beside(model)) == ["beside", "link"]
+    assert sorted(sibling_names(model)) == ["beside", "link"]
 
 
 def test_a_current_directory_that_was_removed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_fill_that_raises_leaves_the_old_folder(model: Path, error: type[BaseE
     with pytest.raises(error):
         folder.write(model, fill, {}, force=True)
     assert version_of(model) == 1
-    assert names_beside(model) == []
+    assert sibling_names(model) == []
 
 
 def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_kept(model: Path) -> None:
@@ -282,7 +282,7 @@ def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_kept(model: P
     for name in [*kept, reused, f".model.{DEAD}.0a.partial", f".model.{DEAD}.0b.aside"]:
         (model.parent / name / "deep").mkdir(parents=True)
     write(model, 2)
-    assert sorted(names_beside(model)) == sorted(kept)
+    assert sorted(sibling_names(model)) == sorted(kept)
     assert version_of(model) == 2
 
 
@@ -294,7 +294,7 @@ def test_an_old_folder_cut_off_between_two_renames_is_put_back(model: Path) -> N
 
 
 def test_an_unexpected_failure_of_the_exchange_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacement, "_exchange_at_once", lambda *_: errno.EIO)
+    monkeypatch.setattr(replacement, "_exchange", lambda *_: errno.EIO)
     with pytest.raises(ChainruleError, match="Input/output error"):
         write(model, 2)
     assert version_of(model) == 1
@@ -335,7 +335,7 @@ def test_kill_at_any_moment_leaves_a_whole_folder(tmp_path: Path) -> None:
         status = subprocess.run(command, check=False).returncode
         versions.append(version_of(path))
         assert versions[-1] in (versions[-2], calls + 1)  # the old one or the new one, whole
-        leftovers = names_beside(path)
+        leftovers = sibling_names(path)
         assert len(leftovers) <= 1  # those of earlier trials are gone
         with_leftovers += len(leftovers)
         if status == 0:
@@ -344,7 +344,7 @@ def test_kill_at_any_moment_leaves_a_whole_folder(tmp_path: Path) -> None:
     assert status == 0  # it was killed before every one of its calls
     assert with_leftovers > 5
     assert len(set(versions)) > 2  # some were killed after the exchange, and the new folder stands
-    assert names_beside(path) == []
+    assert sibling_names(path) == []
     write(path, 2)
     assert version_of(path) == 2
-    assert names_beside(path) == []
+    assert sibling_names(path) == []

@@ -1,4 +1,4 @@
-"""A score's figures follow from its log-probabilities."""
+"""`Score`: derived quantities follow from the log-probabilities."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Temporary folders: removed with their process, and after it where it was killed."""
+"""Temporary folders are removed with their process, or by the next one if it was killed."""
 
 import os
 import subprocess
@@ -21,31 +21,31 @@ sys.stdin.read()
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temp_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     return tmp_path
 
 
-def test_a_folder_is_private_and_goes_with_its_block(place: Path) -> None:
+def test_a_folder_is_private_and_goes_with_its_block(temp_dir: Path) -> None:
     with scratch_folder() as folder:
-        assert folder.parent == place
+        assert folder.parent == temp_dir
         assert folder.name.startswith(f"chainrule-{os.getpid()}-")
         assert folder.stat().st_mode & 0o777 == 0o700
         (folder / "data").write_text("something")
         assert remove_orphans() == []
         assert (folder / "data").exists()
-    assert list(place.iterdir()) == []
+    assert list(temp_dir.iterdir()) == []
 
 
-def test_a_folder_goes_with_its_object(place: Path) -> None:
+def test_a_folder_goes_with_its_object(temp_dir: Path) -> None:
     folder = ScratchFolder()
     assert folder.path.is_dir()
     del folder
-    assert list(place.iterdir()) == []
+    assert list(temp_dir.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_live_one_holds_is_kept(place: Path) -> None:
+def test_what_a_killed_process_left_is_removed_and_what_a_live_one_holds_is_kept(temp_dir: Path) -> None:
     with (
         subprocess.Popen([sys.executable, "-c", HOLD], stdin=-1, stdout=-1) as live,
         subprocess.Popen([sys.executable, "-c", HOLD], stdin=-1, stdout=-1) as killed,
@@ -63,38 +63,38 @@ def test_what_a_killed_process_left_is_removed_and_what_a_live_one_holds_is_kept
     assert not held.exists()
 
 
-def test_a_process_number_decides_nothing(place: Path) -> None:
-    number_in_use = place / f"chainrule-{os.getpid()}-abcdefgh"  # of a process of another machine, long dead
+def test_a_process_number_decides_nothing(temp_dir: Path) -> None:
+    number_in_use = temp_dir / f"chainrule-{os.getpid()}-abcdefgh"  # of a process of another machine, long dead
     number_in_use.mkdir()
     with scratch_folder() as held:
-        renamed = held.rename(place / "chainrule-999999999-abcdefgh")  # no such process, but somebody holds it
+        renamed = held.rename(temp_dir / "chainrule-999999999-abcdefgh")  # no such process, but somebody holds it
         assert remove_orphans() == [number_in_use]
         assert renamed.exists()
         renamed.rename(held)
 
 
 @pytest.mark.parametrize("name", ["chainrule-fuzz-abcdefgh", "chainrule-12", "other-12-abcdefgh"])
-def test_other_folders_are_left_alone(place: Path, name: str) -> None:
-    (place / name).mkdir()
+def test_other_folders_are_left_alone(temp_dir: Path, name: str) -> None:
+    (temp_dir / name).mkdir()
     assert remove_orphans() == []
-    assert (place / name).exists()
+    assert (temp_dir / name).exists()
 
 
-def test_links_and_files_are_left_alone(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_links_and_files_are_left_alone(temp_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     target = tmp_path_factory.mktemp("precious")
     (target / "data").write_text("precious")
-    (place / "chainrule-1-abcdefgh").symlink_to(target)
-    (place / "chainrule-2-abcdefgh").write_text("a file")
+    (temp_dir / "chainrule-1-abcdefgh").symlink_to(target)
+    (temp_dir / "chainrule-2-abcdefgh").write_text("a file")
     assert remove_orphans() == []
     assert (target / "data").exists()
-    (place / "chainrule-3-abcdefgh").mkdir()
-    (place / "chainrule-3-abcdefgh" / "link").symlink_to(target)
-    assert remove_orphans() == [place / "chainrule-3-abcdefgh"]
+    (temp_dir / "chainrule-3-abcdefgh").mkdir()
+    (temp_dir / "chainrule-3-abcdefgh" / "link").symlink_to(target)
+    assert remove_orphans() == [temp_dir / "chainrule-3-abcdefgh"]
     assert (target / "data").exists()
 
 
 def test_a_folder_that_is_taken_for_an_orphan_before_it_is_locked_is_made_anew(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    temp_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = tempfile.mkdtemp
     made: list[str] = []
@@ -111,8 +111,8 @@ def test_a_folder_that_is_taken_for_an_orphan_before_it_is_locked_is_made_anew(
         assert folder.is_dir()
 
 
-def test_every_start_of_the_command_removes_orphans(place: Path) -> None:
-    left = place / "chainrule-1-abcdefgh"
+def test_every_start_of_the_command_removes_orphans(temp_dir: Path) -> None:
+    left = temp_dir / "chainrule-1-abcdefgh"
     left.mkdir()
     ended = subprocess.run([sys.executable, "-m", "chainrule", "--version"], capture_output=True, check=True)
     assert ended.stderr == b""

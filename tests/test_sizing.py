@@ -1,4 +1,4 @@
-"""Networks sized to text and budget: the rules, given a throughput."""
+"""Sizing of neural models to text and budget, with a given throughput."""
 
 import dataclasses
 import signal
@@ -13,22 +13,22 @@ import pytest
 from chainrule import api, sizing
 from chainrule.errors import ConfigError
 from chainrule.neural.throughput import Throughput
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.training.step import Step
+from chainrule.training.step import TrainingStep
 
 NETWORKS = ["feedforward", "rnn", "lstm", "gru", "transformer"]
 BUDGETS = [1, 5, 10, 30, 60, 120, 240, 480, 600, 1200, 3600, 10_000]
 
 
 @pytest.fixture(scope="module")
-def prepared() -> Prepared:
+def prepared() -> PreparedCorpus:
     lines = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 40
-    return prepare(Corpus.from_lines(lines), TokenizerConfig(kind="char"), Corpus.from_lines(lines[:30]))
+    return prepare_corpus(Corpus.from_lines(lines), TokenizerConfig(kind="char"), Corpus.from_lines(lines[:30]))
 
 
-def longer(prepared: Prepared, tokens: int, valid: int = 20_000) -> Prepared:
+def longer(prepared: PreparedCorpus, tokens: int, valid: int = 20_000) -> PreparedCorpus:
     """The same text over and over."""
     train, held_out = (np.resize(prepared.train.ids, number) for number in (tokens, valid))
     assert prepared.valid is not None
@@ -53,14 +53,16 @@ def compute(config: Any) -> float:
     return float(6 * (9 * config.layers * config.hidden**2 + 1000 * config.hidden))
 
 
-def chosen(prepared: Prepared, family: str = "lstm", seconds: float | None = 600, **given: Any) -> sizing.Sized:
+def chosen(
+    prepared: PreparedCorpus, family: str = "lstm", seconds: float | None = 600, **given: Any
+) -> sizing.SizedConfig:
     options: dict[str, Any] = {"measure": machine(7e10), "device": "cpu", "context": "stream"}
-    return sizing.size(family, prepared, seconds=seconds, **options | given)
+    return sizing.choose_size(family, prepared, seconds=seconds, **options | given)
 
 
 @pytest.mark.parametrize("family", NETWORKS)
 @pytest.mark.parametrize("tokens", [2_000, 70_000, 1_000_000, 30_000_000])
-def test_more_time_gives_a_network_that_computes_more(prepared: Prepared, family: str, tokens: int) -> None:
+def test_more_time_gives_a_network_that_computes_more(prepared: PreparedCorpus, family: str, tokens: int) -> None:
     text = longer(prepared, tokens)
     plans = [chosen(text, family, seconds) for seconds in BUDGETS]
     widths = [plan.config.hidden * plan.config.layers for plan in plans]
@@ -72,7 +74,7 @@ def test_more_time_gives_a_network_that_computes_more(prepared: Prepared, family
 
 @pytest.mark.parametrize("family", NETWORKS)
 @pytest.mark.parametrize("seconds", [*BUDGETS, None])
-def test_sizes_stay_within_their_bounds(prepared: Prepared, family: str, seconds: float | None) -> None:
+def test_sizes_stay_within_their_bounds(prepared: PreparedCorpus, family: str, seconds: float | None) -> None:
     for tokens in (100, 70_000, 1_000_000):
         plan = chosen(longer(prepared, tokens), family, seconds)
         config = plan.config
@@ -90,7 +92,7 @@ def test_sizes_stay_within_their_bounds(prepared: Prepared, family: str, seconds
             assert plan.expected_seconds <= seconds
 
 
-def test_the_same_throughput_gives_the_same_size(prepared: Prepared) -> None:
+def test_the_same_throughput_gives_the_same_size(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 500_000)
     plans = [chosen(text, seed=seed) for seed in (0, 1)]
     assert dataclasses.replace(plans[0].config, max_seconds=1) == dataclasses.replace(
@@ -99,7 +101,7 @@ def test_the_same_throughput_gives_the_same_size(prepared: Prepared) -> None:
     assert plans[0].config.max_seconds == pytest.approx(plans[1].config.max_seconds, rel=1e-2)
 
 
-def test_the_time_of_validation_is_set_apart(prepared: Prepared) -> None:
+def test_the_time_of_validation_is_set_apart(prepared: PreparedCorpus) -> None:
     # 20,000 tokens at 100 a second: 200 s after the run. Of the other 400 s a twentieth is for ten validations of
     # 2 s, at 3,000 tokens a second 6,000 tokens each; the last one follows the run.
     text = longer(prepared, 1_000_000)
@@ -110,13 +112,13 @@ def test_the_time_of_validation_is_set_apart(prepared: Prepared) -> None:
     assert plan.expected_epochs == pytest.approx((398 - 9 * 2) * 10_000 / 1e6, rel=1e-2)
 
 
-def test_without_a_validation_text_nothing_is_validated(prepared: Prepared) -> None:
+def test_without_a_validation_text_nothing_is_validated(prepared: PreparedCorpus) -> None:
     text = dataclasses.replace(longer(prepared, 100_000), valid=None)
     config = chosen(text).config
     assert (config.validations, config.stop_after, config.validation_tokens) == (0, 0, 0)
 
 
-def test_settings_that_are_given_are_kept(prepared: Prepared) -> None:
+def test_settings_that_are_given_are_kept(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 1_000_000)
     given = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
     config = chosen(text, settings=given).config
@@ -126,14 +128,14 @@ def test_settings_that_are_given_are_kept(prepared: Prepared) -> None:
         chosen(text, settings={"hiden": 3})
 
 
-def test_a_large_vocabulary_is_sampled(prepared: Prepared) -> None:
+def test_a_large_vocabulary_is_sampled(prepared: PreparedCorpus) -> None:
     words = [" ".join(f"w{i}" for i in range(first, first + 20)) for first in range(0, 6000, 20)]
-    text = prepare(Corpus.from_lines(words), TokenizerConfig(kind="word"))
+    text = prepare_corpus(Corpus.from_lines(words), TokenizerConfig(kind="word"))
     assert chosen(text, context="line").config.output == "sampled"
     assert chosen(prepared).config.output == "softmax"
 
 
-def test_notes_say_what_the_budget_did(prepared: Prepared) -> None:
+def test_notes_say_what_the_budget_did(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 3_000_000)
     slow = machine(1e8)
     assert "cannot learn anything useful in 1 s" in chosen(text, seconds=1, measure=slow).note
@@ -143,8 +145,8 @@ def test_notes_say_what_the_budget_did(prepared: Prepared) -> None:
     assert "evaluating the validation text takes half of the time" in heavy.note
 
 
-def test_the_plan_is_one_line(prepared: Prepared) -> None:
-    plan = sizing.Sized(
+def test_the_plan_is_one_line(prepared: PreparedCorpus) -> None:
+    plan = sizing.SizedConfig(
         chosen(prepared, settings={"hidden": 256, "dropout": 0}).config, 600, 4.12, "", "lstm", 9800
     )
     words = "lstm: 256 units, full softmax, dropout 0, about 4.1 epochs in 600 s at 9,800 tokens/s"
@@ -152,13 +154,13 @@ def test_the_plan_is_one_line(prepared: Prepared) -> None:
     assert dataclasses.replace(plan, note="scaled down").plan == f"{words} (scaled down)"
 
 
-def test_an_n_gram_model_has_no_size(prepared: Prepared) -> None:
-    with pytest.raises(ConfigError, match="chooses the size of a network, and 'ngram' is none"):
+def test_an_n_gram_model_has_no_size(prepared: PreparedCorpus) -> None:
+    with pytest.raises(ConfigError, match="chooses the size of a network, and 'ngram' is not one"):
         chosen(prepared, "ngram")
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
-def test_throughput_is_measured(prepared: Prepared, context: Any) -> None:
+def test_throughput_is_measured(prepared: PreparedCorpus, context: Any) -> None:
     config = chosen(prepared, "gru", settings={"hidden": 8}).config
     speed = sizing.throughput("gru", config, prepared, device="cpu", context=context, seconds=0.05)
     assert min(speed.training, speed.validation, speed.evaluation) > 0
@@ -176,7 +178,7 @@ def test_a_resumed_run_keeps_its_size(tmp_path: Path, monkeypatch: pytest.Monkey
     whole = api.train("gru", text, valid=valid, announce=plans.append, **given)
     assert plans == [whole.metrics["plan"]]
     with monkeypatch.context() as patch:
-        patch.setattr(Step, "__call__", stopping_at(5))
+        patch.setattr(TrainingStep, "__call__", stopping_at(5))
         with pytest.raises(SystemExit):
             api.train("gru", text, valid=valid, out=tmp_path, **given)
     speeds.append(Throughput(10.0, 10.0, 10.0))
@@ -189,9 +191,9 @@ def test_a_resumed_run_keeps_its_size(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def stopping_at(step: int) -> Any:
     """An update that is interrupted when it is made for this time."""
-    real, made = Step.__call__, [0]
+    real, made = TrainingStep.__call__, [0]
 
-    def counted(self: Step, *args: Any) -> Any:
+    def counted(self: TrainingStep, *args: Any) -> Any:
         made[0] += 1
         if made[0] == step:
             signal.raise_signal(signal.SIGTERM)

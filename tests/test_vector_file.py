@@ -1,4 +1,4 @@
-"""Vectors that are written are the vectors that are read, to the last bit."""
+"""Word vector files: exact round trip of every format."""
 
 import tempfile
 from pathlib import Path

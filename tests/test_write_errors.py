@@ -1,4 +1,4 @@
-"""An I/O error at any call while something is written: status 1, a true message, and the old or the new content."""
+"""I/O errors at any call during a write: exit status 1, a correct message, and the old or the new content."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from chainrule.errors import ChainruleError
 from chainrule.manifest import JSON
 from chainrule.model import Model, Origin
 from chainrule.text.corpus import Corpus
-from chainrule.text.labelled import Labelled
+from chainrule.text.labelled import LabelledTexts
 from failing_disk import FailingDisk, largest_file
 
 LINES = ["i love cats", "i love dogs", "cats chase mice"]
@@ -44,7 +44,7 @@ def writers() -> dict[str, Writer]:
     models = {version: language_model(version) for version in (1, 2)}
     vectors = {version: word_vectors(version) for version in (1, 2)}
     classify = tasks.get("classify")
-    table = Labelled(texts=LINES, labels=["x", "y", "x"], name="toy")
+    table = LabelledTexts(texts=LINES, labels=["x", "y", "x"], name="toy")
     classifiers = {
         version: dataclasses.replace(
             made := classify.train("ngram", table, order=version),

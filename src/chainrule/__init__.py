@@ -1,6 +1,6 @@
-"""chainrule: language models of your own text, every family behind one contract, compared on one scale."""
+"""chainrule: train, evaluate and compare language models of several families behind one interface."""
 
-TYPE_CHECKING = False  # importing typing takes milliseconds in which Ctrl-C is not yet handled
+TYPE_CHECKING = False  # avoid importing typing: it takes milliseconds during which Ctrl-C is not yet handled
 if TYPE_CHECKING:
     from chainrule.api import mix, train
     from chainrule.comparison import compare
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 __all__ = ["ChainruleError", "ChainruleWarning", "Model", "compare", "inspect", "load", "mix", "train"]
 
-_HOMES = {
+_MODULES = {
     "ChainruleError": "chainrule.errors",
     "ChainruleWarning": "chainrule.errors",
     "Model": "chainrule.model",
@@ -26,15 +26,15 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The public names and the module's attributes; not what this file imports for itself."""
+    """List the public names and the dunder attributes of the module."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> object:
-    """Public names are resolved on first use, so that importing chainrule loads nothing."""
-    if name not in _HOMES:
+    """Import the module of a public name on first use, so that `import chainrule` loads nothing."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'chainrule' has no attribute '{name}'")
     from importlib import import_module
 
-    value: object = getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_MODULES[name]), name)
     return value

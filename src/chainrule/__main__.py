@@ -1,4 +1,4 @@
-"""`python -m chainrule`."""
+"""Run the command line with `python -m chainrule`."""
 
 from chainrule.cli.signals import main
 

@@ -1,4 +1,4 @@
-"""What `import chainrule` offers: train, load, mix, compare. Each is thin over the parts."""
+"""Python API: train, load and mix language models."""
 
 import dataclasses
 import hashlib
@@ -16,7 +16,7 @@ from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.scratch import scratch_folder
 from chainrule.text.corpus import Corpus
@@ -27,7 +27,7 @@ from chainrule.training.config import Training
 
 
 def load(folder: str | Path, *, device: str = "auto") -> Model:
-    """The model of a folder, every file of it verified; `auto` is the GPU for networks where there is one."""
+    """Load a language model from a model folder and verify its files; `auto` uses a GPU if available."""
     return artifact.load(folder, device)
 
 
@@ -54,28 +54,28 @@ def train(
 ) -> Model:
     """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
 
-    By default words, each line from `<s>`, seed 0; a `recipe` may say otherwise, and what is given here wins.
-    An n-gram model takes at most `memory` (`"2G"`, by default `"80%"` of the machine's) and works on disk where
-    that is too little. With `out` a network keeps a checkpoint and its log there while it learns, and `resume` goes
-    on from it; save the finished model to the same folder. An unfinished run or a finished model in `out` is
-    refused unless `force` is True. `progress=True` prints a line of progress to stderr every 30 seconds.
-
-    `size="auto"` sizes a network to text, machine and `max_seconds`; `announce` receives the plan before training.
+    Defaults: word tokenizer, `line` context, seed 0; explicit arguments override a `recipe`. `memory` (`"2G"`,
+    default `"80%"`) limits n-gram training, which sorts on disk beyond it. A neural model writes its checkpoint and
+    log to `out`, and `resume` continues from them; `force` allows overwriting `out`. `progress=True` prints to
+    stderr. `size="auto"` sizes a neural model to text, machine and `max_seconds`; `announce` receives the plan.
     """
     progress = as_progress(progress)
-    run, choice, config, given = _choose(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
+    run, choice, config, explicit = _settings(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
     _check(family, config, size, has_validation=valid is not None)
-    place, limit = None if out is None else Path(out), _limit(family, memory)
+    run_dir, limit = None if out is None else Path(out), _memory_limit(family, memory)
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
-    with _writing(place, command, force=force, resume=resume), _ids_file(memory) as ids_file:
+    with _writing(run_dir, command, force=force, resume=resume), _ids_file(memory) as ids_file:
         prepared = _prepare(corpus, choice, held_out, progress, ids_file)
-        mark, words = prepared.fingerprint, command or f"chainrule.train({family!r}, …)"
-        origin = Origin.now(text=corpus.name, fingerprint=mark, command=words, seed=run.seed, run=place)
-        if place is not None and not resume:
-            folder.check_replace(place, artifact.facts("model", origin), force=force)
+        command = command or f"chainrule.train({family!r}, …)"
+        origin = Origin.now(
+            text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed, run=run_dir
+        )
+        if run_dir is not None and not resume:
+            folder.check_replace(run_dir, artifact.manifest_facts("model", origin), force=force)
         plan = ""
         if size is not None:
-            config, plan = _sized(family, prepared, given, place if resume else None, run, device, announce)
+            resumed = run_dir if resume else None
+            config, plan = _choose_size(family, prepared, explicit, resumed, run, device, announce)
         return train_prepared(
             family,
             config,
@@ -86,40 +86,42 @@ def train(
             progress=progress,
             device=device,
             memory=limit,
-            place=place,
+            run_dir=run_dir,
             resume=resume,
-            tensorboard=_beside(place, ".tensorboard") if tensorboard else None,
+            tensorboard=_sibling_folder(run_dir, ".tensorboard") if tensorboard else None,
             plan=plan,
         )
 
 
-def _writing(place: Path | None, command: str, *, force: bool, resume: bool) -> AbstractContextManager[None]:
-    """Hold the folder of a run, where it has one."""
-    return nullcontext() if place is None else folder.writing(place, command, force=force, resume=resume)
+def _writing(run_dir: Path | None, command: str, *, force: bool, resume: bool) -> AbstractContextManager[None]:
+    """Lock the output folder of a run; do nothing without one."""
+    return (
+        nullcontext() if run_dir is None else folder.lock_for_writing(run_dir, command, force=force, resume=resume)
+    )
 
 
-def _choose(
+def _settings(
     family: str,
     recipe: str | None,
     tokenizer: str | Path | None,
-    of_run: Mapping[str, Any],
+    run_arguments: Mapping[str, Any],
     chosen: Mapping[str, Any],
-) -> tuple[settings.Run, TokenizerConfig | Path, Any, dict[str, object]]:
-    """The settings of the run, of the tokenizer and of the model: the recipe's, and over them what is given.
+) -> tuple[settings.RunConfig, TokenizerConfig | Path, Any, dict[str, object]]:
+    """Merge the settings of the recipe with the arguments, which take precedence.
 
-    Last those of the model that were chosen, without defaults.
+    Returns the run config, the tokenizer config or folder, the model config, and the explicit model settings.
     """
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    known = _known(recipe, family, tokenizer)
+    known = _recipe_settings(recipe, family, tokenizer)
     kind = str(known.tokenizer.pop("kind", "word"))
-    said = {name: value for name, value in of_run.items() if value is not None}
-    run = settings.make(settings.Run, known.run | said, "run")
-    wanted, own = split_settings({**known.tokenizer, **known.model, **chosen})
-    families.check_settings(family, own)
-    config = settings.make(config_kind, own, "model")
-    return run, tokenizer_choice(tokenizer or kind, wanted), config, own
+    run_settings = {name: value for name, value in run_arguments.items() if value is not None}
+    run = settings.build_config(settings.RunConfig, known.run | run_settings, "run")
+    tokenizer_settings, model_settings = split_settings({**known.tokenizer, **known.model, **chosen})
+    families.check_setting_names(family, model_settings)
+    config = settings.build_config(config_kind, model_settings, "model")
+    return run, resolve_tokenizer(tokenizer or kind, tokenizer_settings), config, model_settings
 
 
 def _prepare(
@@ -128,60 +130,60 @@ def _prepare(
     valid: Corpus | None,
     progress: Progress,
     ids_file: Path | None,
-) -> Prepared:
-    """Prepare the texts; refuse a validation text without words."""
-    prepared = prepare(corpus, tokenizer, valid, progress, ids_file)
+) -> PreparedCorpus:
+    """Prepare the texts; raise if the validation text has no words."""
+    prepared = prepare_corpus(corpus, tokenizer, valid, progress, ids_file)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text holds no words; give one with words, or none")
     return prepared
 
 
 def _check(family: str, config: object, size: str | None, *, has_validation: bool) -> None:
-    """Refuse what cannot be trained before the text is read and the speed is measured."""
+    """Raise for invalid settings before the text is read and the training speed is measured."""
     if size not in (None, "auto"):
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
-        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is none; leave it out")
+        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
     if isinstance(config, Training):
         config.check_validation(has_validation)
 
 
-def _sized(
+def _choose_size(
     family: str,
-    prepared: Prepared,
-    given: Mapping[str, object],
+    prepared: PreparedCorpus,
+    explicit: Mapping[str, object],
     resumed: Path | None,
-    run: settings.Run,
+    run: settings.RunConfig,
     device: str,
     announce: Callable[[str], None],
 ) -> tuple[Any, str]:
-    """The sized config and its plan, which is announced; a resumed run keeps the config of its checkpoint."""
-    limit = settings.make(families.get(family).Config, given, "model").max_seconds
-    fixed = {name: value for name, value in given.items() if name != "max_seconds"}
+    """Choose the network size and announce the plan; a resumed run keeps the config of its checkpoint."""
+    limit = settings.build_config(families.get(family).Config, explicit, "model").max_seconds
+    fixed = {name: value for name, value in explicit.items() if name != "max_seconds"}
     if resumed is not None:
         fixed = {**_checkpoint_config(resumed), **fixed}
-    sized = sizing.size(
+    sized = sizing.choose_size(
         family, prepared, seconds=limit, device=device, context=run.context, seed=run.seed, settings=fixed
     )
     announce(sized.plan)
     return sized.config, sized.plan
 
 
-def _checkpoint_config(place: Path) -> dict[str, Any]:
-    """The settings of the run that wrote the checkpoint; none where it cannot be read, as the trainer says."""
-    if not (place / folder.CHECKPOINT).exists():
+def _checkpoint_config(run_dir: Path) -> dict[str, Any]:
+    """Read the settings stored in a checkpoint; empty if unreadable (the trainer raises the error)."""
+    if not (run_dir / folder.CHECKPOINT).exists():
         return {}
     try:
-        config = folder.read_json(folder.read(place / folder.CHECKPOINT), "config.json").get("config")
+        config = folder.read_json(folder.read(run_dir / folder.CHECKPOINT), "config.json").get("config")
     except ModelFileError:
         return {}
     return config if isinstance(config, dict) else {}
 
 
-def _limit(family: str, memory: str | int | None) -> int | None:
-    """Bytes a training may take; networks have no such limit."""
+def _memory_limit(family: str, memory: str | int | None) -> int | None:
+    """Return the memory limit of n-gram training in bytes; None for neural models."""
     if family == "ngram":
-        return sizes.bytes_of(sizes.DEFAULT if memory is None else memory)
+        return sizes.parse_size(sizes.DEFAULT if memory is None else memory)
     if memory is not None:
         raise ConfigError(f"memory is for n-gram models; a {family} takes what its settings need")
     return None
@@ -189,26 +191,26 @@ def _limit(family: str, memory: str | int | None) -> int | None:
 
 @contextmanager
 def _ids_file(memory: str | int | None) -> Iterator[Path | None]:
-    """Where ids are kept that may be too many for a limit that was named; None: in memory."""
+    """Yield a temporary file for the token ids if a memory limit was given, else None (ids stay in memory)."""
     if memory is None:
         yield None
         return
-    with scratch_folder() as place:
-        yield place / "ids"
+    with scratch_folder() as scratch:
+        yield scratch / "ids"
 
 
-def _known(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.Choices:
-    """What a recipe chooses; nothing where there is none."""
-    known = settings.Choices() if recipe is None else recipes.read(recipe, family).choices
+def _recipe_settings(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.ConfigOverrides:
+    """Return the settings of a recipe; empty without one."""
+    known = settings.ConfigOverrides() if recipe is None else recipes.read(recipe, family).choices
     if tokenizer is not None and tokenizer not in KINDS:
-        known.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+        known.tokenizer.clear()  # a trained tokenizer cannot be configured
     return known
 
 
 def train_prepared(
     family: str,
     config: Any,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     origin: Origin,
     *,
     context: Context = "line",
@@ -217,12 +219,12 @@ def train_prepared(
     max_seconds: float | None = None,
     device: str = "auto",
     memory: int | None = None,
-    place: Path | None = None,
+    run_dir: Path | None = None,
     resume: bool = False,
     tensorboard: Path | None = None,
     plan: str = "",
 ) -> Model:
-    """Train one model on a text that is ready; its validation figures and the `plan` become its metrics."""
+    """Train one model on a prepared corpus; validation results and the sizing `plan` become its metrics."""
     data = TrainingData(
         train=prepared.train,
         valid=prepared.valid,
@@ -234,7 +236,7 @@ def train_prepared(
         max_seconds=max_seconds,
         device=device,
         memory=memory,
-        place=place,
+        run_dir=run_dir,
         resume=resume,
         tensorboard=tensorboard,
         identity=_identity(family, config, prepared, context, seed),
@@ -265,15 +267,15 @@ def train_prepared(
     return dataclasses.replace(model, metrics=model.metrics | finite)
 
 
-def _beside(place: Path | None, ending: str) -> Path:
-    """A folder that stays when the finished model takes the place of its run."""
-    if place is None:
+def _sibling_folder(run_dir: Path | None, suffix: str) -> Path:
+    """Return the sibling folder of `out` with this suffix; it survives when the model replaces the run folder."""
+    if run_dir is None:
         raise UsageError("events for TensorBoard are written beside the model: give out")
-    return place.with_name(place.name + ending)
+    return run_dir.with_name(run_dir.name + suffix)
 
 
-def _identity(family: str, config: Any, prepared: Prepared, context: Context, seed: int) -> dict[str, Any]:
-    """What a run must share with the checkpoint it goes on from."""
+def _identity(family: str, config: Any, prepared: PreparedCorpus, context: Context, seed: int) -> dict[str, Any]:
+    """Return the properties that a run must share with the checkpoint it resumes from."""
     free = {"max_seconds", "checkpoint_seconds"}
     texts = (prepared.fingerprint, prepared.valid_fingerprint)
     return {
@@ -293,12 +295,12 @@ def mix(
     progress: Progress | bool = silent,
     command: str = "",
 ) -> Model:
-    """Interpolate models, given or in folders, that share a tokenizer; the weights are the best for `held_out`."""
+    """Interpolate models (or model folders) that share a tokenizer, with weights fitted to `held_out` by EM."""
     progress = as_progress(progress)
     loaded = [model if isinstance(model, Model) else load(model) for model in models]
     if len(loaded) < 2:
         raise ConfigError(f"a mixture needs two models or more, not {len(loaded)}")
-    first = next((m for m in loaded if not m.tokenizer.config.closed), loaded[0])  # open where any is
+    first = next((m for m in loaded if not m.tokenizer.config.closed), loaded[0])  # prefer an open vocabulary
     for other in loaded:
         if other.tokenizer.to_json() != first.tokenizer.to_json():
             raise VocabularyError(
@@ -310,45 +312,46 @@ def mix(
         raise InputError("the held-out text is empty; give one with at least one line")
     components = [mixture.Component(m.family, m.config, m.lm) for m in loaded]
     log_probs = mixture.component_log_probs(components, text, progress)  # (M, N)
-    lm = mixture.fit_scored(components, log_probs, first.tokenizer.vocabulary)
+    lm = mixture.fit_to_log_probs(components, log_probs, first.tokenizer.vocabulary)
     origin = Origin.now(
         text=first.origin.text,
         fingerprint=first.origin.fingerprint,
         command=command or "chainrule.mix(…)",
         seed=first.origin.seed,
     )
-    made = Model(
+    mixed = Model(
         lm=lm,
         tokenizer=first.tokenizer,
         family="mixture",
-        config=mixture.config_of(lm),
+        config=mixture.mixture_config(lm),
         speller=next((m.speller for m in loaded if m.speller is not None), None),
         origin=origin,
     )
-    figures = made.evaluate_encoded(text)
+    figures = mixed.evaluate_encoded(text)
     metrics = {"held_out_perplexity": figures.perplexity, "held_out_bits_per_byte": figures.bits_per_byte}
     finite: dict[str, Any] = {name: value for name, value in metrics.items() if value < float("inf")}
     perplexities = [perplexity(row) for row in log_probs]
     finite["held_out_component_perplexities"] = [p if p < float("inf") else None for p in perplexities]
-    return dataclasses.replace(made, metrics=finite)
+    return dataclasses.replace(mixed, metrics=finite)
 
 
 def split_settings(chosen: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Settings of the tokenizer, and those left for the family."""
+    """Split settings into those of the tokenizer and those of the family."""
     names = {field.name for field in dataclasses.fields(TokenizerConfig)} - {"kind"}
-    wanted = {name: value for name, value in chosen.items() if name in names}
-    return wanted, {name: value for name, value in chosen.items() if name not in names}
+    tokenizer_settings = {name: value for name, value in chosen.items() if name in names}
+    return tokenizer_settings, {name: value for name, value in chosen.items() if name not in names}
 
 
-def tokenizer_choice(tokenizer: str | Path, wanted: Mapping[str, object]) -> TokenizerConfig | Path:
-    """A kind with its settings, or the folder of one that exists."""
+def resolve_tokenizer(tokenizer: str | Path, tokenizer_settings: Mapping[str, object]) -> TokenizerConfig | Path:
+    """Return the config of a tokenizer kind, or the path of a trained tokenizer."""
     if not isinstance(tokenizer, str | Path):
         raise ConfigError(f"tokenizer is {tokenizer!r}; give one of {', '.join(KINDS)}, or a folder")
     if tokenizer in KINDS:
-        return settings.make(TokenizerConfig, {"kind": tokenizer, **wanted}, "tokenizer")
+        return settings.build_config(TokenizerConfig, {"kind": tokenizer, **tokenizer_settings}, "tokenizer")
     folder = Path(tokenizer)
     if not str(tokenizer) or not folder.exists():
         raise ConfigError(f"tokenizer is '{tokenizer}'; choose one of {', '.join(KINDS)}, or a folder")
-    if wanted:
-        raise ConfigError(f"{folder} is a finished tokenizer; {', '.join(wanted)} cannot be set any more")
+    if tokenizer_settings:
+        names = ", ".join(tokenizer_settings)
+        raise ConfigError(f"{folder} is a finished tokenizer; {names} cannot be set any more")
     return folder

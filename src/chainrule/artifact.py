@@ -1,6 +1,6 @@
-"""The model folder: `config.json`, `tokenizer.json`, the tables or weights, speller, metrics, card, manifest.
+"""Save and load model folders.
 
-Lives here: which files there are and what they mean. Not here: sealing and verifying a folder (folder.py).
+Files: `config.json`, `tokenizer.json`, n-gram tables or network weights, speller, metrics, model card, manifest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from chainrule import config as settings
 from chainrule import families, folder, manifest
 from chainrule.card import model_card
 from chainrule.errors import ConfigError, ModelFileError, VocabularyError, printable
-from chainrule.folder import Content, Sealed, Written, as_json, read_json
+from chainrule.folder import Content, SelfVerifyingFile, VerifiedDir, dump_json, read_json
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
 from chainrule.ngram.spelling import Speller
@@ -29,7 +29,7 @@ SPELLER, SKETCH = "speller.safetensors", "training_lines.sketch"
 
 
 def save(model: Model, path: Path, *, force: bool = False) -> None:
-    """Write a model folder at `path`; another model or an unfinished run there is replaced only with `force`."""
+    """Save a model to a folder; `force` allows replacing another model or an unfinished run."""
     family = families.get(model.family)
     files = {**family.files(model.lm), **_tokenizer_files(model.tokenizer)}
     config = {
@@ -38,8 +38,8 @@ def save(model: Model, path: Path, *, force: bool = False) -> None:
         "model": settings.to_json(model.config),
         "tokenizer": settings.to_json(model.tokenizer.config),
     }
-    files[CONFIG] = as_json(config)
-    files[METRICS] = as_json(model.metrics)
+    files[CONFIG] = dump_json(config)
+    files[METRICS] = dump_json(model.metrics)
     files[CARD] = model_card(model).encode()
     if model.speller is not None:
         files[SPELLER] = model.speller.to_bytes()
@@ -49,37 +49,37 @@ def save(model: Model, path: Path, *, force: bool = False) -> None:
 
 
 def load(path: str | Path, device: str = "auto", *, verify: bool = False) -> Model:
-    """The model of a folder, verified before it is used; on a device where its family can use one.
+    """Load a language model from a folder after verifying its files.
 
-    An n-gram's tables are verified as they are read, and all at once, with their sha256, if `verify` says so.
+    The tables of an n-gram model are verified block by block on first use, or completely (SHA-256) with `verify`.
     """
-    sealed = folder.read(Path(path), verify=verify)
-    config = read_json(sealed, CONFIG)
+    verified = folder.read(Path(path), verify=verify)
+    config = read_json(verified, CONFIG)
     if "task" in config:
-        raise ModelFileError(f"{path} is no language model: {use_of(str(config['task']), path)}")
+        raise ModelFileError(f"{path} is not a language model: {usage_hint(str(config['task']), path)}")
     if "family" not in config:
         raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
     if families.is_builtin(str(config["family"])):
-        with refusing(sealed):
-            return _load(sealed, config, str(path), device)
-    with refusing(sealed):  # what goes wrong in the code of a plug-in is no fault of the config
-        _read_model_config(sealed, config)
-    return _load(sealed, config, str(path), device)
+        with translate_config_errors(verified):
+            return _load(verified, config, str(path), device)
+    with translate_config_errors(verified):  # errors raised by the code of a plug-in are not errors of the config
+        _read_model_config(verified, config)
+    return _load(verified, config, str(path), device)
 
 
-def _read_model_config(sealed: Sealed, config: dict[str, Any]) -> tuple[families.Family, Tokenizer, Any]:
-    """The family, the tokenizer and the family's own config that `config.json` names."""
+def _read_model_config(verified: VerifiedDir, config: dict[str, Any]) -> tuple[families.Family, Tokenizer, Any]:
+    """Parse `config.json`: the family, the tokenizer and the config of the model."""
     family = families.get(str(config["family"]))
-    tokenizer = _read_tokenizer(sealed, config)
-    own = settings.make(family.Config, config["model"], "model", is_saved=True)
+    tokenizer = _read_tokenizer(verified, config)
+    model_config = settings.build_config(family.Config, config["model"], "model", is_saved=True)
     if config["context"] not in get_args(Context):
         raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
-    return family, tokenizer, own
+    return family, tokenizer, model_config
 
 
-def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Model:
-    family, tokenizer, own = _read_model_config(sealed, config)
-    lm = family.load(sealed, own, tokenizer.vocabulary, config["context"], device)
+def _load(verified: VerifiedDir, config: dict[str, Any], name: str, device: str) -> Model:
+    family, tokenizer, model_config = _read_model_config(verified, config)
+    lm = family.load(verified, model_config, tokenizer.vocabulary, config["context"], device)
     if lm.vocabulary.size != tokenizer.vocab_size:
         raise VocabularyError(
             f"the model was built for {lm.vocabulary.size} ids but {TOKENIZER} makes {tokenizer.vocab_size}"
@@ -88,23 +88,23 @@ def _load(sealed: Sealed, config: dict[str, Any], name: str, device: str) -> Mod
         lm=lm,
         tokenizer=tokenizer,
         family=config["family"],
-        config=own,
-        speller=_read_speller(sealed, tokenizer) if SPELLER in sealed.files else None,
-        origin=origin_of(sealed),
-        metrics=read_json(sealed, METRICS),
+        config=model_config,
+        speller=_read_speller(verified, tokenizer) if SPELLER in verified.files else None,
+        origin=read_origin(verified),
+        metrics=read_json(verified, METRICS),
         name=name,
     )
 
 
-def _read_speller(sealed: Sealed, tokenizer: Tokenizer) -> Speller:
-    name = str(sealed.path / SPELLER)
-    speller = Speller.from_bytes(sealed.bytes(SPELLER), name)
-    speller.check_outside(tokenizer.spellings_known(), name)
+def _read_speller(verified: VerifiedDir, tokenizer: Tokenizer) -> Speller:
+    name = str(verified.path / SPELLER)
+    speller = Speller.from_bytes(verified.bytes(SPELLER), name)
+    speller.check_outside(tokenizer.vocabulary_words(), name)
     return speller
 
 
-def use_of(task: str, path: str | Path) -> str:
-    """The command that uses the model of a task."""
+def usage_hint(task: str, path: str | Path) -> str:
+    """Return the sentence that names the command for a model of this task."""
     if task == "pretrain":
         return f"it is an encoder to begin a task from: chainrule tag train … --pretrained {path}"
     if task == "vectors":
@@ -113,22 +113,22 @@ def use_of(task: str, path: str | Path) -> str:
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: bool = False) -> None:
-    """Write a folder that holds a tokenizer alone; what it may replace is as with `save`."""
+    """Save a tokenizer to a folder; `force` as in `save`."""
     files = _tokenizer_files(tokenizer)
-    files[CONFIG] = as_json({"tokenizer": settings.to_json(tokenizer.config)})
+    files[CONFIG] = dump_json({"tokenizer": settings.to_json(tokenizer.config)})
     write(path, files, "tokenizer", origin, force=force)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer of a tokenizer folder or of a model folder."""
-    sealed = folder.read(Path(path))
-    with refusing(sealed):
-        return _read_tokenizer(sealed, read_json(sealed, CONFIG))
+    """Load the tokenizer of a tokenizer folder or a model folder."""
+    verified = folder.read(Path(path))
+    with translate_config_errors(verified):
+        return _read_tokenizer(verified, read_json(verified, CONFIG))
 
 
 @contextmanager
-def refusing(sealed: Sealed) -> Iterator[None]:
-    """Turn what shows a folder, whole by its digests, to be none of this chainrule's into a refusal of it."""
+def translate_config_errors(verified: VerifiedDir) -> Iterator[None]:
+    """Convert errors raised while parsing a checksum-valid folder into `ModelFileError`."""
     try:
         yield
     except (
@@ -142,33 +142,35 @@ def refusing(sealed: Sealed) -> Iterator[None]:
     ) as error:
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
         reason = printable(reason)[:LONGEST_REASON]  # it may quote the file
-        raise ModelFileError(f"{sealed.path / CONFIG} is not a config of this chainrule: {reason}") from error
+        raise ModelFileError(f"{verified.path / CONFIG} is not a config of this chainrule: {reason}") from error
 
 
 def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     return {TOKENIZER: tokenizer.to_json().encode()}
 
 
-def _read_tokenizer(sealed: Sealed, config: dict[str, Any]) -> Tokenizer:
-    settings_of = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
-    own = settings.make(TokenizerConfig, saved_settings(settings_of), "tokenizer", is_saved=True)
-    return Tokenizer.from_json(sealed.bytes(TOKENIZER), own, str(sealed.path / TOKENIZER))
+def _read_tokenizer(verified: VerifiedDir, config: dict[str, Any]) -> Tokenizer:
+    saved = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
+    tokenizer_config = settings.build_config(TokenizerConfig, saved_settings(saved), "tokenizer", is_saved=True)
+    return Tokenizer.from_json(verified.bytes(TOKENIZER), tokenizer_config, str(verified.path / TOKENIZER))
 
 
 def write(path: Path, files: Mapping[str, Content], kind: str, origin: Origin, *, force: bool = False) -> None:
-    """Write a sealed folder of these files; another model or an unfinished run is replaced only with `force`."""
+    """Write these files and their manifest as one folder; `force` as in `save`."""
 
     def fill(temporary: Path) -> None:
         for name, content in files.items():
-            folder.put(temporary / name, content)
+            folder.write_file(temporary / name, content)
 
-    marks = {name: content.mark for name, content in files.items() if isinstance(content, Written)}
-    with folder.hold(path):
-        folder.write(path, fill, facts(kind, origin), marks, force=force, run=origin.run)
+    content_ids = {
+        name: content.content_id for name, content in files.items() if isinstance(content, SelfVerifyingFile)
+    }
+    with folder.lock(path):
+        folder.write(path, fill, manifest_facts(kind, origin), content_ids, force=force, run=origin.run)
 
 
-def facts(kind: str, origin: Origin) -> dict[str, Any]:
-    """What a manifest says of a folder of this kind."""
+def manifest_facts(kind: str, origin: Origin) -> dict[str, Any]:
+    """Return the provenance that is stored in the manifest of a folder of this kind."""
     sha256 = origin.fingerprint.sha256 if origin.fingerprint else None
     return {
         "kind": kind,
@@ -180,14 +182,14 @@ def facts(kind: str, origin: Origin) -> dict[str, Any]:
     }
 
 
-def origin_of(sealed: Sealed) -> Origin:
-    """Where the model of a folder comes from."""
-    facts: dict[str, Any] = dict(sealed.facts)
-    _check_facts(facts, sealed.path / manifest.NAME)
+def read_origin(verified: VerifiedDir) -> Origin:
+    """Read the provenance of a model from the manifest of its folder."""
+    facts: dict[str, Any] = dict(verified.facts)
+    _check_facts(facts, verified.path / manifest.NAME)
     text = facts["training_text"]
     sketch = None
-    if SKETCH in sealed.files:
-        sketch = _sketch(sealed)
+    if SKETCH in verified.files:
+        sketch = _read_sketch(verified)
     elif text["sha256"] is not None:
         sketch = np.empty(0, np.uint64)
     return Origin(
@@ -201,7 +203,7 @@ def origin_of(sealed: Sealed) -> Origin:
 
 
 def _check_facts(facts: Mapping[str, Any], source: Path) -> None:
-    """Refuse a manifest that does not say where the model comes from, in the types that `facts` writes."""
+    """Raise ModelFileError unless the provenance is complete and has the types written by `manifest_facts`."""
     match facts:
         case {
             "training_text": {"names": str(), "sha256": str() | None},
@@ -214,11 +216,11 @@ def _check_facts(facts: Mapping[str, Any], source: Path) -> None:
     raise ModelFileError(f"{source} does not say where the model comes from; {manifest.REMEDY}")
 
 
-def _sketch(sealed: Sealed) -> NDArray[np.uint64]:
-    """The hashes of training lines, sorted."""
-    content = sealed.bytes(SKETCH)
+def _read_sketch(verified: VerifiedDir) -> NDArray[np.uint64]:
+    """Read the sorted hashes of the training lines."""
+    content = verified.bytes(SKETCH)
     if len(content) % 8:
         raise ModelFileError(
-            f"{sealed.path / SKETCH} has {len(content)} bytes, not a multiple of 8; {manifest.REMEDY}"
+            f"{verified.path / SKETCH} has {len(content)} bytes, not a multiple of 8; {manifest.REMEDY}"
         )
     return np.frombuffer(content, dtype="<u8")

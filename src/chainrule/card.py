@@ -1,15 +1,15 @@
-"""The model card: a README.md inside every model folder, so that it explains itself."""
+"""Model card: the README.md of a model folder."""
 
 from chainrule import config as settings
 from chainrule.model import Model
 
 
 def model_card(model: Model) -> str:
-    """What the model is, what it was made of, how good it is, how to use it."""
+    """Return the model card as Markdown: provenance, settings, metrics and usage."""
     name = f"{model.family} language model"
     origin = model.origin
-    chosen = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(model.config).items())
-    figures = "\n".join(f"| {key} | {value} |" for key, value in model.metrics.items()) or "| none | |"
+    settings_rows = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(model.config).items())
+    metric_rows = "\n".join(f"| {key} | {value} |" for key, value in model.metrics.items()) or "| none | |"
     return f"""# {name}
 
 Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, with
@@ -23,11 +23,11 @@ Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, wi
 {"" if model.lm.is_normalized else "- Gives scores, not probabilities."}
 | setting | value |
 |---|---|
-{chosen}
+{settings_rows}
 
 | figure | value |
 |---|---|
-{figures}
+{metric_rows}
 
 Use it:
 

@@ -1,7 +1,6 @@
-"""Settings in (TOML, `key=value`), frozen dataclass out; a name that does not exist is answered with a near one.
+"""Build frozen config dataclasses from TOML tables, `key=value` overrides and saved JSON.
 
-Lives here: reading settings, laying those of several sources over each other, making a config of them.
-Not here: the configs of families and tokenizers, which stand with what they set.
+Settings of several sources are merged by precedence. An unknown name raises ConfigError with the closest match.
 """
 
 import contextlib
@@ -19,14 +18,14 @@ from chainrule.errors import ConfigError, NotFoundError, printable
 C = TypeVar("C")
 TABLES = ("model", "training", "tokenizer", "run")
 LARGEST_INTEGER = 1 << 63
-ABOUT = "recipe"  # a table that describes a file and sets nothing
+RECIPE_TABLE = "recipe"  # table with the description of a recipe, not settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What a training is told beside its family's and its tokenizer's settings."""
+class RunConfig:
+    """Settings of a training run that belong to neither the model nor the tokenizer."""
 
-    context: Literal["line", "stream"] = "line"  # what is known at the start of a line
+    context: Literal["line", "stream"] = "line"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -35,36 +34,39 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """What one source chooses: for the family (all of its settings, training included), tokenizer and run."""
+class ConfigOverrides:
+    """Settings from one source (a file, a recipe or the command line), by section.
+
+    `model` includes the training settings.
+    """
 
     model: dict[str, object] = dataclasses.field(default_factory=dict)
     tokenizer: dict[str, object] = dataclasses.field(default_factory=dict)
     run: dict[str, object] = dataclasses.field(default_factory=dict)
 
-    def __or__(self, above: "Choices") -> "Choices":
-        """Both, as with dicts: what `above` says wins."""
-        return Choices(
+    def __or__(self, above: "ConfigOverrides") -> "ConfigOverrides":
+        """Merge two sources as dicts are merged: `above` takes precedence."""
+        return ConfigOverrides(
             model=self.model | above.model,
             tokenizer=self.tokenizer | above.tokenizer,
             run=self.run | above.run,
         )
 
 
-def make(
+def build_config(
     kind: type[C], settings: Mapping[str, object], section: str, family: str = "", *, is_saved: bool = False
 ) -> C:
-    """A config of this kind from plain values; text is read as the field's type.
+    """Build a config from plain values; strings are converted to the types of the fields.
 
     Args:
-        kind: The dataclass to make.
-        settings: Values by name.
-        section: The table they stand for, as messages name it.
-        family: Whose settings they are, for the message of one it does not have.
-        is_saved: They come from a model folder: values must have the types that `to_json` gives, and be finite.
+        kind: The dataclass to build.
+        settings: Values by field name.
+        section: Name of the table, for error messages.
+        family: Name of the model family, for error messages.
+        is_saved: The values come from a model folder: they must be finite and have the types written by `to_json`.
 
     Raises:
-        ConfigError: a name or a value that the config does not have.
+        ConfigError: for an unknown name or an invalid value.
 
     """
     hints = get_type_hints(kind)
@@ -85,7 +87,7 @@ def make(
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """A config as plain values."""
+    """Convert a config to JSON values."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in dataclasses.asdict(config).items()
@@ -93,7 +95,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, dict[str, object]]:
-    """The tables of a TOML file."""
+    """Read the tables of a TOML file."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -106,17 +108,17 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path} is nested too deeply; write settings under the tables alone") from None
     known = ", ".join(f"[{table}]" for table in TABLES)
     for name, table in tables.items():
-        if isinstance(table, dict) and name not in (*TABLES, ABOUT):
+        if isinstance(table, dict) and name not in (*TABLES, RECIPE_TABLE):
             raise ConfigError(f"{path} has a table [{name}]; choose from {known}")
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: '{name}' stands outside a table; write it under one of {known}")
+            raise ConfigError(f"{path}: '{name}' is not in a table; write it under one of {known}")
     return tables
 
 
-def choices(tables: Mapping[str, Mapping[str, object]], source: object) -> Choices:
-    """What the tables of one file choose; [model] and [training] are settings of one config.
+def overrides_from_tables(tables: Mapping[str, Mapping[str, object]], source: object) -> ConfigOverrides:
+    """Collect the settings of a TOML file by section; [model] and [training] are merged.
 
-    >>> choices({"model": {"layers": 2}, "training": {"epochs": 5}}, "run.toml").model
+    >>> overrides_from_tables({"model": {"layers": 2}, "training": {"epochs": 5}}, "run.toml").model
     {'layers': 2, 'epochs': 5}
     """
     model, training = tables.get("model", {}), tables.get("training", {})
@@ -125,13 +127,13 @@ def choices(tables: Mapping[str, Mapping[str, object]], source: object) -> Choic
             raise ConfigError(
                 f"{source}: '{name}' is {model[name]!r} in [model] and {training[name]!r} in [training]; keep one"
             )
-    return Choices(
+    return ConfigOverrides(
         model={**model, **training}, tokenizer=dict(tables.get("tokenizer", {})), run=dict(tables.get("run", {}))
     )
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
-    """`key=value` arguments as settings.
+    """Parse `key=value` arguments.
 
     >>> parse_overrides(["order=3", "prune=0,0,1"])
     {'order': '3', 'prune': '0,0,1'}
@@ -146,7 +148,7 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
 
 
 def _check_saved(value: object, name: str, kind: Any) -> None:
-    """Refuse text where a number, a switch or a list belongs, and numbers that are not finite."""
+    """Raise for a string in place of a number, boolean or list, and for numbers that are not finite."""
     options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     is_text = any(option is str or get_origin(option) is Literal for option in options)
     if isinstance(value, str) and not is_text:
@@ -163,7 +165,7 @@ def _noun(kind: Any) -> str:
 
 
 def _read(value: object, kind: Any, name: str) -> object:
-    """`value` as the annotated type `kind`, text converted."""
+    """Convert `value` to the annotated type `kind`."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         if value is None or value in ("none", ""):
@@ -186,9 +188,9 @@ def _read(value: object, kind: Any, name: str) -> object:
 
 
 def _scalar(value: object, kind: Any, name: str) -> object:
-    switches = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    booleans = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if kind is bool:
-        value = switches.get(value.lower(), value) if isinstance(value, str) else value
+        value = booleans.get(value.lower(), value) if isinstance(value, str) else value
     elif kind in (int, float) and isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = kind(value)

@@ -1,39 +1,39 @@
-"""The few ways chainrule fails, each with the exit status the command line gives it.
+"""Exceptions of chainrule, with the exit status of the command line for each.
 
-A message is one or two lines: what was wrong, where (file, line, byte), what to do about it.
+A message has one or two lines: what is wrong, where (file, line, byte), and what to do.
 """
 
 from typing import ClassVar
 
 
 class ChainruleError(Exception):
-    """Something failed while running; every error chainrule raises on purpose is one of these."""
+    """Base class of all errors raised by chainrule; raised directly for failures at run time."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(ChainruleError):
-    """The call itself is wrong: an option, a range, a combination."""
+    """Invalid usage: an unknown option, a value out of range or an invalid combination."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting has no such name or no such value."""
+    """A setting has an unknown name or an invalid value."""
 
 
 class InputError(ChainruleError):
-    """A text, table or exchange file cannot be read as what it claims to be."""
+    """An input file (text, table, ARPA, vectors) is malformed."""
 
     exit_code = 3
 
 
 class VocabularyError(InputError):
-    """Ids and tokenizer do not belong together."""
+    """Token ids or models do not match the tokenizer."""
 
 
 class ModelFileError(ChainruleError):
-    """A model folder or one of its files is missing, damaged or foreign."""
+    """A model folder or one of its files is missing, damaged or in an unknown format."""
 
     exit_code = 3
 
@@ -45,15 +45,15 @@ class NotFoundError(ChainruleError):
 
 
 class MissingExtra(ChainruleError):
-    """An optional dependency is not installed; the message holds the install line."""
+    """An optional dependency is not installed; the message contains the install command."""
 
 
 class ChainruleWarning(UserWarning):
-    """Something a person should know about a result that is nevertheless right."""
+    """A valid result needs attention, e.g. because a default was substituted."""
 
 
 def printable(text: str) -> str:
-    r"""The text in one line, control characters written as escapes: what a file holds must not steer the terminal.
+    r"""Escape control characters, so that text from files cannot inject terminal sequences.
 
     >>> print(printable("a\x1b[2J\nb"))
     a\x1b[2J\nb

@@ -1,4 +1,4 @@
-"""Models to and from the formats of other software."""
+"""Export models to ARPA files and import them."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ from chainrule.ngram.model import NgramModel
 from chainrule.ngram.spelling import train_speller
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
-from chainrule.tokenizers.punctuation import joins
+from chainrule.tokenizers.punctuation import joined_sides
 from chainrule.tokenizers.train import from_words
 
 
 def export_arpa(source: Path | Model, out: Path, progress: Progress | bool = silent) -> None:
-    """Write an n-gram model as an ARPA file; symbols of sub-word tokenizers as their own file names them."""
+    """Write an n-gram model as an ARPA file; sub-word symbols are written as in `tokenizer.json`."""
     progress = as_progress(progress)
-    arpa.write(*_ngram(source), out, progress)
+    arpa.write(*_ngram_and_tokens(source), out, progress)
 
 
 def write_arpa(source: Path | Model, out: BinaryIO) -> None:
-    """The same, to an open file."""
-    arpa.write_to(*_ngram(source), out)
+    """Write an n-gram model in ARPA format to an open file."""
+    arpa.write_to(*_ngram_and_tokens(source), out)
 
 
-def _ngram(source: Path | Model) -> tuple[NgramModel, list[str]]:
-    """An n-gram model and the name of each of its ids."""
+def _ngram_and_tokens(source: Path | Model) -> tuple[NgramModel, list[str]]:
+    """Return the n-gram model and its tokens by id."""
     model = source if isinstance(source, Model) else artifact.load(source)
     if model.family != "ngram":
         raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
-    if not tokenizer.config.is_names:
+    if not tokenizer.config.tokens_are_text:
         warnings.warn(
             f"the words of the file are {tokenizer.config.kind} symbols: it scores text that was cut as they are",
             ChainruleWarning,
@@ -44,15 +44,15 @@ def _ngram(source: Path | Model) -> tuple[NgramModel, list[str]]:
     return cast(NgramModel, model.lm), tokenizer.names()
 
 
-def _kind(words: Sequence[str]) -> Kind:
-    """`word` for a file whose words have joiners, as chainrule writes it for a word tokenizer."""
-    return "word" if any(any(joins(word)) for word in words if JOINER in word) else "whitespace"
+def _tokenizer_kind(words: Sequence[str]) -> Kind:
+    """Return `word` if the words contain the joiners written by the word tokenizer, else `whitespace`."""
+    return "word" if any(any(joined_sides(word)) for word in words if JOINER in word) else "whitespace"
 
 
 def import_arpa(path: Path, command: str = "", progress: Progress | bool = silent) -> Model:
-    """A model of an ARPA file, with a word tokenizer of its words; without `<unk>` its vocabulary is closed.
+    """Import an ARPA file with a word tokenizer over its vocabulary, which is closed if the file lacks `<unk>`.
 
-    It learns to spell unknown words from its own, there being no text to learn from.
+    The speller for unknown words is trained on the vocabulary, since there is no training text.
     """
     progress = as_progress(progress)
     if not path.exists() and str(path) != "-":
@@ -61,15 +61,15 @@ def import_arpa(path: Path, command: str = "", progress: Progress | bool = silen
         )
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
-    found = arpa_reader.read(path, progress, check_sums=True)
-    config = TokenizerConfig(kind=_kind(found.words), unk=found.unk, closed=not found.has_unk)
-    tokenizer = from_words(found.words, config)
+    contents = arpa_reader.read(path, progress, check_sums=True)
+    config = TokenizerConfig(kind=_tokenizer_kind(contents.words), unk=contents.unk, closed=not contents.has_unk)
+    tokenizer = from_words(contents.words, config)
     origin = Origin.now(text=f"imported from {path.name}", command=command)
     return Model(
-        lm=NgramModel(found.engine, tokenizer.vocabulary, is_normalized=found.engine.is_normalized),
+        lm=NgramModel(contents.engine, tokenizer.vocabulary, is_normalized=contents.engine.is_normalized),
         tokenizer=tokenizer,
         family="ngram",
-        config=Config(order=found.engine.order, smoothing=IMPORTED),
-        speller=train_speller(found.words, known=found.words) if found.has_unk else None,
+        config=Config(order=contents.engine.order, smoothing=IMPORTED),
+        speller=train_speller(contents.words, known=contents.words) if contents.has_unk else None,
         origin=origin,
     )

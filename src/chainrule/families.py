@@ -1,7 +1,6 @@
-"""The table of families: the one place to add one.
+"""Registry of model families.
 
-Each module named here, or the object of it after a colon, offers what `Family` lists; it is imported when it is
-first asked for.
+Each entry names a module, or an object in it after a colon, that implements `Family`. It is imported on first use.
 """
 
 import os
@@ -12,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, MissingExtra
-from chainrule.folder import Content, Sealed
+from chainrule.folder import Content, VerifiedDir
 from chainrule.lm import AnyModel, Context, Vocabulary
 
 FAMILIES: Final[Mapping[str, str]] = {
@@ -27,47 +26,47 @@ FAMILIES: Final[Mapping[str, str]] = {
 
 
 class Family(Protocol):
-    """What a family's module, or the object named in it, offers."""
+    """Interface of a model family."""
 
     Config: type[Any]
-    """A frozen dataclass: what can be chosen; its defaults make a good model."""
+    """Frozen dataclass of the family's settings; its defaults give a good model."""
 
     def train(self, data: TrainingData, config: Any) -> AnyModel:
-        """Learn."""
+        """Train a model."""
         ...
 
     def files(self, lm: Any) -> Mapping[str, Content]:
-        """What a saved model holds beside its config: file name -> content."""
+        """Return the files of a saved model other than its config: file name -> content."""
         ...
 
     def load(
-        self, files: Sealed, config: Any, vocabulary: Vocabulary, context: Context, device: str = "auto"
+        self, files: VerifiedDir, config: Any, vocabulary: Vocabulary, context: Context, device: str = "auto"
     ) -> AnyModel:
-        """The model of saved files, on a device where the family can use one."""
+        """Load a model from its files; `device` is used by neural families."""
         ...
 
     def parameters(self, lm: Any) -> int:
-        """How many numbers were estimated."""
+        """Return the number of estimated parameters."""
         ...
 
     def candidates(self) -> list[Any]:
-        """The configs that `compare` trains: the family at its most instructive."""
+        """Return the configs trained by `compare`."""
         ...
 
     def facets(self, config: Any) -> dict[str, str | int]:
-        """What to tell candidates apart by: order, smoothing, width."""
+        """Return the settings that distinguish candidates in a table, e.g. order, smoothing, width."""
         ...
 
 
 def get(name: str) -> Family:
-    """A family by name."""
+    """Return the family of this name."""
     if name not in FAMILIES:
         raise ConfigError(f"there is no family '{name}'; choose one of {', '.join(trainable())}")
     module, _, attribute = FAMILIES[name].partition(":")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch's threads else spin, and slow a shared machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning OpenMP threads of torch slow a shared machine
     try:
-        found = import_module(module)
-        return cast(Family, getattr(found, attribute) if attribute else found)
+        family = import_module(module)
+        return cast(Family, getattr(family, attribute) if attribute else family)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -75,15 +74,15 @@ def get(name: str) -> Family:
 
 
 def is_builtin(name: str) -> bool:
-    """Whether a family is part of chainrule; False for those that others add."""
+    """Whether a family is part of chainrule rather than a plug-in."""
     return FAMILIES.get(name, "chainrule.").startswith("chainrule.")
 
 
-def check_settings(family: str, names: Collection[str]) -> None:
-    """Refuse a setting that another family has and this one does not, saying whose it is."""
-    own = {field.name for field in fields(get(family).Config)}
+def check_setting_names(family: str, names: Collection[str]) -> None:
+    """Raise for a setting that belongs to other families only, and name them."""
+    known = {field.name for field in fields(get(family).Config)}
     for name in names:
-        owners = [] if name in own else [other for other in trainable() if name in _settings_of(other)]
+        owners = [] if name in known else [other for other in trainable() if name in _settings_of(other)]
         if owners:
             raise ConfigError(f"'{name}' is a setting of {', '.join(owners)}, not of {family}; leave it out")
 
@@ -96,5 +95,5 @@ def _settings_of(family: str) -> set[str]:
 
 
 def trainable() -> list[str]:
-    """The families that learn from text; a mixture is made of models instead."""
+    """Return the families that are trained on text: all but `mixture`."""
     return [name for name in FAMILIES if name != "mixture"]

@@ -1,8 +1,6 @@
-"""A sealed folder: files and a `manifest.json`, written whole or not at all, verified before it is used.
+"""Folders with a checksum manifest: atomic writing, locking, and verification before use.
 
-Lives here: sealing a folder and reading it back; what a run in progress may keep in it until then.
-It knows nothing of models.
-Not here: the text of the manifest (manifest.py), putting a folder in place of another (replacement.py).
+A training run in progress keeps a checkpoint and a log in the folder until the finished model replaces it.
 """
 
 import builtins
@@ -23,7 +21,7 @@ from typing import Any
 from chainrule import manifest
 from chainrule.errors import ModelFileError, NotFoundError, UsageError, printable
 from chainrule.manifest import FORMAT_VERSION, JSON, Entry, Manifest
-from chainrule.replacement import cannot_write, flush, link_identical, replacing, resolve
+from chainrule.replacement import atomic_folder, flush, link_identical, resolve, write_error
 
 __all__ = [
     "CHECKPOINT",
@@ -31,125 +29,123 @@ __all__ = [
     "JSON",
     "LOG",
     "Content",
-    "Sealed",
-    "Written",
-    "as_json",
+    "SelfVerifyingFile",
+    "VerifiedDir",
     "check_replace",
-    "check_target",
+    "check_writable_target",
     "command_words",
     "content_sha256",
-    "hold",
-    "put",
+    "dump_json",
+    "lock",
+    "lock_for_writing",
     "read",
+    "read_facts",
     "read_json",
-    "recorded",
-    "refuse_finished",
+    "require_not_finished",
     "share_files",
     "text_sha256",
     "write",
-    "writing",
+    "write_file",
 ]
 
-CHECKPOINT = "checkpoint"  # where a run keeps what it needs to go on: a sealed folder itself
-LOG = "train_log.part.jsonl"  # what a run writes down while it learns; the finished model holds train_log.jsonl
-GO_ON = "go on with the same command with --resume"
+CHECKPOINT = "checkpoint"  # state of an unfinished run; itself a folder with a manifest
+LOG = "train_log.part.jsonl"  # training log of an unfinished run; the finished model has train_log.jsonl
+RESUME_HINT = "go on with the same command with --resume"
 LEFTOVER = re.compile(rf"\.({CHECKPOINT}|{re.escape(LOG)})\.\d{{1,9}}\.[0-9a-f]+\.(partial|aside)")
-REPLACE = "to replace it give --force (in Python force=True), or choose another --out"
-UNCOMPARED = {"--force", "--resume", "--json", "--debug"}  # options that do not change what a command writes
-DESCRIPTIONS = {"README.md", "metrics.json", "train_log.jsonl"}  # they tell of one run, with its times
+REPLACE_HINT = "to replace it give --force (in Python force=True), or choose another --out"
+IGNORED_OPTIONS = {"--force", "--resume", "--json", "--debug"}  # options that do not change what a command writes
+DESCRIPTIONS = {"README.md", "metrics.json", "train_log.jsonl"}  # contain times, so they differ between equal runs
 PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """A folder all of whose listed files were found to be what its manifest says, or will be as they are read."""
+class VerifiedDir:
+    """A folder whose files match its manifest; self-verifying files are checked when they are read."""
 
     path: Path
     facts: dict[str, JSON]
     files: Mapping[str, Entry]
 
     def open(self, name: str) -> Path:
-        """The path of a listed file."""
+        """Return the path of a listed file."""
         if name not in self.files:
             raise ModelFileError(f"{self.path / name} is not in the manifest; {manifest.REMEDY}")
         return manifest.locate(self.path, name)
 
-    def subfolder(self, prefix: str) -> "Sealed":
-        """The files under `prefix` as a folder of their own; the facts stay those of the whole."""
+    def subfolder(self, prefix: str) -> "VerifiedDir":
+        """Return the files under `prefix` as a verified folder with the same facts."""
         start = f"{prefix.rstrip('/')}/"
         files = {name.removeprefix(start): e for name, e in self.files.items() if name.startswith(start)}
         if not files:
             raise ModelFileError(f"{self.path / prefix} is not in the manifest; {manifest.REMEDY}")
-        return Sealed(self.path / prefix, self.facts, files)
+        return VerifiedDir(self.path / prefix, self.facts, files)
 
     def bytes(self, name: str) -> builtins.bytes:
-        """The content of a listed file; the very bytes returned are the ones verified."""
+        """Read a listed file and verify exactly the bytes returned."""
         path = self.open(name)
-        with manifest.refusing(path), path.open("rb") as file:
+        with manifest.translate_io_errors(path), path.open("rb") as file:
             content = file.read(self.files[name].size + 1)
         manifest.check(path, self.files[name], content)
         return content
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A file that is written by whoever has its content, and that verifies itself when it is read."""
+class SelfVerifyingFile:
+    """A file written by a callback, whose format contains checksums that are verified when it is read."""
 
     size: int  # bytes
-    write: Callable[[Path], None]  # to a path where nothing is
-    mark: str  # which file it is, for the manifest
+    write: Callable[[Path], None]  # creates the file at a new path
+    content_id: str  # identifies the content, for the manifest
 
     def __len__(self) -> int:
         return self.size
 
 
 Inputs = Mapping[str, str | None]
-"""SHA-256 of what a command reads besides the training text, by path; None where it is unknown."""
+"""SHA-256 of the inputs of a command other than the training text, by path; None if unknown."""
 
-Content = builtins.bytes | Written
-"""What a file of a folder holds."""
+Content = builtins.bytes | SelfVerifyingFile
+"""Content of a file to write."""
 
 
-def put(path: Path, content: Content) -> None:
-    """Write one file, and the folders it lies in."""
+def write_file(path: Path, content: Content) -> None:
+    """Write one file and create its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, Written):
+    if isinstance(content, SelfVerifyingFile):
         content.write(path)
     else:
         path.write_bytes(content)
 
 
-def read(path: Path, *, verify: bool = False) -> Sealed:
-    """Verify every listed file of the folder at `path`; refuse it by name at the first that differs.
+def read(path: Path, *, verify: bool = False) -> VerifiedDir:
+    """Verify every listed file of the folder at `path`; raise ModelFileError for the first mismatch.
 
-    A file with a mark verifies itself where it is read, so it is only measured here unless `verify` says otherwise.
+    For self-verifying files only the size is checked, unless `verify` is True.
     """
     _check_folder(path)
-    found = _read_manifest(path)
-    for name, entry in found.files.items():
-        check = manifest.check if verify or entry.mark is None else manifest.check_size
+    listed = _read_manifest(path)
+    for name, entry in listed.files.items():
+        check = manifest.check if verify or entry.content_id is None else manifest.check_size
         check(manifest.locate(path, name), entry)
-    return Sealed(path, found.facts, found.files)
+    return VerifiedDir(path, listed.facts, listed.files)
 
 
 def write(
     path: Path,
     fill: Callable[[Path], None],
     facts: Mapping[str, JSON],
-    marks: Mapping[str, str] = MappingProxyType({}),
+    content_ids: Mapping[str, str] = MappingProxyType({}),
     *,
     force: bool = False,
     run: Path | None = None,
 ) -> None:
-    """Let `fill` write files into a new folder, seal it with `facts`, and put it at `path` in one step.
+    """Let `fill` write files into a new folder, add the manifest with `facts`, and move it to `path` atomically.
 
-    `marks` are those of the files that verify themselves, by name.
-
-    What `path` holds is replaced as `check_replace` allows, and also if it is the same model already. After any
-    failure it is as it was.
+    `content_ids` are those of the self-verifying files, by name. Existing content of `path` is replaced if
+    `check_replace` allows it or if it is the same model; after any failure it is unchanged.
     """
     target = resolve(path)
-    inputs = _held.get(_holder(path))
+    inputs = _locks_held.get(_lock_key(path))
     facts = facts if inputs is None else {**facts, "inputs": inputs}
     refusal = None
     try:
@@ -157,83 +153,82 @@ def write(
             check_replace(path, facts, force=force, run=run)
         except FinishedModelError as error:
             refusal = error
-        with replacing(target) as temporary:
+        with atomic_folder(target) as temporary:
             fill(temporary)
-            sealed = _seal(temporary, facts, marks)
-            if refusal is not None and _content(sealed) != _content(_read_manifest(target)):
+            new_manifest = _write_manifest(temporary, facts, content_ids)
+            if refusal is not None and _content_digests(new_manifest) != _content_digests(_read_manifest(target)):
                 raise refusal
-            check_target(target)  # once more: filling may take hours
+            check_writable_target(target)  # check again: writing may take hours
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
 
 
 def share_files(path: Path, others: Iterable[Path]) -> None:
-    """Replace files of the sealed folder at `path` by hard links to identical files of the sealed folders `others`.
+    """Replace files of the model folder at `path` by hard links to identical files of the folders `others`.
 
-    The folder stays complete in itself. A file system without hard links keeps the copies. Files of sealed folders
-    are replaced and never written in place, so that no folder changes with another.
+    The copies remain on file systems without hard links. Files of model folders are never written in place, so
+    that changing one folder does not change another.
     """
     target = resolve(path)
     sources: dict[tuple[str, int], list[Path]] = {}
     for other in others:
-        with suppress(ModelFileError):  # a damaged folder has nothing to share
+        with suppress(ModelFileError):  # skip damaged folders
             for name, entry in _read_manifest(other).files.items():
                 sources.setdefault((entry.sha256, entry.size), []).append(other / name)
-    with hold(path):
+    with lock(path):
         for name, entry in _read_manifest(target).files.items():
             for source in sources.get((entry.sha256, entry.size), ()):
-                if link_identical(target / name, source, beside=target):
+                if link_identical(target / name, source, folder=target):
                     break
 
 
 class FinishedModelError(UsageError):
-    """A folder holds a finished model that the command may not replace."""
+    """A folder contains a finished model that the command may not replace."""
 
 
 def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False, run: Path | None = None) -> None:
-    """Refuse to replace an unfinished run or a finished model, unless `force` is given.
+    """Raise UsageError if `path` contains an unfinished run or a finished model, unless `force` is True.
 
-    A finished model may be replaced by the same command line on the same text and the same other inputs: `facts`
-    are those of the new model as far as they are known, its inputs are those that `path` is held with. A run may be
-    replaced by its own model: `run` is the folder of the run that trained it. Ask while holding the folder,
-    or the run may still be going on.
+    A finished model may be replaced by the same command line on the same text and inputs: `facts` are the known
+    facts of the new model, and its inputs are those passed when `path` was locked. A run may be replaced by its own
+    model: `run` is the folder of the run that trained it. Call this while holding the lock.
     """
-    check_target(path)
+    check_writable_target(path)
     if force:
         return
     if os.path.lexists(path / CHECKPOINT):
         if run is None or resolve(run) != resolve(path):
             raise UsageError(
-                f"{path} holds an unfinished run; {GO_ON}, or discard it with --force (in Python force=True)"
+                f"{path} holds an unfinished run; {RESUME_HINT}, or discard it with --force (in Python force=True)"
             )
     elif os.path.lexists(path / manifest.NAME):
-        with _reading_target(path):
+        with _translate_read_errors(path):
             old = _read_manifest(path).facts
         command = command_words(old.get("command"))
         if command is None or command != command_words(facts.get("command")):
             maker = f" (made by: {old['command']})" if old.get("command") else ""
-            raise FinishedModelError(f"{path} holds a finished model{maker}; {REPLACE}")
+            raise FinishedModelError(f"{path} holds a finished model{maker}; {REPLACE_HINT}")
         if "training_text" in facts and text_sha256(old) != text_sha256(facts):
             raise FinishedModelError(
-                f"{path} holds a finished model of the same command and another text; {REPLACE}"
+                f"{path} holds a finished model of the same command and another text; {REPLACE_HINT}"
             )
         _check_inputs(path, old.get("inputs"))
 
 
 def _check_inputs(path: Path, old: JSON) -> None:
-    """Refuse to replace a finished model whose inputs differ from those of this command, or are unknown."""
-    inputs = _held.get(_holder(path)) or {}
+    """Raise unless the inputs of the finished model are known and equal to those of this command."""
+    inputs = _locks_held.get(_lock_key(path)) or {}
     recorded_inputs = old if isinstance(old, Mapping) else {}
     for name in sorted({*inputs, *recorded_inputs}):
         if inputs.get(name) is None or inputs[name] != recorded_inputs.get(name):
             reason = "has changed since" if inputs.get(name) and name in recorded_inputs else "may have changed"
             raise FinishedModelError(
-                f"{path} holds a finished model of the same command, and its input {name} {reason}; {REPLACE}"
+                f"{path} holds a finished model of the same command, and its input {name} {reason}; {REPLACE_HINT}"
             )
 
 
-def recorded(path: Path) -> dict[str, JSON] | None:
-    """The facts of the manifest at `path`, its files not verified; None without an intact manifest."""
+def read_facts(path: Path) -> dict[str, JSON] | None:
+    """Read the facts of the manifest at `path` without verifying files; None without an intact manifest."""
     try:
         return _read_manifest(path).facts
     except ModelFileError:
@@ -241,61 +236,61 @@ def recorded(path: Path) -> dict[str, JSON] | None:
 
 
 def command_words(command: JSON) -> list[str] | None:
-    """The words of a recorded command line that matter; None if it is none, as with models made in Python."""
+    """Return the words of a recorded command line that affect its output; None for models trained from Python."""
     try:
         words = shlex.split(str(command or ""))
     except ValueError:
         return None
-    return [word for word in words if word not in UNCOMPARED] if words[:1] == ["chainrule"] else None
+    return [word for word in words if word not in IGNORED_OPTIONS] if words[:1] == ["chainrule"] else None
 
 
 def content_sha256(path: Path) -> str:
-    """The digest of the files that the model at `path` consists of, by its manifest; equal for equal models."""
-    names = json.dumps(_content(_read_manifest(path)), sort_keys=True)
+    """Return a digest of the model files listed in the manifest at `path`; equal for equal models."""
+    names = json.dumps(_content_digests(_read_manifest(path)), sort_keys=True)
     return hashlib.sha256(names.encode()).hexdigest()
 
 
 def text_sha256(facts: Mapping[str, JSON]) -> JSON:
-    """The digest of the training text that these facts name."""
+    """Return the SHA-256 of the training text from the facts of a manifest."""
     text = facts.get("training_text")
     return text.get("sha256") if isinstance(text, Mapping) else None
 
 
-def _content(sealed: Manifest) -> dict[str, str]:
-    """The digests of the files a model consists of."""
-    return {name: entry.sha256 for name, entry in sealed.files.items() if name not in DESCRIPTIONS}
+def _content_digests(listed: Manifest) -> dict[str, str]:
+    """Return the SHA-256 of every model file by name, without logs and descriptions."""
+    return {name: entry.sha256 for name, entry in listed.files.items() if name not in DESCRIPTIONS}
 
 
-def check_target(path: Path) -> None:
-    """Refuse a place with anything but an empty or sealed folder, or a run: what `write` never replaces.
+def check_writable_target(path: Path) -> None:
+    """Raise unless `path` is absent, empty, a model folder or an unfinished run: `write` replaces nothing else.
 
-    A run is what training keeps, alone or in a sealed folder: a checkpoint, a log, leftovers of writing these.
+    The files of a run are its checkpoint, its log, and temporary files left over from writing these.
     """
     _refuse_current_directory(path)
     if not os.path.lexists(path):
         return
-    with _reading_target(path):
+    with _translate_read_errors(path):
         try:
             names = {entry.name for entry in path.iterdir()}
-            listed = {} if all(map(_is_of_run, names)) else _read_manifest(path).files
+            listed = {} if all(map(_is_run_file, names)) else _read_manifest(path).files
         except (ModelFileError, NotADirectoryError) as error:
             if isinstance(error.__cause__, OSError):
                 raise
             raise UsageError(f"{path} exists and is not a model folder; choose another --out") from error
         if CHECKPOINT in names:
             _check_checkpoint(path / CHECKPOINT)
-        for name in _names(path):
+        for name in _file_names(path):
             if name not in listed and name not in (manifest.NAME, LOG):
                 raise UsageError(
-                    f"{path} holds {name}, which is no part of the model; move it, or choose another --out"
+                    f"{path} holds {name}, which is not part of the model; move it, or choose another --out"
                 )
 
 
 def _refuse_current_directory(path: Path) -> None:
-    """Refuse a folder that cannot be replaced without removing the current working directory."""
+    """Raise if `path` is the current working directory or one of its parents."""
     try:
         current = Path.cwd()
-    except OSError:  # it was removed
+    except OSError:  # it no longer exists
         return
     if current.is_relative_to(resolve(path)):
         raise UsageError(
@@ -305,75 +300,75 @@ def _refuse_current_directory(path: Path) -> None:
 
 
 @contextmanager
-def _reading_target(path: Path) -> Iterator[None]:
-    """Report an I/O error met while looking at the folder to replace as a failure to write, not as a bad model."""
+def _translate_read_errors(path: Path) -> Iterator[None]:
+    """Convert I/O errors raised while inspecting the folder to replace into write errors."""
     try:
         yield
     except ModelFileError as error:
         if isinstance(error.__cause__, OSError):
-            raise cannot_write(path, error.__cause__) from error
+            raise write_error(path, error.__cause__) from error
         raise
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
 
 
-def refuse_finished(path: Path) -> None:
-    """Refuse to go on where there is nothing to go on with: a sealed folder, and no checkpoint in it."""
+def require_not_finished(path: Path) -> None:
+    """Raise if there is nothing to resume: a finished model without a checkpoint."""
     if os.path.lexists(path / manifest.NAME) and not os.path.lexists(path / CHECKPOINT):
         raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
 
 
-_held: dict[tuple[int, int, Path], Inputs | None] = {}
-"""The lock files held, by process, thread and path; with each the inputs of the command that holds it."""
+_locks_held: dict[tuple[int, int, Path], Inputs | None] = {}
+"""Locks held, by process, thread and lock file, with the inputs of the command that holds each."""
 
 
 @contextmanager
-def hold(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
-    """Lock `path` for this thread while the block runs; another thread or process is refused at once.
+def lock(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
+    """Lock `path` for this thread; raise UsageError if another thread or process holds the lock.
 
-    Links are followed, so that every name of a folder has the same lock. Holding it twice in one thread is allowed.
-    `inputs` are recorded in the manifest of what `write` puts at `path` in the block.
+    Links are followed, so that every name of a folder has the same lock. The lock is re-entrant. `inputs` are
+    recorded in the manifest of the folder that `write` creates at `path` in the block.
     """
-    holder = _holder(path)
-    lock = holder[2]
-    if holder in _held:
+    holder = _lock_key(path)
+    lock_file = holder[2]
+    if holder in _locks_held:
         yield
         return
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _lock(lock)
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _lock(lock_file)
     except BlockingIOError as error:
         raise UsageError(f"{path} is being written by another run; wait for it, or choose another --out") from error
     except OSError as error:
-        raise cannot_write(path, error) from error
-    _held[holder] = inputs
+        raise write_error(path, error) from error
+    _locks_held[holder] = inputs
     try:
         yield
     finally:
-        del _held[holder]
+        del _locks_held[holder]
         with suppress(OSError):
-            lock.unlink(missing_ok=True)  # while it is locked: see _lock
+            lock_file.unlink(missing_ok=True)  # before releasing the lock: see _lock
         os.close(descriptor)
 
 
-def _holder(path: Path) -> tuple[int, int, Path]:
-    """The process, the thread and the lock file by which this thread holds `path`."""
+def _lock_key(path: Path) -> tuple[int, int, Path]:
+    """Return the process id, the thread id and the lock file for `path`."""
     target = resolve(path)
     return os.getpid(), threading.get_ident(), target.with_name(f".{target.name}.lock")
 
 
-def _lock(lock: Path) -> int:
+def _lock(lock_file: Path) -> int:
     """Create and lock the file; return its descriptor.
 
-    The holder removes the file before it lets go. Whoever opened it before that and locked it after that has a file
-    without a name, which keeps out nobody: so look whether the name still leads to the file, or try again.
+    The holder unlinks the file before it releases the lock. A process that opened the file before and locked it
+    afterwards holds a lock on an unlinked file: compare the descriptor with the path, and retry if they differ.
     """
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                if os.path.samestat(os.fstat(descriptor), os.stat(lock_file)):
                     return descriptor
         except BaseException:
             os.close(descriptor)
@@ -382,21 +377,21 @@ def _lock(lock: Path) -> int:
 
 
 @contextmanager
-def writing(
+def lock_for_writing(
     path: Path, command: str, *, force: bool = False, resume: bool = False, inputs: Inputs | None = None
 ) -> Iterator[None]:
-    """Hold `path` while a command writes to it; refuse at once what `write` would refuse at the end."""
-    check_target(path)
-    with hold(path, inputs):
+    """Lock `path` while a command writes to it, and raise early the errors that `write` would raise at the end."""
+    check_writable_target(path)
+    with lock(path, inputs):
         if resume:
-            refuse_finished(path)
+            require_not_finished(path)
         else:
             check_replace(path, {"command": command}, force=force)
         yield
 
 
 def _check_folder(path: Path) -> None:
-    with manifest.refusing(path):
+    with manifest.translate_io_errors(path):
         if not path.exists():
             raise NotFoundError(f"{printable(str(path))} does not exist; give the folder of a model")
         if path.is_dir():
@@ -411,13 +406,13 @@ def _check_folder(path: Path) -> None:
 def _read_manifest(path: Path) -> Manifest:
     if path.is_dir() and not os.path.lexists(path / manifest.NAME):
         if os.path.lexists(path / CHECKPOINT):
-            raise ModelFileError(f"{path} holds an unfinished run; {GO_ON}")
+            raise ModelFileError(f"{path} holds an unfinished run; {RESUME_HINT}")
         raise ModelFileError(
             f"{path} has no {manifest.NAME}, so it is not a model folder or an incomplete copy of one: "
             "give the folder that was written with --out"
         )
     source = manifest.locate(path, manifest.NAME)
-    with manifest.refusing(source):
+    with manifest.translate_io_errors(source):
         if source.stat().st_size > manifest.LARGEST:
             raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes; {manifest.REMEDY}")
         return manifest.parse(source.read_bytes(), source)
@@ -425,16 +420,16 @@ def _read_manifest(path: Path) -> Manifest:
 
 def _check_checkpoint(path: Path) -> None:
     if os.path.lexists(path / manifest.NAME):
-        _read_manifest(path)  # a damaged one is refused by name, as where it is read
-    check_target(path)
+        _read_manifest(path)  # raises for a damaged manifest
+    check_writable_target(path)
 
 
-def _is_of_run(name: str) -> bool:
+def _is_run_file(name: str) -> bool:
     return name in (CHECKPOINT, LOG) or LEFTOVER.fullmatch(name) is not None
 
 
-def _names(path: Path) -> Iterator[str]:
-    """Every file of a folder by its relative name, but for a checkpoint and leftovers of a run."""
+def _file_names(path: Path) -> Iterator[str]:
+    """Yield the relative names of all files, without the checkpoint and temporary files of a run."""
     for root, folders, names in os.walk(path):
         if Path(root) == path:
             folders[:] = [name for name in folders if name != CHECKPOINT and not LEFTOVER.fullmatch(name)]
@@ -443,8 +438,8 @@ def _names(path: Path) -> Iterator[str]:
             yield Path(root, name).relative_to(path).as_posix()
 
 
-def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> Manifest:
-    """Record every file in the manifest, and have all of it on the disk before returning."""
+def _write_manifest(folder: Path, facts: Mapping[str, JSON], content_ids: Mapping[str, str]) -> Manifest:
+    """Write the manifest of a new folder and flush all its files to disk."""
     source = folder / manifest.NAME
     assert not source.exists(), "the manifest is written here"
     files = {}
@@ -452,26 +447,26 @@ def _seal(folder: Path, facts: Mapping[str, JSON], marks: Mapping[str, str]) -> 
         for path in (Path(root, name) for name in names):
             name = path.relative_to(folder).as_posix()
             manifest.check_name(name, source)
-            files[name] = Entry(manifest.sha256(path), path.stat().st_size, marks.get(name))
-    sealed = Manifest(dict(facts), files)
-    source.write_bytes(manifest.serialize(sealed))
+            files[name] = Entry(manifest.sha256(path), path.stat().st_size, content_ids.get(name))
+    new_manifest = Manifest(dict(facts), files)
+    source.write_bytes(manifest.serialize(new_manifest))
     for root, _, names in os.walk(folder, topdown=False):
         for name in (*names, "."):
             flush(Path(root, name))
-    return sealed
+    return new_manifest
 
 
-def as_json(value: Any) -> bytes:
-    """A strict JSON document."""
+def dump_json(value: Any) -> bytes:
+    """Serialize a value as strict JSON."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def read_json(sealed: Sealed, name: str) -> dict[str, Any]:
-    """The JSON object of a sealed file."""
+def read_json(verified: VerifiedDir, name: str) -> dict[str, Any]:
+    """Read the JSON object in a listed file."""
     try:
-        value = manifest.parse_json(sealed.bytes(name))
+        value = manifest.parse_json(verified.bytes(name))
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{sealed.path / name} is not JSON: {error}") from error
+        raise ModelFileError(f"{verified.path / name} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ModelFileError(f"{sealed.path / name} is not a JSON object")
+        raise ModelFileError(f"{verified.path / name} is not a JSON object")
     return value

@@ -1,4 +1,4 @@
-"""Digests of the files and folders that a command reads, by which a re-run knows that its inputs are the same."""
+"""SHA-256 digests of the inputs of a command, to detect whether a re-run has the same inputs."""
 
 import hashlib
 import os
@@ -10,11 +10,11 @@ from chainrule.errors import ChainruleError
 from chainrule.text.files import expand
 
 
-def digests(sources: Iterable[str | Path | None]) -> dict[str, str | None]:
-    """SHA-256 of every source that exists, by its path as given.
+def input_digests(sources: Iterable[str | Path | None]) -> dict[str, str | None]:
+    """Return the SHA-256 of every source that exists, by its path.
 
-    None stands for a source that can be read only once, so that its content is unknown. Words that name no file,
-    such as the kind of a tokenizer, are left out, and so are unreadable files: whoever reads them reports them.
+    The digest of a source that can be read only once is None. Strings that do not name a file (a tokenizer kind)
+    and unreadable files are omitted: the code that reads them raises the error.
     """
     by_name: dict[str, str | None] = {}
     for name in sorted({str(source) for source in sources if source is not None}):
@@ -33,7 +33,7 @@ def digests(sources: Iterable[str | Path | None]) -> dict[str, str | None]:
 
 
 def _digest(paths: list[str]) -> str | None:
-    """The digest of one file, or of the digests of several; None for pipes and devices."""
+    """Return the digest of one file, or of the digests of several; None for pipes and devices."""
     if not all(map(os.path.isfile, paths)):
         return None
     file_digests = [manifest.sha256(Path(path)) for path in paths]

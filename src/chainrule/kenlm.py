@@ -1,7 +1,6 @@
-"""The names of the `kenlm` module over our n-gram models, so that software written for it runs on them.
+"""Drop-in replacement of the `kenlm` Python module for chainrule n-gram models; all logarithms are base 10.
 
-Lives here: opening what a path names, and whole lists of sentences in one call. Not here: what is asked word by
-word (cpp/bindings/kenlm.cpp: a decoder asks too often for Python to stand between). Logarithms are to base 10.
+Word-by-word queries are implemented in C++ (cpp/bindings/kenlm.cpp); batch queries are added here.
 """
 
 import os
@@ -22,27 +21,27 @@ Text = str | bytes  # a str is read as UTF-8
 KENLM_MAGIC: Final = b"mmap lm http://kheafield.com/code"
 MODEL_MAGIC: Final = b"chainngr"
 
-# What the compiled classes offer, for whoever reads or checks types.
+# Signatures of the compiled classes.
 if TYPE_CHECKING:
 
     class State:
-        """What a model remembers of the words read; a new one has read nothing."""
+        """Context of an n-gram query; a new state is the empty context."""
 
         def __lt__(self, other: "State") -> bool: ...
         def __copy__(self) -> "State": ...
         def __deepcopy__(self, memo: object = None) -> "State": ...
 
     class FullScoreReturn:
-        """How a word was answered."""
+        """Result of scoring one word."""
 
-        log_prob: float  # to base 10
-        ngram_length: int  # words in the n-gram that answered
+        log_prob: float  # base 10
+        ngram_length: int  # order of the n-gram matched
         oov: bool
 
         def __init__(self, log_prob: float, ngram_length: int, oov: bool) -> None: ...
 
-    class Asked:
-        """What is asked word by word, and of many sentences."""
+    class CompiledModel:
+        """The compiled model: word-by-word and batch queries."""
 
         order: int
 
@@ -51,56 +50,56 @@ if TYPE_CHECKING:
         def __contains__(self, word: Text) -> bool: ...
 
         def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
-            """Make a state that of the beginning of a sentence."""
+            """Set a state to the beginning of a sentence."""
 
         def NullContextWrite(self, state: State) -> None:  # noqa: N802
-            """Make a state that of having read nothing."""
+            """Set a state to the empty context."""
 
         def BaseScore(self, in_state: State, word: Text, out_state: State) -> float:  # noqa: N802
-            """log10 p(word | in_state); out_state becomes that after the word."""
+            """Return log10 p(word | in_state) and write the next state to `out_state`."""
 
         def BaseFullScore(self, in_state: State, word: Text, out_state: State) -> FullScoreReturn:  # noqa: N802
-            """The same, with the length of the n-gram that answered."""
+            """Return the score with the length of the n-gram matched."""
 
         def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
-            """log10 p(sentence `</s>` | `<s>`); without `</s>` or `<s>` where they are not wanted."""
+            """Return log10 p(sentence `</s>` | `<s>`); `bos` and `eos` switch `<s>` and `</s>` off."""
 
         def full_scores(
             self, sentence: Text, bos: bool = True, eos: bool = True
         ) -> Iterator[tuple[float, int, bool]]:
-            """Of each word log10 p, the length of the n-gram that answered, and whether the word is unknown."""
+            """Yield log10 p, the length of the n-gram matched, and whether the word is unknown, for each word."""
 
         def score_list(self, sentences: Sequence[Text], bos: bool, eos: bool, threads: int) -> NDArray[np.float64]:
-            """What score_sentences gives."""
+            """Implement `score_sentences`."""
 
         def score_lines(self, path: str, bos: bool, eos: bool, threads: int) -> NDArray[np.float64]:
-            """What score_file gives."""
+            """Implement `score_file`."""
 
         def full_score_list(self, sentences: Sequence[Text], bos: bool, eos: bool, threads: int) -> tuple[Any, ...]:
-            """What full_score_sentences gives."""
+            """Implement `full_score_sentences`."""
 
 else:
     _core = native.load()
     if _core is None:
         raise ImportError(f"chainrule.kenlm needs the compiled part of chainrule: {native.HOW_TO_BUILD}")
-    State, FullScoreReturn, Asked = _core.KenlmState, _core.KenlmFullScore, _core.KenlmModel
+    State, FullScoreReturn, CompiledModel = _core.KenlmState, _core.KenlmFullScore, _core.KenlmModel
 
 
 class LoadMethod:
-    """How KenLM reads its files; ours are read as they are used, whatever is chosen."""
+    """Load methods of KenLM, accepted and ignored: model files are always memory-mapped."""
 
     LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
 
 
 class ARPALoadComplain:
-    """When KenLM warns of an ARPA file; ours never does."""
+    """Warning levels of KenLM for ARPA files, accepted and ignored."""
 
     ALL, EXPENSIVE, NONE = range(3)
 
 
 @dataclass(slots=True)
 class Config:
-    """Settings of KenLM that software may write; they change nothing here."""
+    """Settings of KenLM, accepted and ignored."""
 
     load_method: int = LoadMethod.POPULATE_OR_READ
     show_progress: bool = True
@@ -109,16 +108,16 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """Of each word of many sentences, one sentence behind the other, `</s>` among them."""
+    """Scores of all words of several sentences, concatenated, `</s>` included."""
 
-    log_prob: NDArray[np.float32]  # to base 10
+    log_prob: NDArray[np.float32]  # base 10
     ngram_length: NDArray[np.uint8]
     oov: NDArray[np.bool_]
-    ends: NDArray[np.int64]  # by sentence, where its words end
+    ends: NDArray[np.int64]  # end offset of each sentence
 
 
-class Model(Asked):
-    """A model of an ARPA file, plain or packed, of a model folder, or of its `model.ngram`."""
+class Model(CompiledModel):
+    """N-gram model loaded from an ARPA file (optionally compressed), a model folder, or its `model.ngram`."""
 
     path: bytes
 
@@ -130,28 +129,30 @@ class Model(Asked):
             raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({error})") from error
 
     def perplexity(self, sentence: Text) -> float:
-        """10 to the power of −log10 p(sentence `</s>` | `<s>`) a word, `</s>` being one."""
+        """Return 10 ** (−log10 p(sentence `</s>` | `<s>`) / N), where N counts `</s>`."""
         words = len(sentence.encode().split() if isinstance(sentence, str) else sentence.split()) + 1
         return float(10.0 ** (-self.score(sentence) / words))
 
     def score_sentences(
         self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> NDArray[np.float64]:
-        """`score` of each in one call, by default on all processors."""
-        return self.score_list(sentences, bos, eos, threads or processors.threads())
+        """Return `score` of each sentence, computed on all processors by default."""
+        return self.score_list(sentences, bos, eos, threads or processors.thread_count())
 
     def full_score_sentences(
         self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> WordScores:
-        """`full_scores` of each in one call, by default on all processors."""
-        log_prob, length, oov, ends = self.full_score_list(sentences, bos, eos, threads or processors.threads())
+        """Return `full_scores` of each sentence, computed on all processors by default."""
+        log_prob, length, oov, ends = self.full_score_list(
+            sentences, bos, eos, threads or processors.thread_count()
+        )
         return WordScores(log_prob, length, oov.view(np.bool_), ends)
 
     def score_file(
         self, path: str | os.PathLike[str], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> NDArray[np.float64]:
-        """`score` of each line of a plain text, by default on all processors."""
-        return self.score_lines(os.fspath(path), bos, eos, threads or processors.threads())
+        """Return `score` of each line of a text file, computed on all processors by default."""
+        return self.score_lines(os.fspath(path), bos, eos, threads or processors.thread_count())
 
     def __repr__(self) -> str:
         return f"<Model from {os.path.basename(self.path)!r}>"
@@ -161,11 +162,11 @@ class Model(Asked):
 
 
 class LanguageModel(Model):
-    """The name that old software has for Model."""
+    """Old name of `Model` in the kenlm module."""
 
 
 def _engine(path: Path) -> engine.Engine:
-    """The compiled model of what the path names."""
+    """Open the n-gram engine of a model folder, a `model.ngram` or an ARPA file."""
     if path.is_dir():
         model = artifact.load(path)
         if model.family != "ngram":

@@ -1,7 +1,6 @@
-"""The contract: log p(w_1 … w_T) = Σ_t log p(w_t | w_<t).
+"""Interface of all language models: log p(w_1 … w_T) = Σ_t log p(w_t | w_<t).
 
-Lives here: what every language model offers and the arrays that cross its border. No behaviour.
-Letters used throughout: B batch, T time, V vocabulary, K hypotheses, n order.
+Dimensions: B batch, T time, V vocabulary, K hypotheses, n order.
 """
 
 from collections.abc import Sequence
@@ -16,35 +15,35 @@ Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 
 Context = Literal["line", "stream"]
-"""`line`: every line starts from `<s>`. `stream`: a line goes on from the one before, `</s>` an ordinary token.
+"""`line`: every line starts from `<s>`. `stream`: a line continues the previous one; `</s>` is an ordinary token.
 
-In a stream `<s>` before a text is read as `</s>`: a text starts as a line does. (`<s>` itself would be seen once,
-where the training text starts.)
+In a stream, the `<s>` before a text is read as `</s>`, so that a text starts as a line does: the training text
+contains `<s>` only once, at its start.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is read and what is to be predicted; `targets` is `inputs` one step later."""
+    """Inputs and targets; `targets` is `inputs` shifted by one step."""
 
-    inputs: Ids  # (B, T)  begins with <s>, or goes on where a state left off
+    inputs: Ids  # (B, T)  starts with <s>, or continues from a state
     targets: Ids  # (B, T)
-    mask: Mask  # (B, T)  False where a row has ended and only padding follows
+    mask: Mask  # (B, T)  False for padding
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Which ids there are and which of them mean something to a model."""
+    """Size of the vocabulary and the ids of its control symbols."""
 
     size: int  # V, all ids
     bos: int  # <s>: context, never predicted
     eos: int  # </s>: predicted and counted
-    unk: int | None  # <unk>; None where every text can be written without it
-    closed: bool = False  # True: <unk> has no probability
+    unk: int | None  # <unk>; None if the tokenizer can encode every text without it
+    closed: bool = False  # True: <unk> has probability zero
 
     @property
     def predictable(self) -> Mask:
-        """(V,) which ids may come next: not `<s>`, and not `<unk>` where the vocabulary is closed."""
+        """(V,) mask of the ids that can be predicted: not `<s>`, and not `<unk>` of a closed vocabulary."""
         mask = np.ones(self.size, dtype=bool)
         mask[self.bos] = False
         if self.closed and self.unk is not None:
@@ -53,10 +52,10 @@ class Vocabulary:
 
 
 class State(Protocol):
-    """What a model remembers of the prefix. A value: never changed in place. Axis 0 is the hypothesis."""
+    """State of a model after a prefix: an immutable value whose axis 0 is the hypothesis."""
 
     def select(self, rows: Ids) -> Self:
-        """The states of these rows, in this order, repeats allowed."""
+        """Return the states of these rows, in this order; rows may repeat."""
         ...
 
 
@@ -64,36 +63,35 @@ S = TypeVar("S", bound=State)
 
 
 class LanguageModel(Protocol[S]):
-    """Two views of one distribution, `score` in parallel and `step` one token at a time; they agree."""
+    """Two views of one distribution: `score` in parallel and `step` one token at a time; both agree."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The ids it reads and predicts."""
+        """Vocabulary of the inputs and targets."""
         ...
 
     @property
     def context(self) -> Context:
-        """Whether a line starts anew or goes on from the one before."""
+        """Whether every line starts from `<s>` or continues the previous line."""
         ...
 
     @property
     def is_normalized(self) -> bool:
-        """False: scores that do not sum to one (stupid backoff)."""
+        """Whether the probabilities sum to one; False for stupid backoff."""
         ...
 
     def start(self, rows: int) -> S:
-        """Nothing read yet, not even `<s>`."""
+        """Return the initial state of `rows` hypotheses, before `<s>` is read."""
         ...
 
     def step(self, state: S, ids: Ids) -> tuple[Floats, S]:
-        """Read one token a row: (K,) -> (K, V) log p(next | all read so far), and the state after it."""
+        """Read one token per row: (K,) -> (K, V) log p(next | prefix), and the new state."""
         ...
 
     def score(self, batch: Batch, state: S) -> tuple[Floats, S]:
-        """Read T tokens a row: (B, T) log p(target_t | all read up to input_t), and the state after the last.
+        """Read T tokens per row: (B, T) log p(target_t | prefix up to input_t), and the new state.
 
-        Where `mask` is False nothing is read: what stands there is of no meaning, and the state is the one after
-        the row's last token before it.
+        Where `mask` is False, the input is not read, the result is undefined, and the state does not change.
         """
         ...
 
@@ -102,27 +100,27 @@ AnyModel = LanguageModel[Any]
 
 
 class Joining(Protocol[S]):
-    """What a model may offer besides: rows that began apart are stepped together. Without it, one after another."""
+    """Optional capability: concatenate states, so that their rows can be stepped as one batch."""
 
     def join(self, states: Sequence[S]) -> S:
-        """The rows of several states in one, in their order."""
+        """Concatenate the rows of several states."""
         ...
 
 
 class Distributing(Protocol[S]):
-    """What a model may offer besides: `score` of every word at once. Without it, a text is stepped through."""
+    """Optional capability: next-token distributions at all positions of a batch."""
 
     def distributions(self, batch: Batch, state: S) -> tuple[Floats, S]:
-        """Read as `score` does: (B, T, V) log p(w | all read up to input_t), and the state after the last.
+        """Read a batch: (B, T, V) log p(w | prefix up to input_t), and the new state.
 
-        What `step` says of the same tokens. All of it stands in memory: the caller keeps B · T · V small.
+        Equal to the results of `step` on the same tokens. The caller keeps B · T · V small enough for memory.
         """
         ...
 
 
 class Advancing(Protocol[S]):
-    """What a model may offer besides: reading without a word on what was read. Without it, `score` is asked."""
+    """Optional capability: read a batch without computing probabilities."""
 
     def advance(self, batch: Batch, state: S) -> S:
-        """The state after the last token of each row, read as `score` does."""
+        """Return the state after the last token of each row."""
         ...

@@ -1,4 +1,4 @@
-"""`chainrule.load`: whatever a model folder holds, a language model or a model of a task."""
+"""`chainrule.load`: load a language model or a task model from a model folder."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ from chainrule import artifact, folder, tasks
 
 
 def load(path: str | Path, *, device: str = "auto", verify: bool = False) -> Any:
-    """The model of a folder, verified before it is used; `auto` is the GPU for networks where there is one.
+    """Load a model from a folder after verifying its files; `auto` uses a GPU for neural models if available.
 
-    An n-gram's tables are verified as they are read; with `verify`, all of them now.
+    The tables of an n-gram model are verified block by block on first use, or completely with `verify`.
     """
     config = folder.read_json(folder.read(Path(path), verify=verify), artifact.CONFIG)
     task = config.get("task")

@@ -1,8 +1,4 @@
-"""`manifest.json`: what a sealed folder says of itself, in one canonical form that protects itself.
-
-Lives here: the text of the manifest, to bytes and back; finding a file and checking it against its record.
-Not here: the folder as a whole, its making and its reading (folder.py).
-"""
+"""`manifest.json`: facts about a folder and the checksums of its files, in a canonical form with its own digest."""
 
 import hashlib
 import json
@@ -10,7 +6,7 @@ import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NoReturn, TypeAlias
 
@@ -26,39 +22,40 @@ REMEDY = "copy the model folder again from its source, or train it anew"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the manifest records of one file."""
+    """Manifest entry of one file."""
 
     sha256: str
     size: int  # bytes
-    mark: str | None = None  # of a file that verifies itself as it is read: which one it is
+    content_id: str | None = None  # identifies the content of a self-verifying file
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Facts about the folder, and its files by their relative names with forward slashes."""
+    """Facts about the folder, and its files by relative POSIX path."""
 
     facts: dict[str, JSON]
     files: dict[str, Entry]
 
 
 def serialize(manifest: Manifest) -> bytes:
-    """The one text of this manifest; `digest` is the sha256 of the same text without it.
+    """Serialize a manifest in canonical form; `digest` is the SHA-256 of the text without that field.
 
     >>> parse(serialize(Manifest({"seed": 1}, {})), Path("manifest.json"))
     Manifest(facts={'seed': 1}, files={})
     """
-    reserved = {"format_version": FORMAT_VERSION, "files": {n: _recorded(e) for n, e in manifest.files.items()}}
+    reserved = {"format_version": FORMAT_VERSION, "files": {n: _entry_json(e) for n, e in manifest.files.items()}}
     assert not manifest.facts.keys() & {*reserved, "digest"}, "a fact has the name of a manifest field"
     content = {**manifest.facts, **reserved}
     return _canonical({**content, "digest": _digest(content)})
 
 
-def _recorded(entry: Entry) -> dict[str, JSON]:
-    return {name: value for name, value in asdict(entry).items() if value is not None}
+def _entry_json(entry: Entry) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {"sha256": entry.sha256, "size": entry.size}
+    return fields if entry.content_id is None else {**fields, "mark": entry.content_id}
 
 
 def parse(raw: bytes, source: Path) -> Manifest:
-    """Read back what `serialize` wrote; a text that differs by a single bit is refused, `source` named."""
+    """Parse the output of `serialize`; raise ModelFileError if a single bit differs."""
     try:
         content = _decode(raw)
         _check_version(content.get("format_version"), source)
@@ -74,9 +71,9 @@ def parse(raw: bytes, source: Path) -> Manifest:
 
 
 def locate(folder: Path, name: str) -> Path:
-    """Where the regular file `name` of `folder` lies; a link or anything else is refused and never opened."""
+    """Return the path of the regular file `name` in `folder`; raise for symbolic links and other file types."""
     path = folder / name
-    with refusing(path):
+    with translate_io_errors(path):
         if any(step.is_symlink() for step in (path, *path.parents[: name.count("/")])):
             raise ModelFileError(f"{path} is, or lies behind, a symbolic link; put the file itself in its place")
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -85,31 +82,31 @@ def locate(folder: Path, name: str) -> Path:
 
 
 def check_size(path: Path, entry: Entry, content: bytes | None = None) -> None:
-    """Refuse the file at `path`, or the `content` read from it, where it is longer or shorter than it was."""
-    with refusing(path):
+    """Raise ModelFileError if the file at `path`, or the `content` read from it, has the wrong size."""
+    with translate_io_errors(path):
         size = path.lstat().st_size if content is None else len(content)
     if size != entry.size:
         raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}; {REMEDY}")
 
 
 def check(path: Path, entry: Entry, content: bytes | None = None) -> None:
-    """Refuse the file at `path`, or the `content` read from it, where it is not what the entry records."""
+    """Raise ModelFileError if the file at `path`, or the `content` read from it, does not match its entry."""
     check_size(path, entry, content)
-    with refusing(path):
+    with translate_io_errors(path):
         digest = sha256(path) if content is None else hashlib.sha256(content).hexdigest()
     if digest != entry.sha256:
         raise ModelFileError(f"{path} is damaged or was changed: its sha256 does not match; {REMEDY}")
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file of any size, in bounded memory."""
+    """Return the SHA-256 of a file in bounded memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """Turn what the system says while `path` is read into a refusal that names it."""
+def translate_io_errors(path: Path) -> Iterator[None]:
+    """Convert OSError raised while reading `path` into ModelFileError."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +116,7 @@ def refusing(path: Path) -> Iterator[None]:
 
 
 def check_name(name: str, source: Path) -> None:
-    """Refuse a name that could lead out of the folder on any system, or that has a second spelling."""
+    """Raise for a path that is not normalized or could leave the folder on any operating system."""
     is_plain = not PureWindowsPath(name).anchor and not {"\\", "\0"} & set(name)
     if not is_plain or ".." in name.split("/") or str(PurePosixPath(name)) != name or name == ".":
         raise ModelFileError(f"{source} lists {name!r}, which is not a file inside the folder; {REMEDY}")
@@ -132,8 +129,8 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
     for name, entry in files.items():
         check_name(name, source)
         match entry:
-            case {"sha256": str(digest), "size": int(size), "mark": str(mark)}:
-                entries[name] = Entry(digest, size, mark)
+            case {"sha256": str(digest), "size": int(size), "mark": str(content_id)}:
+                entries[name] = Entry(digest, size, content_id)
             case {"sha256": str(digest), "size": int(size)}:
                 entries[name] = Entry(digest, size)
             case _:
@@ -161,14 +158,14 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def parse_json(raw: bytes) -> Any:
-    """Parse strict JSON: ValueError for NaN, a number that overflows float64, and a key that stands twice."""
+    """Parse strict JSON: ValueError for NaN, numbers that overflow float64, and duplicate keys."""
     return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+        raise ValueError(f"{text[:40]} is out of range for float64")
     return number
 
 
@@ -182,7 +179,7 @@ def _decode(raw: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("duplicate key")
     return content
 
 

@@ -1,4 +1,4 @@
-"""How much memory a training may take: what a person writes, and what this machine has."""
+"""Memory sizes: parse `2G` or `80%`, and the memory available to this process."""
 
 import os
 import re
@@ -10,35 +10,35 @@ from chainrule.errors import ConfigError
 DEFAULT: Final = "80%"
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(?:i?b)?|(%))", re.IGNORECASE)
-_GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def bytes_of(said: str | int, option: str = "memory") -> int:
-    """The bytes of `512M`, `2G`, `80%` (of what this machine has) or a number; messages name the `option`.
+def parse_size(size_text: str | int, option: str = "memory") -> int:
+    """Parse `512M`, `2G`, `80%` (of the available memory) or a number of bytes; errors name the `option`.
 
-    >>> bytes_of("512M"), bytes_of("1.5k"), bytes_of(1000)
+    >>> parse_size("512M"), parse_size("1.5k"), parse_size(1000)
     (536870912, 1536, 1000)
     """
-    found = _SIZE.fullmatch(str(said).strip())
-    if found is None:
-        raise ConfigError(f"{option} is '{said}'; write it as 512M, 2G or 80%")
-    number, unit, percent = float(found[1]), (found[2] or "").lower(), found[3]
+    match = _SIZE.fullmatch(str(size_text).strip())
+    if match is None:
+        raise ConfigError(f"{option} is '{size_text}'; write it as 512M, 2G or 80%")
+    number, unit, percent = float(match[1]), (match[2] or "").lower(), match[3]
     if percent and not 0 < number <= 100:
-        raise ConfigError(f"{option} is '{said}'; choose a part above 0% and up to 100%")
+        raise ConfigError(f"{option} is '{size_text}'; choose a part above 0% and up to 100%")
     size = int(available() * number / 100) if percent else int(number * _UNITS[unit])
     if size < 1:
-        raise ConfigError(f"{option} is '{said}'; choose more than nothing")
+        raise ConfigError(f"{option} is '{size_text}'; choose at least one byte")
     return size
 
 
 def available() -> int:
-    """Bytes this process may have: of the machine, or of the group of processes it is in."""
-    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in _GROUPS:
+    """Return the bytes available to this process: physical memory, or the limit of its control group."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in _CGROUP_LIMITS:
         try:
             limit = Path(name).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
             continue
         if limit.isdecimal():
-            has = min(has, int(limit))
-    return has
+            total = min(total, int(limit))
+    return total

@@ -1,4 +1,4 @@
-"""Models of any families mixed: p(w | h) = Σ_i λ_i p_i(w | h), λ by expectation maximisation on held-out text."""
+"""Linear interpolation of models: p(w | h) = Σ_i λ_i p_i(w | h), with λ fitted by EM on held-out text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule import families
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.scores import token_log_probs
-from chainrule.folder import Content, Sealed
+from chainrule.folder import Content, VerifiedDir
 from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floats, Ids, Joining, State, Vocabulary
 from chainrule.progress import Progress, silent
 
-DEEPEST = 8  # mixtures within mixtures
+MAX_DEPTH = 8  # nesting depth of mixtures
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One of the models mixed, with what is needed to save it."""
+    """One component model, with its family and config for saving."""
 
     family: str
     config: Any
@@ -30,7 +30,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The weights, and each component's family, config and context as they stand in its own config.json."""
+    """Interpolation weights, and the family, config and context of each component as in `config.json`."""
 
     weights: tuple[float, ...]
     components: tuple[dict[str, Any], ...]
@@ -44,9 +44,9 @@ class Config:
 
 
 def _check_component(component: Any, depth: int = 1) -> None:
-    """Refuse what is not a component's family, context and config, and mixtures nested too deep."""
-    if depth > DEEPEST:
-        raise ConfigError(f"mixtures of mixtures are nested deeper than {DEEPEST}")
+    """Raise unless a saved component has a family, a context and a config, and is not nested too deeply."""
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"mixtures of mixtures are nested deeper than {MAX_DEPTH}")
     match component:
         case {"family": str(family), "context": "line" | "stream", "model": dict(model)} if len(component) == 3:
             inner = model.get("components") if family == "mixture" else ()
@@ -58,18 +58,18 @@ def _check_component(component: Any, depth: int = 1) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MixtureState:
-    """Every component's own state."""
+    """States of the components."""
 
     parts: tuple[State, ...]
 
     def select(self, rows: Ids) -> Self:
-        """The states of these rows."""
+        """Return the states of these rows."""
         return type(self)(tuple(part.select(rows) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A linear interpolation; each component keeps its own context rule."""
+    """Linear interpolation; each component keeps its own context rule."""
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
@@ -77,22 +77,22 @@ class Mixture:
 
     @property
     def context(self) -> Context:
-        """`stream` where any component reads so: the others begin anew at `</s>` by themselves."""
+        """`stream` if any component is; `line` components reset themselves at `</s>`."""
         return "stream" if any(c.lm.context == "stream" for c in self.components) else "line"
 
     @property
     def is_normalized(self) -> bool:
-        """Whether all components are distributions."""
+        """Whether all components are normalized."""
         return all(c.lm.is_normalized for c in self.components)
 
     def start(self, rows: int) -> MixtureState:
-        """Every component at its start."""
+        """Return the initial states of all components."""
         return MixtureState(tuple(c.lm.start(rows) for c in self.components))
 
     def join(self, states: Sequence[MixtureState]) -> MixtureState:
-        """The rows of several states in one, in their order; each component joins its own."""
+        """Concatenate the rows of several states."""
         parts = zip(self.components, zip(*(state.parts for state in states), strict=True), strict=True)
-        return MixtureState(tuple(cast("Joining[Any]", c.lm).join(own) for c, own in parts))
+        return MixtureState(tuple(cast("Joining[Any]", c.lm).join(part_states) for c, part_states in parts))
 
     def step(self, state: MixtureState, ids: Ids) -> tuple[Floats, MixtureState]:
         """(K,) -> (K, V)."""
@@ -106,14 +106,14 @@ class Mixture:
 
     def distributions(self, batch: Batch, state: MixtureState) -> tuple[Floats, MixtureState]:
         """(B, T) -> (B, T, V)."""
-        asked = zip(self.components, state.parts, strict=True)
-        found = [cast("Distributing[Any]", c.lm).distributions(batch, part) for c, part in asked]
-        return self._mix([log_p for log_p, _ in found]), MixtureState(tuple(s for _, s in found))
+        parts = zip(self.components, state.parts, strict=True)
+        results = [cast("Distributing[Any]", c.lm).distributions(batch, part) for c, part in parts]
+        return self._mix([log_p for log_p, _ in results]), MixtureState(tuple(s for _, s in results))
 
     def advance(self, batch: Batch, state: MixtureState) -> MixtureState:
-        """Every component reads."""
-        asked = zip(self.components, state.parts, strict=True)
-        return MixtureState(tuple(cast("Advancing[Any]", c.lm).advance(batch, part) for c, part in asked))
+        """Return the states of all components after a batch."""
+        parts = zip(self.components, state.parts, strict=True)
+        return MixtureState(tuple(cast("Advancing[Any]", c.lm).advance(batch, part) for c, part in parts))
 
     def _mix(self, log_probs: Sequence[Floats]) -> Floats:
         with np.errstate(divide="ignore"):
@@ -122,19 +122,19 @@ class Mixture:
 
 
 def fit(
-    components: Sequence[Component], held_out: Encoded, vocabulary: Vocabulary, progress: Progress = silent
+    components: Sequence[Component], held_out: EncodedText, vocabulary: Vocabulary, progress: Progress = silent
 ) -> Mixture:
-    """Mix with the weights that make `held_out` most probable."""
-    return fit_scored(components, component_log_probs(components, held_out, progress), vocabulary)
+    """Fit the interpolation weights to `held_out` by EM."""
+    return fit_to_log_probs(components, component_log_probs(components, held_out, progress), vocabulary)
 
 
-def fit_scored(components: Sequence[Component], log_probs: Floats, vocabulary: Vocabulary) -> Mixture:
-    """Mix with the weights that are best for a text whose (M, N) log-probabilities are given."""
+def fit_to_log_probs(components: Sequence[Component], log_probs: Floats, vocabulary: Vocabulary) -> Mixture:
+    """Fit the interpolation weights to the (M, N) token log-probabilities of a held-out text."""
     return Mixture(tuple(components), tuple(em_weights(log_probs).tolist()), vocabulary)
 
 
-def component_log_probs(components: Sequence[Component], text: Encoded, progress: Progress = silent) -> Floats:
-    """(M, N) log p of each token by each component; progress is in tokens over all components."""
+def component_log_probs(components: Sequence[Component], text: EncodedText, progress: Progress = silent) -> Floats:
+    """Return (M, N) log-probabilities of N tokens under M components."""
     total = len(components) * len(text.ids)
 
     def after(done_before: int) -> Progress:
@@ -145,28 +145,28 @@ def component_log_probs(components: Sequence[Component], text: Encoded, progress
 
 
 def em_weights(log_probs: Floats, iterations: int = 1000) -> Floats:
-    """λ maximising Σ_t log Σ_i λ_i p_i(t), from (M, N) log-probabilities.
+    """Return the λ that maximise Σ_t log Σ_i λ_i p_i(t), from (M, N) log-probabilities.
 
-    λ_i ← mean over t of λ_i p_i(t) / Σ_j λ_j p_j(t); the likelihood never falls. The best model alone is taken
-    where EM, which nears a corner ever more slowly, has not come as far.
+    λ_i ← mean over t of λ_i p_i(t) / Σ_j λ_j p_j(t); the likelihood never decreases. EM converges slowly to a
+    corner of the simplex, so the best single model is returned if it is better than the EM result.
     """
     best = log_probs.max(axis=0)
     if np.isneginf(best).all():
-        raise InputError("no model gives any token of the held-out text a probability; take another text")
+        raise InputError("all models give every token of the held-out text probability 0; use another text")
     p = np.exp(log_probs[:, ~np.isneginf(best)] - best[~np.isneginf(best)])  # (M, N)
     weights = np.full(len(p), 1 / len(p))
     for _ in range(iterations):
-        share = weights[:, None] * p
-        better = (share / share.sum(axis=0)).mean(axis=1)
-        if np.abs(better - weights).max() < 1e-7:
+        posterior = weights[:, None] * p
+        updated = (posterior / posterior.sum(axis=0)).mean(axis=1)
+        if np.abs(updated - weights).max() < 1e-7:
             break
-        weights = better
-    alone = np.eye(len(p))[np.log(np.maximum(p, np.finfo(float).tiny)).sum(axis=1).argmax()]
-    return max(weights / weights.sum(), alone, key=lambda w: float(np.log(np.maximum(w @ p, 1e-300)).sum()))
+        weights = updated
+    single_best = np.eye(len(p))[np.log(np.maximum(p, np.finfo(float).tiny)).sum(axis=1).argmax()]
+    return max(weights / weights.sum(), single_best, key=lambda w: float(np.log(np.maximum(w @ p, 1e-300)).sum()))
 
 
-def config_of(mixture: Mixture) -> Config:
-    """The config that is saved."""
+def mixture_config(mixture: Mixture) -> Config:
+    """Return the config to save."""
     return Config(
         weights=mixture.weights,
         components=tuple(
@@ -177,12 +177,12 @@ def config_of(mixture: Mixture) -> Config:
 
 
 def train(data: TrainingData, config: Config) -> Mixture:
-    """A mixture is made of trained models, not of text."""
+    """Raise: a mixture is built from trained models, not from text."""
     raise ConfigError("a mixture is made from models: chainrule mix MODEL MODEL --held-out FILE --out DIR")
 
 
 def files(lm: Mixture) -> dict[str, Content]:
-    """Every component's files, each under its number."""
+    """Return the files of all components, in one folder per component."""
     return {
         f"components/{i}/{name}": content
         for i, c in enumerate(lm.components)
@@ -190,27 +190,29 @@ def files(lm: Mixture) -> dict[str, Content]:
     }
 
 
-def load(files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto") -> Mixture:
-    """The mixture of saved components."""
+def load(
+    files: VerifiedDir, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
+) -> Mixture:
+    """Load a mixture from the files of its components."""
     components = []
     for i, saved in enumerate(config.components):
         family = families.get(saved["family"])
-        own = settings.make(family.Config, saved["model"], "model", is_saved=True)
-        lm = family.load(files.subfolder(f"components/{i}"), own, vocabulary, saved["context"], device)
-        components.append(Component(saved["family"], own, lm))
+        component_config = settings.build_config(family.Config, saved["model"], "model", is_saved=True)
+        lm = family.load(files.subfolder(f"components/{i}"), component_config, vocabulary, saved["context"], device)
+        components.append(Component(saved["family"], component_config, lm))
     return Mixture(tuple(components), config.weights, vocabulary)
 
 
 def parameters(lm: Mixture) -> int:
-    """Those of the components and the weights."""
+    """Return the number of parameters of the components plus the weights."""
     return len(lm.weights) + sum(families.get(c.family).parameters(c.lm) for c in lm.components)
 
 
 def candidates() -> list[Config]:
-    """`compare` trains families alone."""
+    """Return no candidates: `compare` does not train mixtures."""
     return []
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """How many models are mixed."""
+    """Return the number of components."""
     return {"components": len(config.components)}

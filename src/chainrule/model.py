@@ -1,7 +1,4 @@
-"""A language model with its tokenizer and speller: what a person loads, asks and saves.
-
-Lives here: score, evaluate, generate, next, each thin over the part that does it. Not here: files (artifact.py).
-"""
+"""A language model with its tokenizer and speller: score, evaluate, generate and save."""
 
 import datetime
 import time
@@ -15,11 +12,11 @@ from typing import Any, Self
 import numpy as np
 
 from chainrule import families
-from chainrule.config import make
-from chainrule.data.encoded import Encoded
+from chainrule.config import build_config
+from chainrule.data.encoded import EncodedText
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.spelled import Spell
+from chainrule.decoding.spelled import SpellingSampler
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
 from chainrule.evaluation.scores import TokenScorer, token_log_probs
@@ -34,14 +31,14 @@ from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
-OVERLAP_WORTH_A_WORD = 0.3
+OVERLAP_WARNING_THRESHOLD = 0.3
 SPELLING_ATTEMPTS = 1000
-"""Spellings drawn before a word outside the vocabulary is given up and U+FFFD is written."""
+"""Spellings sampled for an out-of-vocabulary word before U+FFFD is written instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a model comes from."""
+    """Provenance of a model."""
 
     text: str = ""  # names of the training files
     fingerprint: Fingerprint | None = None
@@ -49,10 +46,10 @@ class Origin:
     seed: int | None = None
     created: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    run: Path | None = None  # folder of the run that trained the model here and now; not saved
+    run: Path | None = None  # folder of the training run of this process; not saved
 
     def __post_init__(self) -> None:
-        for name in ("text", "command"):  # names of files need not be UTF-8, and what is stored must be
+        for name in ("text", "command"):  # file names need not be UTF-8, stored JSON must be
             object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())
 
     @classmethod
@@ -65,7 +62,7 @@ class Origin:
         seed: int | None = None,
         run: Path | None = None,
     ) -> Self:
-        """The origin of a model that is being made here and now."""
+        """Return the origin of a model created now by this version of chainrule."""
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return cls(
             text=text,
@@ -80,7 +77,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Model:
-    """One contract, whatever the family."""
+    """A language model of any family with its tokenizer, speller and provenance."""
 
     lm: AnyModel
     tokenizer: Tokenizer
@@ -99,11 +96,11 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """How many numbers were estimated."""
+        """Number of estimated parameters."""
         return families.get(self.family).parameters(self.lm)
 
     def score(self, text: str) -> Score:
-        """The probability of a line, or of several, token by token."""
+        """Score a text of one or more lines token by token."""
         if not isinstance(text, str):
             raise UsageError(f"score takes a text, not {text!r}; for several there is scores")
         return next(iter(self.scores([text])))
@@ -111,7 +108,7 @@ class Model:
     def scores(
         self, texts: Sequence[str], progress: Progress | bool = silent, scorer: TokenScorer | None = None
     ) -> Iterator[Score]:
-        """One score a text; a `stream` model reads them one after another as one stream, which `scorer` goes on."""
+        """Yield one score per text; a `stream` model reads them as one stream, continued from `scorer` if given."""
         encoded = encode(Corpus.from_lines(texts), self.tokenizer)
         log_probs = (
             scorer.log_probs(encoded.ids) if scorer else token_log_probs(self.lm, encoded, as_progress(progress))
@@ -133,25 +130,25 @@ class Model:
             first = last
 
     def evaluate(self, text: Sources | Corpus, progress: Progress | bool = silent) -> Evaluation:
-        """Perplexity, bits per byte and the rest, of files or of a corpus."""
+        """Compute perplexity, bits per byte and the other metrics on files or a corpus."""
         progress = as_progress(progress)
         corpus = Corpus.of(text)
         self._warn_of_overlap(corpus)
         return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)
 
-    def evaluate_encoded(self, text: Encoded, progress: Progress = silent) -> Evaluation:
-        """The same, of a text that is encoded already."""
+    def evaluate_encoded(self, text: EncodedText, progress: Progress = silent) -> Evaluation:
+        """Evaluate an encoded text."""
         if not text.tokens:
             raise InputError("the text is empty; give one with at least one line")
         start = time.perf_counter()
         return self._summary(text, token_log_probs(self.lm, text, progress), start)
 
     def evaluate_lines(
-        self, text: Encoded, log_probs: Floats | None = None, progress: Progress = silent
+        self, text: EncodedText, log_probs: Floats | None = None, progress: Progress = silent
     ) -> tuple[Evaluation, Floats]:
-        """The figures of `evaluate_encoded`, and −log p of each line with its spellings in nats, (lines,).
+        """Return the metrics of `evaluate_encoded`, and −log p of each line with its spellings in nats, (lines,).
 
-        `log_probs` are those of the tokens, (N,), where they are known already.
+        `log_probs`, (N,), are the log-probabilities of the tokens if already computed.
         """
         if not text.tokens:
             raise InputError("the text is empty; give one with at least one line")
@@ -175,7 +172,7 @@ class Model:
         stride: int | None = None,
         progress: Progress | bool = silent,
     ) -> dict[str, tuple[Evaluation, dict[str, float]]]:
-        """The figures with the model adapted to the text, and the settings chosen on `valid`, by kind.
+        """Evaluate the model with test-time adaptation; return metrics and the settings tuned on `valid`, by kind.
 
         Kinds are `temperature`, `cache`, `dynamic` and, for a Transformer, `stride`.
         """
@@ -186,22 +183,22 @@ class Model:
                 "temperature, cache, dynamic evaluation and stride are for neural models; "
                 f"this is {'an' if self.family == 'ngram' else 'a'} {self.family}"
             )
-        given = {"text": text, "validation text": valid, "training text": train}
+        sources = {"text": text, "validation text": valid, "training text": train}
         parts = {
             name: encode(Corpus.of(part), self.tokenizer, progress)
-            for name, part in given.items()
+            for name, part in sources.items()
             if part is not None
         }
         for name, part in parts.items():
             if not part.tokens:
                 raise InputError(f"the {name} is empty; give one with at least one line")
-        encoded, held_out, statistics = (parts.get(name) for name in given)
-        found = {}
+        encoded, held_out, statistics = (parts.get(name) for name in sources)
+        results = {}
         for kind in kinds:
             start = time.perf_counter()
-            made = adapt(self.lm, encoded, held_out, kind, train=statistics, stride=stride, progress=progress)
-            found[kind] = (self._summary(parts["text"], made.log_probs, start), made.settings)
-        return found
+            adapted = adapt(self.lm, encoded, held_out, kind, train=statistics, stride=stride, progress=progress)
+            results[kind] = (self._summary(parts["text"], adapted.log_probs, start), adapted.settings)
+        return results
 
     def generate(self, prompt: str = "", **settings: Any) -> Generation:
         """Continue a prompt; settings as in `Decoding`."""
@@ -210,33 +207,30 @@ class Model:
         return self.generate_several(prompt, 1, **settings)[0]
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:
-        """Several continuations: samples in their order, or the best of a beam first."""
+        """Generate several continuations: independent samples, or beam hypotheses with the best first."""
         return generate(self.lm, self.tokenizer, prompt, _decoding(settings), num=num, spell=self.spell)
 
     def stream(self, prompt: str = "", **settings: Any) -> Iterator[str]:
-        """Continue a prompt piece by piece."""
+        """Continue a prompt and yield the text in pieces as it is generated."""
         return stream(self.lm, self.tokenizer, prompt, _decoding(settings), spell=self.spell)
 
     def next(self, context: str = "", top: int = 10) -> list[tuple[str, float]]:
-        """The most probable next tokens and their probabilities."""
+        """Return the most probable next tokens with their probabilities."""
         return next_tokens(self.lm, self.tokenizer, context, top)
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the model folder, whole or not at all.
-
-        A folder that holds another model or an unfinished run is refused unless `force` is True.
-        """
+        """Save the model to a folder atomically; `force` allows replacing another model or an unfinished run."""
         from chainrule.artifact import save
 
         save(self, Path(folder), force=force)
 
     @property
-    def spell(self) -> Spell | None:
-        """Draws the spelling of a word outside the vocabulary; None where the model has no speller."""
+    def spell(self) -> SpellingSampler | None:
+        """Sampler of spellings for out-of-vocabulary words; None without a speller."""
         return None if self.speller is None else partial(_draw_unknown_word, self.speller, self.tokenizer)
 
-    def _summary(self, text: Encoded, log_probs: Floats, start: float) -> Evaluation:
-        """The figures of a text whose scoring began at `start`."""
+    def _summary(self, text: EncodedText, log_probs: Floats, start: float) -> Evaluation:
+        """Summarize the token log-probabilities of a text; `start` is the time at which scoring started."""
         spellings = self._spelling_log_probs(text)
         return summarize(
             text,
@@ -247,30 +241,31 @@ class Model:
             is_upper_bound=self.tokenizer.config.is_ambiguous,
         )
 
-    def _spelling_log_probs(self, text: Encoded) -> Floats:
-        """Log p(spelling) of each unknown word; a closed vocabulary has none to give."""
+    def _spelling_log_probs(self, text: EncodedText) -> Floats:
+        """Return log p(spelling) of each unknown word; −inf without a speller."""
         if self.speller is None:
             return np.zeros(0) if not text.oov else np.full(text.oov, -np.inf)
         return self.speller.log_probs(text.spellings)
 
-    def _cause(self, text: Encoded, log_probs: Floats) -> str | None:
-        found = first_impossible(text, log_probs)
-        if found is None:
+    def _cause(self, text: EncodedText, log_probs: Floats) -> str | None:
+        """Describe the first token with probability zero; None if there is none."""
+        first = first_impossible(text, log_probs)
+        if first is None:
             return None
-        id_, line, place = found
+        id_, line, position = first
         token = self.tokenizer.tokens([id_])[0]
         if id_ == text.unk:
             at = int(np.flatnonzero(np.isneginf(log_probs))[0])
             token = text.spellings[int(np.count_nonzero(text.ids[:at] == text.unk))]
-        return f"'{self.tokenizer.text_of(token)}' on line {line}, token {place}"
+        return f"'{self.tokenizer.display_text(token)}' on line {line}, token {position}"
 
     def _warn_of_overlap(self, corpus: Corpus) -> None:
         if self.origin.fingerprint is None:
             return
-        part = self.origin.fingerprint.overlap(fingerprint(corpus))
-        if part >= OVERLAP_WORTH_A_WORD:
+        overlap = self.origin.fingerprint.overlap(fingerprint(corpus))
+        if overlap >= OVERLAP_WARNING_THRESHOLD:
             warnings.warn(
-                f"about {part:.0%} of the lines of this text were in the training text: "
+                f"about {overlap:.0%} of the lines of this text were in the training text: "
                 "the figures say how well it is remembered, not how well new text is predicted",
                 ChainruleWarning,
                 stacklevel=3,
@@ -278,14 +273,14 @@ class Model:
 
 
 def _decoding(settings: dict[str, Any]) -> Decoding:
-    """The settings checked by name; one stop text or several."""
+    """Build the decoding config; `stop` is one string or several."""
     stop = settings.pop("stop", ())
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    return replace(make(Decoding, settings, "generate"), stop=stops)
+    return replace(build_config(Decoding, settings, "generate"), stop=stops)
 
 
 def _draw_unknown_word(speller: Speller, tokenizer: Tokenizer, rng: np.random.Generator) -> str:
-    """Draw spellings until one is a single word outside the vocabulary and not the name of `<unk>`."""
+    """Sample spellings until one is a single out-of-vocabulary word and not the name of `<unk>`."""
     for _ in range(SPELLING_ATTEMPTS):
         word = speller.sample(rng)
         if word != tokenizer.config.unk and tokenizer.encode(word).tolist() == [tokenizer.unk]:

@@ -1,8 +1,4 @@
-"""The only door to `chainrule._core`, the compiled twin of the Python kernels.
-
-N-gram models need it, and say so where it is not built (ngram/engine.py). Whatever else it speeds up asks `load()`
-and takes the Python way where that gives None.
-"""
+"""Import of the compiled extension `chainrule._core`; no other module imports it."""
 
 import warnings
 from functools import cache
@@ -18,7 +14,7 @@ HOW_TO_BUILD = "pip install . (needs a C++20 compiler)"
 
 @cache
 def load() -> ModuleType | None:
-    """The compiled module, or None where chainrule runs from a bare checkout; one that is broken is warned of."""
+    """Return the compiled extension, or None if it is not built; warn if it is built but cannot be imported."""
     try:
         return import_module(NAME)
     except ImportError as error:
@@ -29,7 +25,7 @@ def load() -> ModuleType | None:
 
 
 def require(purpose: str) -> ModuleType:
-    """Return the compiled module; raise MissingExtra, which begins with `purpose`, where it is not built."""
+    """Return the compiled extension; raise MissingExtra, with a message starting with `purpose`, if not built."""
     core = load()
     if core is None:
         raise MissingExtra(f"{purpose} the compiled part of chainrule, which is not built: {HOW_TO_BUILD}")

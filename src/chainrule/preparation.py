@@ -1,4 +1,4 @@
-"""A training text made ready for any family: tokenizer, ids, speller, fingerprint. Nothing here is a model."""
+"""Prepare a training corpus for any family: tokenizer, token ids, speller and fingerprint."""
 
 import warnings
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from chainrule import artifact
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram.spelling import Speller, train_speller
 from chainrule.progress import Progress, silent
@@ -23,69 +23,71 @@ from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 IDS_AT_ONCE: Final = 1 << 20
 MOST_UNKNOWN: Final = 0.1
-"""Part of the tokens above which unknown words are worth a warning."""
+"""Share of unknown tokens above which a warning is issued."""
 LONGEST_MEAN: Final = 15.0
-"""Characters a token above which words are not separated by blanks, as in Thai."""
+"""Mean characters per token above which words are presumably not separated by blanks, as in Thai."""
 LEAST_TOKENS: Final = 1000
-"""A shorter text says nothing about the tokenizer."""
+"""Shorter texts are not used to judge the tokenizer."""
 FEW: Final = 0.1
-"""Part of the vocabulary's types that is too few to learn spelling from."""
+"""Share of the vocabulary below which there are too few types to train the speller on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """What every model of one text shares."""
+class PreparedCorpus:
+    """A tokenized training corpus, shared by all models trained on it."""
 
     tokenizer: Tokenizer
-    train: Encoded
-    valid: Encoded | None
+    train: EncodedText
+    valid: EncodedText | None
     speller: Speller | None
     fingerprint: Fingerprint
     valid_fingerprint: Fingerprint | None = None
 
 
-def prepare(
+def prepare_corpus(
     corpus: Corpus,
     tokenizer: TokenizerConfig | Path,
     valid: Corpus | None = None,
     progress: Progress = silent,
     ids_file: Path | None = None,
-) -> Prepared:
-    """Train or load the tokenizer, encode, learn to spell; the vocabulary sees `corpus` alone.
+) -> PreparedCorpus:
+    """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses `corpus` only.
 
-    With `ids_file` the training text's ids are written there and mapped, not kept in memory.
+    With `ids_file`, the ids of the training text are written there and memory-mapped.
     """
     if isinstance(tokenizer, Path):
-        made = artifact.load_tokenizer(tokenizer)
+        trained = artifact.load_tokenizer(tokenizer)
     else:
-        made = tokenizer_training.train(corpus, tokenizer, progress)
-    train = encode(corpus, made, progress, ids_file)
+        trained = tokenizer_training.train(corpus, tokenizer, progress)
+    train = encode(corpus, trained, progress, ids_file)
     if not train.words:
         raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
-    if made.config.closed and train.spellings:
+    if trained.config.closed and train.spellings:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
-    mark = fingerprint(corpus)
-    if mark.lines != train.lines:
-        raise InputError(f"the text changed while it was read: {train.lines} lines, then {mark.lines}; train again")
+    digest = fingerprint(corpus)
+    if digest.lines != train.lines:
+        raise InputError(
+            f"the text changed while it was read: {train.lines} lines, then {digest.lines}; train again"
+        )
     if train.replaced:
         message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
-    held_out = None if valid is None else encode(valid, made, progress)
-    _warn_of_unsuited(made, train, held_out)
-    return Prepared(
-        tokenizer=made,
+    held_out = None if valid is None else encode(valid, trained, progress)
+    _warn_of_unsuited(trained, train, held_out)
+    return PreparedCorpus(
+        tokenizer=trained,
         train=train,
         valid=held_out,
-        speller=_speller(corpus, made, train, progress),
-        fingerprint=mark,
+        speller=_speller(corpus, trained, train, progress),
+        fingerprint=digest,
         valid_fingerprint=None if valid is None else fingerprint(valid),
     )
 
 
-def _warn_of_unsuited(tokenizer: Tokenizer, train: Encoded, valid: Encoded | None) -> None:
-    """Warn where words are no tokens for this text: many are unknown, or no blanks separate them."""
+def _warn_of_unsuited(tokenizer: Tokenizer, train: EncodedText, valid: EncodedText | None) -> None:
+    """Warn if a word tokenizer does not suit the text: many unknown words, or no blanks between words."""
     config = tokenizer.config
-    if not config.is_words:
+    if not config.is_word_level:
         return
     if train.tokens >= LEAST_TOKENS and train.characters > LONGEST_MEAN * train.tokens:
         others = "word, char or bpe" if config.kind == "whitespace" else "char or bpe"
@@ -108,24 +110,24 @@ def _warn_of_unsuited(tokenizer: Tokenizer, train: Encoded, valid: Encoded | Non
             warnings.warn(f"{message}; choose --tokenizer bpe or char, or {remedy}", ChainruleWarning, stacklevel=3)
 
 
-def _speller(corpus: Corpus, tokenizer: Tokenizer, train: Encoded, progress: Progress) -> Speller | None:
-    """Learn to spell from the words outside the vocabulary, and from its rare words where those are few."""
+def _speller(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText, progress: Progress) -> Speller | None:
+    """Train the speller on the out-of-vocabulary words, and on rare vocabulary words if those are too few."""
     if tokenizer.unk is None or tokenizer.config.closed:
         return None
-    progress("learning to spell", 0, None)
+    progress("training the speller", 0, None)
     placeholder, is_single = tokenizer.config.unk, tokenizer.config.kind == "char"
     few = 0 if is_single else FEW * tokenizer.vocab_size
     is_enough = len(set(train.spellings) - {placeholder}) > few
     rare = [] if is_enough else _rare(_type_counts(corpus, tokenizer, train))
     return train_speller(
-        train.spellings, tokenizer.spellings_known(), is_single, rare=rare, placeholder=placeholder
+        train.spellings, tokenizer.vocabulary_words(), is_single, rare=rare, placeholder=placeholder
     )
 
 
-def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> dict[str, int]:
-    """How often each word of the vocabulary, or each character, stands in the training text; none that does not."""
-    if tokenizer.config.kind == "wordpiece":  # whose ids are not words
-        words = Counter(word for line in corpus for word in split_words(tokenizer.see(line)))
+def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText) -> dict[str, int]:
+    """Count the vocabulary types (words or characters) that occur in the training text."""
+    if tokenizer.config.kind == "wordpiece":  # its ids are not words
+        words = Counter(word for line in corpus for word in split_words(tokenizer.canonicalize(line)))
         del words[tokenizer.config.unk]
         return words
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
@@ -137,9 +139,9 @@ def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: Encoded) -> dict[s
 
 
 def _rare(counts: Mapping[str, int]) -> list[str]:
-    """The types seen once; the half that is seen least where those are few, as in a text cut to frequent words."""
-    once = [name for name, times in counts.items() if times == 1]
-    if len(once) > FEW * len(counts) or not counts:
-        return once
+    """Return the types with count 1, or the rarer half of all types if those are too few."""
+    singletons = [name for name, count in counts.items() if count == 1]
+    if len(singletons) > FEW * len(counts) or not counts:
+        return singletons
     median = sorted(counts.values())[len(counts) // 2]
-    return [name for name, times in counts.items() if times <= median]
+    return [name for name, count in counts.items() if count <= median]

@@ -1,10 +1,10 @@
-"""How many threads compiled parts may run."""
+"""Number of threads for the compiled extension."""
 
 import os
 
 
-def threads() -> int:
-    """As many as this process may run at once, or fewer where `--threads` (or OMP_NUM_THREADS) says so."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    bound = os.environ.get("OMP_NUM_THREADS", "")
-    return min(here, int(bound)) if bound.isdecimal() and int(bound) else here
+def thread_count() -> int:
+    """Return the number of usable processors, at most `--threads` (OMP_NUM_THREADS)."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(available, int(limit)) if limit.isdecimal() and int(limit) else available

@@ -1,4 +1,4 @@
-"""Progress of long work: the library reports it, the command line or a printer of lines shows it."""
+"""Progress callbacks of long-running functions; the command line renders them as a bar."""
 
 import sys
 import time
@@ -6,23 +6,23 @@ from collections.abc import Callable
 from typing import Final, Protocol, TextIO
 
 LINE_SECONDS: Final = 30.0
-"""Seconds between two lines of progress where there is no bar."""
+"""Seconds between two printed lines of progress."""
 
 
 class Progress(Protocol):
-    """Anything that can be told how far work has come."""
+    """Callback that receives the progress of a task."""
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """What is being done, how much of it is done, and of how much; None where that is unknown."""
+        """Report that `done` of `total` units of the task `what` are done; None if the total is unknown."""
         ...
 
 
 def silent(what: str, done: int, total: int | None) -> None:
-    """The progress nobody sees."""
+    """Ignore progress."""
 
 
 class ProgressLines:
-    """Prints a line of progress every `LINE_SECONDS`, the first after that time; to stderr by default.
+    """Print a line of progress every `LINE_SECONDS`, to stderr by default.
 
     >>> seconds = iter([0.0, 12.0, 45.0])
     >>> show = ProgressLines(sys.stdout, clock=lambda: next(seconds))
@@ -36,7 +36,7 @@ class ProgressLines:
         self._start = self._last = clock()
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Print a line if the last is old enough."""
+        """Print a line if `LINE_SECONDS` have passed since the last one."""
         now = self._clock()
         if now - self._last < LINE_SECONDS:
             return
@@ -47,7 +47,7 @@ class ProgressLines:
 
 
 def as_progress(progress: Progress | bool) -> Progress:
-    """Return the progress that an argument `progress=` means: True prints lines to stderr, False prints nothing."""
+    """Convert a `progress=` argument to a callback: True prints lines to stderr, False prints nothing."""
     if isinstance(progress, bool):
         return ProgressLines() if progress else silent
     return progress

@@ -1,7 +1,7 @@
-"""Replace a folder or a file in one step: a reader sees the old content or the new one, never a mixture.
+"""Atomic replacement of folders and files: readers see either the old or the new content.
 
-The new content is written under a temporary name beside the target, flushed, and swapped with the target. Modes and
-ownership of what is replaced are kept. Temporary names of processes that died are removed by the next writer.
+The new content is written under a temporary name in the same directory, flushed, and swapped with the target.
+Modes and ownership are preserved. Temporary files of dead processes are removed by the next writer.
 """
 
 import ctypes
@@ -27,11 +27,11 @@ RENAME_EXCHANGE = 2  # linux/fs.h
 UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 
 _in_use: set[Path] = set()
-"""Temporary names this process is writing to; any other that carries its id was left by a process now dead."""
+"""Temporary paths in use by this process; others with its process id were left by a dead process."""
 
 
 class SwapError(OSError):
-    """A swap that failed and could not be undone; `state` says what is on the disk."""
+    """A swap failed and could not be undone; `state` describes what is on disk."""
 
     def __init__(self, cause: OSError, state: str) -> None:
         super().__init__(cause.errno, cause.strerror or str(cause))
@@ -39,28 +39,28 @@ class SwapError(OSError):
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """Give a new folder to fill; put it in place of `target` if the block succeeds, remove it if it fails."""
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder; replace `target` with it if the block succeeds, remove it if the block fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep(target)
+    remove_leftovers(target)
     with _temporary(target) as temporary:
-        # Nobody else reads a copy of what may be private; `_keep_access` sets the mode in the end.
+        # Private until `_copy_access_tree` sets the final mode: the old content may be private.
         temporary.mkdir(mode=0o700 if target.exists() else 0o777)
         yield temporary
         if target.exists():
-            _keep_access(target, temporary)
-        _place(temporary, target)
+            _copy_access_tree(target, temporary)
+        _swap_and_flush(temporary, target)
 
 
 @contextmanager
-def replacing_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file to write; put it in place of `path` if the block succeeds, remove it if it fails."""
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new binary file; replace `path` with it if the block succeeds, remove it if the block fails."""
     target = resolve(path)
     if target.exists() and not target.is_file():
-        raise UsageError(f"{path} is there and is not a file; choose another --out")
+        raise UsageError(f"{path} exists and is not a file; choose another --out")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        sweep(target)
+        remove_leftovers(target)
         with _temporary(target) as temporary:
             mode = 0o600 if target.exists() else 0o666
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -68,21 +68,21 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
             if target.exists():
                 _copy_access(target.stat(), temporary)
             flush(temporary)
-            _place(temporary, target)
+            _swap_and_flush(temporary, target)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
 
 
-def link_identical(path: Path, source: Path, beside: Path) -> bool:
+def link_identical(path: Path, source: Path, folder: Path) -> bool:
     """Replace the file at `path` by a hard link to `source` if both have the same bytes, mode, owner and group.
 
-    The temporary name lies beside the folder `beside`. Return whether the two are now one file: False if they
-    differ or if the file system refuses the link.
+    The temporary name is a sibling of `folder`. Return whether the two are now one file: False if they differ or
+    if the file system does not support the link.
     """
     try:
         if os.path.samefile(path, source):
             return True
-        with _temporary(beside) as temporary:
+        with _temporary(folder) as temporary:
             os.link(source, temporary, follow_symlinks=False)
             # Compare the link, not `source`: another process may replace `source` in the meantime.
             access = [
@@ -97,20 +97,20 @@ def link_identical(path: Path, source: Path, beside: Path) -> bool:
 
 
 def resolve(path: Path) -> Path:
-    """The place that `path` leads to, links followed; refuse a path that names nothing that can be replaced."""
+    """Resolve links in `path`; raise UsageError for a path that cannot be replaced."""
     if "\0" in str(path):
-        raise UsageError(f"{printable(str(path))} holds a NUL byte, which no path may; choose another --out")
+        raise UsageError(f"{printable(str(path))} contains a NUL byte; choose another --out")
     try:
         target = Path(os.path.realpath(path))
     except OSError as error:  # the current directory was removed
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
     if not target.name:
         raise UsageError(f"{path} is the root of the file system; choose another --out")
     return target
 
 
-def cannot_write(path: Path, error: OSError) -> ChainruleError:
-    """The error for a disk, permissions or a name that prevent writing; it says what is on the disk now."""
+def write_error(path: Path, error: OSError) -> ChainruleError:
+    """Return the error for a failed write; its message describes what is on disk."""
     state = error.state if isinstance(error, SwapError) else "what was there is unchanged"
     return ChainruleError(
         f"cannot write {path}: {error.strerror or error}; {state}: "
@@ -119,7 +119,7 @@ def cannot_write(path: Path, error: OSError) -> ChainruleError:
 
 
 def flush(path: Path) -> None:
-    """Return once the file or folder is on the disk itself."""
+    """Flush a file or folder to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -129,18 +129,18 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def _temporary(target: Path) -> Iterator[Path]:
-    """A name beside `target` for the new content; what is there afterwards is removed."""
+    """Yield a temporary sibling path of `target`; remove its content afterwards."""
     path = _sibling(target, "partial")
     _in_use.add(path)
     try:
         yield path
     finally:
-        _remove(path)  # the old content after a swap, else the new content of a failed write
+        _remove(path)  # the old content after a swap, or the partial content after a failure
         _in_use.discard(path)
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder as far as that is possible, and warn of what is left; the next writer tries again."""
+    """Remove a file or folder; warn if something remains, which the next writer removes."""
     errors: list[BaseException] = []
     try:
         if path.is_dir() and not path.is_symlink():
@@ -152,22 +152,22 @@ def _remove(path: Path) -> None:
     if errors and os.path.lexists(path):
         reason = getattr(errors[0], "strerror", errors[0])
         warnings.warn(
-            f"{path} holds replaced or unfinished files and cannot be removed: {reason}; "
+            f"{path} contains replaced or unfinished files and cannot be removed: {reason}; "
             "remove it; the next command that writes here tries again",
             ChainruleWarning,
             stacklevel=2,
         )
 
 
-def _keep_access(old: Path, new: Path) -> None:
-    """Give each file and folder of `new` the mode and owner it has in `old`.
+def _copy_access_tree(old: Path, new: Path) -> None:
+    """Copy mode and owner of each file and folder from `old` to `new`.
 
-    What has no predecessor gets those of the folder `old`, or those most files in it have.
+    New subfolders get those of the folder `old`; new files get the most common ones of the files in it.
     """
     files = [path.lstat() for path in old.rglob("*") if path.is_file() and not path.is_symlink()]
     by_mode = Counter(status.st_mode for status in files)
     usual = max(files, key=lambda status: by_mode[status.st_mode], default=None)
-    for path in sorted(new.rglob("*"), reverse=True):  # the content of a folder before the folder
+    for path in sorted(new.rglob("*"), reverse=True):  # files before their folder
         before = old / path.relative_to(new)
         if path.is_dir():
             _copy_access((before if before.is_dir() else old).stat(), path)
@@ -178,30 +178,30 @@ def _keep_access(old: Path, new: Path) -> None:
     _copy_access(old.stat(), new)
 
 
-def _copy_access(wanted: os.stat_result, path: Path) -> None:
-    """Set the mode, and the owner and group where this user may."""
-    mode, status = stat.S_IMODE(wanted.st_mode), path.stat()
-    if status.st_uid != wanted.st_uid:
+def _copy_access(source: os.stat_result, path: Path) -> None:
+    """Set the mode, and the owner and group if permitted."""
+    mode, status = stat.S_IMODE(source.st_mode), path.stat()
+    if status.st_uid != source.st_uid:
         with suppress(PermissionError):
-            os.chown(path, wanted.st_uid, -1)
-    if status.st_gid != wanted.st_gid:
+            os.chown(path, source.st_uid, -1)
+    if status.st_gid != source.st_gid:
         try:
-            os.chown(path, -1, wanted.st_gid)
+            os.chown(path, -1, source.st_gid)
         except PermissionError:
-            mode = mode & 0o7707 | (mode & 0o007) << 3  # its group is another one: no more than for anybody
+            mode = mode & 0o7707 | (mode & 0o007) << 3  # another group: grant it no more than everyone
     if stat.S_IMODE(path.stat().st_mode) != mode:
         os.chmod(path, mode)
 
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """A swap that was made: how to reverse it, and where the old content lies if not under the temporary name."""
+    """A completed swap: its undo function, and the path of the old content if not the temporary path."""
 
     undo: Callable[[], None]
     aside: Path | None = None
 
 
-def _place(temporary: Path, target: Path) -> None:
+def _swap_and_flush(temporary: Path, target: Path) -> None:
     """Swap `temporary` with `target` and flush; undo the swap if the flush fails."""
     swap = _swap(temporary, target)
     try:
@@ -220,18 +220,18 @@ def _place(temporary: Path, target: Path) -> None:
 
 
 def _swap(temporary: Path, target: Path) -> _Swap:
-    """Put the new content at `target`, with no moment in between where the system has such a swap."""
+    """Move the new content to `target`, atomically if the operating system supports it."""
     if not target.exists():
         os.rename(temporary, target)
         return _Swap(lambda: os.rename(target, temporary))
-    number = _exchange_at_once(temporary, target)
+    number = _exchange(temporary, target)
     if number in UNSUPPORTED and target.is_dir():
         return _swap_by_renames(temporary, target)
     if number in UNSUPPORTED:
         os.replace(temporary, target)
         return _Swap(lambda: _check(errno.ENOSYS, target))  # the old file is gone
     _check(number, target)
-    return _Swap(lambda: _check(_exchange_at_once(temporary, target), target))
+    return _Swap(lambda: _check(_exchange(temporary, target), target))
 
 
 def _check(number: int, target: Path) -> None:
@@ -239,7 +239,7 @@ def _check(number: int, target: Path) -> None:
         raise OSError(number, os.strerror(number), str(target))
 
 
-def _exchange_at_once(temporary: Path, target: Path) -> int:
+def _exchange(temporary: Path, target: Path) -> int:
     """Call Linux's renameat2; return the error number, 0 for success."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
@@ -249,7 +249,7 @@ def _exchange_at_once(temporary: Path, target: Path) -> int:
 
 
 def _swap_by_renames(temporary: Path, target: Path) -> _Swap:
-    """Swap two folders by two renames; `sweep` puts the old one back if the process dies between them."""
+    """Swap two folders by two renames; `remove_leftovers` restores the old one if the process dies between them."""
     aside = _sibling(target, "aside")
 
     def put_back(cause: BaseException | None = None) -> None:
@@ -273,12 +273,12 @@ def _swap_by_renames(temporary: Path, target: Path) -> _Swap:
 
 
 def _sibling(target: Path, role: str) -> Path:
-    """A new name beside `target` that tells the process it belongs to."""
+    """Return a unique sibling path of `target` that contains the process id."""
     return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.{role}")
 
 
-def sweep(target: Path) -> None:
-    """Remove what dead processes left beside `target`; put back an old folder whose swap was cut short."""
+def remove_leftovers(target: Path) -> None:
+    """Remove temporary files of dead processes next to `target`; restore a folder whose swap was interrupted."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})\.[0-9a-f]+\.(partial|aside)")
     for path in list(target.parent.iterdir()):
         match = pattern.fullmatch(path.name)
@@ -291,11 +291,11 @@ def sweep(target: Path) -> None:
 
 
 def _is_used(path: Path, pid: int) -> bool:
-    """Whether a living process writes to this temporary name; ids recur, so its own are looked up."""
+    """Whether a live process is using this temporary path; process ids are reused, so look up our own."""
     if pid == os.getpid():
         return path in _in_use
     try:
-        with suppress(PermissionError):  # alive, and someone else's
+        with suppress(PermissionError):  # alive, owned by another user
             os.kill(pid, 0)
     except ProcessLookupError:
         return False

@@ -1,4 +1,4 @@
-"""The score of a piece of text, token by token; in a notebook it shows itself coloured."""
+"""Token-level score of a text, rendered with surprisal colours in notebooks."""
 
 import html
 import math
@@ -11,42 +11,42 @@ from chainrule.inspection.surprisal import surprisal_html
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """log p of a text's tokens in nats, `</s>` of each line among them.
+    """Log-probabilities of the tokens of a text in nats, including `</s>` of each line.
 
-    `log_prob` counts an unknown word as p(`<unk>`), whatever it is; to compare texts or models, use
-    `log_prob_with_spelling`, which is of the text itself.
+    `log_prob` scores an unknown word as p(`<unk>`); to compare texts or models, use `log_prob_with_spelling`, which
+    includes the probability of its characters.
     """
 
     text: str
     tokens: tuple[str, ...]
     log_probs: tuple[float, ...]
     oov: int
-    log_prob_of_spellings: float  # of its unknown words; −inf where it has some and the model has no speller
+    log_prob_of_spellings: float  # of the unknown words; −inf if there are some and the model has no speller
 
     @property
     def log_prob(self) -> float:
-        """Log p(tokens), nats."""
+        """Return log p(tokens) in nats."""
         return math.fsum(self.log_probs) if not self.infinite else -math.inf
 
     @property
     def log_prob_with_spelling(self) -> float:
-        """Log p(tokens) + log p(spellings of the unknown words), nats: the probability of the text itself."""
+        """Return log p(tokens) + log p(spellings of the unknown words) in nats: the log-probability of the text."""
         return self.log_prob + self.log_prob_of_spellings
 
     @property
     def bits(self) -> float:
-        """−log₂ p(tokens)."""
-        return (0.0 - self.log_prob) / math.log(2)  # 0 where p = 1, not -0
+        """Return −log₂ p(tokens)."""
+        return (0.0 - self.log_prob) / math.log(2)  # avoids -0.0 for p = 1
 
     @property
     def perplexity(self) -> float:
-        """Exp of the mean of −log p."""
+        """Return exp of the mean −log p per token."""
         with np.errstate(over="ignore"):
             return float(np.exp(-self.log_prob / len(self.tokens)))
 
     @property
     def infinite(self) -> bool:
-        """Whether some token has no probability."""
+        """Whether some token has probability zero."""
         return -math.inf in self.log_probs
 
     def _repr_html_(self) -> str:

@@ -1,9 +1,8 @@
-"""Temporary folders that go with their process; those that a killed process left are removed at the next start.
+"""Temporary folders that are removed with their process; those of killed processes are removed at the next start.
 
-A folder is `chainrule-PID-RANDOM` in the directory for temporary files. Its process holds a lock (flock) on it for
-as long as it lives, and the system gives the lock up however the process ends. A folder is removed by others only
-by someone who has got its lock: a process number that is used again, or that belongs to another container or
-machine sharing the directory, decides nothing.
+A folder is named `chainrule-PID-RANDOM` in the system's temporary directory. Its process holds an flock on it,
+which the operating system releases however the process ends. Another process removes a folder only after acquiring
+its lock; process ids are not used, since they are reused and shared between containers.
 """
 
 import fcntl
@@ -23,20 +22,20 @@ _TRIES: Final = 100
 
 
 class ScratchFolder:
-    """A new empty folder, locked by this process; it is removed with `remove`, or with this object."""
+    """A new empty folder, locked by this process and removed by `remove` or with this object."""
 
     def __init__(self) -> None:
         self.path, descriptor = _make_locked()
         self._finalizer = weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
 
     def remove(self) -> None:
-        """Remove the folder and all it holds."""
+        """Remove the folder and its content."""
         self._finalizer()
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new empty folder for the length of a block."""
+    """Yield a new empty folder and remove it after the block."""
     folder = ScratchFolder()
     try:
         yield folder.path
@@ -45,7 +44,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_orphans() -> list[Path]:
-    """Remove this user's scratch folders that no process holds; their paths."""
+    """Remove this user's scratch folders that no process has locked; return their paths."""
     removed = []
     try:
         with os.scandir(tempfile.gettempdir()) as entries:
@@ -62,29 +61,29 @@ def remove_orphans() -> list[Path]:
 
 
 def _make_locked() -> tuple[Path, int]:
-    """A folder and the descriptor that holds its lock; −1 where the file system has no locks."""
+    """Create and lock a folder; return it and the descriptor of its lock, −1 on file systems without locks."""
     for _ in range(_TRIES):
         path = Path(tempfile.mkdtemp(prefix=f"chainrule-{os.getpid()}-"))
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:  # another process took it for an orphan before it was locked
+        except FileNotFoundError:  # another process removed it as an orphan before it was locked
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # likewise: it is being removed
+        except BlockingIOError:  # another process is removing it
             os.close(descriptor)
             continue
-        except OSError:  # no locks: nobody can take it for an orphan either
+        except OSError:  # no locks on this file system: other processes cannot remove it either
             os.close(descriptor)
             return path, -1
         if _is_at(path, descriptor):
             return path, descriptor
         os.close(descriptor)
-    raise OSError(f"no folder for temporary files can be kept in {tempfile.gettempdir()}")
+    raise OSError(f"cannot create a temporary folder in {tempfile.gettempdir()}")
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock of a folder of this user; None where another process holds it."""
+    """Lock a folder of this user; return the descriptor, or None if another process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -101,7 +100,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the path still leads to the folder that was opened."""
+    """Whether the path still names the folder that was opened."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -110,7 +109,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:
-    if os.getpid() != owner:  # a forked child goes on without it
+    if os.getpid() != owner:  # in a forked child, leave the folder to the parent
         return
     shutil.rmtree(path, ignore_errors=True)
     if descriptor >= 0:

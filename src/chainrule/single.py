@@ -1,8 +1,4 @@
-"""N-gram models made of others: one of a mixture, one pruned, one with its file in another layout.
-
-Lives here: what makes a new model of old ones without any text. Not here: the arithmetic (ngram/interpolation.py,
-ngram/entropy_pruning.py) and files (exchange.py).
-"""
+"""Conversions of n-gram models: merge a mixture into one model, entropy pruning, change of file layout."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,12 +14,15 @@ from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.interpolation import interpolate
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffTables
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 from chainrule.progress import Progress, as_progress, silent
 
 
-def single(model: Model, progress: Progress | bool = silent) -> Model:
-    """An n-gram model as it is, a mixture of n-grams as one; any other model is refused."""
+def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
+    """Merge a mixture of n-gram models into one n-gram model; return an n-gram model unchanged.
+
+    Raises ConfigError for other families.
+    """
     progress = as_progress(progress)
     if model.family == "ngram":
         return model
@@ -45,49 +44,48 @@ def single(model: Model, progress: Progress | bool = silent) -> Model:
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
 
 
-def pruned(model: Model, threshold: float, progress: Progress | bool = silent) -> Model:
-    """An n-gram model without the n-grams whose loss raises its perplexity by less than this part of it."""
+def prune(model: Model, threshold: float, progress: Progress | bool = silent) -> Model:
+    """Remove the n-grams whose removal increases the perplexity by less than this fraction (Stolcke 1998)."""
     progress = as_progress(progress)
     lm = cast(NgramModel, model.lm)
     if not threshold > 0:
         raise ConfigError(f"entropy-prune is {threshold}; choose a small number above 0, such as 1e-8")
     if not lm.is_normalized:
         raise ConfigError("entropy-prune weighs probabilities, and those of this model do not sum to one")
-    config = dataclasses.replace(
-        model.config, entropy_prune=max(threshold, model.config.entropy_prune)
-    )  # refuses what cannot be
+    # The config validates the threshold.
+    config = dataclasses.replace(model.config, entropy_prune=max(threshold, model.config.entropy_prune))
     tables = entropy_prune(lm.tables, lm.vocabulary, threshold, progress)
-    made = _model(tables, lm, model.tokenizer.names(), config)
-    return dataclasses.replace(model, lm=made, config=config, metrics={})
+    pruned_lm = _model(tables, lm, model.tokenizer.names(), config)
+    return dataclasses.replace(model, lm=pruned_lm, config=config, metrics={})
 
 
-def made_by(model: Model, command: str) -> Model:
-    """The same model with an origin that names this command, and without the figures of the run it comes from."""
+def with_command(model: Model, command: str) -> Model:
+    """Return the model with this command as its origin and without metrics."""
     old = model.origin
     origin = Origin.now(text=old.text, fingerprint=old.fingerprint, command=command, seed=old.seed)
     return dataclasses.replace(model, origin=origin, metrics={})
 
 
-def laid_out(model: Model, layout: str | None = None, bits: int | None = None) -> Model:
-    """An n-gram model with its file in another layout; quantised with 8 bits, which only the small one can be."""
+def change_layout(model: Model, layout: str | None = None, bits: int | None = None) -> Model:
+    """Convert an n-gram model to another file layout; `bits=8` quantizes (layout `small` only)."""
     old = model.config
-    wanted = bits if bits is not None else old.bits if layout != "fast" else 0
-    config = dataclasses.replace(old, layout=layout or ("small" if bits else old.layout), bits=wanted)
+    new_bits = bits if bits is not None else old.bits if layout != "fast" else 0
+    config = dataclasses.replace(old, layout=layout or ("small" if bits else old.layout), bits=new_bits)
     lm = cast(NgramModel, model.lm)
-    engine = lm.engine.convert(layout=config.layout, bits=config.bits, threads=threads())
+    engine = lm.engine.convert(layout=config.layout, bits=config.bits, threads=thread_count())
     return dataclasses.replace(model, lm=dataclasses.replace(lm, engine=engine), config=config, metrics={})
 
 
 def _model(tables: BackoffTables, like: NgramModel, names: list[str], config: Config) -> NgramModel:
-    """A model of these tables over the vocabulary and by the context rule of another."""
-    engine = engines.of_tables(
+    """Build a model from tables, with the vocabulary and context rule of `like`."""
+    engine = engines.from_tables(
         tables, like.vocabulary, like.context, names=names, layout=config.layout, bits=config.bits
     )
     return NgramModel(engine, like.vocabulary, like.context)
 
 
 def _parts(mixture: Mixture, weight: float, name: str) -> Iterator[tuple[Any, float]]:
-    """The n-gram models of a mixture, of mixtures within it too, each with its weight in the whole."""
+    """Yield the n-gram components of a (possibly nested) mixture with their total weights."""
     for component, share in zip(mixture.components, mixture.weights, strict=True):
         lm: AnyModel = component.lm
         if component.family == "mixture":

@@ -1,8 +1,8 @@
-"""Networks sized to their text, their machine and their time: from bytes and seconds to widths, dropout and epochs.
+"""Choose the size, dropout, learning rate and epochs of a neural model from the text, the machine and the budget.
 
-`size` follows a small table of measured rules (docs/sizing.md). It prefers the widest network that still reads
-enough of the text in the time: `EPOCHS` times through it, or `TOKENS_PER_WEIGHT` tokens for each weight that takes
-part in a prediction, whichever is less. How fast this machine is, is measured by training the candidate briefly.
+`choose_size` follows a small table of measured rules (docs/sizing.md). It chooses the widest network that can
+process enough training tokens within the budget: `EPOCHS` epochs, or `TOKENS_PER_WEIGHT` tokens for each weight
+used in a prediction, whichever is less. The speed of the machine is measured by training candidates briefly.
 """
 
 import dataclasses
@@ -16,40 +16,40 @@ from chainrule import families
 from chainrule.data.training import TrainingData
 from chainrule.errors import ConfigError
 from chainrule.lm import Context
-from chainrule.preparation import Prepared
+from chainrule.preparation import PreparedCorpus
 
 if TYPE_CHECKING:
     from chainrule.neural.throughput import Throughput
 
 EPOCHS: Final = 4.0
-"""Times through the text that a network should at least have time for."""
+"""Epochs for which a network should at least have time."""
 TOKENS_PER_WEIGHT: Final = 15.0
-"""Of a text that is too long for `EPOCHS`: tokens to read for each weight used in a prediction."""
+"""Training tokens per weight used in a prediction, for texts too long for `EPOCHS`."""
 FEWEST_EPOCHS: Final = 2.0
-"""Where not even the smallest network reads the text so often, the note says so."""
+"""Epochs below which the note says that the budget is too small."""
 FEWEST_STEPS: Final = 200
 """Updates below which a network learns nothing useful."""
 ENOUGH_STEPS: Final = 1_000
-"""Updates below which batches are made smaller."""
-LONGEST: Final = 2.5
-"""A run ends after so many times the usual number of epochs, even where time is left."""
+"""Updates below which the batch size is reduced."""
+MAX_EPOCHS_FACTOR: Final = 2.5
+"""Maximum epochs of a run, as a multiple of the usual number, even if time is left."""
 VALIDATIONS: Final = 10
 PATIENCE: Final = 4
-"""Validations in a run, and how many of them may bring no improvement before it stops."""
+"""Validations per run, and validations without improvement before early stopping."""
 VALIDATION_SHARE: Final = 0.05
-"""Part of the budget that the validations of a run may take together."""
+"""Share of the budget for all validations of a run."""
 LARGEST_RESERVE: Final = 0.5
-"""Part of the budget that the final evaluation of the validation text may take from learning."""
+"""Largest share of the budget reserved for the final evaluation of the validation text."""
 FEWEST_VALIDATION_TOKENS: Final = 2_000
 LARGE_VOCABULARY: Final = {"cpu": 5_000, "cuda": 50_000}
-"""Above it training samples its softmax."""
+"""Vocabulary size above which training uses a sampled softmax."""
 SAMPLES: Final = 1024
 FLOPS: Final = {"cpu": 7e10, "cuda": 5e12}
-"""First guess of floating-point operations per second; a measurement replaces it."""
+"""Initial estimate of floating-point operations per second, replaced by a measurement."""
 PROBES: Final = 3
-"""Candidates to measure at most."""
+"""Maximum number of candidates to measure."""
 LARGEST_PROBE_SHARE: Final = 0.1
-"""Part of the budget after which no further candidate is measured."""
+"""Share of the budget after which no further candidate is measured."""
 GATES: Final = {"rnn": 1, "gru": 3, "lstm": 4}
 
 _RECURRENT: Final = tuple((width, 1) for width in (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024))
@@ -60,12 +60,12 @@ LADDERS: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
     "lstm": _RECURRENT,
     "transformer": ((48, 1), (64, 2), (96, 2), (128, 2), (128, 3), (192, 3), (256, 4), (384, 6), (512, 6)),
 }
-"""Widths and layers to choose from, smallest first."""
+"""Candidate (width, layers) pairs by family, smallest first."""
 
 LARGEST_WIDTHS: Final = ((3e4, 128), (1e5, 192), (3e5, 384), (1e6, 768), (math.inf, 1024))
-"""Widest recurrent network for a text of up to so many tokens; of the other families half of it."""
+"""(tokens, width): widest recurrent network for texts of up to `tokens` tokens; half for other families."""
 LARGEST_UNLIMITED: Final = {"cpu": 384, "cuda": 1024}
-"""Widest recurrent network where no budget is given."""
+"""Widest recurrent network without a budget."""
 
 LEARNING_RATES: Final = {
     "lstm": (4.5e-3, 256),
@@ -74,20 +74,20 @@ LEARNING_RATES: Final = {
     "feedforward": (2.5e-3, 192),
     "transformer": (2e-3, 128),
 }
-"""The rate at a width; it falls with the square root of the width."""
+"""(rate, width): the learning rate at this width; it scales with 1 / sqrt(width)."""
 
 DROPOUT: Final = {"characters": (0.07, 1.4, 0.6), "words": (0.15, 4.7, 0.65), "transformer": (0.05, 1.4, 0.3)}
-"""(s, r0, largest) of dropout = s log2(r / r0) at least 0, r = epochs x weights / tokens."""
+"""(s, r0, largest) in dropout = clip(s log2(r / r0), 0, largest) with r = epochs x weights / tokens."""
 
 
 @dataclass(frozen=True)
-class Sized:
-    """A config chosen by `size`, and what to expect of it."""
+class SizedConfig:
+    """A config chosen by `choose_size`, with its expected epochs and time."""
 
     config: Any  # the family's Config
     expected_seconds: float  # training, its validations and the final evaluation of the validation text
     expected_epochs: float
-    note: str = ""  # how the budget constrained the size; empty where it did not
+    note: str = ""  # how the budget constrained the size; empty if it did not
     family: str = ""
     tokens_per_second: float = 0.0  # of training
 
@@ -111,12 +111,12 @@ class Sized:
 
 
 Measure = Callable[[Any], "Throughput"]
-"""The throughput of a config."""
+"""Function that measures the throughput of a config."""
 
 
-def size(
+def choose_size(
     family: str,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     *,
     seconds: float | None,
     device: str,
@@ -124,7 +124,7 @@ def size(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
     measure: Measure | None = None,
-) -> Sized:
+) -> SizedConfig:
     """Choose the config of a network for a text, a machine and a budget.
 
     Args:
@@ -133,28 +133,28 @@ def size(
         seconds: Time for training and validation together; None: choose for convergence.
         device: `auto`, `cpu` or `cuda`.
         context: `line` or `stream`.
-        seed: Of the weights that are measured with; it does not change what is chosen.
-        settings: Settings that are fixed; the rest is chosen around them.
+        seed: Seed of the weights used for measuring; it does not affect the choice.
+        settings: Fixed settings; the others are chosen.
         measure: Throughput of a config; by default `throughput` on this machine.
 
     Raises:
-        ConfigError: the family has no size to choose, or a setting is wrong.
+        ConfigError: the family is not neural, or a setting is invalid.
 
     """
     if family not in LADDERS:
-        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is none; leave it out")
+        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
     if seconds is not None and not 0 < seconds < math.inf:
         raise ConfigError(f"the budget is {seconds:g} seconds; choose a number above 0")
-    from chainrule.neural.device import choose
+    from chainrule.neural.device import select_device
 
     families.get(family)
     chooser = _Chooser(
         family=family,
-        text=_Text.of(prepared, context),
+        text=_TextStatistics.of(prepared, context),
         seconds=seconds,
-        device=choose(device).type,
+        device=select_device(device).type,
         settings=dict(settings or {}),
-        measure=measure or _measurer(family, prepared, device, context, seed, seconds),
+        measure=measure or _make_measure(family, prepared, device, context, seed, seconds),
     )
     return chooser.choose()
 
@@ -162,14 +162,14 @@ def size(
 def throughput(
     family: str,
     config: Any,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     *,
     device: str,
     context: Context,
     seed: int = 0,
     seconds: float = 1.0,
 ) -> "Throughput":
-    """Tokens per second of training, of validation while training, and of evaluation, measured on this machine."""
+    """Measure tokens per second of training, validation and evaluation on this machine."""
     neural_family: Any = families.get(family)
     from chainrule.neural.throughput import measure
 
@@ -185,10 +185,10 @@ def throughput(
     return measure(neural_family, data, config, seconds)
 
 
-def _measurer(
-    family: str, prepared: Prepared, device: str, context: Context, seed: int, seconds: float | None
+def _make_measure(
+    family: str, prepared: PreparedCorpus, device: str, context: Context, seed: int, seconds: float | None
 ) -> Measure:
-    """Measure for about a second, less where the budget is small."""
+    """Return a function that measures for about a second, less if the budget is small."""
     probe = 1.0 if seconds is None else min(1.0, max(0.2, 0.01 * seconds))
     return lambda config: throughput(
         family, config, prepared, device=device, context=context, seed=seed, seconds=probe
@@ -196,17 +196,17 @@ def _measurer(
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """What the rules need to know of a text."""
+class _TextStatistics:
+    """Statistics of the training text used by the rules."""
 
     tokens: int
     vocabulary: int
     valid_tokens: int
-    line_tokens: float  # of a mean line; a stream is one line
+    line_tokens: float  # mean tokens per line; infinite for a stream
     is_characters: bool
 
     @classmethod
-    def of(cls, prepared: Prepared, context: Context) -> "_Text":
+    def of(cls, prepared: PreparedCorpus, context: Context) -> "_TextStatistics":
         train, kind = prepared.train, prepared.tokenizer.config.kind
         return cls(
             tokens=train.tokens,
@@ -228,10 +228,10 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
-    """How the budget is divided; infinite without one."""
+class _TimeBudget:
+    """Division of the time budget in seconds; infinite without one."""
 
-    run: float  # max_seconds of the run: learning and the validations within it
+    run: float  # max_seconds of the run: parameter updates and the validations within it
     learning: float
     final: float  # evaluating the validation text after the run
     validation_tokens: int  # 0: the whole validation text
@@ -239,10 +239,10 @@ class _Clock:
 
 @dataclass(slots=True)
 class _Chooser:
-    """Chooses among the candidates of one family; `choose` is what it offers."""
+    """Choose among the candidate sizes of one family."""
 
     family: str
-    text: _Text
+    text: _TextStatistics
     seconds: float | None
     device: str
     settings: dict[str, object]
@@ -250,7 +250,7 @@ class _Chooser:
     speeds: "dict[int, Throughput]" = dataclasses.field(default_factory=dict)  # of the candidates measured
     spent: float = 0.0  # seconds of measuring
 
-    def choose(self) -> Sized:
+    def choose(self) -> SizedConfig:
         ladder = self._ladder()
         flops = FLOPS[self.device]
         index = self._largest(ladder, flops)
@@ -277,7 +277,7 @@ class _Chooser:
         return self._sized(ladder, index)
 
     def _ladder(self) -> list[tuple[int, int]]:
-        """Widths and layers allowed for this text, or those that the settings fix."""
+        """Return the (width, layers) candidates for this text, or the ones fixed by the settings."""
         largest = self.text.largest_width
         if self.seconds is None:
             largest = min(largest, LARGEST_UNLIMITED[self.device])
@@ -287,7 +287,7 @@ class _Chooser:
         return list(dict.fromkeys((int(fixed[0] or width), int(fixed[1] or n)) for width, n in steps))  # type: ignore[call-overload]
 
     def _largest(self, ladder: Sequence[tuple[int, int]], flops: float) -> int:
-        """The largest candidate that reads enough in the time; the smallest where none does."""
+        """Return the index of the largest candidate that processes enough tokens in time; 0 if none does."""
         if self.seconds is None:
             return len(ladder) - 1
         fitting = [i for i, step in enumerate(ladder) if self._tokens(step, flops, i) >= self._enough(step)]
@@ -297,7 +297,7 @@ class _Chooser:
         return min(min(EPOCHS, self._usual_epochs()) * self.text.tokens, TOKENS_PER_WEIGHT * self._flops(step) / 6)
 
     def _tokens(self, step: tuple[int, int], flops: float, index: int = -1) -> float:
-        """Tokens a candidate learns from in the time."""
+        """Return the number of tokens on which a candidate is trained within the budget."""
         if self.seconds is None:
             return float(self._usual_epochs() * self.text.tokens)
         speed = self.speeds[index].training if index in self.speeds else flops / self._flops(step)
@@ -308,11 +308,11 @@ class _Chooser:
         return int(str(self.settings.get("epochs", self.text.usual_epochs)))
 
     def _flops(self, step: tuple[int, int]) -> float:
-        """Floating-point operations of training per token: 6 for each weight that takes part."""
+        """Return the training FLOPs per token: 6 for each weight that takes part."""
         return 6.0 * (self._hidden_weights(step) + self._rows() * step[0])
 
     def _rows(self) -> int:
-        """Rows of the output matrix that training evaluates."""
+        """Return the rows of the output matrix evaluated per training token."""
         return SAMPLES if self._output() in ("sampled", "nce") else self.text.vocabulary
 
     def _output(self) -> str:
@@ -329,7 +329,7 @@ class _Chooser:
         return int(str(self.settings.get("order", 10 if self.text.is_characters else 5)))
 
     def _dropout(self, step: tuple[int, int], epochs: float) -> float:
-        """Grows with epochs x weights / tokens; a tenth of the embedding's weights count."""
+        """Return the dropout rate, which grows with epochs x weights / tokens; embeddings count for a tenth."""
         weights = self._hidden_weights(step) + 0.1 * self.text.vocabulary * step[0]
         ratio = max(1e-9, epochs * weights / max(1, self.text.tokens))
         units = "characters" if self.text.is_characters else "words"
@@ -340,8 +340,8 @@ class _Chooser:
         rate, at = LEARNING_RATES[self.family]
         return float(f"{min(1e-2, rate * math.sqrt(at / width)):.2g}")
 
-    def _config(self, step: tuple[int, int], tokens: float, clock: _Clock | None = None) -> Any:
-        """The config of a candidate that learns from so many tokens."""
+    def _config(self, step: tuple[int, int], tokens: float, clock: _TimeBudget | None = None) -> Any:
+        """Build the config of a candidate that is trained on `tokens` tokens."""
         width, layers = step
         epochs = tokens / max(1, self.text.tokens)
         chosen: dict[str, object] = {
@@ -363,15 +363,19 @@ class _Chooser:
         if clock is not None and clock.run < math.inf:
             chosen |= {"max_seconds": max(round(clock.run, 3), 1e-3), "validation_tokens": clock.validation_tokens}
         config_kind = families.get(self.family).Config
-        return settings_reader.make(config_kind, chosen | self.settings, "model", self.family)
+        return settings_reader.build_config(config_kind, chosen | self.settings, "model", self.family)
 
     def _epochs(self, expected: float) -> int:
-        """With a budget more than the time allows, so that the clock ends the run and no time is left."""
+        """Return the number of epochs; with a budget, more than fit, so that the time limit ends the run."""
         usual = self.text.usual_epochs
-        return usual if self.seconds is None else min(max(usual, math.ceil(1.5 * expected)), round(LONGEST * usual))
+        return (
+            usual
+            if self.seconds is None
+            else min(max(usual, math.ceil(1.5 * expected)), round(MAX_EPOCHS_FACTOR * usual))
+        )
 
     def _batches(self, tokens: float) -> dict[str, object]:
-        """Batches smaller than usual where there would be too few updates."""
+        """Return batch size and sequence length; the batch size is reduced if there would be too few updates."""
         window = 128 if self.text.is_characters else 64
         length = 100 if self.text.is_characters else 35 if self.family == "feedforward" else 50
         length = window if self.family == "transformer" else length
@@ -381,22 +385,24 @@ class _Chooser:
         sizes: dict[str, object] = {"batch_size": batch}
         return sizes | ({"window": window} if self.family == "transformer" else {"bptt": length})
 
-    def _clock(self, speed: "Throughput") -> _Clock:
-        """Set apart the time of the final evaluation and of the validations."""
+    def _clock(self, speed: "Throughput") -> _TimeBudget:
+        """Divide the budget between training, validations and the final evaluation."""
         if self.seconds is None:
-            return _Clock(math.inf, math.inf, self.text.valid_tokens / speed.evaluation, 0)
+            return _TimeBudget(math.inf, math.inf, self.text.valid_tokens / speed.evaluation, 0)
         final = min(self.text.valid_tokens / speed.evaluation, LARGEST_RESERVE * self.seconds)
         left = max(0.1 * self.seconds, self.seconds - self.spent - final)
         if not self.text.valid_tokens:
-            return _Clock(left, left, 0.0, 0)
+            return _TimeBudget(left, left, 0.0, 0)
         affordable = int(VALIDATION_SHARE * left * speed.validation / VALIDATIONS)
         tokens = max(FEWEST_VALIDATION_TOKENS, affordable)
         is_sampled = tokens < self.text.valid_tokens
         validation = (tokens if is_sampled else self.text.valid_tokens) / speed.validation
-        run = max(0.1 * left, left - validation)  # the last one follows the run
-        return _Clock(run, max(0.1 * run, run - (VALIDATIONS - 1) * validation), final, tokens if is_sampled else 0)
+        run = max(0.1 * left, left - validation)  # the last validation follows the run
+        return _TimeBudget(
+            run, max(0.1 * run, run - (VALIDATIONS - 1) * validation), final, tokens if is_sampled else 0
+        )
 
-    def _sized(self, ladder: Sequence[tuple[int, int]], index: int) -> Sized:
+    def _sized(self, ladder: Sequence[tuple[int, int]], index: int) -> SizedConfig:
         step, speed = ladder[index], self.speeds[index]
         clock = self._clock(speed)
         tokens = self._tokens(step, 0.0, index)
@@ -405,7 +411,7 @@ class _Chooser:
         seconds = self.seconds
         if seconds is None or epochs == config.epochs:
             seconds = epochs * self.text.tokens / speed.training + clock.final
-        return Sized(
+        return SizedConfig(
             config=config,
             expected_seconds=seconds,
             expected_epochs=epochs,
@@ -415,9 +421,9 @@ class _Chooser:
         )
 
     def _note(
-        self, ladder: Sequence[tuple[int, int]], index: int, config: Any, tokens: float, clock: _Clock
+        self, ladder: Sequence[tuple[int, int]], index: int, config: Any, tokens: float, clock: _TimeBudget
     ) -> str:
-        """What the budget did to the size."""
+        """Describe how the budget constrained the size."""
         if self.seconds is None:
             return ""
         epochs = tokens / max(1, self.text.tokens)

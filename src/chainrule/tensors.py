@@ -17,7 +17,7 @@ from safetensors.numpy import load as load_arrays
 from chainrule.errors import ModelFileError
 
 LARGEST_WEIGHT = 1e12
-"""Magnitude of a network's weight, at most.
+"""Largest allowed magnitude of a network weight.
 
 Products of two such weights, summed over the widest layer, stay far below the float32 maximum of 3.4e38, so that
 no activation function hides an overflow: tanh(inf) is 1.
@@ -26,38 +26,38 @@ no activation function hides an overflow: tanh(inf) is 1.
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Dtype and shape that a tensor must have; a size of None is not compared."""
+    """Required dtype and shape of a tensor; a size of None matches any."""
 
-    dtype: str  # as NumPy names it: "float32"
+    dtype: str  # NumPy name, e.g. "float32"
     shape: tuple[int | None, ...]
 
     def __str__(self) -> str:
-        """The shape, with the dtype unless it is float32."""
+        """Return the shape, with the dtype unless it is float32."""
         sizes = f"({', '.join('any' if n is None else str(n) for n in self.shape)}{',' * (len(self.shape) == 1)})"
         return sizes if self.dtype == "float32" else f"{sizes} {self.dtype}"
 
     def fits(self, other: "TensorSpec") -> bool:
-        """Whether a tensor of the spec `other` is allowed here."""
+        """Whether a tensor with the spec `other` matches this spec."""
         if self.dtype != other.dtype or len(self.shape) != len(other.shape):
             return False
         return all(n is None or n == m for n, m in zip(self.shape, other.shape, strict=True))
 
 
 def spec_of(tensor: Any) -> TensorSpec:
-    """The spec of a NumPy array or a torch tensor."""
+    """Return the spec of a NumPy array or a torch tensor."""
     return TensorSpec(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
 
 
 def check(
     tensors: Mapping[str, Any], specs: Mapping[str, TensorSpec], source: Path | str, largest: float = float("inf")
 ) -> None:
-    """Raise ModelFileError unless exactly the tensors of `specs` are there, finite and at most `largest`.
+    """Raise ModelFileError unless exactly the tensors of `specs` are present, finite and at most `largest`.
 
     Args:
         tensors: NumPy arrays or torch tensors on the CPU, by name.
-        specs: The tensors that must be there.
-        source: The file, for the message.
-        largest: The largest magnitude of a floating-point value.
+        specs: The required tensors.
+        source: The file, for error messages.
+        largest: Largest magnitude of a floating-point value.
 
     """
     check_specs(tensors, specs, source)
@@ -71,7 +71,7 @@ def check_specs(
     source: Path | str,
     optional: Mapping[str, TensorSpec] | None = None,
 ) -> None:
-    """Raise ModelFileError where a name, dtype or shape differs; the `optional` tensors may be absent."""
+    """Raise ModelFileError if a name, dtype or shape differs; the `optional` tensors may be absent."""
     allowed = {**(optional or {}), **specs}
     for name in sorted(specs.keys() | tensors.keys()):
         actual = spec_of(tensors[name]) if name in tensors else None
@@ -83,10 +83,10 @@ def check_specs(
 
 
 def check_finite(values: NDArray[Any], name: str, largest: float = float("inf")) -> None:
-    """Raise ModelFileError where a floating-point array holds NaN, infinity, or a magnitude above `largest`."""
+    """Raise ModelFileError if a floating-point array contains NaN, infinity, or a magnitude above `largest`."""
     if values.size == 0 or not np.issubdtype(values.dtype, np.floating):
         return
-    low, high = float(values.min()), float(values.max())  # NaN where any value is: no copy of the array is made
+    low, high = float(values.min()), float(values.max())  # NaN propagates, and no copy of the array is made
     if not (np.isfinite(low) and np.isfinite(high)):
         raise ModelFileError(f"{name} holds NaN or infinite values, so it is not a trained model; train it again")
     if max(-low, high) > largest:
@@ -97,7 +97,7 @@ def check_finite(values: NDArray[Any], name: str, largest: float = float("inf"))
 
 
 def unpack(content: bytes, source: Path | str) -> dict[str, NDArray[Any]]:
-    """The NumPy arrays of a safetensors file's content; ModelFileError where it is not such a file."""
+    """Parse the content of a safetensors file; raise ModelFileError if it is malformed."""
     try:
         return dict(load_arrays(content))
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -1,7 +1,4 @@
-"""Writing word vectors as other software reads them: word2vec's text and binary formats, and GloVe's.
-
-Not here: reading them (text/vectors.py the two of text, embeddings/formats.py all).
-"""
+"""Write word vectors in the word2vec text and binary formats and the GloVe text format."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
-from chainrule.replacement import replacing_file
+from chainrule.replacement import atomic_file
 from chainrule.text.compression import SUFFIXES
 
 Format = Literal["word2vec", "word2vec-binary", "glove"]
@@ -23,20 +20,20 @@ _ROWS_AT_ONCE: Final = 1 << 10
 
 
 def write_vectors(file: str | Path, words: Sequence[str], matrix: Floats, format: Format = "word2vec") -> None:
-    """Write words and a row of numbers for each, (N,) and (N, W); read again it is the same float32.
+    """Write (N,) words and their (N, W) vectors; reading them back gives the same float32 values.
 
-    `word2vec` is a header `COUNT WIDTH` and one line a word, `glove` the lines alone; `word2vec-binary` has the
-    numbers as little-endian float32 behind each word and a blank, and a line break behind these.
-    A file that stands there is replaced in one step, once the new one is whole and on the disk.
+    `word2vec` is a header `COUNT WIDTH` and one line per word, `glove` the same without the header;
+    `word2vec-binary` writes each word, a space, the values as little-endian float32, and a line feed.
+    An existing file is replaced atomically.
     """
     path = Path(file)
     if format not in get_args(Format):
         raise UsageError(f"there is no format '{format}' of vectors; choose one of {', '.join(get_args(Format))}")
     if path.suffix.lower() in SUFFIXES:
-        raise UsageError(f"{path} would be packed by its name, and vectors are written plain; drop {path.suffix}")
+        raise UsageError(f"{path} has the suffix of a compressed file, and vectors are not; drop {path.suffix}")
     _check_words(words)
     rows = _check_matrix(words, matrix)
-    with replacing_file(path) as raw:
+    with atomic_file(path) as raw:
         if format != "glove":
             raw.write(f"{len(rows)} {rows.shape[1]}\n".encode())
         for piece in _binary(words, rows) if format == "word2vec-binary" else _lines(words, rows):
@@ -57,7 +54,7 @@ def _check_words(words: Sequence[str]) -> None:
 
 
 def _reason(word: str) -> str:
-    """Why a word cannot stand in a file of vectors."""
+    """Return why a word cannot be written to a vector file."""
     if not word:
         return "is empty"
     if any("\ud800" <= letter <= "\udfff" for letter in word):
@@ -66,7 +63,7 @@ def _reason(word: str) -> str:
 
 
 def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:
-    """The matrix in single precision."""
+    """Convert the matrix to float32; raise for a wrong shape or values that are not finite."""
     if matrix.ndim != 2 or len(matrix) != len(words) or not matrix.size:
         raise InputError(f"{len(words)} words need one row of numbers each, not an array of shape {matrix.shape}")
     with np.errstate(over="ignore"):
@@ -92,10 +89,10 @@ def _binary(words: Sequence[str], rows: Floats) -> Iterator[bytes]:
 
 
 def _shortest(rows: Floats) -> NDArray[np.str_]:
-    """Every number in the fewest digits from which single precision gives it back.
+    """Format every number with the fewest digits that restore the same float32.
 
-    Readers go by way of double precision, which can round a number of few digits the wrong way; nine digits
-    stand so near that it cannot.
+    Readers parse to float64 first, and this double rounding can miss the float32 of a short decimal; nine digits
+    are always enough.
     """
     texts = rows.astype(np.str_)
     is_exact = texts.astype(np.float64).astype(np.float32) == rows

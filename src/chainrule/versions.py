@@ -1,19 +1,19 @@
-"""Which software a result was made with, and the version of what it is written in."""
+"""Versions of the software that produced a result, and of the JSON schema."""
 
 import platform
 import sys
 from typing import Final
 
 SCHEMA_VERSION: Final = 1
-"""Of every JSON document that is printed or written."""
+"""Schema version of every JSON document."""
 
 
 def versions() -> dict[str, str]:
-    """chainrule, Python, NumPy and tokenizers; what is loaded already, nothing more."""
+    """Return the versions of chainrule, Python and the imported dependencies; import nothing."""
     import chainrule
 
-    found = {"chainrule": chainrule.__version__, "python": platform.python_version()}
+    result = {"chainrule": chainrule.__version__, "python": platform.python_version()}
     for name in ("numpy", "tokenizers", "torch"):
         if name in sys.modules:
-            found[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
-    return found
+            result[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
+    return result

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.applications.complete import Completer, part
-from chainrule.applications.pieces import Pieces
-from chainrule.applications.reading import Reader
+from chainrule.applications.complete import Completer, split_prefix
+from chainrule.applications.pieces import TokenBytes
+from chainrule.applications.reading import PrefixCache
 from chainrule.errors import ConfigError, InputError
 from chainrule.lm import Batch, Ids
 from chainrule.model import Model
@@ -51,7 +51,7 @@ def log_p_after(model: Model, ids: list[int]) -> list[float]:
     ],
 )
 def test_the_prefix_stands_behind_the_last_blank(text: str, wanted: tuple[str, str]) -> None:
-    assert part(text) == wanted
+    assert split_prefix(text) == wanted
 
 
 def test_the_worked_example(toy: Path) -> None:
@@ -119,7 +119,7 @@ def splitting(tmp_path: Path) -> Model:
     ],
 )
 def test_the_prefix_stands_behind_the_last_mark(splitting: Model, text: str, wanted: tuple[str, str]) -> None:
-    assert Completer(splitting).part(text) == wanted
+    assert Completer(splitting).split_prefix(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_prefix_stands_behind_the_last_mark(splitting: Model, text: str, wan
     ],
 )
 def test_marks_are_offered_as_text(splitting: Model, text: str, read: list[str], prefix: str) -> None:
-    known = splitting.tokenizer.known
+    known = splitting.tokenizer.vocab
     log_p = log_p_after(splitting, [known[name] for name in read])
     is_apart = text.endswith(" ") or bool(prefix and text.removesuffix(prefix)[-1:] in (" ", ""))
     fit: dict[str, float] = {}
@@ -162,16 +162,16 @@ def test_capitals_are_read_as_the_tokenizer_reads_them(tmp_path: Path) -> None:
 def every_word(model: Model, context: str, prefix: str, longest: int) -> dict[str, float]:
     """p(word | context, prefix) of every string of letters, by the chain rule over characters."""
     tokenizer = model.tokenizer
-    ends = [tokenizer.eos, tokenizer.known[" "]]
-    letters = [c for c in tokenizer.known if c.isalpha()]
+    ends = [tokenizer.eos, tokenizer.vocab[" "]]
+    letters = [c for c in tokenizer.vocab if c.isalpha()]
     read = tokenizer.encode(context + prefix).tolist()
     found: dict[str, float] = {}
     for length in range(longest + 1):
         for rest in itertools.product(letters, repeat=length):
             p, ids = 1.0, list(read)
             for letter in rest:
-                p *= math.exp(log_p_after(model, ids)[tokenizer.known[letter]])
-                ids.append(tokenizer.known[letter])
+                p *= math.exp(log_p_after(model, ids)[tokenizer.vocab[letter]])
+                ids.append(tokenizer.vocab[letter])
             if prefix + "".join(rest):
                 found[prefix + "".join(rest)] = p * sum(math.exp(log_p_after(model, ids)[end]) for end in ends)
     return found
@@ -199,7 +199,7 @@ def test_networks_too(tmp_path: Path) -> None:
     assert [each.probability for each in found] == pytest.approx([wanted[word] for word in best], rel=1e-4)
 
 
-def ways(pieces: Pieces, text: bytes) -> Iterator[list[int]]:
+def ways(pieces: TokenBytes, text: bytes) -> Iterator[list[int]]:
     """Every way to write the text in pieces."""
     if not text:
         yield []
@@ -212,7 +212,7 @@ def ways(pieces: Pieces, text: bytes) -> Iterator[list[int]]:
 def test_a_word_of_pieces_has_the_sum_over_its_ways(tmp_path: Path, kind: str) -> None:
     sizes = {"wordpiece": {"vocab_size": 550}, "byte": {}}
     model = trained(tmp_path, english(), tokenizer=kind, order=2, **sizes.get(kind, {"vocab_size": 290}))
-    pieces, completer = Pieces(model.tokenizer), Completer(model)
+    pieces, completer = TokenBytes(model.tokenizer), Completer(model)
     context = model.tokenizer.encode("the cat").tolist()
     found = {each.word: each.probability for each in completer.complete("the cat s", top=2)}
     assert len(found) == 2
@@ -239,21 +239,21 @@ def test_a_word_of_pieces_has_the_sum_over_its_ways(tmp_path: Path, kind: str) -
 
 
 def test_pieces_tell_words_apart(tmp_path: Path) -> None:
-    pieces = Pieces(trained(tmp_path, "ab ab, a-b's é\n" * 3, tokenizer="char").tokenizer)
+    pieces = TokenBytes(trained(tmp_path, "ab ab, a-b's é\n" * 3, tokenizer="char").tokenizer)
     by_text = {text: i for i, text in enumerate(pieces.texts) if text}
     assert {text.decode() for text, i in by_text.items() if pieces.is_end[i]} == {" ", ","}
     assert {pieces.texts[i].decode() for i in pieces.inner} == set("ab-'sé")
     assert pieces.is_end.sum() == 3  # </s> too
-    assert pieces.beginning_with(b"a").tolist() == [by_text[b"a"]]
-    assert pieces.part_of(b"ab").tolist() == [by_text[b"a"]]
+    assert pieces.starting_with(b"a").tolist() == [by_text[b"a"]]
+    assert pieces.prefixes_of(b"ab").tolist() == [by_text[b"a"]]
 
 
 def test_the_reader_reads_what_is_new(tmp_path: Path) -> None:
     model = trained(tmp_path, english())
-    reader = Reader(model.lm)
+    reader = PrefixCache(model.lm)
     ids = tuple(model.tokenizer.encode("the cat sees a dog").tolist())
     for size in (0, 1, 4, 4, 5, 2, 3):
-        log_p, _ = reader.after(ids[:size])
+        log_p, _ = reader.next_log_probs(ids[:size])
         assert log_p.tolist() == pytest.approx(log_p_after(model, list(ids[:size])), rel=1e-9)
 
 
@@ -304,7 +304,7 @@ def test_a_keystroke_reads_no_more_than_the_word_before_it(data_folder: Path) ->
             read += len(ids)
             return step(state, ids)
 
-    completer._reader.lm = cast("Any", Counted())
+    completer._prefix_cache.lm = cast("Any", Counted())
     sentences = (data_folder / "ptb" / "ptb.test.txt").read_text().splitlines()[:10]
     for sentence in sentences:
         read = 0

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.applications.candidates import Candidates, Settings, alphabet, prior
+from chainrule.applications.candidates import Candidates, Settings, alphabet, unigram_log_prior
 from chainrule.applications.channel import Channel
 from chainrule.applications.correct import Corrector
 from chainrule.applications.misspellings import Misspelling, read_misspellings
-from chainrule.applications.words import cut
+from chainrule.applications.words import find_words
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.ngram.table_model import TableModel
@@ -226,18 +226,18 @@ def test_capitalised_unknown_words_cost_more_to_change(cased: Model) -> None:
     # The first word of a sentence has a capital anyway; capitals elsewhere are those of names and acronyms.
     assert Corrector(cased).correct("Teh people. Nxet year").corrected == "The people. Next year"
     line = "Teh Freud went. NASA NEXT COLEGE. iPohne. A McDonald"
-    words = cut(line, cased.tokenizer, cased.tokenizer.known)
+    words = find_words(line, cased.tokenizer, cased.tokenizer.vocab)
     assert [word.text for word in words if word.is_name] == ["Freud", "NASA", "COLEGE", "iPohne", "McDonald"]
     assert [word.text for word in words if word.is_fixed] == [".", "NASA", ".", "iPohne", ".", "McDonald"]
-    words = cut('"Teh end." (Teh', cased.tokenizer, cased.tokenizer.known)
+    words = find_words('"Teh end." (Teh', cased.tokenizer, cased.tokenizer.vocab)
     assert not any(word.is_name for word in words)
-    by_blanks = from_words(list(cased.tokenizer.known), TokenizerConfig(kind="whitespace"))
-    words = cut(line, by_blanks, cased.tokenizer.known)
+    by_blanks = from_words(list(cased.tokenizer.vocab), TokenizerConfig(kind="whitespace"))
+    words = find_words(line, by_blanks, cased.tokenizer.vocab)
     assert [word.text for word in words if word.is_name] == ["Freud", "NASA", "COLEGE.", "iPohne.", "McDonald"]
     assert [word.text for word in words if word.is_fixed] == ["NASA", "iPohne.", "McDonald"]
-    words = cut("NASA NXET COLEGE iPohne's", by_blanks, cased.tokenizer.known)
+    words = find_words("NASA NXET COLEGE iPohne's", by_blanks, cased.tokenizer.vocab)
     assert [word.text for word in words if word.is_fixed] == ["NASA", "NXET", "iPohne's"]
-    words = cut("NASA NXET COLEGE", cased.tokenizer, cased.tokenizer.known)  # capitals tell nothing here
+    words = find_words("NASA NXET COLEGE", cased.tokenizer, cased.tokenizer.vocab)  # capitals tell nothing here
     assert [word.text for word in words if word.is_fixed] == []
     assert all(word.is_name for word in words)
 
@@ -356,9 +356,9 @@ def test_equal_candidates_have_the_same_order_in_every_process() -> None:
 
 def test_name_error_ratio_multiplies_the_error_rate(cased: Model) -> None:
     candidates = Candidates(cased, Channel(), Settings(name_error_ratio=0.25))
-    (name,) = cut("the Freud", cased.tokenizer, cased.tokenizer.known)[1:]
+    (name,) = find_words("the Freud", cased.tokenizer, cased.tokenizer.vocab)[1:]
     plain = candidates.of([name.core])[0]
-    fitted = candidates.of_words([name])[0]
+    fitted = candidates.find_in_line([name])[0]
     assert name.is_name
     assert fitted.texts == plain.texts
     assert fitted.log_channel[0] == plain.log_channel[0]
@@ -392,8 +392,8 @@ def test_candidates_of_a_word_by_hand() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         words = chainrule.train("ngram", Corpus.from_lines(["cat"] * 3 + ["cut"]), order=1, smoothing="mle")
-    known = words.tokenizer.known
-    assert prior(words)[[known["cat"], known["cut"]]] == pytest.approx(np.log([3 / 8, 1 / 8]), rel=1e-6)
+    known = words.tokenizer.vocab
+    assert unigram_log_prior(words)[[known["cat"], known["cut"]]] == pytest.approx(np.log([3 / 8, 1 / 8]), rel=1e-6)
     # Both are one substitution from "cot": 0.88² · 0.04/26 each; the word itself has no probability.
     found = Corrector(words, Channel(), Settings(error_rate=0.5)).candidates("cot")
     assert [candidate.text for candidate in found] == ["cat", "cut", "cot"]

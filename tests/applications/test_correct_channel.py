@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from chainrule.applications.alignment import align, edits
-from chainrule.applications.channel import BEGIN, END, LONGEST, Channel
-from chainrule.applications.edits import Edits
+from chainrule.applications.alignment import align, edit_distance
+from chainrule.applications.channel import BEGIN, END, MAX_SUBSTITUTION, Channel
+from chainrule.applications.edits import ChannelTables
 from chainrule.applications.misspellings import Misspelling, read_misspellings
-from chainrule.applications.rewriting import Rewriting
+from chainrule.applications.rewriting import ErrorPatterns
 from chainrule.errors import InputError, NotFoundError
 
 PAIRS = [
@@ -32,12 +32,12 @@ def test_an_alignment_by_hand() -> None:
     assert align("account", "acount") == [(c, c) for c in "a"] + [("c", ""), ("c", "c")] + [(c, c) for c in "ount"]
     assert align("the", "teh") == [("t", "t"), ("he", "eh")]
     assert align("", "ab") == [("", "a"), ("", "b")]
-    assert edits("kitten", "sitting") == 3
+    assert edit_distance("kitten", "sitting") == 3
 
 
 def test_without_pairs_every_letter_is_equal() -> None:
     # Slips at a letter: 0.03 lost + 0.04 replaced + 0.03 added + 0.02 exchanged leave 0.88 for it to be kept.
-    found = Edits.of(Channel()).log_probs(["cat", "cat", "cat", "the"], ["cut", "caxt", "ca", "teh"])
+    found = ChannelTables.of(Channel()).log_probs(["cat", "cat", "cat", "the"], ["cut", "caxt", "ca", "teh"])
     kept = math.log(0.88)
     wanted = [2 * kept + math.log(0.04 / 26), 3 * kept + math.log(0.03 / 26), 2 * kept + math.log(0.03)]
     assert found.tolist() == pytest.approx([*wanted, kept + math.log(0.02)])
@@ -49,8 +49,10 @@ def test_what_is_learnt_from_one_pair() -> None:
     assert channel.substitutions == {("b", ""): 1.0}
     assert channel.log_table["b", ""] == pytest.approx(math.log(1.03 / 2))
     # a is never touched: (0 + 1 · 0.12) / (1 + 1) of it slips.
-    assert channel.log_kept("a") == pytest.approx(math.log(0.94))
-    assert Edits.of(channel).log_probs(["ab"], ["a"])[0] == pytest.approx(math.log(0.94) + math.log(1.03 / 2))
+    assert channel.log_match("a") == pytest.approx(math.log(0.94))
+    assert ChannelTables.of(channel).log_probs(["ab"], ["a"])[0] == pytest.approx(
+        math.log(0.94) + math.log(1.03 / 2)
+    )
 
 
 def test_a_pair_of_letters_is_shrunk_towards_its_parts() -> None:
@@ -75,18 +77,18 @@ def definition(channel: Channel, meant: str, written: str) -> float:
         if (i, j) == (0, 0):
             return 0.0
         found = [-math.inf]
-        for a in range(min(i, LONGEST) + 1):
-            for b in range(min(j, LONGEST) + 1):
+        for a in range(min(i, MAX_SUBSTITUTION) + 1):
+            for b in range(min(j, MAX_SUBSTITUTION) + 1):
                 if a + b:
                     found.append(best(i - a, j - b) + step(x[i - a : i], y[j - b : j]))
         return max(found)
 
     def step(alpha: str, beta: str) -> float:
         if alpha == beta:
-            return (0.0 if alpha in (BEGIN, END) else channel.log_kept(alpha)) if len(alpha) == 1 else -math.inf
+            return (0.0 if alpha in (BEGIN, END) else channel.log_match(alpha)) if len(alpha) == 1 else -math.inf
         if alpha + beta in (BEGIN, END):
             return -math.inf
-        return max(channel.log_table.get((alpha, beta), -math.inf), channel.log_plain(alpha, beta))
+        return max(channel.log_table.get((alpha, beta), -math.inf), channel.log_prior_edit(alpha, beta))
 
     return best(len(x), len(y))
 
@@ -98,19 +100,19 @@ def test_many_pairs_at_once_are_the_definition(channel: Channel) -> None:
     near = ["".join(c for c in word if rng.random() > 0.15) + rng.choice(["", "e", "ph"]) for word in words]
     meant = [*words, *words, *(pair.right for pair in PAIRS)]
     written = [*near, *words[::-1], *(pair.wrong for pair in PAIRS)]
-    found = Edits.of(channel).log_probs(meant, written)
+    found = ChannelTables.of(channel).log_probs(meant, written)
     assert found.tolist() == pytest.approx([definition(channel, a, b) for a, b in zip(meant, written, strict=True)])
 
 
 def test_pairs_teach() -> None:
-    learnt, default = Edits.of(Channel.learn(PAIRS, strength=1.0)), Edits.of(Channel())
+    learnt, default = ChannelTables.of(Channel.learn(PAIRS, strength=1.0)), ChannelTables.of(Channel())
     for meant, written in (("deceive", "decieve"), ("physics", "fysics"), ("a bit", "abit")):
         assert learnt.log_probs([meant], [written])[0] > default.log_probs([meant], [written])[0]
 
 
 def test_learnt_substitutions_are_undone() -> None:
-    assert "photophone" in Rewriting.of(Channel.learn(PAIRS)).undo("fotofone")
-    assert Rewriting.of(Channel()).undo("fotofone") == set()
+    assert "photophone" in ErrorPatterns.of(Channel.learn(PAIRS)).undo("fotofone")
+    assert ErrorPatterns.of(Channel()).undo("fotofone") == set()
 
 
 def test_the_file_gives_the_channel_back(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_the_file_gives_the_channel_back(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_channel(change: dict[str, object]) -> None:
     document = json.loads(Channel.learn(PAIRS).to_json()) | change
-    with pytest.raises(InputError, match=r"some\.json is no channel file"):
+    with pytest.raises(InputError, match=r"some\.json is not a channel file"):
         Channel.from_json(json.dumps(document), "some.json")
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule.applications import lines as module
-from chainrule.applications.lines import LineScores, Scorer, batches_for
+from chainrule.applications.lines import LineScorer, LineScores, read_batches_for
 from chainrule.errors import InputError, UsageError
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus, read_batches
@@ -36,7 +36,7 @@ def train(tmp_path: Path, **settings: object) -> Model:
 
 
 def score_lines(model: Model, lines: list[str]) -> LineScores:
-    return Scorer(model).score(lines)
+    return LineScorer(model).score(lines)
 
 
 MARKS = [
@@ -57,13 +57,13 @@ def test_punctuation_is_split_by_the_engine(tmp_path: Path, settings: dict[str, 
     lines = [*MARKS, "", " ", "the cat"]
     if settings.get("closed"):
         lines = [line for line in lines if not model.score(line).oov]
-    scorer = Scorer(model)
+    scorer = LineScorer(model)
     scores = scorer.score(lines)
     wanted = list(model.scores(lines))
     assert_allclose(scores.log_probs, [score.log_prob for score in wanted], rtol=1e-5)
     assert_allclose(scores.log_probs_with_spelling, [score.log_prob_with_spelling for score in wanted], rtol=1e-5)
     assert scores.tokens.tolist() == [len(score.tokens) for score in wanted]
-    sizes = [len(model.tokenizer.see(line).encode()) + 1 for line in lines]
+    sizes = [len(model.tokenizer.canonicalize(line).encode()) + 1 for line in lines]
     assert scorer.count_bytes(lines, scores).tolist() == sizes
 
 
@@ -74,9 +74,9 @@ def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch:
     words = ["".join(letters.choices("abcdefgh", k=letters.randint(3, 20))) for _ in range(60_000)]
     lines = [" ".join(words[i : i + 6]) for i in range(0, len(words), 6)] * 2
     assert model.speller is not None
-    wanted = model.speller.specified(words).reshape(-1, 6).sum(axis=1)
+    wanted = model.speller.reference_log_probs(words).reshape(-1, 6).sum(axis=1)
     for number in (1, 2, 5):
-        monkeypatch.setattr(module, "threads", lambda number=number: number)
+        monkeypatch.setattr(module, "thread_count", lambda number=number: number)
         assert_allclose(score_lines(model, lines).spellings, np.tile(wanted, 2), rtol=1e-12)
 
 
@@ -111,13 +111,13 @@ def test_words_that_the_tokenizer_cuts_are_scored_as_it_cuts_them(tmp_path: Path
 
 
 def test_bytes_of_texts_with_line_breaks(tmp_path: Path) -> None:
-    scorer = Scorer(train(tmp_path, min_count=10))
+    scorer = LineScorer(train(tmp_path, min_count=10))
     texts = ["a  b\nc", "a\r\nb\r", "é", ""]
     assert scorer.count_bytes(texts, scorer.score(texts)).tolist() == [6, 4, 3, 1]
 
 
 def test_what_is_no_list_of_texts_is_refused(tmp_path: Path) -> None:
-    scorer = Scorer(train(tmp_path, min_count=10))
+    scorer = LineScorer(train(tmp_path, min_count=10))
     with pytest.raises(UsageError, match="one text"):
         scorer.score("the cat")
     with pytest.raises(InputError, match="lone surrogate"):
@@ -128,7 +128,7 @@ def test_both_ways_of_reading_words_agree(tmp_path: Path, monkeypatch: pytest.Mo
     model = train(tmp_path, min_count=10)
     plain = [line for line in LINES if "s>" not in line] * 300
     engine = score_lines(model, plain)
-    monkeypatch.setattr(module, "LONG", 0)  # every line too long for the engine
+    monkeypatch.setattr(module, "MAX_ENGINE_LINE", 0)  # every line too long for the engine
     encoded = score_lines(model, plain)
     assert_allclose(engine.log_probs, encoded.log_probs, rtol=1e-6)
     assert_allclose(engine.spellings, encoded.spellings, rtol=1e-9)
@@ -148,7 +148,7 @@ def test_a_text_of_several_lines_is_their_sum(tmp_path: Path) -> None:
 def test_bytes_are_those_of_evaluate(tmp_path: Path) -> None:
     for kind in ("word", "char"):
         model = train(tmp_path, tokenizer=kind, min_count=2)
-        found = Scorer(model).count_bytes(LINES, score_lines(model, LINES))
+        found = LineScorer(model).count_bytes(LINES, score_lines(model, LINES))
         assert found.tolist() == [model.evaluate(Corpus.from_lines([line])).bytes for line in LINES]
 
 
@@ -176,8 +176,8 @@ def test_a_long_line_is_read_in_time_that_grows_with_it(tmp_path: Path) -> None:
 def test_a_stream_is_read_in_one_piece(tmp_path: Path) -> None:
     corpus = Corpus.from_lines(["one", "two"])
     line, stream = train(tmp_path), train(tmp_path, context="stream")
-    assert list(batches_for([line, stream], corpus)) == [["one", "two"]]
-    assert list(batches_for([stream], Corpus.from_lines([]))) == []
+    assert list(read_batches_for([line, stream], corpus)) == [["one", "two"]]
+    assert list(read_batches_for([stream], Corpus.from_lines([]))) == []
     first, second = english().splitlines()[:2]
     together, alone = score_lines(stream, [first, second]).log_probs[1], score_lines(stream, [second]).log_probs[0]
     assert together > alone  # the second goes on from the first, as in the training text

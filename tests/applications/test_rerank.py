@@ -9,8 +9,15 @@ import pytest
 
 import chainrule
 from chainrule.applications.nbest import Columns, NBest, read_nbest, read_references
-from chainrule.applications.rerank import count_errors, cross_validate, judge, log_probs, score, settle
-from chainrule.applications.weights import Lists, Tuning, best_on_line, choose, folds, tune
+from chainrule.applications.rerank import (
+    count_errors,
+    cross_validate,
+    evaluate_choice,
+    resolve_impossible,
+    score,
+    score_texts,
+)
+from chainrule.applications.weights import Tuning, TuningData, choose_best, make_folds, search_line, tune
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats
 
@@ -111,7 +118,7 @@ def test_errors_and_three_choices_worked_by_hand(nbest: NBest, write: Write) -> 
     # b: −10 − 4 against −11 − 3, a tie that the first wins; a: −19, −17, −19
     rows = scored.choose(scored.weights({"acoustic": 1, "lm": 1}))
     assert rows.tolist() == [0, 3]
-    found = judge(nbest, rows, errors, words)
+    found = evaluate_choice(nbest, rows, errors, words)
     # first: one wrong word each, 2 of 6; reranked: 1 of 6; the best in the lists: none
     assert found.rates == {"first": pytest.approx(100 / 3), "reranked": pytest.approx(100 / 6), "oracle": 0}
     assert scored.totals(scored.weights({"words": 2, "lm_logp": 1})).tolist() == [2, 3, -3, 1, -2]
@@ -131,7 +138,7 @@ def test_unknown_weights_lengths_and_references_are_refused(nbest: NBest) -> Non
 def test_the_impossible_is_not_chosen_unless_all_are(nbest: NBest) -> None:
     model = np.array([-np.inf, -1.0, -np.inf, -np.inf, -np.inf])
     with pytest.warns(ChainruleWarning, match="in 1 of 2 lists, a the first"):
-        scored = settle(nbest, {"acoustic": nbest.scores["acoustic_logp"], "lm": model})
+        scored = resolve_impossible(nbest, {"acoustic": nbest.scores["acoustic_logp"], "lm": model})
     assert scored.choose(np.array([1.0, 1.0])).tolist() == [1, 2]  # in a the model is not counted
     assert len(scored.lists(np.zeros(5, dtype=int)).scores) == 4
 
@@ -140,20 +147,20 @@ def test_models_score_each_text_alone(toy: Path, tmp_path: Path) -> None:
     texts = ["i love cats", "i love dogs", "i love cats", "cats  chase"]
     line = chainrule.train("ngram", toy, order=2, smoothing="witten-bell")
     one_by_one = [s.log_prob_with_spelling for s in map(line.score, texts)]
-    assert log_probs(line, texts) == pytest.approx(one_by_one)
+    assert score_texts(line, texts) == pytest.approx(one_by_one)
     stream = chainrule.train("ngram", toy, order=2, smoothing="witten-bell", context="stream")
     # as one stream each text would follow the </s> of the one before it; alone each follows <s>
-    assert log_probs(stream, texts) == pytest.approx([stream.score(text).log_prob for text in texts])
+    assert score_texts(stream, texts) == pytest.approx([stream.score(text).log_prob for text in texts])
 
 
 def test_the_first_of_equals_is_chosen() -> None:
-    assert choose(np.array([1.0, 2.0, 2.0, -np.inf, -np.inf]), np.array([0, 3, 5])).tolist() == [1, 3]
+    assert choose_best(np.array([1.0, 2.0, 2.0, -np.inf, -np.inf]), np.array([0, 3, 5])).tolist() == [1, 3]
 
 
 def test_a_line_is_searched_exactly() -> None:
     # one utterance, heights 0, 1, 0 and slopes −1, 0, 1: errors 5 for γ < −1, 1 up to γ = 1, 3 above
-    lists = Lists(np.array([[0.0, -1], [1, 0], [0, 1]]), np.array([0, 3]), np.array([5.0, 1, 3]))
-    assert best_on_line(lists, np.array([1.0, 0]), np.array([0.0, 1])) == (1.0, 0.0)
+    lists = TuningData(np.array([[0.0, -1], [1, 0], [0, 1]]), np.array([0, 3]), np.array([5.0, 1, 3]))
+    assert search_line(lists, np.array([1.0, 0]), np.array([0.0, 1])) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -162,9 +169,9 @@ def test_a_line_has_no_better_point_than_the_one_found(seed: int) -> None:
     weights, direction = np.ones(3), np.array([0.0, 1, -0.5])
 
     def errors(step: float) -> float:
-        return float(lists.errors[choose(lists.scores @ (weights + step * direction), lists.starts)].sum())
+        return float(lists.errors[choose_best(lists.scores @ (weights + step * direction), lists.starts)].sum())
 
-    fewest, at = best_on_line(lists, weights, direction)
+    fewest, at = search_line(lists, weights, direction)
     assert errors(at) == fewest
     assert fewest <= min(errors(step) for step in np.linspace(-20, 20, 4001))
 
@@ -174,7 +181,7 @@ def test_tuned_weights_are_as_good_as_a_grid(tuning: Tuning) -> None:
     lists = random_lists(1)
 
     def errors(weights: Floats) -> float:
-        return float(lists.errors[choose(lists.scores @ weights, lists.starts)].sum())
+        return float(lists.errors[choose_best(lists.scores @ weights, lists.starts)].sum())
 
     weights = tune(lists, tuning)
     assert weights[0] == 1.0
@@ -185,30 +192,30 @@ def test_tuned_weights_are_as_good_as_a_grid(tuning: Tuning) -> None:
 
 def test_only_ratios_of_scores_matter() -> None:
     lists = random_lists(2)
-    scaled = Lists(lists.scores * [1, 100, 0.01] + 7, lists.starts, lists.errors)
+    scaled = TuningData(lists.scores * [1, 100, 0.01] + 7, lists.starts, lists.errors)
     assert tune(scaled) * [1, 100, 0.01] == pytest.approx(tune(lists), rel=1e-6)
 
 
 def test_folds_depend_on_names_and_seed_alone() -> None:
     names = [f"u{i}" for i in range(11)]
-    parts = folds(names, 3, seed=1)
+    parts = make_folds(names, 3, seed=1)
     assert sorted(np.concatenate(parts).tolist()) == list(range(11))
     assert sorted(map(len, parts)) == [3, 4, 4]
-    backwards = folds(names[::-1], 3, seed=1)
+    backwards = make_folds(names[::-1], 3, seed=1)
     assert [{names[i] for i in part} for part in parts] == [{names[::-1][i] for i in part} for part in backwards]
-    assert [p.tolist() for p in folds(names, 3, seed=2)] != [p.tolist() for p in parts]
+    assert [p.tolist() for p in make_folds(names, 3, seed=2)] != [p.tolist() for p in parts]
     for number in (1, 12):
         with pytest.raises(ConfigError, match=f"in {number} parts needs 2 to 11"):
-            folds(names, number)
+            make_folds(names, number)
 
 
 def test_a_part_does_not_see_its_own_references() -> None:
     lists = random_lists(3)
     many = NBest("x", tuple(map(str, range(20))), lists.starts, ("w",) * 100, ("w",) * 100, {}, ("utt", "hyp"))
-    scored = settle(many, {str(i): lists.scores[:, i] for i in range(3)})
+    scored = resolve_impossible(many, {str(i): lists.scores[:, i] for i in range(3)})
     errors = lists.errors.astype(int)
     before = cross_validate(scored, errors, 4)
-    part = folds(many.utterances, 4)[0]
+    part = make_folds(many.utterances, 4)[0]
     changed = errors.copy()
     for u in part:  # what was said in this part is now something else
         changed[many.starts[u] : many.starts[u + 1]] = errors[many.starts[u] : many.starts[u + 1]][::-1]
@@ -218,12 +225,12 @@ def test_a_part_does_not_see_its_own_references() -> None:
     assert any(a.tolist() != b.tolist() for a, b in zip(after.weights[1:], before.weights[1:], strict=True))
 
 
-def random_lists(seed: int) -> Lists:
+def random_lists(seed: int) -> TuningData:
     """20 utterances of 5 hypotheses whose errors fall with x₀ + 3 x₁ − x₂, noise apart."""
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(100, 3))
     errors = np.round(np.clip(6 - 1.5 * scores @ [1, 3, -1] + rng.normal(size=100), 0, None))
-    return Lists(scores, np.arange(0, 101, 5), errors)
+    return TuningData(scores, np.arange(0, 101, 5), errors)
 
 
 @pytest.mark.data
@@ -234,11 +241,11 @@ def test_the_known_figures_of_the_wall_street_journal_lists(data_folder: Path) -
     # as the data's own description says: 142 utterances, 2,390 words; 15.56, 14.64, 8.45 and 17.53 %
     assert (len(words), words.sum(), len(errors)) == (142, 2390, 3398)
     rows = scored.choose(scored.weights({"acoustic": 1, "lm": 16}))
-    rates = judge(nbest, rows, errors, words).rates
+    rates = evaluate_choice(nbest, rows, errors, words).rates
     assert {name: round(rate, 2) for name, rate in rates.items()} == {
         "first": 15.56,
         "reranked": 14.64,
         "oracle": 8.45,
     }
-    acoustic = judge(nbest, scored.choose(scored.weights({"acoustic": 1})), errors, words)
+    acoustic = evaluate_choice(nbest, scored.choose(scored.weights({"acoustic": 1})), errors, words)
     assert round(acoustic.rates["reranked"], 2) == 17.53

@@ -1,4 +1,4 @@
-"""Who may import whom: only parts further down the list, never a sibling of the same rank."""
+"""Layering: a package imports only packages of lower rank, and optional libraries stay in their packages."""
 
 import ast
 import subprocess
@@ -38,7 +38,7 @@ RANKS = [
     {"cli"},
     {"__main__"},
 ]
-"""From the ground up; parts of one set never import each other."""
+"""Import ranks, lowest first; packages of one rank never import each other."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -48,9 +48,9 @@ def part_of(module: Path) -> str:
 
 
 def imports(module: Path) -> list[tuple[str, bool]]:
-    """Every module imported, and whether at import time rather than inside a function."""
+    """Return every imported module, and whether it is imported at import time rather than in a function."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
-    found: list[tuple[str, bool]] = []
+    modules: list[tuple[str, bool]] = []
     inside = {
         id(node)
         for function in ast.walk(tree)
@@ -73,11 +73,11 @@ def imports(module: Path) -> list[tuple[str, bool]]:
             names = [node.module or ""]
             if node.module == "chainrule":
                 names = [f"chainrule.{alias.name}" for alias in node.names]
-        found += [(name, id(node) not in inside) for name in names]
-    return found
+        modules += [(name, id(node) not in inside) for name in names]
+    return modules
 
 
-def own(names: list[tuple[str, bool]]) -> set[str]:
+def imported_parts(names: list[tuple[str, bool]]) -> set[str]:
     parts = {name.split(".")[1] for name, _ in names if name.startswith("chainrule.")}
     return {part for part in parts if part != "__version__"}
 
@@ -87,16 +87,16 @@ def test_every_part_has_a_rank() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(SOURCE)))
-def test_imports_go_down(module: Path) -> None:
+def test_imports_go_dimported_parts(module: Path) -> None:
     part = part_of(module)
     rank = next(i for i, parts in enumerate(RANKS) if part in parts)
     allowed = set().union(*RANKS[:rank]) | {part}
-    # The model's own `save` is the one way up, taken when it is called.
+    # The only upward import is in `Model.save`, at call time.
     exceptions = {"artifact"} if part == "model" else set()
-    assert own(imports(module)) <= allowed | exceptions
+    assert imported_parts(imports(module)) <= allowed | exceptions
 
 
-HOMES = {
+ALLOWED_PACKAGES = {
     "torch": {"neural", "training"},
     "matplotlib": {"inspection"},
     "fastapi": {"server"},
@@ -116,7 +116,9 @@ HOMES = {
 def test_outside_libraries_stay_at_home(module: Path) -> None:
     for name, _ in imports(module):
         library = name.split(".")[0]
-        assert part_of(module) in HOMES.get(library, {part_of(module)}), f"{library} does not belong here"
+        assert part_of(module) in ALLOWED_PACKAGES.get(library, {part_of(module)}), (
+            f"{library} does not belong here"
+        )
         assert name != "chainrule._core"
 
 
@@ -125,7 +127,7 @@ def test_matplotlib_and_friends_are_imported_when_called() -> None:
     for module in MODULES:
         at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}
         home = part_of(module)
-        at_home = {library for library in ("torch", "fastapi") if home in HOMES[library]}
+        at_home = {library for library in ("torch", "fastapi") if home in ALLOWED_PACKAGES[library]}
         assert at_once & set(lazy) <= at_home, module
 
 

@@ -16,11 +16,11 @@ if os.environ.get("CI") != "true":  # there it is required
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import chainrule
-from browser.visiting import PATIENCE, Visit
+from browser.page_actions import TIMEOUT_MS, Visit
 from chainrule.errors import ChainruleWarning
 from chainrule.server.app import create_app
 from chainrule.text.corpus import Corpus
-from server.running import running
+from server.running import run_server
 
 CHROMIUM: Final = shutil.which("chromium")
 SWITCHES: Final = (
@@ -63,7 +63,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def url(folders: list[Path]) -> Iterator[str]:
-    with running(create_app(folders)) as server:
+    with run_server(create_app(folders)) as server:
         yield server.url
 
 
@@ -74,7 +74,7 @@ def visit(browser: Browser, url: str) -> Visit:
     @contextmanager
     def opened(address: str = url, **settings: Any) -> Iterator[Page]:
         context = browser.new_context(**settings)
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         asked: list[str] = []
         failed: list[str] = []

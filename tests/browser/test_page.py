@@ -13,27 +13,27 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 import chainrule
-from browser.visiting import PATIENCE, TABS, Visit, tab, write
+from browser.page_actions import TABS, TIMEOUT_MS, Visit, fill_text, open_tab
 from chainrule.server.app import create_app
 from chainrule.text.corpus import Corpus
-from server.running import running
+from server.running import run_server
 
 KEY: Final = "open-sesame"
 
 
 def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat")
+        fill_text(page, "the cat")
         cards = page.locator("#panel-next .card")
-        expect(cards).to_have_count(3, timeout=PATIENCE)
+        expect(cards).to_have_count(3, timeout=TIMEOUT_MS)
         trigram = cards.nth(0)
         expect(trigram.locator("h3")).to_have_text("trigram")
         first = trigram.locator(".bar[style*='--rank: 0;']")
-        expect(first.locator(".token")).to_have_text("sees", timeout=PATIENCE)  # what came after "the cat"
+        expect(first.locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # what came after "the cat"
         expect(trigram.locator(".bar.cut")).to_have_count(0)
         page.get_by_label("top-k").fill("1")
-        expect(first.locator(".number")).to_have_text("100 %", timeout=PATIENCE)  # all the mass is its own now
-        expect(trigram.locator(".figures")).to_contain_text("1 token kept")
+        expect(first.locator(".number")).to_have_text("100 %", timeout=TIMEOUT_MS)  # all the mass is its own now
+        expect(trigram.locator(".figures")).to_contain_text("1 token after filtering")
         expect(trigram.locator(".bar:not(.cut)")).to_have_count(1)
         first.click()
         expect(page.locator("#text")).to_have_value("the cat sees")
@@ -43,10 +43,10 @@ def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
 
 def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat runs")
-        panel = tab(page, "surprisal")
+        fill_text(page, "the cat runs")
+        panel = open_tab(page, "surprisal")
         cards = panel.locator(".card")
-        expect(cards).to_have_count(3, timeout=PATIENCE)
+        expect(cards).to_have_count(3, timeout=TIMEOUT_MS)
         expect(cards.nth(0).locator(".token-text")).to_have_count(4)  # three words and the end
         expect(cards.nth(1).locator(".token-text")).to_have_count(13)  # twelve letters and the end
         expect(cards.nth(0).locator(".figures")).to_contain_text("bits per byte")
@@ -69,10 +69,10 @@ def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
 
 def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat")
-        panel = tab(page, "generate")
+        fill_text(page, "the cat")
+        panel = open_tab(page, "generate")
         panel.get_by_role("button", name="Generate").click()
-        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
         first = panel.locator(".token-text").first
         first.focus()
         page.keyboard.press("Enter")
@@ -81,29 +81,29 @@ def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> Non
         words = others.locator(".token").filter(has_text=re.compile("^(loves|sees|runs)$"))
         word = words.first.inner_text()  # what came by chance is none of the others
         words.first.click()
-        expect(panel.locator(".token-text").first).to_have_text(f" {word}", timeout=PATIENCE)
-        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
-        panel.get_by_role("button", name="Keep as my text").click()
+        expect(panel.locator(".token-text").first).to_have_text(f" {word}", timeout=TIMEOUT_MS)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
+        panel.get_by_role("button", name="Use as my text").click()
         expect(page.locator("#text")).to_have_value(re.compile(f"^the cat {word}"))
 
 
 def test_punctuation_is_shown_without_joiners(visit: Visit, tmp_path: Path) -> None:
     lines = ["he said, no", "she said, yes", "he said, yes"]
     chainrule.train("ngram", Corpus.from_lines(lines), order=2, smoothing="witten-bell").save(tmp_path / "marks")
-    with running(create_app([tmp_path / "marks"])) as server, visit(server.url) as page:
-        write(page, "he said")
+    with run_server(create_app([tmp_path / "marks"])) as server, visit(server.url) as page:
+        fill_text(page, "he said")
         names = page.locator("#panel-next .bar .token")
-        expect(names.filter(has_text=re.compile("^,$"))).to_have_count(1, timeout=PATIENCE)
+        expect(names.filter(has_text=re.compile("^,$"))).to_have_count(1, timeout=TIMEOUT_MS)
         expect(page.locator("#panel-next")).not_to_contain_text("\uffed")
         expect(page.get_by_role("button", name="\uffed")).to_have_count(0)
-        panel = tab(page, "surprisal")
-        write(page, "he said, no")
+        panel = open_tab(page, "surprisal")
+        fill_text(page, "he said, no")
         panel.locator(".token-text").nth(2).click()
-        expect(panel.locator(".detail")).to_contain_text("Expected: ,", timeout=PATIENCE)
+        expect(panel.locator(".detail")).to_contain_text("Expected: ,", timeout=TIMEOUT_MS)
         expect(panel).not_to_contain_text("\uffed")
-        write(page, "he said")
-        panel = tab(page, "beam")
-        expect(panel.locator("svg .node").first).to_be_visible(timeout=PATIENCE)
+        fill_text(page, "he said")
+        panel = open_tab(page, "beam")
+        expect(panel.locator("svg .node").first).to_be_visible(timeout=TIMEOUT_MS)
         assert "\uffed" not in panel.inner_html()
 
 
@@ -111,43 +111,43 @@ def test_the_unknown_word_symbol_of_a_model_is_shown_in_words(visit: Visit, tmp_
     lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
     model = chainrule.train("ngram", Corpus.from_lines(lines), order=1, smoothing="laplace", min_count=2, unk="OOV")
     model.save(tmp_path / "rare")
-    with running(create_app([tmp_path / "rare"])) as server, visit(server.url) as page:
-        write(page, "cat")
+    with run_server(create_app([tmp_path / "rare"])) as server, visit(server.url) as page:
+        fill_text(page, "cat")
         names = page.locator("#panel-next .bar .token")
-        expect(names.filter(has_text="unknown word")).to_have_count(1, timeout=PATIENCE)
+        expect(names.filter(has_text="unknown word")).to_have_count(1, timeout=TIMEOUT_MS)
         expect(names.filter(has_text="OOV")).to_have_count(0)
         expect(page.get_by_role("button", name="write unknown word")).to_be_visible()
-        panel = tab(page, "surprisal")
-        expect(panel.locator(".detail")).to_contain_text("unknown word", timeout=PATIENCE)
+        panel = open_tab(page, "surprisal")
+        expect(panel.locator(".detail")).to_contain_text("unknown word", timeout=TIMEOUT_MS)
         expect(panel.locator(".detail")).not_to_contain_text("OOV")
-        panel = tab(page, "generate")
+        panel = open_tab(page, "generate")
         panel.get_by_role("button", name="Generate").click()
-        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
         expect(panel.locator(".token-text", has_text="unknown word")).to_have_count(0)  # it is not drawn
         panel.locator(".token-text").first.click()
-        panel.locator(".alternatives").get_by_role("button", name="go on with an unknown word").click()
-        expect(panel.locator(".token-text").first).to_have_text(" [unknown word]", timeout=PATIENCE)
-        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
-        panel.get_by_role("button", name="Keep as my text").click()
+        panel.locator(".alternatives").get_by_role("button", name="continue with an unknown word").click()
+        expect(panel.locator(".token-text").first).to_have_text(" [unknown word]", timeout=TIMEOUT_MS)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
+        panel.get_by_role("button", name="Use as my text").click()
         expect(page.locator("#text")).to_have_value(re.compile("^cat OOV"))
 
 
 def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the")
-        panel = tab(page, "beam")
+        fill_text(page, "the")
+        panel = open_tab(page, "beam")
         nodes = panel.locator("svg .node")
-        expect(nodes.first).to_be_visible(timeout=PATIENCE)
+        expect(nodes.first).to_be_visible(timeout=TIMEOUT_MS)
         expect(panel.locator("svg path")).to_have_count(nodes.count())
         expect(panel.locator("svg .node.pruned").first).to_be_visible()
         page.get_by_label("length penalty").fill("2")  # long texts are the better ones now
         body = {"model": "trigram", "prompt": "the", "beam_size": 3, "max_tokens": 6, "length_penalty": 2.0}
         best = page.request.post(f"{page.url}v1/beam", data=body).json()["best"][0]
-        expect(panel.locator(".found li").first).to_contain_text(best["text"].strip(), timeout=PATIENCE)
+        expect(panel.locator(".found li").first).to_contain_text(best["text"].strip(), timeout=TIMEOUT_MS)
         path = [*best["text"].split(), *(["⏎"] if best["is_finished"] else [])]
-        expect(panel.locator("svg .node.best")).to_have_text(path, timeout=PATIENCE)
+        expect(panel.locator("svg .node.best")).to_have_text(path, timeout=TIMEOUT_MS)
         nodes.first.focus()
-        expect(panel.locator(".detail")).to_contain_text("log p of all so far")
+        expect(panel.locator(".detail")).to_contain_text("total log p")
         page.keyboard.press("ArrowDown")
         expect(panel.locator("svg .node:focus")).to_have_count(1)
         expect(nodes.first).not_to_be_focused()
@@ -155,10 +155,10 @@ def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
 
 def test_context_shows_depth_and_attention(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat sees")
-        panel = tab(page, "context")
+        fill_text(page, "the cat sees")
+        panel = open_tab(page, "context")
         cards = panel.locator(".card")
-        expect(cards).to_have_count(3, timeout=PATIENCE)
+        expect(cards).to_have_count(3, timeout=TIMEOUT_MS)
         cards.nth(0).locator(".token-text").nth(2).hover()
         expect(cards.nth(0).locator(".detail")).to_contain_text("trigram")
         expect(cards.nth(0).locator(".used")).to_have_count(2)
@@ -180,12 +180,12 @@ def test_context_shows_depth_and_attention(visit: Visit) -> None:
 def test_text_is_shown_as_text_whatever_it_holds(visit: Visit) -> None:
     hostile = '<script>document.title="taken"</script><img src=x onerror=document.title="taken"> שלום עולם'
     with visit() as page:
-        write(page, hostile)
+        fill_text(page, hostile)
         for name in ("surprisal", "beam", "context"):
-            panel = tab(page, name)
-            expect(panel.locator(".token-text, svg .node").first).to_be_visible(timeout=PATIENCE)
+            panel = open_tab(page, name)
+            expect(panel.locator(".token-text, svg .node").first).to_be_visible(timeout=TIMEOUT_MS)
             expect(panel.locator("script, img")).to_have_count(0)
-        tab(page, "surprisal")
+        open_tab(page, "surprisal")
         first = page.locator("#panel-surprisal .reading > div").first
         expect(first).to_have_attribute("dir", "auto")
         expect(first).to_contain_text("<script>")
@@ -204,19 +204,19 @@ def test_a_megabyte_is_cut_and_said_so(visit: Visit) -> None:
         }""")
         expect(page.locator("#note")).to_contain_text("20,000")
         assert len(page.input_value("#text")) == 20_000
-        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=TIMEOUT_MS)
         page.evaluate("""() => {
             const box = document.getElementById("text");
             box.value = "x".repeat(1 << 20);
             box.dispatchEvent(new Event("input"));
         }""")  # by another way than pasting
-        expect(page.locator("#note")).to_contain_text("cut to its first 20,000")
+        expect(page.locator("#note")).to_contain_text("truncated to its first 20,000")
         assert len(page.input_value("#text")) == 20_000
 
 
 def test_keys_alone_reach_everything(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat")
+        fill_text(page, "the cat")
         page.focus("#tab-next")
         for name in TABS[1:]:
             page.keyboard.press("ArrowRight")
@@ -225,7 +225,7 @@ def test_keys_alone_reach_everything(visit: Visit) -> None:
         page.keyboard.press("ArrowRight")
         expect(page.locator("#tab-next")).to_be_focused()
         bar = bars_of_first_model(page)
-        expect(bar(0).locator(".token")).to_have_text("sees", timeout=PATIENCE)  # the answer for "the cat"
+        expect(bar(0).locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # the answer for "the cat"
         for _ in range(4):  # past the three sliders to the first bar of the first model
             page.keyboard.press("Tab")
         expect(bar(0)).to_be_focused()
@@ -259,63 +259,63 @@ def test_focus_stays_in_place_when_the_focused_bar_disappears(visit: Visit) -> N
         route.fulfill(json=document)
 
     with visit() as page:
-        write(page, "the cat")
+        fill_text(page, "the cat")
         bar = bars_of_first_model(page)
-        expect(bar(0).locator(".token")).to_have_text("sees", timeout=PATIENCE)
+        expect(bar(0).locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)
         page.route("**/v1/next", answer)
         bar(2).focus()
         token, successor = (bar(rank).locator(".token").inner_text() for rank in (2, 3))
         missing.add(token)
         change_text(page, "the cat ")
-        expect(bar(2).locator(".token")).to_have_text(successor, timeout=PATIENCE)
+        expect(bar(2).locator(".token")).to_have_text(successor, timeout=TIMEOUT_MS)
         expect(bar(2)).to_be_focused()
         last = page.locator("#panel-next .card").first.locator(".bar").count() - 1
         bar(last).focus()
         label = bar(last).locator(".token").inner_text()
         missing.add("<unk>" if label == "unknown word" else label)
         change_text(page, "the cat")
-        expect(bar(last)).to_have_count(0, timeout=PATIENCE)
+        expect(bar(last)).to_have_count(0, timeout=TIMEOUT_MS)
         expect(bar(last - 1)).to_be_focused()  # the nearest one that remains
         page.unroute("**/v1/next")
         page.route("**/v1/next", lambda route: route.fulfill(status=503, json={"error": {"message": "gone"}}))
         change_text(page, "the cat ")
-        expect(bar(0)).to_have_count(0, timeout=PATIENCE)
+        expect(bar(0)).to_have_count(0, timeout=TIMEOUT_MS)
         expect(page.locator("#panel-next").get_by_label("top-p")).to_be_focused()
 
 
 @pytest.mark.parametrize("name", ["surprisal", "context"])
 def test_focus_stays_at_its_token_when_the_text_is_read_again(visit: Visit, name: str) -> None:
     with visit() as page:
-        write(page, "the cat runs")
-        tokens = tab(page, name).locator(".card").first.locator(".token-text")
-        expect(tokens).to_have_count(4, timeout=PATIENCE)
+        fill_text(page, "the cat runs")
+        tokens = open_tab(page, name).locator(".card").first.locator(".token-text")
+        expect(tokens).to_have_count(4, timeout=TIMEOUT_MS)
         tokens.nth(2).focus()
         change_text(page, "the cat sees")
-        expect(tokens.nth(2)).to_have_text(" sees", timeout=PATIENCE)
+        expect(tokens.nth(2)).to_have_text(" sees", timeout=TIMEOUT_MS)
         expect(tokens.nth(2)).to_be_focused()
         change_text(page, "")
-        expect(tokens).to_have_count(0, timeout=PATIENCE)
+        expect(tokens).to_have_count(0, timeout=TIMEOUT_MS)
         expect(page.locator("#text")).to_be_focused()
 
 
 def test_focus_stays_in_the_tree_when_it_is_drawn_again(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat")
-        panel = tab(page, "beam")
+        fill_text(page, "the cat")
+        panel = open_tab(page, "beam")
         nodes = panel.locator("svg .node")
-        expect(nodes.first).to_be_visible(timeout=PATIENCE)
+        expect(nodes.first).to_be_visible(timeout=TIMEOUT_MS)
         nodes.nth(1).focus()
         change_text(page, "the dog")
-        expect(panel.locator("svg text.given")).to_have_text("…the dog", timeout=PATIENCE)
+        expect(panel.locator("svg text.given")).to_have_text("…the dog", timeout=TIMEOUT_MS)
         expect(nodes.nth(1)).to_be_focused()
 
 
 def test_focus_goes_to_the_token_that_was_chosen_instead(visit: Visit) -> None:
     with visit() as page:
-        write(page, "the cat")
-        panel = tab(page, "generate")
+        fill_text(page, "the cat")
+        panel = open_tab(page, "generate")
         panel.get_by_role("button", name="Generate").click()
-        expect(panel.locator("[role=status]")).to_contain_text("under the model itself", timeout=PATIENCE)
+        expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
         panel.locator(".token-text").first.focus()
         page.keyboard.press("Enter")
         expect(panel.locator(".alternatives .bar").first).to_be_focused()
@@ -324,14 +324,14 @@ def test_focus_goes_to_the_token_that_was_chosen_instead(visit: Visit) -> None:
 
 
 def test_a_key_is_asked_for_and_kept_in_memory_alone(visit: Visit, folders: list[Path]) -> None:
-    with running(create_app(folders[:1], api_key=KEY)) as server, visit(server.url) as page:
+    with run_server(create_app(folders[:1], api_key=KEY)) as server, visit(server.url) as page:
         expect(page.locator("#key-form")).to_be_visible()
         page.fill("#key", "wrong")
         page.keyboard.press("Enter")
-        expect(page.locator("#key-words")).to_contain_text("not right")
+        expect(page.locator("#key-words")).to_contain_text("Wrong API key")
         page.fill("#key", KEY)
         page.keyboard.press("Enter")
-        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=TIMEOUT_MS)
         kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
         assert KEY not in kept
         assert KEY not in page.content()
@@ -353,7 +353,7 @@ def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> Non
         assert len(boxes) == len(TABS)
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
         assert len({box["y"] for box in boxes}) == 2  # rows
-        panel = tab(page, "shannon")
+        panel = open_tab(page, "shannon")
         is_whole = "(field) => { field.value = field.placeholder; const { scrollWidth, clientWidth, scrollHeight, "
         is_whole += "clientHeight } = field; field.value = ''; "
         is_whole += "return scrollWidth <= clientWidth && scrollHeight <= clientHeight; }"
@@ -363,7 +363,7 @@ def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> Non
             panel.locator("textarea").fill("the cat sees the dog")
             panel.get_by_role("button", name="New game").click()
             guess = panel.get_by_label(f"your guess of the next {unit}")
-            expect(guess).to_be_focused(timeout=PATIENCE)
+            expect(guess).to_be_focused(timeout=TIMEOUT_MS)
             assert guess.evaluate(is_whole)
 
 
@@ -371,18 +371,18 @@ def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> Non
 def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
     folder = os.environ.get("CHAINRULE_SCREENSHOTS")
     with visit(**LOOKS[name]) as page:
-        write(page, "the cat sees the dog and the zebra")
-        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=PATIENCE)
+        fill_text(page, "the cat sees the dog and the zebra")
+        expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=TIMEOUT_MS)
         body = page.locator("body")
         paper = body.evaluate("(element) => getComputedStyle(element).backgroundColor")
         is_dark = sum(int(part) for part in paper[4:-1].split(",")[:3]) < 3 * 128
         assert is_dark == (name == "dark")
         for each in TABS:
-            panel = tab(page, each)
+            panel = open_tab(page, each)
             if each in ("surprisal", "context"):
-                expect(panel.locator(".card")).to_have_count(3, timeout=PATIENCE)
+                expect(panel.locator(".card")).to_have_count(3, timeout=TIMEOUT_MS)
             if each == "beam":
-                expect(panel.locator("svg")).to_be_visible(timeout=PATIENCE)
+                expect(panel.locator("svg")).to_be_visible(timeout=TIMEOUT_MS)
             width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
             assert width <= inner, f"{each} is wider than the window"
             if folder:

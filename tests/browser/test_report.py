@@ -7,7 +7,7 @@ from typing import Final, Literal
 import pytest
 from playwright.sync_api import Browser
 
-from chainrule.report.page import render
+from chainrule.report.page import render_page
 from chainrule.report.results import Difference, Row
 from report.example import EXCESS, FLOOR, neural_row, ngram_row, results
 
@@ -61,7 +61,7 @@ def wide_rows() -> tuple[Row, ...]:
 def test_no_column_of_the_table_is_cut_at_1280_pixels(
     browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]
 ) -> None:
-    (tmp_path / "report.html").write_text(render(results(rows=wide_rows())), encoding="utf-8")
+    (tmp_path / "report.html").write_text(render_page(results(rows=wide_rows())), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     page.goto((tmp_path / "report.html").as_uri())
     headings = page.locator("thead th").all_inner_texts()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Route, expect
 
-from browser.visiting import PATIENCE, Visit, play, tab
+from browser.page_actions import TIMEOUT_MS, Visit, open_tab, start_game
 
 COUNT_ANSWERS = """() => {
     const read = Response.prototype.json;
@@ -20,7 +20,7 @@ COUNT_ANSWERS = """() => {
 
 def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
     with visit() as page:
-        panel, guess = play(page, "word", "the cat sees the dog today")
+        panel, guess = start_game(page, "word", "the cat sees the dog today")
         expect(page.locator("#writing")).to_be_hidden()
         expect(panel.locator(".hidden-text")).to_contain_text("the cat sees")
         expect(panel.locator(".game")).not_to_contain_text("dog")
@@ -47,7 +47,7 @@ def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
 @pytest.mark.parametrize(("unit", "told"), [("word", "1 of 2 words was"), ("letter", "2 of 2 letters were")])
 def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit: str, told: str) -> None:
     with visit() as page:
-        panel, guess = play(page, unit, "the cat sees the dog" if unit == "word" else "the cat sees a")
+        panel, guess = start_game(page, unit, "the cat sees the dog" if unit == "word" else "the cat sees a")
         panel.get_by_role("button", name="Show it").click()
         expect(panel.locator(".detail")).to_contain_text("shown")
         if unit == "word":
@@ -62,7 +62,7 @@ def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit:
 
 def test_letters_are_guessed_key_by_key(visit: Visit) -> None:
     with visit() as page:
-        panel, _ = play(page, "letter", "the cat sees")  # twelve letters: all but the last are given
+        panel, _ = start_game(page, "letter", "the cat sees")  # twelve letters: all but the last are given
         page.keyboard.type("xs")
         expect(panel.locator(".detail")).to_contain_text("guess 2")
         expect(panel.locator(".detail")).to_contain_text("letters ")
@@ -76,11 +76,11 @@ def test_the_players_choice_stands_however_late_the_model_answers(visit: Visit, 
         page.wait_for_selector("html[data-ready]")
         page.evaluate(COUNT_ANSWERS)
         page.route("**/v1/context", lambda route: held.append(route))
-        panel = tab(page, "shannon")
+        panel = open_tab(page, "shannon")
         choice = panel.locator("select")
         choice.select_option(unit)
         while not held:
             page.wait_for_timeout(10)
         held.pop().continue_()
-        expect(page.locator("html")).to_have_attribute("data-answers-read", "1", timeout=PATIENCE)
+        expect(page.locator("html")).to_have_attribute("data-answers-read", "1", timeout=TIMEOUT_MS)
         assert choice.input_value() == unit  # no later than this would the page have changed it

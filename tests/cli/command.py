@@ -1,4 +1,4 @@
-"""Running a command: in this process, which is fast, or as a shell would, where the process itself is at stake."""
+"""Run commands, in this process (fast) or as a subprocess."""
 
 import io
 import json
@@ -21,48 +21,48 @@ from chainrule.cli.main import run
 
 ENTRY = str(Path(sys.executable).with_name("chainrule"))
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
-QUIET = ("--smoothing", "witten-bell")  # has no discounts to warn about
+QUIET = ("--smoothing", "witten-bell")  # does not warn about discounts
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
     err: str
 
     def json(self) -> Any:
-        """Its stdout as one strict JSON document."""
+        """Parse stdout as one strict JSON document."""
         return strict(self.out)
 
     def json_lines(self) -> list[Any]:
-        """Its stdout as one strict JSON document a line."""
+        """Parse stdout as strict JSON Lines."""
         return [strict(line) for line in self.out.splitlines()]
 
 
 def strict(text: str) -> Any:
-    """JSON without NaN, Infinity and repeated keys."""
+    """Parse JSON; NaN, Infinity and repeated keys raise AssertionError."""
 
     def refuse(constant: str) -> NoReturn:
         raise AssertionError(f"{constant} is not JSON")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        assert len(dict(pairs)) == len(pairs), "a key stands twice"
+        assert len(dict(pairs)) == len(pairs), "repeated key"
         return dict(pairs)
 
     return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
 
 
 def call(*arguments: object, stdin: str | bytes = b"") -> Outcome:
-    """Run `chainrule ARGUMENTS` in this process, from the entry point on."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
+    """Run `chainrule ARGUMENTS` in this process."""
+    stdin_bytes = stdin.encode() if isinstance(stdin, str) else stdin
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        vars(warnings)["onceregistry"].clear()  # a new process has not warned of anything yet
+        vars(warnings)["onceregistry"].clear()  # as in a new process
         patch.setattr(sys, "argv", ["chainrule", *map(str, arguments)])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin_bytes), encoding="utf-8"))
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
         try:
@@ -94,28 +94,28 @@ def refused(status: int, *arguments: object, stdin: str | bytes = b"") -> str:
 
 
 def process(*arguments: object, stdin: bytes = b"", **settings: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run `chainrule ARGUMENTS` as a process of its own."""
+    """Run `chainrule ARGUMENTS` as a subprocess."""
     words: Sequence[str] = [ENTRY, *map(str, arguments)]
     return subprocess.run(words, input=stdin, capture_output=True, timeout=60, check=False, **settings)
 
 
 def write(path: Path, text: str | bytes) -> Path:
-    """A file of this content, line breaks as they are."""
+    """Write a file without changing line breaks."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
 
 
 def trained(out: Path, text: Path, *arguments: object) -> Path:
-    """A model folder."""
+    """Train an n-gram model and return its folder."""
     done("train", "ngram", text, "--out", out, *arguments)
     return out
 
 
 @contextmanager
 def held_elsewhere(path: Path) -> Iterator[None]:
-    """A folder that another run, here another thread, writes to while the block runs."""
+    """Lock a model folder from another thread while the block runs."""
     with ThreadPoolExecutor(max_workers=1) as other:
-        hold = folder.hold(path)
+        hold = folder.lock(path)
         other.submit(hold.__enter__).result()
         try:
             yield
@@ -124,13 +124,13 @@ def held_elsewhere(path: Path) -> Iterator[None]:
 
 
 def digests(model: Path) -> dict[str, str]:
-    """The sha256 of every file of a model, as its manifest has them."""
+    """Return the SHA-256 digests in the manifest of a model."""
     files = json.loads((model / "manifest.json").read_bytes())["files"]
     return {name: entry["sha256"] for name, entry in files.items()}
 
 
 def english(lines: int = 60, seed: int = 3) -> str:
-    """A small English of six places with two to four words for each."""
+    """Generate random English-like sentences from a small grammar."""
     rng = random.Random(seed)
     places = (
         ("the", "a", "one"),

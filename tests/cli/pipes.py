@@ -1,4 +1,4 @@
-"""A command in a dialogue: a line is written, and its answer read before the next one is."""
+"""Interactive use of a command: write a line, read its output, write the next."""
 
 import os
 import subprocess
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from cli.command import ENTRY
 
 WATCHDOG_SECONDS = 60.0
-"""After which a command that does not answer is killed: its pipe then ends, and the test fails."""
+"""Time after which an unresponsive command is killed."""
 
 
 class Dialogue:
-    """Both ends of the pipes of a running command."""
+    """The pipes of a running command."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdin is not None
@@ -21,7 +21,7 @@ class Dialogue:
         self._stdin, self._stdout = process.stdin, process.stdout
 
     def ask(self, line: bytes, answers: int = 1) -> list[bytes]:
-        """Write a line and wait for as many lines."""
+        """Write a line and read `answers` lines."""
         self._stdin.write(line + b"\n")
         self._stdin.flush()
         return [self._stdout.readline().rstrip(b"\n") for _ in range(answers)]
@@ -29,7 +29,7 @@ class Dialogue:
 
 @contextmanager
 def dialogue(*arguments: object) -> Iterator[Dialogue]:
-    """Run `chainrule ARGUMENTS`, which must end well once its input has ended."""
+    """Run `chainrule ARGUMENTS`, which must exit with 0 at the end of its input."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     words = [ENTRY, *map(str, arguments)]
     with subprocess.Popen(words, stdin=-1, stdout=-1, env=environment) as process:

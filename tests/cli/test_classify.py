@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainrule import recipes
-from chainrule.config import make
+from chainrule.config import build_config
 from chainrule.neural.classifier import ClassifyConfig
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, done, refused, write
@@ -220,7 +220,7 @@ def test_wrong_usage(table: Path, naive: Path, network: Path, tmp_path: Path) ->
     )
     assert "vectors is for networks" in refused(2, "classify", "train", "ngram", table, *out, "--vectors", table)
     message = refused(2, "classify", "train", "lstm", table, *out, "--recipe", "ptb-lstm")
-    assert "recipe 'ptb-lstm' is followed by chainrule train lstm" in message
+    assert "recipe 'ptb-lstm' is for chainrule train lstm" in message
     assert f"chainrule classify predict {network}" in refused(3, "score", network)
     (tmp_path / "copy").mkdir()
     for file in naive.iterdir():
@@ -242,9 +242,9 @@ def test_long_texts_are_warned_of(table: Path, tmp_path: Path) -> None:
 def test_recipes_can_be_followed(name: str) -> None:
     recipe = recipes.read(name, "lstm", "classify")
     chosen = recipe.choices
-    config = make(ClassifyConfig, {"family": "lstm", **chosen.model}, "model")
+    config = build_config(ClassifyConfig, {"family": "lstm", **chosen.model}, "model")
     assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
-    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
     assert recipe.command.startswith("chainrule classify train lstm ")
     assert f"--recipe {name} --out " in recipe.command
 

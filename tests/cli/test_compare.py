@@ -252,7 +252,7 @@ def test_the_choice_between_word_and_whitespace_is_shown(tmp_path: Path) -> None
     text = write(tmp_path / "t.txt", english().replace("\n", " , it said .\n"))
     options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path / "c")
     outcome = done("compare", text, *options)
-    choice = "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)"
+    choice = "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)"
     assert outcome.err.splitlines()[0] == choice
     assert choice in outcome.out.splitlines()
     results = strict((tmp_path / "c" / "results.json").read_text())

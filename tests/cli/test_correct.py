@@ -58,7 +58,7 @@ def test_candidates(words: Path) -> None:
 def test_the_channel_is_kept(words: Path, pairs: Path, tmp_path: Path) -> None:
     channel = tmp_path / "channel.json"
     learnt = done("correct", words, "--pairs", pairs, "--channel", channel, "--json", stdin=WRITTEN)
-    assert "3 pairs learnt" in learnt.err
+    assert "3 pairs learned" in learnt.err
     assert json.loads(channel.read_text())["format"] == "chainrule channel"
     again = done("correct", words, "--channel", channel, "--json", stdin=WRITTEN)
     assert again.out == learnt.out
@@ -78,7 +78,7 @@ def test_what_is_refused(words: Path, tmp_path: Path) -> None:
     assert "pairs are read from files" in refused(2, "correct", words, "--pairs", "-")
     assert "does not exist" in refused(4, "correct", words, "--channel", tmp_path / "none.json")
     bad = write(tmp_path / "bad.json", "{}")
-    assert "is no channel file" in refused(3, "correct", words, "--channel", bad)
+    assert "is not a channel file" in refused(3, "correct", words, "--channel", bad)
     lonely = write(tmp_path / "bad.tsv", "word\n")
     assert "line 1" in refused(3, "correct", words, "--pairs", lonely)
     refused(4, "correct", tmp_path / "nowhere")
@@ -95,13 +95,13 @@ def test_a_line_is_corrected_before_the_next_is_written(words: Path) -> None:
 
 def test_a_huge_word_stays_as_it_is(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[int] = []
-    far = Candidates._far
+    far = Candidates._distant_words
 
     def watched(self: Candidates, word: str) -> list[str]:
         looked_up.append(len(word))
         return far(self, word)
 
-    monkeypatch.setattr(Candidates, "_far", watched)
+    monkeypatch.setattr(Candidates, "_distant_words", watched)
     line = "teh " + "x" * 200_000 + " letter"
     assert done("correct", words, stdin=line + "\n").out == line.replace("teh", "the") + "\n"
     assert looked_up == [3]

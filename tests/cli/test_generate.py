@@ -130,7 +130,7 @@ def test_many_texts_come_in_turns(laplace: Path, monkeypatch: pytest.MonkeyPatch
 
     options = ("generate", laplace, "--num", 7, "--seed", 3)
     whole = done(*options).out
-    monkeypatch.setattr(module, "CELLS_AT_ONCE", 20)  # two rows of nine ids at a time
+    monkeypatch.setattr(module, "MAX_CELLS", 20)  # two rows of nine ids at a time
     assert done(*options).out == whole
     assert len(set(whole.splitlines())) > 1
 

@@ -51,12 +51,12 @@ def test_wrong_usage(languages: tuple[Path, Path], tmp_path: Path) -> None:
     en, de = languages
     assert "two or more" in refused(2, "identify", en, stdin="a\n")
     assert "two models are called 'en'" in refused(2, "identify", en, en, stdin="a\n")
-    assert "no number" in refused(2, "identify", en, de, "--prior", "a,b", stdin="a\n")
+    assert "not a number" in refused(2, "identify", en, de, "--prior", "a,b", stdin="a\n")
     assert "not above 0" in refused(2, "identify", en, de, "--prior", "0,1", stdin="a\n")
     refused(4, "identify", en, de, tmp_path / "nowhere")
     refused(4, "identify", en, f"de={tmp_path / 'nowhere'}", stdin="a\n")
     wrong = write(tmp_path / "wrong.tsv", "fr\tle chat\n")
-    assert "'fr' is none of the labels en, de" in refused(3, "identify", en, de, wrong, "--labels")
+    assert "'fr' is not one of the labels en, de" in refused(3, "identify", en, de, wrong, "--labels")
 
 
 def test_a_line_is_told_before_the_next_is_written(languages: tuple[Path, Path]) -> None:

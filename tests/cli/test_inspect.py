@@ -127,7 +127,9 @@ def test_what_is_no_model(mle: Path, toy_text: Path, tmp_path: Path) -> None:
     assert "missing argument" in refused(2, "inspect").lower()
     assert "nowhere does not exist; give the folder of a model" in refused(4, "inspect", tmp_path / "nowhere")
     assert "nowhere" in refused(4, "inspect", mle, tmp_path / "nowhere")
-    assert f"{mle.parent} holds models and is none; name one of them" in refused(2, "inspect", mle.parent, toy_text)
+    assert f"{mle.parent} contains models but is not a model; name one of them" in refused(
+        2, "inspect", mle.parent, toy_text
+    )
     (tmp_path / "empty").mkdir()
     assert "holds no files" in refused(4, "inspect", mle, tmp_path / "empty")
     (tmp_path / "run" / "checkpoint").mkdir(parents=True)

@@ -95,7 +95,7 @@ def test_commands_that_run_a_model_share_the_device_option(words: tuple[str, ...
     if found:
         (option,) = found
         assert (option.opts, option.default) == (["--device"], "auto")
-        assert option.help == "auto, cpu or cuda, for families that can use it."
+        assert option.help == "Device of neural models: auto, cpu or cuda."
 
 
 @pytest.mark.parametrize("command", ["score", "next", "generate", "correct", "filter", "mix"])

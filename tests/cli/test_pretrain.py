@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chainrule.tasks import pretrain
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import RunOptions
 from cli.command import call, digests, done, english, refused, write
 from training.test_resuming import signalled
 
@@ -47,8 +47,8 @@ def test_an_encoder_is_made(tmp_path: Path, text: Path, valid: Path, family: str
 def test_python_makes_the_same(tmp_path: Path, text: Path) -> None:
     learnt("gru", text, tmp_path / "one", "--set", "dropout=0.3")
     settings: dict[str, Any] = {"hidden": 8, "layers": 1, "epochs": 2, "batch_size": 8, "dropout": 0.3}
-    running = Running(seed=1, device="cpu")
-    pretrain.train("gru", text, running=running, **settings).save(tmp_path / "two")
+    running = RunOptions(seed=1, device="cpu")
+    pretrain.train("gru", text, options=running, **settings).save(tmp_path / "two")
     one, two = digests(tmp_path / "one"), digests(tmp_path / "two")
     assert one["model.safetensors"] == two["model.safetensors"]
     assert one["tokenizer.json"] == two["tokenizer.json"]
@@ -86,7 +86,7 @@ def test_what_an_encoder_knows_of_a_task_is_said(tmp_path: Path, text: Path) -> 
     foreign = write(tmp_path / "foreign.tsv", "x\tle chat voit a\ny\tun chien dort ici\n" * 4)
     given = ("--pretrained", tmp_path / "encoder", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "m")
     said = done("classify", "train", "lstm", known, *given).err
-    line = f"the encoder of {tmp_path / 'encoder'} knows"
+    line = f"the encoder of {tmp_path / 'encoder'} covers"
     assert f"{line} 100.0% of the running words\n" in said
     assert f"warning: {line}" not in said
     said = done("classify", "train", "lstm", foreign, *given, "--force").err
@@ -125,11 +125,11 @@ def test_a_text_without_words_is_refused(tmp_path: Path, text: Path) -> None:
     ("family", "more", "words"),
     [
         ("ngram", (), "there is no encoder of family 'ngram'; choose rnn, lstm, gru or transformer"),
-        ("lstm", ("--set", "heads=2"), "heads is no setting of family 'lstm'"),
-        ("lstm", ("--set", "directions=joined"), "may not see the other"),
-        ("lstm", ("--mask", 0.2), "mask is no setting of family 'lstm'"),
+        ("lstm", ("--set", "heads=2"), "heads is not a setting of family 'lstm'"),
+        ("lstm", ("--set", "directions=joined"), "neither may see the other"),
+        ("lstm", ("--mask", 0.2), "mask is not a setting of family 'lstm'"),
         ("transformer", ("--recipe", "wikitext2-bilm"), "'wikitext2-bilm' is for family 'lstm', not 'transformer'"),
-        ("lstm", ("--recipe", "small-lstm"), "recipe 'small-lstm' is followed by chainrule train lstm"),
+        ("lstm", ("--recipe", "small-lstm"), "recipe 'small-lstm' is for chainrule train lstm"),
     ],
 )
 def test_a_wrong_choice_is_answered_before_any_work(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from chainrule import recipes
-from chainrule.config import make
+from chainrule.config import build_config
 from chainrule.tasks import pretrain, tag
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import RunOptions
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, digests, done, refused
 from cli.command import write as write_text
@@ -71,7 +71,7 @@ def test_predict_where_other_things_than_tags_stand(words: Path, tmp_path: Path)
     path = write_text(tmp_path / "in.conll", "the\tB-PER\nsaw\tO\n")
     outcome = done("tag", "predict", words, path)
     assert outcome.out == "the\tB-PER\tDET\nsaw\tO\tNOUN\n"
-    assert "column 2 holds none of the model's tags" in outcome.err
+    assert "column 2 has none of the model's tags" in outcome.err
     assert done("tag", "predict", words, path, "--column", 2).out == "the\tDET\nsaw\tNOUN\n"
     told = done("tag", "predict", words, stdin="the DET\nsaw NOUN\n\na DET\n").err
     assert "standard input looks like columns" in told
@@ -164,7 +164,9 @@ def test_json_lines_are_read(words: Path, tmp_path: Path) -> None:
     text = '{"words": ["the", "saw"]}\n{"words": ["a"]}\n'
     for given, stdin in (("-", text), (write_text(tmp_path / "x.json", text), "")):
         assert done("tag", "predict", words, given, stdin=stdin).out == "the\tDET\nsaw\tNOUN\n\na\tDET\n"
-    assert "standard input, line 1 is no JSON object" in refused(3, "tag", "predict", words, stdin='{"text": "a"}')
+    assert "standard input, line 1 is not a JSON object" in refused(
+        3, "tag", "predict", words, stdin='{"text": "a"}'
+    )
     assert "is JSON, and tags are read" in refused(3, "tag", "evaluate", words, tmp_path / "x.json")
 
 
@@ -186,7 +188,7 @@ def test_long_sentences_are_told_once(place: Path, tmp_path: Path) -> None:
 def test_help_says_what_is_true(command: str) -> None:
     said = " ".join(done("tag", command, "--help").out.split())
     assert "Parquet" not in said
-    assert ("[default: the last; of CoNLL-U upos]" if command == "train" else "[default: as in training]") in said
+    assert ("[default: the last; upos for CoNLL-U]" if command == "train" else "[default: as in training]") in said
 
 
 def test_line_numbers_of_what_cannot_be_read(words: Path, tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_line_numbers_of_what_cannot_be_read(words: Path, tmp_path: Path) -> Non
 def test_wrong_settings(place: Path, tmp_path: Path) -> None:
     file, out = place / "train.conll", tmp_path / "x"
     assert "no setting 'hiden'" in refused(2, "tag", "train", "lstm", file, "--out", out, "--set", "hiden=3")
-    assert "no setting of family 'lstm'" in refused(
+    assert "not a setting of family 'lstm'" in refused(
         2, "tag", "train", "lstm", file, "--out", out, "--set", "heads=2"
     )
     assert "is for family 'lstm'" in refused(2, "tag", "train", "gru", file, "--out", out, "--recipe", "ewt-lstm")
@@ -246,7 +248,7 @@ def test_the_other_switches(place: Path, tmp_path: Path) -> None:
 def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     """Its words and its shape, whatever a recipe says of them; another shape that was typed is refused."""
     text = write_text(tmp_path / "text.txt", "".join(" ".join(s.words) + "\n" for s in grammar(20, seed=1)))
-    encoder = pretrain.train("lstm", text, epochs=1, hidden=8, embedding=6, running=Running(device="cpu"))
+    encoder = pretrain.train("lstm", text, epochs=1, hidden=8, embedding=6, options=RunOptions(device="cpu"))
     encoder.save(tmp_path / "encoder")
     begun = ("--out", tmp_path / "x", "--pretrained", tmp_path / "encoder")
     start = ("tag", "train", "lstm", place / "train.conll", *begun)
@@ -257,7 +259,7 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     assert f"the encoder of {said}" in done(*start, *recipe).err
     assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
     assert "decides" not in done(*start, "--epochs", 1, "--force").err  # nothing else was said of its shape
-    assert "has words and vectors of its own" in refused(2, *start, "--min-count", 2, "--force")
+    assert "already has a tokenizer and word vectors" in refused(2, *start, "--min-count", 2, "--force")
 
 
 @pytest.mark.parametrize(("positions", "kept"), [("sinusoidal", 40), ("learned", 20)])
@@ -271,7 +273,9 @@ def test_what_a_recipe_says_of_longest(
     write_text(tmp_path / "mine.toml", "\n".join(["[recipe]", *lines, "[model]", "hidden = 4", "longest = 40", ""]))
     text = write_text(tmp_path / "text.txt", "".join(" ".join(s.words) + "\n" for s in grammar(20, seed=1)))
     shape: dict[str, Any] = {"hidden": 6, "heads": 3, "positions": positions, "longest": 20, "clip": 0}
-    pretrain.train("transformer", text, epochs=1, running=Running(device="cpu"), **shape).save(tmp_path / "encoder")
+    pretrain.train("transformer", text, epochs=1, options=RunOptions(device="cpu"), **shape).save(
+        tmp_path / "encoder"
+    )
     begun = ("--pretrained", tmp_path / "encoder", "--recipe", "mine", "--epochs", 1, "--device", "cpu")
     out = tmp_path / "x"
     outcome = done("tag", "train", "transformer", place / "train.conll", "--out", out, *begun, "--hidden", 6)
@@ -295,9 +299,9 @@ def test_stopped_and_resumed(place: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["conll2003-lstm", "ewt-lstm"])
 def test_the_recipes_can_be_followed(name: str) -> None:
     recipe = recipes.read(name, "lstm", "tag")
-    config = make(tag.Config, {"family": recipe.family, **recipe.choices.model}, "model")
+    config = build_config(tag.Config, {"family": recipe.family, **recipe.choices.model}, "model")
     assert {setting: getattr(config, setting) for setting in recipe.choices.model} == recipe.choices.model
-    make(TokenizerConfig, recipe.choices.tokenizer, "tokenizer")
+    build_config(TokenizerConfig, recipe.choices.tokenizer, "tokenizer")
     assert f"--recipe {name} " in recipe.command
 
 

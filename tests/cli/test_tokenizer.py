@@ -52,7 +52,7 @@ def test_text_comes_back(tmp_path: Path, kind: str) -> None:
         ),
         (
             'He said , " go ! "\n',
-            "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)\n",
+            "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)\n",
             "'He' 'said' ',' '\"' 'go' '!' '\"'\n",
         ),
     ],
@@ -126,7 +126,7 @@ def test_what_is_no_id(tmp_path: Path, word: str) -> None:
     options = ("--tokenizer", "bpe", "--vocab-size", 258, "--out", tmp_path / "t")
     done("tokenizer", "train", text, *options)
     outcome = refused_after_first_line(tmp_path / "t", f"97\n1 {word} 2\n")
-    assert f"line 2: '{word[:40]}' is no id of this tokenizer; ids are 0 to 259" in outcome
+    assert f"line 2: '{word[:40]}' is not an id of this tokenizer; ids are 0 to 259" in outcome
 
 
 def refused_after_first_line(folder: Path, ids: str) -> str:
@@ -189,4 +189,4 @@ def test_one_huge_word_is_refused_where_words_are_learnt(
         assert done(*command, text, *options, "--out", tmp_path / "m")
         return
     said = refused(3, *command, text, *options, "--out", tmp_path / "m")
-    assert f"error: {text}, line 10 has a word of more than 65,536 characters; put blanks in" in said
+    assert f"error: {text}, line 10 has a word of more than 65,536 characters; " in said

@@ -167,7 +167,10 @@ def api_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object
 
 
 def test_the_help_names_every_family() -> None:
-    assert FAMILIES.removesuffix(".").replace(" or ", ", ").split(", ") == families.trainable()
+    assert (
+        FAMILIES.removeprefix("Model family: ").removesuffix(".").replace(" or ", ", ").split(", ")
+        == families.trainable()
+    )
 
 
 def test_a_checkpoint_is_never_lost_unasked(

@@ -251,7 +251,7 @@ def test_wrong_input(folder: Path, tmp_path: Path) -> None:
     assert "line 2 has 0 tabs" in refused(3, *train, "gru", tmp_path / "bad.tsv", *out)
     assert "choose rnn, lstm, gru or transformer" in refused(2, *train, "ngram", source, *out)
     assert "no setting 'hiden'" in refused(2, *train, "gru", source, source, *out, "--set", "hiden=3")
-    assert "heads is no setting" in refused(2, *train, "gru", source, source, *out, "--set", "heads=2")
+    assert "heads is not a setting" in refused(2, *train, "gru", source, source, *out, "--set", "heads=2")
     assert refused(4, *train, "gru", tmp_path / "none.tsv", *out)
     assert not (tmp_path / "model").exists()
     assert "beam_size is 5; choose at least 6" in refused(
@@ -273,7 +273,7 @@ def test_what_cannot_be_answered_is_said(folder: Path, tmp_path: Path) -> None:
     assert "greedy gives one translation; use beam or sample" in message
     (tmp_path / "other").write_text("a\nb\n")
     pairs = (folder / "valid.tsv", "--against", tmp_path / "other")
-    assert "other has 2 lines, but 40 are wanted" in refused(3, "translate", "evaluate", folder / "model", *pairs)
+    assert "other has 2 lines, but 40 are needed" in refused(3, "translate", "evaluate", folder / "model", *pairs)
 
 
 def test_a_damaged_checkpoint_is_to_be_removed(folder: Path, tmp_path: Path) -> None:

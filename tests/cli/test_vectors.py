@@ -237,12 +237,14 @@ def test_convert(learnt: Path, court: Path, tmp_path: Path, model: Path) -> None
     done("convert", learnt, "--to", "word2vec", "--out", tmp_path / "a.txt")
     done("vectors", "export", learnt, "--out", tmp_path / "b.txt")
     assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "b.txt").read_bytes()
-    assert "holds no word vectors" in refused(3, "convert", model, "--to", "word2vec", "--out", tmp_path / "c")
+    assert "does not contain word vectors" in refused(
+        3, "convert", model, "--to", "word2vec", "--out", tmp_path / "c"
+    )
 
 
 def test_other_commands_say_what_the_folder_is(learnt: Path, model: Path) -> None:
     assert "chainrule vectors neighbors" in refused(3, "score", learnt, stdin="a\n")
-    assert "holds no word vectors" in refused(3, "vectors", "neighbors", model, "cat")
+    assert "does not contain word vectors" in refused(3, "vectors", "neighbors", model, "cat")
     shown = done("info", learnt).out
     assert "skipgram" in shown
     assert digests(learnt)["words.txt"] in shown

@@ -108,7 +108,7 @@ def test_senses_as_json_and_as_text(kind: str, request: pytest.FixtureRequest) -
         assert layer["separation"] == pytest.approx(layer["cosine_within"] - layer["cosine_across"])
     assert found["best_layer"] == max(layers, key=lambda each: (each["accuracy"], each["separation"]))["layer"]
     text = done("vectors", "senses", folder, "bank", DATA / "bank.tsv", *CPU).out
-    assert "layer 0 has the same vector in all 24 sentences: it can name no sense" in text
+    assert "layer 0 has the same vector in all 24 sentences: it cannot separate the senses" in text
     assert f"{layers[-1]['accuracy']:.4f}" in text
 
 
@@ -141,9 +141,11 @@ def test_refusals(encoder: Path, tmp_path: Path, laplace: Path) -> None:
     assert "layers 0 (the words' own" in refused(2, "vectors", "contextual", encoder, lines, "--layer", 7, *CPU)
     assert "(ngram) is neither" in refused(2, "vectors", "contextual", laplace, lines)
     assert "ends in neither" in refused(2, "vectors", "senses", encoder, "bank", bank, "--out", "senses.png")
-    assert f"{bank}, line 1 does not hold 'shore'" in refused(3, "vectors", "senses", encoder, "shore", bank, *CPU)
+    assert f"{bank}, line 1 does not contain 'shore'" in refused(
+        3, "vectors", "senses", encoder, "shore", bank, *CPU
+    )
     one = write(tmp_path / "one.tsv", "river\tthe bank\nriver\ta bank\n")
-    assert "one sense only, 'river'" in refused(3, "vectors", "senses", encoder, "bank", one, *CPU)
+    assert "only one sense, 'river'" in refused(3, "vectors", "senses", encoder, "bank", one, *CPU)
     bare = write(tmp_path / "bare.tsv", "river\tthe bank\na bank\n")
     assert f"{bare}, line 2 has no label" in refused(3, "vectors", "senses", encoder, "bank", bare, *CPU)
     empty = write(tmp_path / "empty.txt", "")

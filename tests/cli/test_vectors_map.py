@@ -35,7 +35,7 @@ def test_a_page_of_groups(file: Path, tmp_path: Path) -> None:
     outcome = done("vectors", "map", file, "--out", out, "--perplexity", 5)
     assert outcome.out == ""
     assert f"saved {out}: 30 of 30 words" in outcome.err
-    assert "<title>vectors.txt: a map of words</title>" in out.read_text(encoding="utf-8")
+    assert "<title>vectors.txt: word map</title>" in out.read_text(encoding="utf-8")
     shown = data(out)
     assert shown["counts"] is None  # a file of vectors does not tell
     near = np.array(shown["neighbors"]).reshape(30, 8)
@@ -83,7 +83,7 @@ def test_wrong_settings_are_refused(file: Path, tmp_path: Path, option: str, val
 
 
 def test_no_page_where_it_cannot_be_made(file: Path, tmp_path: Path) -> None:
-    assert "is there and is not a file" in refused(2, "vectors", "map", file, "--out", tmp_path)
+    assert "exists and is not a file" in refused(2, "vectors", "map", file, "--out", tmp_path)
     refused(4, "vectors", "map", tmp_path / "nowhere.txt", "--out", tmp_path / "map.html")
     assert list(tmp_path.iterdir()) == [file]
 

@@ -39,7 +39,7 @@ def test_what_is_refused(tmp_path: Path, toy_text: Path, words: Path) -> None:
     assert "empty.txt holds no words" in refused(3, *train, "--vocab", empty)
     split = write(tmp_path / "split.txt", "one\ntwo words\n")
     assert "split.txt, line 2" in refused(3, *train, "--vocab", split)
-    assert "vocab says which words" in refused(2, *train, "--vocab", words, "--min-count", 2)
+    assert "vocab fixes the vocabulary" in refused(2, *train, "--vocab", words, "--min-count", 2)
     assert "char tokenizer" in refused(2, *train, "--vocab", words, "--tokenizer", "char")
     assert "does not know 'i'" in refused(2, *train, "--vocab", words, "--closed")
     assert "no text was given" in refused(2, "tokenizer", "train", "--out", tmp_path / "m")
@@ -47,13 +47,13 @@ def test_what_is_refused(tmp_path: Path, toy_text: Path, words: Path) -> None:
 
 
 def test_a_config_from_before_there_were_lists(tmp_path: Path, toy_text: Path) -> None:
-    from chainrule.config import make
+    from chainrule.config import build_config
     from chainrule.tokenizers.config import TokenizerConfig
 
     model = trained(tmp_path / "m", toy_text, "--order", 2, *QUIET)
     saved = json.loads((model / "config.json").read_bytes())["tokenizer"]
     del saved["vocab"]
-    assert make(TokenizerConfig, saved, "tokenizer") == TokenizerConfig()
+    assert build_config(TokenizerConfig, saved, "tokenizer") == TokenizerConfig()
 
 
 def test_entropy_pruning_in_training(tmp_path: Path, english_text: Path) -> None:

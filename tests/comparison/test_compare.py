@@ -20,11 +20,11 @@ from chainrule.model import Model
 from chainrule.neural import gru, transformer
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
-from chainrule.replacement import cannot_write
+from chainrule.replacement import write_error
 from chainrule.report.results import Results
 from chainrule.text import default
 from chainrule.text.corpus import Corpus
-from chainrule.text.parts import divide
+from chainrule.text.parts import split_text
 from cli.command import english, write
 
 
@@ -336,13 +336,13 @@ def test_a_folder_of_the_user_under_models_is_not_removed(few: None, tmp_path: P
     run_of(tmp_path, "chainrule compare b", force=True)
     assert (tmp_path / "models" / "notes" / "thesis.txt").read_text() == "years"
     (tmp_path / "models" / "ngram-1-laplace" / "thesis.txt").write_text("years")
-    with pytest.raises(UsageError, match=r"thesis\.txt, which is no part of the model"):
+    with pytest.raises(UsageError, match=r"thesis\.txt, which is not part of the model"):
         run_of(tmp_path, "chainrule compare c", force=True)
 
 
 def test_a_full_disk_ends_the_comparison(few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
-        raise cannot_write(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        raise write_error(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     monkeypatch.setattr(Model, "save", full)
     with pytest.raises(ChainruleError, match="No space left on device") as error:
@@ -361,7 +361,7 @@ def test_a_folder_with_an_unfinished_run_is_refused(few: None, tmp_path: Path, f
 def test_a_training_part_smaller_than_the_test_part_is_warned_of() -> None:
     lines = ["a b"] * 20 + ["c d " * 200]
     text = Corpus.from_lines(lines)
-    seed = next(seed for seed in range(100) if lines[-1] in divide(text, None, None, seed).test)
+    seed = next(seed for seed in range(100) if lines[-1] in split_text(text, None, None, seed).test)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         chainrule.compare(text, families=("ngram",), budget=1, seed=seed)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.comparison.evidence import extrapolate, with_differences
+from chainrule.comparison.evidence import add_differences, extrapolate
 from chainrule.comparison.measurement import Measured, combine_seeds
-from chainrule.evaluation.significance import compare_neighbors, paired_bootstrap
-from chainrule.report.results import Difference, Row, best_of, groups
+from chainrule.evaluation.significance import compare_adjacent, paired_bootstrap
+from chainrule.report.results import Difference, Row, find_wins, group_rows
 from comparison.test_plan import row
 
 
@@ -38,7 +38,7 @@ def test_seeds_give_mean_and_deviation() -> None:
 def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
     rng = np.random.default_rng(1)
     nats, size = rng.gamma(2, size=(3, 40)), rng.integers(5, 50, 40).astype(float)
-    found = compare_neighbors(nats, size, samples=200, seed=4)
+    found = compare_adjacent(nats, size, samples=200, seed=4)
     for i in range(2):
 
         def ratio(ids: np.ndarray, i: int = i) -> float:
@@ -56,20 +56,20 @@ def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
 def test_neighbours_with_zero_bits() -> None:
     """Two models without error do not differ; a ratio to zero bits on a drawn test set is undefined."""
     zeros, ones = np.zeros(3), np.ones(3)
-    same, all_saved = compare_neighbors(np.stack([zeros, zeros, ones]), ones, samples=50)
+    same, all_saved = compare_adjacent(np.stack([zeros, zeros, ones]), ones, samples=50)
     assert same is not None
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
     assert all_saved is not None
     assert (all_saved.difference, all_saved.low, all_saved.high) == (1, 1, 1)
     one_line = np.array([0.0, 0.0, 1.0])  # a drawn test set without the third line has zero bits
-    assert compare_neighbors(np.stack([ones / 10, one_line]), ones, samples=50) == [None]
-    assert compare_neighbors(np.stack([ones, zeros]), ones, samples=50) == [None]
+    assert compare_adjacent(np.stack([ones / 10, one_line]), ones, samples=50) == [None]
+    assert compare_adjacent(np.stack([ones, zeros]), ones, samples=50) == [None]
 
 
 def test_an_undefined_difference_is_left_out() -> None:
     rows = [bits_row("a", 0.1), bits_row("b", 0.3)]
     nats = {"a": np.full(3, 0.1), "b": np.array([0.0, 0.0, 1.0])}
-    assert [one.difference for one in with_differences(rows, nats, np.ones(3))] == [None, None]
+    assert [one.difference for one in add_differences(rows, nats, np.ones(3))] == [None, None]
 
 
 def test_differences_between_rows_that_are_shown() -> None:
@@ -84,7 +84,7 @@ def test_differences_between_rows_that_are_shown() -> None:
         bits_row("u", 2.0, family="ngram", facets={"order": 1}),
         bits_row("v", 2.0, family="ngram", facets={"order": 1}),
     ]
-    a, b, c, u, v = with_differences(rows, nats, size)
+    a, b, c, u, v = add_differences(rows, nats, size)
     assert a.difference is not None
     assert a.difference.other == "b"
     assert a.difference.percent == pytest.approx(10)
@@ -95,7 +95,7 @@ def test_differences_between_rows_that_are_shown() -> None:
     assert c.difference is not None
     assert c.difference.other == "u"
     assert u.difference is v.difference is None
-    assert with_differences(rows[:1], nats, size) == tuple(rows[:1])
+    assert add_differences(rows[:1], nats, size) == tuple(rows[:1])
 
 
 def test_a_difference_in_words() -> None:
@@ -124,7 +124,7 @@ def test_unigrams_that_hardly_differ_are_one_group() -> None:
         bits_row("c1", 2.005, tokenizer="char", **unigram),
         bits_row("n2", 2.001, family="ngram", facets={"order": 2}, tokenizer="word"),
     ]
-    assert [[one.name for one in group] for group in groups(rows)] == [["w1", "w2"], ["n2"], ["c1"], ["w3"]]
+    assert [[one.name for one in group] for group in group_rows(rows)] == [["w1", "w2"], ["n2"], ["c1"], ["w3"]]
 
 
 def test_the_best_of_each_family_and_tokenizer() -> None:
@@ -134,5 +134,5 @@ def test_the_best_of_each_family_and_tokenizer() -> None:
         bits_row("c", 1.2, family="gru", tokenizer="char"),
         bits_row("d", 1.3, family="gru", tokenizer="word"),
     ]
-    assert best_of(rows) == {"a": ("lstm", "char"), "c": ("gru",), "b": ("word",)}
-    assert best_of(rows[:1]) == {}
+    assert find_wins(rows) == {"a": ("lstm", "char"), "c": ("gru",), "b": ("word",)}
+    assert find_wins(rows[:1]) == {}

@@ -13,7 +13,7 @@ from chainrule.comparison import mixtures, planning
 from chainrule.comparison.mixtures import choose_components
 from chainrule.comparison.ngrams import ngram_candidates
 from chainrule.comparison.settings import make_settings, parse_duration
-from chainrule.comparison.tokenized import Tokenized, shared_text, tokenize_all
+from chainrule.comparison.tokenized import Tokenized, collapse_blanks, tokenize_all
 from chainrule.errors import ConfigError, InputError
 from chainrule.neural import gru, rnn
 from chainrule.ngram import family as ngram
@@ -21,7 +21,7 @@ from chainrule.ngram.config import Config
 from chainrule.progress import silent
 from chainrule.report.results import Results, Row
 from chainrule.text.corpus import Corpus
-from chainrule.text.parts import Parts, divide
+from chainrule.text.parts import CorpusSplit, split_text
 from chainrule.tokenizers.encode import encode
 from cli.command import english
 
@@ -47,7 +47,7 @@ def compare(**options: Any) -> Results:
 
 def tokenized(*names: str, **options: Any) -> list[Tokenized]:
     settings = make_settings({"tokenizers": names, **options})
-    return tokenize_all(divide(lines(), None, None, 0), settings, silent)
+    return tokenize_all(split_text(lines(), None, None, 0), settings, silent)
 
 
 @pytest.mark.parametrize(
@@ -152,21 +152,21 @@ def test_words_have_the_whole_grid(tiny: None) -> None:
     assert names == ["ngram-word-2-modified-kneser-ney", "ngram-word-1-modified-kneser-ney"]
 
 
-def blanks() -> Parts:
+def blanks() -> CorpusSplit:
     text = ["a  b", " c d ", "e\tf", "a b c"]
-    return Parts(name="t", train=text, valid=text, test=text, seed=None, sha256="0")
+    return CorpusSplit(name="t", train=text, valid=text, test=text, seed=None, sha256="0")
 
 
 def test_all_tokenizers_read_the_same_bytes() -> None:
     settings = make_settings({"tokenizers": ("word", "char", "byte")})
-    texts = shared_text(blanks(), settings)
+    texts = collapse_blanks(blanks(), settings)
     assert texts.test == ["a b", "c d", "e f", "a b c"]
     parts = tokenize_all(texts, settings, silent)
     assert [part.test.bytes for part in parts] == [4 + 4 + 4 + 6] * 3
     without_words = make_settings({"tokenizers": ("char", "byte")})
-    assert shared_text(blanks(), without_words) == blanks()
+    assert collapse_blanks(blanks(), without_words) == blanks()
     alone = make_settings({"tokenizer": "word"})
-    assert shared_text(blanks(), alone) == blanks()
+    assert collapse_blanks(blanks(), alone) == blanks()
 
 
 def test_tokenizers_of_different_texts_are_refused(tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ def test_tokenizers_of_different_texts_are_refused(tmp_path: Path) -> None:
         "ngram", Corpus.from_lines(["A İ"] * 3), order=1, smoothing="laplace", tokenizer="char", lowercase=True
     )
     lower.save(tmp_path / "lower")
-    texts = Parts(name="t", train=["A İ"] * 3, valid=["A İ"], test=["A İ"], seed=None, sha256="0")
+    texts = CorpusSplit(name="t", train=["A İ"] * 3, valid=["A İ"], test=["A İ"], seed=None, sha256="0")
     settings = make_settings({"tokenizers": ("char", str(tmp_path / "lower"))})
     with pytest.raises(InputError, match="bits per byte cannot be compared"):
-        tokenize_all(shared_text(texts, settings), settings, silent)
+        tokenize_all(collapse_blanks(texts, settings), settings, silent)
     with pytest.raises(ConfigError, match="tokenizers names 'char' twice"):
         make_settings({"tokenizers": ("char", "char")})
 
@@ -224,11 +224,11 @@ def test_components_are_chosen_by_validation() -> None:
 
 
 def test_a_mixture_is_that_of_chainrule_mix(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixtures, "WORTHWHILE", -1.0)  # shown even if it is no better than the n-gram
+    monkeypatch.setattr(mixtures, "MIN_IMPROVEMENT", -1.0)  # shown even if it is no better than the n-gram
     results = compare(out=tmp_path, keep="all")
     mixed = next(row for row in results.rows if row.family == "mixture")
     assert mixed.name == "mixture-ngram-rnn"
-    parts = divide(lines(), None, None, 0)
+    parts = split_text(lines(), None, None, 0)
     again = chainrule.mix(
         [tmp_path / "models" / name for name in mixed.components], held_out=Corpus.from_lines(parts.valid)
     )
@@ -243,7 +243,7 @@ def test_a_mixture_is_that_of_chainrule_mix(tiny: None, tmp_path: Path, monkeypa
 
 
 def test_a_mixture_that_does_not_help_is_left_out(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixtures, "WORTHWHILE", 0.99)
+    monkeypatch.setattr(mixtures, "MIN_IMPROVEMENT", 0.99)
     assert {row.family for row in compare().rows} == {"ngram", "rnn"}
 
 

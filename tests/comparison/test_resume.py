@@ -17,7 +17,7 @@ from chainrule.errors import ConfigError, UsageError
 from chainrule.model import Model
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
-from chainrule.replacement import replacing_file
+from chainrule.replacement import atomic_file
 from chainrule.report import files
 from chainrule.report.results import Results, Row
 from comparison.test_plan import compare, lines, tiny
@@ -111,7 +111,7 @@ def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monke
     from chainrule.training.loop import Trainer
 
     whole = compare(budget=600)
-    conclude = Trainer._conclude
+    conclude = Trainer._end_epoch
 
     def interrupted(trainer: Trainer) -> None:
         conclude(trainer)
@@ -119,7 +119,7 @@ def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(Trainer, "_conclude", interrupted)
+        context.setattr(Trainer, "_end_epoch", interrupted)
         with pytest.raises(KeyboardInterrupt):
             compare(budget=600, out=tmp_path)
     assert (tmp_path / "models" / "rnn-1-4" / "checkpoint").is_dir()
@@ -131,7 +131,7 @@ def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monke
         epochs.append(trainer.position.epoch)
         conclude(trainer)
 
-    monkeypatch.setattr(Trainer, "_conclude", counted)
+    monkeypatch.setattr(Trainer, "_end_epoch", counted)
     resumed = compare(budget=600, out=tmp_path, resume=True)
     assert epochs[:1] == [1]  # the first epoch is not read again
     assert figures(resumed) == figures(whole)
@@ -143,7 +143,7 @@ def trained_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     train = measurement.train
 
     def recorded(candidate: Any, *arguments: Any, **others: Any) -> Any:
-        if "place" in others:
+        if "run_dir" in others:
             names.append(candidate.name)
         return train(candidate, *arguments, **others)
 
@@ -157,7 +157,7 @@ def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(results: Results) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "render", interrupted)
+    monkeypatch.setattr(files, "render_page", interrupted)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -223,14 +223,14 @@ def test_an_interruption_at_the_end_is_resumed_or_complete(
     def interrupted_file(path: Path) -> Iterator[BinaryIO]:
         if path.name == stopped:
             raise KeyboardInterrupt
-        with replacing_file(path) as file:
+        with atomic_file(path) as file:
             yield file
 
     def interrupted_removal(output: Output, names: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(files, "replacing_file", interrupted_file)
+        context.setattr(files, "atomic_file", interrupted_file)
         if stopped == "models":
             context.setattr(Output, "remove_others", interrupted_removal)
         with pytest.raises(KeyboardInterrupt):

@@ -3,14 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.data.batches import line_batches, stream_batches
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 
 BOS, EOS = 8, 9
 
 
-def encoded(lines: list[list[int]]) -> Encoded:
+def encoded(lines: list[list[int]]) -> EncodedText:
     ids = np.array([w for line in lines for w in [*line, EOS]], dtype=np.int32)
-    return Encoded(ids=ids, eos=EOS, unk=None, words=0, characters=0, bytes=0)
+    return EncodedText(ids=ids, eos=EOS, unk=None, words=0, characters=0, bytes=0)
 
 
 def test_lines_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search, and by hand."""
+"""Beam search against exhaustive search and hand-worked examples."""
 
 import itertools
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.decoding.beam import _highest, search
+from chainrule.decoding.beam import _top_indices, search
 from chainrule.decoding.prompt import Prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ConfigError
@@ -80,7 +80,7 @@ def test_the_length_rule_prefers_longer_texts() -> None:
     start = Prompt((), lm.vocabulary)
     assert search(lm, start, beam(beam_size=9))[0].ids == (1,)
     best = search(lm, start, beam(beam_size=9, length_penalty=1))[0]
-    assert best.rank(1) == pytest.approx(best.score / len(best.ids))
+    assert best.normalized_score(1) == pytest.approx(best.score / len(best.ids))
     # longer still: 2 2 2 </s>: log(.7 · .36 · .4) / 4 = -.574
     assert best.ids == (2, 2, 2, 1)
 
@@ -130,7 +130,7 @@ def test_filters_apply_to_the_search() -> None:
 
 def test_a_halting_rule_finishes_a_text() -> None:
     lm = Markov(log([(0, 0.1, 0.6, 0.3)] * 4))
-    start = Prompt((), lm.vocabulary, halts=lambda ids: list(ids[-2:]) == [2, 2])
+    start = Prompt((), lm.vocabulary, stop_rule=lambda ids: list(ids[-2:]) == [2, 2])
     found = search(lm, start, beam())[0]
     assert (found.ids, found.is_finished) == ((2, 2), True)
 
@@ -158,7 +158,7 @@ def test_the_highest_against_a_full_sort(seed: int) -> None:
     totals[rng.random((K, V)) < 0.3] = -np.inf
     flat = totals.ravel().tolist()
     expected = sorted((i for i in range(K * V) if flat[i] > -np.inf), key=lambda i: (-flat[i], i))[:B]
-    assert _highest(totals, B).tolist() == sorted(expected)
+    assert _top_indices(totals, B).tolist() == sorted(expected)
 
 
 def test_a_step_sorts_few_of_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,5 +170,5 @@ def test_a_step_sorts_few_of_many_words(monkeypatch: pytest.MonkeyPatch) -> None
         return real(values, **kind)
 
     monkeypatch.setattr(np, "argsort", watched)
-    _highest(np.random.default_rng(1).normal(size=(3, 5000)), 4)
+    _top_indices(np.random.default_rng(1).normal(size=(3, 5000)), 4)
     assert 4 <= sizes[0] <= 50

@@ -1,4 +1,4 @@
-"""The text of a continuation, id by id, against the decoding of all its ids."""
+"""Incremental decoding against decoding all ids at once."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chainrule.decoding.continuation import REPLACEMENT, Continuation
 from chainrule.tokenizers.tokenizer import Tokenizer
-from server.speaking import KINDS, trained
+from server.speaking import KINDS, train_trigram
 
 STOPS: Final = ("t", "e c", "ees the", "ees", "ö", "猫", " ", "he", "🐭 a")
 
@@ -16,7 +16,7 @@ STOPS: Final = ("t", "e c", "ees the", "ees", "ö", "猫", " ", "he", "🐭 a")
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
     folder = tmp_path_factory.mktemp("continuations")
-    return {kind: trained(folder, kind).tokenizer for kind in KINDS}
+    return {kind: train_trigram(folder, kind).tokenizer for kind in KINDS}
 
 
 def settled(text: str, stops: list[str]) -> str:
@@ -45,7 +45,7 @@ def test_a_growing_text_is_the_decoding_of_all_ids(
     continuation = Continuation(tokenizer, prompt, stops)
     line = tokenizer.encode(prompt.rpartition("\n")[2]).tolist()
     before = tokenizer.decode(line)
-    growing, is_stopped = continuation.grow(), continuation.stop_check()
+    growing, is_stopped = continuation.incremental_decoder(), continuation.stop_check()
     released, count = "", 0
     for count, id_ in enumerate(ids, 1):
         words = [i for i in ids[:count] if i != tokenizer.eos]
@@ -72,7 +72,7 @@ def test_only_the_end_of_a_text_is_decoded(tokenizers: dict[str, Tokenizer]) -> 
             decoded.append(len(ids))
             return tokenizer.decode(ids)
 
-    growing = Continuation(Counted(), "the ").grow()  # type: ignore[arg-type]
+    growing = Continuation(Counted(), "the ").incremental_decoder()  # type: ignore[arg-type]
     ids = tokenizer.encode("the 🐭 " * 25).tolist()
     for id_ in ids:
         growing.add(id_)

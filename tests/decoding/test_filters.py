@@ -1,4 +1,4 @@
-"""The filters, by hand on p = (.5, .3, .2) and by law on random rows."""
+"""Filters: hand-worked on p = (.5, .3, .2), properties on random rows."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def distributions(draw: st.DrawFn) -> Floats:
     return filters.normalize(log(weights))
 
 
-def kept(log_p: Floats) -> list[list[int]]:
+def possible_ids(log_p: Floats) -> list[list[int]]:
     """The ids still possible in each row."""
     return [np.flatnonzero(row > -np.inf).tolist() for row in log_p]
 
@@ -79,12 +79,12 @@ def test_truncating_twice_is_truncating_once(name: str, log_p: Floats) -> None:
 def test_top_k_is_the_stable_sort(log_p: Floats, k: int) -> None:
     order = np.argsort(-log_p, axis=-1, kind="stable")[:, :k]
     expected = [sorted(i for i in row if p[i] > -np.inf) for row, p in zip(order.tolist(), log_p, strict=True)]
-    assert kept(filters.top_k(log_p, k)) == expected
+    assert possible_ids(filters.top_k(log_p, k)) == expected
 
 
 @given(log_p=distributions(), p=st.sampled_from([0.01, 0.25, 0.5, 0.75, 0.9, 1.0]))
 def test_top_p_is_the_smallest_set(log_p: Floats, p: float) -> None:
-    for row, ids in zip(np.exp(log_p), kept(filters.top_p(log_p, p)), strict=True):
+    for row, ids in zip(np.exp(log_p), possible_ids(filters.top_p(log_p, p)), strict=True):
         mass = row[ids].sum()
         assert mass >= p - 1e-8
         if p < 1:  # without its least probable member the set falls short
@@ -117,18 +117,18 @@ def test_extreme_temperatures_reach_their_limits() -> None:
 
 @pytest.mark.parametrize(("p", "expected"), [(0.5, [0]), (0.51, [0, 1]), (0.7, [0, 1]), (0.8, [0, 1])])
 def test_top_p_at_its_boundaries(p: float, expected: list[int]) -> None:
-    assert kept(filters.top_p(log(P), p)) == [expected]
+    assert possible_ids(filters.top_p(log(P), p)) == [expected]
 
 
 def test_top_p_just_beyond_a_boundary_takes_one_more() -> None:
-    assert kept(filters.top_p(log(P), 0.8001)) == [[0, 1, 2]]
-    assert kept(filters.top_p(log((0.25, 0.25, 0.25, 0.25)), 0.5)) == [[0, 1]]  # ties: the lowest ids
-    assert kept(filters.top_p(log((1e-12, 1 - 1e-12)), 1.0)) == [[0, 1]]  # p = 1 keeps everything
+    assert possible_ids(filters.top_p(log(P), 0.8001)) == [[0, 1, 2]]
+    assert possible_ids(filters.top_p(log((0.25, 0.25, 0.25, 0.25)), 0.5)) == [[0, 1]]  # ties: the lowest ids
+    assert possible_ids(filters.top_p(log((1e-12, 1 - 1e-12)), 1.0)) == [[0, 1]]  # p = 1 keeps everything
 
 
 def test_top_p_counts_the_share_of_what_is_left() -> None:
     # after top-k 2 the shares are .625 and .375, so that .6 is reached by the first alone
-    assert kept(filters.top_p(filters.top_k(log(P), 2), 0.6)) == [[0]]
+    assert possible_ids(filters.top_p(filters.top_k(log(P), 2), 0.6)) == [[0]]
 
 
 def test_truncation_does_not_renormalise() -> None:
@@ -139,7 +139,7 @@ def test_truncation_does_not_renormalise() -> None:
 
 @pytest.mark.parametrize(("fraction", "expected"), [(0, [0, 1, 2]), (0.4, [0, 1, 2]), (0.5, [0, 1]), (1, [0])])
 def test_min_p_is_relative_to_the_best(fraction: float, expected: list[int]) -> None:
-    assert kept(filters.min_p(log(P), fraction)) == [expected]  # .4 · .5 = .2 is reached exactly
+    assert possible_ids(filters.min_p(log(P), fraction)) == [expected]  # .4 · .5 = .2 is reached exactly
 
 
 def test_repetition_penalty_raises_seen_tokens_to_a_power() -> None:
@@ -163,14 +163,16 @@ def test_penalties_beyond_all_measure() -> None:
 def test_no_repeat_bigram() -> None:
     # after 0 1 0 2 0: 0 was followed by 1 and by 2, so only 0 remains; after 2 0 1: nothing repeats
     out = filters.no_repeat_ngram(log([P, P]), [[0, 1, 0, 2, 0], [2, 0, 1]], 2)
-    assert kept(out) == [[0], [0, 1, 2]]
+    assert possible_ids(out) == [[0], [0, 1, 2]]
 
 
 def test_no_repeat_of_other_orders() -> None:
-    assert kept(filters.no_repeat_ngram(log(P), [[0, 2]], 1)) == [[1]]
-    assert kept(filters.no_repeat_ngram(log(P), [[0, 1, 2, 0, 1]], 3)) == [[0, 1]]  # 0 1 -> 2 is known
-    assert kept(filters.no_repeat_ngram(log(P), [[0, 1]], 3)) == [[0, 1, 2]]  # too short to repeat
-    assert kept(filters.no_repeat_ngram(log(P), [[0, 1, 2]], 1)) == [[0, 1, 2]]  # waived: nothing would be left
+    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 2]], 1)) == [[1]]
+    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1, 2, 0, 1]], 3)) == [[0, 1]]  # 0 1 -> 2 is known
+    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1]], 3)) == [[0, 1, 2]]  # too short to repeat
+    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1, 2]], 1)) == [
+        [0, 1, 2]
+    ]  # waived: nothing would be left
 
 
 def test_impossible_and_undefined_rows_are_refused() -> None:

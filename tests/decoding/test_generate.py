@@ -1,4 +1,4 @@
-"""Text in, text out: blanks, stop strings, half characters, pieces."""
+"""Text generation: blanks, stop strings, incomplete characters and streaming."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CATS = Words("i", "love", "cats", "mice")  # ids 3, 4, 5, 6
 GREEDY = Decoding(strategy="greedy")
 
 
-def say(text: str, prompt: str = "") -> Script:
+def scripted_model(text: str, prompt: str = "") -> Script:
     """A model over bytes that says this text after the prompt, then `</s>`."""
     return Script([*Bytes().encode(text).tolist(), 1], 258, len(Bytes().encode(prompt)))
 
@@ -60,7 +60,7 @@ def test_blanks_between_prompt_and_continuation(prompt: str, text: str, whole: s
 
 
 def test_bytes_keep_the_blanks_of_the_prompt() -> None:
-    (made,) = generate(say("  b", "a "), Bytes(), "a ", GREEDY)
+    (made,) = generate(scripted_model("  b", "a "), Bytes(), "a ", GREEDY)
     assert (made.text, str(made)) == ("  b", "a   b")
 
 
@@ -71,7 +71,7 @@ def test_a_line_break_in_the_prompt_is_read_as_the_end_of_a_line() -> None:
 
 
 def test_the_end_by_length_and_by_nothing() -> None:
-    lm = say("abc")
+    lm = scripted_model("abc")
     (made,) = generate(lm, Bytes(), "", Decoding(max_tokens=2))
     assert (made.text, made.finish_reason) == ("ab", "length")
     (none,) = generate(lm, Bytes(), "", Decoding(max_tokens=0))
@@ -81,7 +81,7 @@ def test_the_end_by_length_and_by_nothing() -> None:
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_both_contexts_end_at_eos(context: str) -> None:
-    lm = say("ab")
+    lm = scripted_model("ab")
     lm.context = context  # type: ignore[assignment]
     assert generate(lm, Bytes(), "", Decoding())[0].ids[-1] == 1
 
@@ -99,18 +99,18 @@ def test_both_contexts_end_at_eos(context: str) -> None:
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "beam"])
 def test_stop_strings(stop: tuple[str, ...], text: str, tokens: int, strategy: Strategy) -> None:
     settings = Decoding(strategy=strategy, stop=stop)
-    (made,) = generate(say("abcdef"), Bytes(), "", settings)
+    (made,) = generate(scripted_model("abcdef"), Bytes(), "", settings)
     assert (made.text, len(made.ids), made.finish_reason) == (text, tokens, "stop")
-    assert "".join(stream(say("abcdef"), Bytes(), "", settings)) == text
+    assert "".join(stream(scripted_model("abcdef"), Bytes(), "", settings)) == text
 
 
 def test_a_stop_string_in_the_prompt_stops_nothing() -> None:
-    (made,) = generate(say("ab", "b"), Bytes(), "b", Decoding(stop=("bab",)))
+    (made,) = generate(scripted_model("ab", "b"), Bytes(), "b", Decoding(stop=("bab",)))
     assert made.text == "ab"
 
 
 def test_a_stop_string_at_the_last_token_is_a_stop() -> None:
-    (made,) = generate(say("ab"), Bytes(), "", Decoding(stop=("b",), max_tokens=2))
+    (made,) = generate(scripted_model("ab"), Bytes(), "", Decoding(stop=("b",), max_tokens=2))
     assert (made.text, made.finish_reason) == ("a", "stop")
 
 
@@ -121,7 +121,7 @@ def test_words_may_hold_a_stop_string() -> None:
 
 def test_pieces_hold_back_what_may_change() -> None:
     # é is C3 A9; a stop string "xy" begins at x and does not come
-    pieces = list(stream(say("aéxzé"), Bytes(), "", Decoding(stop=("xy",))))
+    pieces = list(stream(scripted_model("aéxzé"), Bytes(), "", Decoding(stop=("xy",))))
     assert pieces == ["a", "é", "xz", "é"]
 
 

@@ -1,12 +1,12 @@
-"""Sampling follows the model, and a sample does not depend on its neighbours."""
+"""Samples follow the model's distribution and are independent of each other."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from chainrule.decoding.prompt import Prompt, read
-from chainrule.decoding.sample import draw, generators, sample
+from chainrule.decoding.prompt import Prompt, read_prompt
+from chainrule.decoding.sample import draw_tokens, sample, spawn_generators
 from chainrule.decoding.settings import Decoding
 from chainrule.lm import Batch, Vocabulary
 from decoding.toy import Markov, Script, Trigram, log, random_markov
@@ -26,7 +26,7 @@ def test_draw_inverts_the_cumulative_distribution() -> None:
     for seed in range(50):
         u = np.random.default_rng(seed).random()
         expected = 1 if u < 0.5 else 3 if u < 0.8 else 4
-        assert draw(log_p, [np.random.default_rng(seed)]).tolist() == [expected]
+        assert draw_tokens(log_p, [np.random.default_rng(seed)]).tolist() == [expected]
 
 
 class Constant(np.random.Generator):
@@ -43,9 +43,9 @@ class Constant(np.random.Generator):
 def test_the_least_and_the_greatest_u_draw_possible_tokens() -> None:
     # a row that sums to one half is drawn from by its shares
     log_p = log((0, 0.25, 0.25, 0))
-    assert draw(log_p, [Constant(0.0)]).tolist() == [1]
-    assert draw(log_p, [Constant(0.49)]).tolist() == [1]
-    assert draw(log_p, [Constant(1 - 2**-53)]).tolist() == [2]
+    assert draw_tokens(log_p, [Constant(0.0)]).tolist() == [1]
+    assert draw_tokens(log_p, [Constant(0.49)]).tolist() == [1]
+    assert draw_tokens(log_p, [Constant(1 - 2**-53)]).tolist() == [2]
 
 
 def test_frequencies_match_the_model() -> None:
@@ -76,10 +76,10 @@ def test_a_sample_is_the_same_whatever_the_others() -> None:
     many = texts(lm, settings, num=16)
     assert [texts(lm, settings, num=num) for num in (1, 3, 9)] == [many[:1], many[:3], many[:9]]
     assert len({len(text) for text in many}) > 4
-    for text, rng in zip(many, generators(7, 16), strict=True):  # each drawn alone, with its own generator
+    for text, rng in zip(many, spawn_generators(7, 16), strict=True):  # each drawn alone, with its own generator
         alone = [0, 0]
         while alone[-1] != 1 and len(alone) < 32:
-            alone.append(int(draw(lm.cube[None, alone[-2], alone[-1]], [rng])[0]))
+            alone.append(int(draw_tokens(lm.cube[None, alone[-2], alone[-1]], [rng])[0]))
         assert text == alone[2:]
     assert texts(lm, Decoding(max_tokens=30, seed=8), num=16) != many
 
@@ -149,14 +149,14 @@ def test_no_tokens_at_all() -> None:
 
 def test_reading_a_prompt_at_once_is_reading_it_step_by_step() -> None:
     lm = random_markov(1)
-    log_p, state = read(lm, Prompt((2, 3, 4), lm.vocabulary))
+    log_p, state = read_prompt(lm, Prompt((2, 3, 4), lm.vocabulary))
     assert state.ids.tolist() == [[0, 2, 3, 4]]
     assert np.array_equal(log_p, lm.table[[4]])
 
 
 def test_generators_differ_by_sample_alone() -> None:
-    assert [g.random() for g in generators(3, 2)] == [g.random() for g in generators(3, 5)][:2]
-    assert generators(3, 1)[0].random() != generators(4, 1)[0].random()
+    assert [g.random() for g in spawn_generators(3, 2)] == [g.random() for g in spawn_generators(3, 5)][:2]
+    assert spawn_generators(3, 1)[0].random() != spawn_generators(4, 1)[0].random()
 
 
 def test_toy_views_agree() -> None:

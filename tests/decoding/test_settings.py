@@ -1,4 +1,4 @@
-"""Every setting refuses what it cannot mean, with the value and the range."""
+"""Invalid decoding settings raise with the value and the valid range."""
 
 import math
 from typing import Any

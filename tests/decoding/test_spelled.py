@@ -115,7 +115,7 @@ def test_spelling_draws_the_same_tokens_and_depends_on_the_seed() -> None:
 def test_a_word_that_contains_the_name_of_unk_stays() -> None:
     words = Words("a", "<unk>s")
     codec = SpelledCodec(words, 2, lambda rng: "zebra")
-    ids = [codec.spelled(i, np.random.default_rng(0)) for i in (4, 2, 4)]
+    ids = [codec.assign_spelling(i, np.random.default_rng(0)) for i in (4, 2, 4)]
     assert codec.decode(ids) == "<unk>s zebra <unk>s"
 
 

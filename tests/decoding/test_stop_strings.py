@@ -1,4 +1,4 @@
-"""Stop strings in a growing text, against the definition; and the work of the search, counted."""
+"""Incremental stop-string search against its definition, and its number of operations."""
 
 import pytest
 from hypothesis import given

@@ -8,17 +8,17 @@ import pytest
 
 from chainrule import native
 from chainrule.embeddings import counting, vocabulary
-from chainrule.embeddings.counting import Counted
-from chainrule.embeddings.vocabulary import Chosen
+from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.vocabulary import WordVocabulary
 
 CORE: Any = native.load()
 needs_core = pytest.mark.skipif(CORE is None, reason="the extension is not built")
 BOTH = ["twin", pytest.param("native", marks=[pytest.mark.native, needs_core])]
 
 
-def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[Counted, Chosen]:
+def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[CountedCorpus, WordVocabulary]:
     counted = counting.count(lines, folder / "numbers")
-    return counted, vocabulary.choose(counted, min_count)
+    return counted, vocabulary.build_vocabulary(counted, min_count)
 
 
 def zipf_lines(lines: int, words: int, seed: int) -> list[str]:

@@ -1,10 +1,10 @@
-"""The settings of word vectors."""
+"""Configuration of word vectors."""
 
 from typing import Any
 
 import pytest
 
-from chainrule.config import make
+from chainrule.config import build_config
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.learning import train
 from chainrule.errors import ConfigError
@@ -44,8 +44,8 @@ def test_a_wrong_setting_is_named(wrong: dict[str, Any], name: str) -> None:
 
 @pytest.mark.parametrize(("method", "rate"), [("skipgram", 0.025), ("cbow", 0.05), ("glove", 0.05)])
 def test_each_method_has_its_rate(method: str, rate: float) -> None:
-    assert make(VectorConfig, {"method": method}, "vectors").rate == rate
-    assert make(VectorConfig, {"method": method, "learning_rate": 0.1}, "vectors").rate == 0.1
+    assert build_config(VectorConfig, {"method": method}, "vectors").rate == rate
+    assert build_config(VectorConfig, {"method": method, "learning_rate": 0.1}, "vectors").rate == 0.1
 
 
 @pytest.mark.parametrize(

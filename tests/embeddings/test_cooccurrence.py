@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.embeddings import glove, glove_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted
-from chainrule.embeddings.vocabulary import Chosen
+from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import ChainruleError, InputError
 from embeddings.small_texts import CORE, counted_of, needs_core, way, zipf_lines
 
@@ -25,7 +25,7 @@ LINES = ["a b c a", "", "b a x", "c"]
 Table = dict[tuple[str, str], float]
 
 
-def table_of(found: glove.Cooccurrences, chosen: Chosen) -> Table:
+def table_of(found: glove.Cooccurrences, chosen: WordVocabulary) -> Table:
     records = found.read()
     assert len(records) == found.records
     table = {(chosen.words[i], chosen.words[j]): x for i, j, x in records.tolist()}
@@ -48,7 +48,7 @@ def test_counting_by_hand(way: str, tmp_path: Path) -> None:
     # "a b c a" within 2 words: ab 1, bc 1, ca 1 next to each other; ac 1/2, ba 1/2 further; the a's are 3 apart.
     # "b a x": x comes once and is left out at min_count 2, so that ba 1 is all. "c" stands alone.
     counted, chosen = counted_of(LINES, tmp_path, 2)
-    found = glove.cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
+    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
     half = {("a", "b"): 1 + 0.5 + 1, ("b", "c"): 1.0, ("a", "c"): 1 + 0.5}
     assert table_of(found, chosen) == half | {(b, a): x for (a, b), x in half.items()}
 
@@ -56,7 +56,7 @@ def test_counting_by_hand(way: str, tmp_path: Path) -> None:
 def test_a_word_beside_itself_counts_both_ways(way: str, tmp_path: Path) -> None:
     # "a a": each a has the other at distance 1, so X_aa = 2. A word left out does not part its neighbours.
     counted, chosen = counted_of(["a x a"], tmp_path, 2)
-    found = glove.cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
+    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
     assert table_of(found, chosen) == {("a", "a"): 2.0}
 
 
@@ -74,9 +74,9 @@ def test_counting_is_the_definition(
     expected = brute_force(lines, set(chosen.words), window)
     if not expected:
         with pytest.raises(InputError, match="no two words"):
-            glove.cooccurrences(counted, chosen, VectorConfig(window=window), folder)
+            glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder)
         return
-    found = glove.cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
+    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
     assert table_of(found, chosen) == {pair: float(np.float32(float(x))) for pair, x in expected.items()}
 
 
@@ -85,15 +85,15 @@ def test_wide_windows(way: str, window: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(window)
     lines = [" ".join(rng.choice(list("abcde"), 60))]
     counted, chosen = counted_of(lines, tmp_path)
-    table = table_of(glove.cooccurrences(counted, chosen, VectorConfig(window=window), tmp_path), chosen)
+    table = table_of(glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), tmp_path), chosen)
     expected = brute_force(lines, set("abcde"), window)
     assert table.keys() == expected.keys()
     assert_allclose(list(table.values()), [float(expected[pair]) for pair in table], rtol=1e-6)
 
 
 def counted_by(
-    counted: Counted,
-    chosen: Chosen,
+    counted: CountedCorpus,
+    chosen: WordVocabulary,
     out: Path,
     *,
     bytes: int = 1 << 30,
@@ -156,9 +156,9 @@ def test_counting_native_is_the_twin_byte_for_byte(tmp_path: Path) -> None:
 
 def test_the_order_is_shuffled_and_the_seeds_own(way: str, tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(300, 300, 3), tmp_path)
-    first = glove.cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
-    again = glove.cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
-    other = glove.cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
+    first = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
+    again = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
+    other = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
     assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert set(first.tolist()) == set(other.tolist())

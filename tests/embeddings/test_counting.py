@@ -1,4 +1,4 @@
-"""Text to word numbers, in Python and compiled."""
+"""Counting words and writing word numbers, in Python and compiled."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from chainrule import native
 from chainrule.embeddings import counting
-from chainrule.embeddings.counting import BREAK, Counted, Counter, CounterInPython, count, count_blocks, pieces
+from chainrule.embeddings.counting import (
+    SENTENCE_BREAK,
+    CountedCorpus,
+    PythonWordCounter,
+    WordCounter,
+    count,
+    count_blocks,
+    split_chunks,
+)
 from chainrule.errors import ChainruleError, InputError
 
 WAYS = ["python", pytest.param("native", marks=pytest.mark.native)]
@@ -28,7 +36,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def numbers(counted: Counted) -> list[int]:
+def numbers(counted: CountedCorpus) -> list[int]:
     return [int(number) for number in np.fromfile(counted.file, np.int32)]
 
 
@@ -38,7 +46,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert counted.words == ("the", "cat", "A")  # in the order they appear
     assert counted.counts.tolist() == [2, 2, 1]
     assert counted.counts.dtype == np.uint64
-    assert numbers(counted) == [0, 1, 0, BREAK, 2, 1, BREAK]  # lines without words leave nothing
+    assert numbers(counted) == [0, 1, 0, SENTENCE_BREAK, 2, 1, SENTENCE_BREAK]  # lines without words leave nothing
     assert (counted.numbers, counted.total) == (7, 5)
 
 
@@ -58,8 +66,8 @@ def test_punctuation_is_split_wherever_the_text_is_cut(tmp_path: Path, size: int
     words = [word.lower() for word in words] if lowercase else words
     names = counted.words
     ids = numbers(counted)
-    assert [names[i] for i in ids if i != BREAK] == words
-    assert [place for place, i in enumerate(ids) if i == BREAK] == [8, 13, 18]
+    assert [names[i] for i in ids if i != SENTENCE_BREAK] == words
+    assert [place for place, i in enumerate(ids) if i == SENTENCE_BREAK] == [8, 13, 18]
 
 
 @pytest.mark.usefixtures("way")
@@ -77,7 +85,14 @@ def test_what_is_no_separator_stays_in_the_word(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("way")
 def test_a_line_with_breaks_is_several(tmp_path: Path) -> None:
-    assert numbers(count(["a\nb", "c\n"], tmp_path / "numbers")) == [0, BREAK, 1, BREAK, 2, BREAK]
+    assert numbers(count(["a\nb", "c\n"], tmp_path / "numbers")) == [
+        0,
+        SENTENCE_BREAK,
+        1,
+        SENTENCE_BREAK,
+        2,
+        SENTENCE_BREAK,
+    ]
 
 
 @pytest.mark.usefixtures("way")
@@ -97,15 +112,15 @@ def test_errors_are_chainrules(tmp_path: Path) -> None:
 
 
 def test_pieces_join_blocks_and_cut_large_ones() -> None:
-    assert list(pieces(["ab\n", "c\n", "def\n", "g"], False, size=5)) == ["ab\nc\n", "def\ng"]
-    assert list(pieces(["abcdefg", "h"], False, size=3)) == ["abc", "def", "gh"]
-    assert list(pieces(["ab c", "d e", "fghi", "j k"], True, size=4)) == ["ab ", "cd ", "efghij ", "k"]
-    assert list(pieces([], False)) == []
+    assert list(split_chunks(["ab\n", "c\n", "def\n", "g"], False, size=5)) == ["ab\nc\n", "def\ng"]
+    assert list(split_chunks(["abcdefg", "h"], False, size=3)) == ["abc", "def", "gh"]
+    assert list(split_chunks(["ab c", "d e", "fghi", "j k"], True, size=4)) == ["ab ", "cd ", "efghij ", "k"]
+    assert list(split_chunks([], False)) == []
 
 
 @pytest.mark.usefixtures("way")
 def test_a_sigma_is_lowered_by_the_whole_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting.pieces, "__defaults__", (4,))
+    monkeypatch.setattr(counting.split_chunks, "__defaults__", (4,))
     # At the end of a word Σ becomes ς, before a letter σ; cut after four letters, the third word would end with ς.
     counted = count_blocks(["ΑΣ Α", "ΑΣΑ\tΑ\n"], tmp_path / "numbers", lowercase=True)
     assert counted.words == ("ας", "αασα", "α")
@@ -129,17 +144,17 @@ def test_some_of_the_words(tmp_path: Path) -> None:
 
 
 def test_in_python_a_long_line_is_not_kept(tmp_path: Path) -> None:
-    counter = CounterInPython(tmp_path / "numbers")
+    counter = PythonWordCounter(tmp_path / "numbers")
     for _ in range(3):
         counter.feed(b"one two thr")
         counter.feed(b"ee ")
     assert counter.numbers == 9  # written already, though the line has not ended
     assert counter._rest == b""
     counter.finish()
-    assert np.fromfile(tmp_path / "numbers", np.int32).tolist() == [0, 1, 2] * 3 + [BREAK]
+    assert np.fromfile(tmp_path / "numbers", np.int32).tolist() == [0, 1, 2] * 3 + [SENTENCE_BREAK]
 
 
-def fed(counter: Counter, parts: Sequence[bytes]) -> Any:
+def fed(counter: WordCounter, parts: Sequence[bytes]) -> Any:
     for part in parts:
         counter.feed(part)
     counter.finish()
@@ -164,8 +179,8 @@ def test_compiled_and_not_write_the_same(
     places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
     parts = [whole[a:b] for a, b in pairwise(places)]  # within a word or a letter, too
     core: Any = native.load()
-    assert fed(core.WordCounter(str(folder / "a")), parts) == fed(CounterInPython(folder / "b"), [whole])
-    assert fed(CounterInPython(folder / "c"), parts) == fed(core.WordCounter(str(folder / "d")), [whole])
+    assert fed(core.WordCounter(str(folder / "a")), parts) == fed(PythonWordCounter(folder / "b"), [whole])
+    assert fed(PythonWordCounter(folder / "c"), parts) == fed(core.WordCounter(str(folder / "d")), [whole])
     made = {(folder / name).read_bytes() for name in "abcd"}
     assert len(made) == 1
 

@@ -1,4 +1,4 @@
-"""Files of word2vec, gensim and GloVe, byte by byte as they lay them out."""
+"""File formats of word2vec, gensim and GloVe, byte by byte."""
 
 import gzip
 import struct
@@ -179,7 +179,7 @@ def test_cut_short_at_any_length(tmp_path: Path, length: int) -> None:
 def test_damaged_binary_files(tmp_path: Path) -> None:
     path = tmp_path / "v.bin"
     cases = {
-        WHOLE + b"more \0\0\0\0": "word 4 .*the header counts 3 words; here is more",
+        WHOLE + b"more \0\0\0\0": "word 4 .*the header counts 3 words, but more data follows",
         WHOLE.replace(b"3 3\n", b"4 3\n"): "word 4 .*the file ends here",
         WHOLE.replace(b"3 3\n", b"999999999999 3\n"): "the file ends here",
         WHOLE.replace(b"3 3\n", b"3 999999999999\n"): "line 1: the header says 3 words of 999999999999 numbers",
@@ -187,7 +187,7 @@ def test_damaged_binary_files(tmp_path: Path) -> None:
         WHOLE.replace("König".encode(), b"K\xff"): r"word 2 \(byte 20\): .* is not UTF-8",
         binary({"a": (1.0, float("nan"))}): "the vector of 'a' is not finite",
         b"1 2\n" + b"\0" * 200_000: "no word ends within 65536 bytes",
-        b"1 1\n \0\0\0\1": "is no word",
+        b"1 1\n \0\0\0\1": "is not a word",
     }
     for content, reason in cases.items():
         path.write_bytes(content)
@@ -198,7 +198,7 @@ def test_damaged_binary_files(tmp_path: Path) -> None:
 def test_a_word_again(tmp_path: Path) -> None:
     content = b"3 2\n" + 2 * (b"a " + struct.pack("<2f", 1, 2)) + b"b " + struct.pack("<2f", 3, 4)
     (tmp_path / "v.bin").write_bytes(content)
-    with pytest.warns(ChainruleWarning, match="1 words come again"):
+    with pytest.warns(ChainruleWarning, match="1 words are repeated"):
         found = formats.read(tmp_path / "v.bin")
     assert found.words == ("a", "b")
     assert_array_equal(found.matrix, [[1, 2], [3, 4]])

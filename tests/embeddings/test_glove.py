@@ -55,7 +55,7 @@ def test_the_cost_falls_and_clusters_part(threads: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dimensions", [1, 15, 16, 33])
 def test_learning_native_is_the_twin(dimensions: int, tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(60, 60, 5), tmp_path)
-    found = glove.cooccurrences(counted, chosen, VectorConfig(), tmp_path)
+    found = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path)
     settings: dict[str, Any] = {"dimensions": dimensions, "epochs": 3, "rate": 0.05, "x_max": 10.0, "alpha": 0.75}
     settings |= {"threads": 1, "seed": 3}
     size = len(chosen.words)
@@ -83,7 +83,7 @@ def test_one_pair_by_hand(way: str, tmp_path: Path) -> None:
     counted, chosen = counted_of(["a b"], tmp_path)
     config = VectorConfig(method="glove", dimensions=1, epochs=1)
     if way == "twin":
-        method.warn_of_slowness.cache_clear()
+        method.warn_missing_extension.cache_clear()
         with pytest.warns(ChainruleWarning, match="learnt in Python"):
             made = glove.train(counted, chosen, config)
     else:

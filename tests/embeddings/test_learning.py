@@ -1,4 +1,4 @@
-"""From text to vectors: what is read, what is kept, what is said of it."""
+"""Training word vectors from text: input, vocabulary, metrics and messages."""
 
 import gzip
 import hashlib
@@ -125,7 +125,7 @@ def test_what_cannot_be_learnt_from(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(InputError, match=r"empty\.txt holds no words"):
         learning.train(tmp_path / "empty.txt")
-    with pytest.raises(InputError, match=r"comes 5 times or more; .*\(the most frequent comes 2 times\)"):
+    with pytest.raises(InputError, match=r"occurs 5 times or more; .*\(the most frequent word occurs 2 times\)"):
         learning.train(Corpus.from_lines(["a b a"]))
     with pytest.raises(InputError, match="no two words with a vector stand in one line"):
         learning.train(Corpus.from_lines(["a", "b"] * 20), **TINY)

@@ -1,4 +1,4 @@
-"""What learning takes: 1.2 times its two matrices and 64 MB, over what the interpreter has before."""
+"""Memory use of training: at most 1.2 times the two matrices plus 64 MB."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ print(json.dumps({"took": peak() - before, "words": len(made), "matrices": 400 *
 """
 
 
-def took(text: Path, **settings: object) -> dict[str, int]:
+def measure_memory(text: Path, **settings: object) -> dict[str, int]:
     command = [sys.executable, "-c", CHILD, str(text), str(text.parent / "out"), json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     found: dict[str, int] = json.loads(done.stdout)
@@ -40,7 +40,7 @@ def took(text: Path, **settings: object) -> dict[str, int]:
 def test_one_long_line(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("one two three four five six seven " * (1 << 21))  # 68 MiB: it would not fit the margin
-    found = took(text, sample=1e-6)
+    found = measure_memory(text, sample=1e-6)
     assert text.stat().st_size > MARGIN
     assert found["took"] < MARGIN / 2
 
@@ -51,7 +51,7 @@ def test_matrices(tmp_path: Path, method: str, subwords: dict[str, int]) -> None
     V = 20_000 if subwords else 250_000
     text = tmp_path / "text"
     text.write_text("".join(f"w{i} v{i}\n" for i in range(V // 2)))
-    found = took(text, method=method, min_count=1, **subwords)
+    found = measure_memory(text, method=method, min_count=1, **subwords)
     assert found["words"] == V
     assert found["matrices"] > 2 * MARGIN  # so that a third matrix, or a copy of the buckets, would be too much
     assert found["took"] < 1.2 * found["matrices"] + MARGIN
@@ -61,6 +61,6 @@ def test_many_types(tmp_path: Path) -> None:
     # 700,000 words of which two get a vector: as str they are 50 bytes each, and 8 of a tuple or list.
     text = tmp_path / "text"
     text.write_text("".join(f"a b {i}\n" for i in range(700_000)))
-    found = took(text, sample=1e-6)
+    found = measure_memory(text, sample=1e-6)
     assert found["words"] == 2
     assert found["took"] < MARGIN

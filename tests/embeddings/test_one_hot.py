@@ -14,7 +14,7 @@ CONFIG = VectorConfig(method="one-hot", min_count=1)
 
 def test_words_have_nothing_in_common(tmp_path: Path) -> None:
     counted = counting.count(["b a", "b c"], tmp_path / "numbers")
-    chosen = vocabulary.choose(counted)
+    chosen = vocabulary.build_vocabulary(counted)
     made = one_hot.train(counted, chosen, CONFIG)
     assert made.matrix.shape == (3, 0)
     assert made.matrix.nbytes == 0  # not V×V
@@ -28,4 +28,4 @@ def test_words_have_nothing_in_common(tmp_path: Path) -> None:
 def test_no_words_are_refused(tmp_path: Path) -> None:
     counted = counting.count(["a"], tmp_path / "numbers")
     with pytest.raises(InputError, match="lower min_count"):
-        one_hot.train(counted, vocabulary.choose(counted, 2), CONFIG)
+        one_hot.train(counted, vocabulary.build_vocabulary(counted, 2), CONFIG)

@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.embeddings import counting, ppmi, vocabulary
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.counting import CountedCorpus
 from chainrule.embeddings.glove import Cooccurrences
 from chainrule.embeddings.glove_twin import RECORD
-from chainrule.embeddings.vocabulary import Chosen
+from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import MissingExtra
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -30,7 +30,7 @@ def records_of(table: np.ndarray[Any, Any], folder: Path) -> Cooccurrences:
 def test_ppmi_by_hand(tmp_path: Path) -> None:
     # At power 1 the sum is 24: (0,0) log(2·24 / 10·10) < 0; (0,1) log(6·24 / 10·9) = log 1.6;
     # (0,2) log(2·24 / 10·5) < 0; (1,2) log(3·24 / 9·5) = log 1.6.
-    i, j, found = ppmi.ppmi(records_of(X, tmp_path), 3, 1.0)
+    i, j, found = ppmi.compute_ppmi(records_of(X, tmp_path), 3, 1.0)
     cells = dict(zip(zip(i.tolist(), j.tolist(), strict=True), found.tolist(), strict=True))
     assert cells.keys() == {(0, 1), (1, 0), (1, 2), (2, 1)}
     assert_allclose(list(cells.values()), math.log(1.6), rtol=1e-12)
@@ -46,7 +46,7 @@ def test_smoothed_contexts_by_hand(tmp_path: Path) -> None:
         (2, 0): math.log(2 * total / (5 * math.sqrt(10))),
         (2, 1): math.log(3 * total / (5 * 3)),
     }
-    i, j, found = ppmi.ppmi(records_of(X, tmp_path), 3, 0.5)
+    i, j, found = ppmi.compute_ppmi(records_of(X, tmp_path), 3, 0.5)
     cells = dict(zip(zip(i.tolist(), j.tolist(), strict=True), found.tolist(), strict=True))
     assert cells == pytest.approx(expected)
 
@@ -68,11 +68,11 @@ def test_nothing_above_chance_gives_zeros() -> None:
     assert not ppmi.decompose(sparse.csr_array((500, 500)), 3, 0).any()
 
 
-def text(folder: Path, lines: int = 200) -> tuple[Counted, Chosen]:
+def text(folder: Path, lines: int = 200) -> tuple[CountedCorpus, WordVocabulary]:
     rng = np.random.default_rng(1)
     made = [" ".join(rng.choice([f"{kind}{n}" for n in range(30)], 8)) for kind in "ab" for _ in range(lines)]
     counted = counting.count(made, folder / "numbers")
-    return counted, vocabulary.choose(counted)
+    return counted, vocabulary.build_vocabulary(counted)
 
 
 def test_clusters_part_and_the_seed_does_not_matter_much(tmp_path: Path) -> None:

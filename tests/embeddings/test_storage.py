@@ -1,4 +1,4 @@
-"""The folder of vectors: what is saved is what is loaded; what was changed is refused."""
+"""Word vector folders: round trips, and errors for modified files."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import InputError, ModelFileError, NotFoundError
 
 
-def made() -> WordVectors:
+def small_vectors() -> WordVectors:
     rng = np.random.default_rng(0)
     return WordVectors(
         words=("the", "König", "n\u00a0b", "a\u2028b"),
@@ -30,12 +30,12 @@ def made() -> WordVectors:
         lowercase=True,
         metrics={"loss": 2.5, "words": 17},
         config=VectorConfig(method="cbow", dimensions=3, shortest=3, longest=6, buckets=10),
-        about=storage.origin("corpus.txt", "0" * 64, "chainrule vectors train", 3),
+        about=storage.make_provenance("corpus.txt", "0" * 64, "chainrule vectors train", 3),
     )
 
 
 def test_out_and_in(tmp_path: Path) -> None:
-    before = made()
+    before = small_vectors()
     before.save(tmp_path / "m")
     after = chainrule.load(tmp_path / "m")
     assert isinstance(after, WordVectors)
@@ -70,7 +70,7 @@ def test_without_counts_and_settings_and_as_one_hot(tmp_path: Path) -> None:
 
 
 def test_the_card_tells_what_it_is(tmp_path: Path) -> None:
-    made().save(tmp_path / "m")
+    small_vectors().save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     for fact in ("cbow", "corpus.txt", "4 words, 3 dimensions", "| loss | 2.5 |", "chainrule vectors neighbors"):
         assert fact in card
@@ -78,7 +78,7 @@ def test_the_card_tells_what_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["words.txt", "model.safetensors", "config.json", "metrics.json"])
 def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
-    made().save(tmp_path / "m")
+    small_vectors().save(tmp_path / "m")
     content = bytearray((tmp_path / "m" / name).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "m" / name).write_bytes(content)
@@ -100,7 +100,7 @@ def seal(source: Path, target: Path, **changed: bytes) -> Path:
 
 
 def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
-    made().save(tmp_path / "m")
+    small_vectors().save(tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
 
     def changed(**values: object) -> bytes:
@@ -124,7 +124,7 @@ def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: Path) -> None:
-    made().save(tmp_path / "m")
+    small_vectors().save(tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["model"].pop("tokenizer") == "word"
     old = seal(tmp_path / "m", tmp_path / "old", config__json=json.dumps(config).encode())
@@ -132,12 +132,12 @@ def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: 
     assert isinstance(found, WordVectors)
     assert found.config is not None
     assert found.config.tokenizer == "whitespace"
-    assert_array_equal(found.matrix, made().matrix)
+    assert_array_equal(found.matrix, small_vectors().matrix)
 
 
 def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
     chainrule.train("ngram", toy, order=2, smoothing="laplace").save(tmp_path / "n")
-    with pytest.raises(ModelFileError, match="holds no word vectors, but a model of kind 'ngram'"):
+    with pytest.raises(ModelFileError, match="does not contain word vectors but a model of kind 'ngram'"):
         storage.load(tmp_path / "n")
     with pytest.raises(NotFoundError):
         storage.load(tmp_path / "nowhere")

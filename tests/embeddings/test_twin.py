@@ -1,4 +1,4 @@
-"""The readable kernels: against equations worked out another way, and against the compiled ones."""
+"""NumPy kernels against independent derivations and against the compiled kernels."""
 
 from typing import Any
 

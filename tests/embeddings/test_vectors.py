@@ -1,4 +1,4 @@
-"""What vectors say when asked, worked by hand in two and three dimensions."""
+"""Queries of word vectors, worked by hand in two and three dimensions."""
 
 import difflib
 import itertools
@@ -96,7 +96,7 @@ def test_unknown_words_are_answered_with_near_spellings(court: WordVectors) -> N
     made = vectors({"King": (1, 0), "the": (0, 1), "NATO": (1, 1)})
     for word, near in (("KING", "King"), ("The", "the"), ("nato", "NATO"), ("teh", "the")):
         assert word not in made
-        assert made.near_spellings(word) == [near]
+        assert made.suggest_spellings(word) == [near]
 
 
 def test_near_spellings_are_those_of_comparing_with_every_word() -> None:
@@ -106,7 +106,7 @@ def test_near_spellings_are_those_of_comparing_with_every_word() -> None:
     made = WordVectors(words, np.zeros((len(words), 1), np.float32))
     for word in ("abcdx", "xxab", "bcxda", "aaaabx", "xabcdy", "xyz"):
         compared = [known for known in words if abs(len(known) - len(word)) <= 2]
-        assert made.near_spellings(word) == difflib.get_close_matches(word, compared, n=3, cutoff=0.7)
+        assert made.suggest_spellings(word) == difflib.get_close_matches(word, compared, n=3, cutoff=0.7)
 
 
 def test_near_spellings_compare_a_bounded_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +121,8 @@ def test_near_spellings_compare_a_bounded_number_of_words(monkeypatch: pytest.Mo
         return close(word, compared, **settings)
 
     monkeypatch.setattr(difflib, "get_close_matches", note)
-    monkeypatch.setattr("chainrule.embeddings.vectors.NEAR_EFFORT", 7000)
-    assert made.near_spellings("abcdefghijlkx")
+    monkeypatch.setattr("chainrule.embeddings.vectors.SUGGESTION_CHARACTERS", 7000)
+    assert made.suggest_spellings("abcdefghijlkx")
     assert len(compared) == 7000 // (len("abcdefghijlkx") + 1)
 
 

@@ -1,19 +1,19 @@
-"""Which words get a vector."""
+"""Vocabulary of word vectors."""
 
 from pathlib import Path
 
 import numpy as np
 
-from chainrule.embeddings.counting import Counted
-from chainrule.embeddings.vocabulary import choose
+from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.vocabulary import build_vocabulary
 
-COUNTED = Counted(
+COUNTED = CountedCorpus(
     np.array([2, 7, 2, 1, 7, 3], np.uint64), Path("none"), 0, 22, lambda numbers: ["abcdef"[i] for i in numbers]
 )
 
 
 def test_by_count_then_by_first_appearance() -> None:
-    chosen = choose(COUNTED, 2)
+    chosen = build_vocabulary(COUNTED, 2)
     assert chosen.words == tuple("befac")
     assert chosen.counts.tolist() == [7, 7, 3, 2, 2]
     assert chosen.counts.dtype == np.uint64
@@ -23,16 +23,16 @@ def test_by_count_then_by_first_appearance() -> None:
 
 
 def test_at_most_so_many() -> None:
-    assert choose(COUNTED, 1, 3).words == tuple("bef")
-    assert choose(COUNTED, 1, 100).words == tuple("befacd")
+    assert build_vocabulary(COUNTED, 1, 3).words == tuple("bef")
+    assert build_vocabulary(COUNTED, 1, 100).words == tuple("befacd")
 
 
 def test_no_word_is_frequent_enough() -> None:
-    chosen = choose(COUNTED, 8)
+    chosen = build_vocabulary(COUNTED, 8)
     assert chosen.words == ()
     assert chosen.number_of.tolist() == [-1] * 6
 
 
 def test_no_words_at_all() -> None:
-    nothing = Counted(np.zeros(0, np.uint64), Path("none"), 0, 0, lambda numbers: [])
-    assert len(choose(nothing)) == 0
+    nothing = CountedCorpus(np.zeros(0, np.uint64), Path("none"), 0, 0, lambda numbers: [])
+    assert len(build_vocabulary(nothing)) == 0

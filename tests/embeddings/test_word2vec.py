@@ -1,4 +1,4 @@
-"""Learning skip-gram and CBOW, compiled and not."""
+"""Training skip-gram and CBOW, compiled and in Python."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from chainrule import native
 from chainrule.embeddings import method, word2vec, word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted, count
-from chainrule.embeddings.method import Trained
+from chainrule.embeddings.counting import CountedCorpus, count
+from chainrule.embeddings.method import TrainedVectors
 from chainrule.embeddings.subwords import Subwords
-from chainrule.embeddings.vocabulary import Chosen, choose
+from chainrule.embeddings.vocabulary import WordVocabulary, build_vocabulary
 from chainrule.embeddings.word2vec import train
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus
@@ -24,22 +24,24 @@ METHODS = ["skipgram", "cbow"]
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> tuple[Counted, Chosen]:
+def text(tmp_path: Path) -> tuple[CountedCorpus, WordVocabulary]:
     counted = count(clusters(150), tmp_path / "numbers")
-    return counted, choose(counted)
+    return counted, build_vocabulary(counted)
 
 
-def learn(text: tuple[Counted, Chosen], *, threads: int = 1, seed: int = 0, **settings: Any) -> Trained:
+def learn(
+    text: tuple[CountedCorpus, WordVocabulary], *, threads: int = 1, seed: int = 0, **settings: Any
+) -> TrainedVectors:
     config = VectorConfig(**{"dimensions": 10, "epochs": 3, "sample": 0.02, "learning_rate": 0.1} | settings)
     return train(*text, config, threads=threads, seed=seed)
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load", lambda: None)
-    monkeypatch.setattr(word2vec, "warn_of_slowness", lambda: None)
+    monkeypatch.setattr(word2vec, "warn_missing_extension", lambda: None)
 
 
-def apart(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
+def cluster_separation(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
     """Mean cosine within the clusters less that between them."""
     unit = made / np.linalg.norm(made, axis=1, keepdims=True)
     cosines = unit @ unit.T
@@ -54,7 +56,11 @@ def apart(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("simd", SETS)
 def test_compiled_learning_is_the_twins(
-    text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch, simd: str, method: str, subwords: dict[str, int]
+    text: tuple[CountedCorpus, WordVocabulary],
+    monkeypatch: pytest.MonkeyPatch,
+    simd: str,
+    method: str,
+    subwords: dict[str, int],
 ) -> None:
     core: Any = native.load()
     if simd not in core.kernel_names():
@@ -77,7 +83,7 @@ def test_compiled_learning_is_the_twins(
 @pytest.mark.native
 def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = count(clusters(7, length=3500), tmp_path / "numbers")
-    chosen = choose(counted, vocab_size=14)  # one word has no vector
+    chosen = build_vocabulary(counted, vocab_size=14)  # one word has no vector
     settings: dict[str, Any] = {"sample": 0.002, "epochs": 1, "dimensions": 4, "learning_rate": 0.005}
     fast = learn((counted, chosen), **settings)
     in_python(monkeypatch)
@@ -88,7 +94,7 @@ def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeyp
 
 @pytest.mark.native
 @pytest.mark.parametrize("method", METHODS)
-def test_one_thread_is_reproducible(text: tuple[Counted, Chosen], method: str) -> None:
+def test_one_thread_is_reproducible(text: tuple[CountedCorpus, WordVocabulary], method: str) -> None:
     first, again, other = (learn(text, method=method, seed=seed) for seed in (1, 1, 2))
     assert first.matrix.tobytes() == again.matrix.tobytes()
     assert np.abs(first.matrix - other.matrix).max() > 0.01
@@ -99,8 +105,8 @@ def test_one_thread_is_reproducible(text: tuple[Counted, Chosen], method: str) -
 @pytest.mark.parametrize("threads", [1, 2])
 def test_two_clusters_are_parted(tmp_path: Path, method: str, threads: int) -> None:
     counted = count(clusters(2000), tmp_path / "numbers")
-    made = learn((counted, choose(counted)), method=method, threads=threads, sample=1e-3)
-    assert apart(made.matrix, choose(counted).words) > 0.5
+    made = learn((counted, build_vocabulary(counted)), method=method, threads=threads, sample=1e-3)
+    assert cluster_separation(made.matrix, build_vocabulary(counted).words) > 0.5
     assert made.metrics["threads"] == threads
     assert made.metrics["words"] == 3 * 20_000
     # Words of a cluster are 1 of 7, the noise 1 of 15: better than the 6 log 2 = 4.16 of vectors that know nothing.
@@ -108,21 +114,25 @@ def test_two_clusters_are_parted(tmp_path: Path, method: str, threads: int) -> N
     assert made.metrics["words_per_second"] == pytest.approx(60_000 / made.metrics["seconds"])
 
 
-def test_the_twin_parts_them_too(text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twin_parts_them_too(
+    text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_python(monkeypatch)
-    assert apart(learn(text, threads=4, epochs=6).matrix, text[1].words) > 0.3
+    assert cluster_separation(learn(text, threads=4, epochs=6).matrix, text[1].words) > 0.3
 
 
-def test_python_is_warned_of_once(text: tuple[Counted, Chosen], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_is_warned_of_once(
+    text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "load", lambda: None)
-    method.warn_of_slowness.cache_clear()
+    method.warn_missing_extension.cache_clear()
     with pytest.warns(ChainruleWarning, match=r"pip install \. "):
         learn(text, epochs=1)
     learn(text, epochs=1)  # a second warning would be an error
 
 
 @pytest.mark.native
-def test_unknown_words_have_a_vector_by_their_n_grams(text: tuple[Counted, Chosen]) -> None:
+def test_unknown_words_have_a_vector_by_their_n_grams(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     made = learn(text, shortest=1, longest=3, buckets=500, epochs=5)
     assert made.buckets is not None
     assert made.matrix.shape == (15, 10)
@@ -137,12 +147,12 @@ def test_unknown_words_have_a_vector_by_their_n_grams(text: tuple[Counted, Chose
 
 
 @pytest.mark.native
-def test_the_matrix_holds_words_with_their_n_grams(text: tuple[Counted, Chosen]) -> None:
+def test_the_matrix_holds_words_with_their_n_grams(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     counted, chosen = text
     config = VectorConfig(dimensions=5, epochs=1, shortest=2, longest=2, buckets=9)
     begins, rows = Subwords(2, 2, 9).table(chosen.words)
     core: Any = native.load()
-    told = word2vec.settings(config, 1, 0)
+    told = word2vec.core_settings(config, 1, 0)
     learner = core.Word2vec(
         told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9
     )
@@ -172,7 +182,7 @@ def test_the_matrix_holds_words_with_their_n_grams(text: tuple[Counted, Chosen])
 )
 def test_small_and_large(tmp_path: Path, method: str, lines: list[str], settings: dict[str, Any]) -> None:
     counted = count(lines, tmp_path / "numbers")
-    made = learn((counted, choose(counted)), method=method, threads=8, **settings)
+    made = learn((counted, build_vocabulary(counted)), method=method, threads=8, **settings)
     assert made.matrix.shape == (len(counted.words), settings.get("dimensions", 10))
     assert made.matrix.flags.c_contiguous or "buckets" in settings  # those are views of padded rows
     assert np.isfinite(made.matrix).all()
@@ -182,15 +192,15 @@ def test_small_and_large(tmp_path: Path, method: str, lines: list[str], settings
 def test_no_words_to_learn(tmp_path: Path) -> None:
     counted = count(["a b", "c"], tmp_path / "numbers")
     with pytest.raises(InputError, match="lower min_count"):
-        train(counted, choose(counted, 5), VectorConfig())
+        train(counted, build_vocabulary(counted, 5), VectorConfig())
     with pytest.raises(InputError, match="no two words with a vector stand in one line"):
-        train(counted, choose(counted, vocab_size=1), VectorConfig())
+        train(counted, build_vocabulary(counted, vocab_size=1), VectorConfig())
     with pytest.raises(UsageError, match="threads is 0"):
-        train(counted, choose(counted), VectorConfig(), threads=0)
+        train(counted, build_vocabulary(counted), VectorConfig(), threads=0)
 
 
 @pytest.mark.native
-def test_vectors_that_grow_without_bound_are_refused(text: tuple[Counted, Chosen]) -> None:
+def test_vectors_that_grow_without_bound_are_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     with pytest.raises(ChainruleError, match=r"lower vectors\.learning_rate"):
         learn(text, learning_rate=1e30, epochs=20)
 
@@ -206,8 +216,8 @@ def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
     for epochs in (1, 30):
         config = VectorConfig(epochs=epochs, sample=0.0, learning_rate=0.05)
         for stretch in (0.0, 1e6):
-            monkeypatch.setattr(word2vec, "STRETCH", stretch)
-            made = train(counted, choose(counted), config, threads=1)
+            monkeypatch.setattr(word2vec, "POLL_SECONDS", stretch)
+            made = train(counted, build_vocabulary(counted), config, threads=1)
             losses.setdefault(epochs, []).append(made.metrics["loss"])
             assert made.metrics["learning_rate"] == 0.05
     assert losses[1][0] == losses[1][1]
@@ -217,11 +227,11 @@ def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
 
 @pytest.mark.native
 def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word2vec, "STRETCH", 0.0)  # a sentence at a time
+    monkeypatch.setattr(word2vec, "POLL_SECONDS", 0.0)  # a sentence at a time
     counted = count(clusters(20), tmp_path / "numbers")
     told: list[tuple[str, int, int | None]] = []
     config = VectorConfig(epochs=1, sample=0.0)
-    train(counted, choose(counted), config, threads=1, progress=lambda *what: told.append(what))
+    train(counted, build_vocabulary(counted), config, threads=1, progress=lambda *what: told.append(what))
     assert [done for _, done, _ in told] == [*range(10, 201, 10), 200]
     assert all(of == 200 for _, _, of in told)
     assert told[0][0].startswith("learning, loss ")
@@ -231,7 +241,7 @@ def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(counted, choose(counted), VectorConfig(epochs=1), progress=stop)
+        train(counted, build_vocabulary(counted), VectorConfig(epochs=1), progress=stop)
 
 
 @pytest.mark.data
@@ -240,7 +250,7 @@ def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_many_threads_learn_as_well_as_one(data_folder: Path, tmp_path: Path, method: str) -> None:
     # Threads that added up what each had learnt apart once went too far, the more threads the further.
     counted = count(Corpus.of(data_folder / "wikitext2" / "wiki.train.tokens"), tmp_path / "numbers")
-    chosen = choose(counted, min_count=5)
+    chosen = build_vocabulary(counted, min_count=5)
     settings: dict[str, Any] = {"method": method, "dimensions": 50, "epochs": 2}
     config = VectorConfig(**settings)
     losses = {n: train(counted, chosen, config, threads=n, seed=0).metrics["loss"] for n in (1, 2, 3, 4, 8)}

@@ -1,4 +1,4 @@
-"""The compiled learner and its twin: what they refuse, what they keep, and how words are thinned out."""
+"""Compiled and Python word2vec trainers: input checks, memory and subsampling."""
 
 import gc
 import subprocess
@@ -12,17 +12,17 @@ import pytest
 from chainrule import native
 from chainrule.embeddings import word2vec, word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted, count
-from chainrule.embeddings.vocabulary import Chosen, choose
+from chainrule.embeddings.counting import CountedCorpus, count
+from chainrule.embeddings.vocabulary import WordVocabulary, build_vocabulary
 from chainrule.errors import ChainruleError
 from embeddings.two_clusters import clusters
 from interpreter_lock import releases_lock
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> tuple[Counted, Chosen]:
+def text(tmp_path: Path) -> tuple[CountedCorpus, WordVocabulary]:
     counted = count(clusters(150), tmp_path / "numbers")
-    return counted, choose(counted)
+    return counted, build_vocabulary(counted)
 
 
 def test_sub_sampling_by_hand() -> None:
@@ -33,9 +33,9 @@ def test_sub_sampling_by_hand() -> None:
     assert word2vec_twin.keep_shares([740, 250, 10], 0) == [2**32 - 1] * 3
 
 
-def parts(counted: Counted, chosen: Chosen, **changed: Any) -> list[Any]:
+def parts(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> list[Any]:
     made: dict[str, Any] = {
-        "settings": word2vec.settings(VectorConfig(), 1, 0),
+        "settings": word2vec.core_settings(VectorConfig(), 1, 0),
         "file": str(counted.file),
         "numbers": counted.numbers,
         "number_of": chosen.number_of,
@@ -48,9 +48,9 @@ def parts(counted: Counted, chosen: Chosen, **changed: Any) -> list[Any]:
 
 
 @pytest.mark.native
-def test_what_does_not_fit_is_refused(text: tuple[Counted, Chosen]) -> None:
+def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = native.load()
-    told, V = word2vec.settings(VectorConfig(), 1, 0), len(text[1].words)
+    told, V = word2vec.core_settings(VectorConfig(), 1, 0), len(text[1].words)
     for changed, message in (
         ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
         ({"number_of": np.repeat(text[1].number_of, 2)[::2]}, "number_of must lie in a row"),
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused(text: tuple[Counted, Chosen]) -> None:
 
 
 @pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
-def test_a_damaged_file_is_refused(text: tuple[Counted, Chosen], way: str) -> None:
+def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary], way: str) -> None:
     core: Any = word2vec_twin if way == "python" else native.load()
     learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
     with pytest.raises(ChainruleError, match="shorter than it was"):
@@ -85,7 +85,7 @@ def test_a_damaged_file_is_refused(text: tuple[Counted, Chosen], way: str) -> No
 
 
 @pytest.mark.native
-def test_the_view_keeps_the_vectors_alive(text: tuple[Counted, Chosen]) -> None:
+def test_the_view_keeps_the_vectors_alive(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = native.load()
     learner = core.Word2vec(*parts(*text))
     learner.run(0.01)
@@ -105,9 +105,9 @@ def test_the_view_keeps_the_vectors_alive(text: tuple[Counted, Chosen]) -> None:
 
 
 @pytest.mark.native
-def test_python_runs_on_while_words_are_learnt(text: tuple[Counted, Chosen]) -> None:
+def test_python_runs_on_while_words_are_learnt(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = native.load()
-    told = word2vec.settings(VectorConfig(epochs=60_000), 1, 0)
+    told = word2vec.core_settings(VectorConfig(epochs=60_000), 1, 0)
     learner = core.Word2vec(*parts(*text, settings=told))
     assert releases_lock(lambda: learner.run(0.0))
 
@@ -127,7 +127,7 @@ def steps(
 ) -> list[tuple[Any, Any]]:
     """The context and the targets of every step of one epoch, words by their number, nothing learnt."""
     counted = count(lines, folder / "numbers")
-    chosen = choose(counted)
+    chosen = build_vocabulary(counted)
     found: list[tuple[Any, Any]] = []
 
     def note(_: object, __: object, x: list[int], y: list[int], ___: float) -> float:
@@ -136,7 +136,7 @@ def steps(
 
     monkeypatch.setattr(word2vec_twin, "window", note)
     config = VectorConfig(epochs=1, dimensions=1, sample=0.0, **settings)
-    learner = word2vec_twin.Word2vec(*parts(counted, chosen, settings=word2vec.settings(config, 1, 0)))
+    learner = word2vec_twin.Word2vec(*parts(counted, chosen, settings=word2vec.core_settings(config, 1, 0)))
     while learner.run(1):
         pass
     return found

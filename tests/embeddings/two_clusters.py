@@ -1,4 +1,4 @@
-"""A text of two kinds of words, which learning must part."""
+"""Text with two clusters of words that training must separate."""
 
 from collections.abc import Iterator
 

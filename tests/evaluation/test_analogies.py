@@ -1,4 +1,4 @@
-"""Analogies answered all at once are answered as one by one."""
+"""Batched analogy answers equal the answers to single questions."""
 
 import math
 import tracemalloc
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chainrule.errors import InputError, UsageError
 from chainrule.evaluation import analogies
-from chainrule.evaluation.analogies import EPSILON, Section, read_questions, solve, summary
+from chainrule.evaluation.analogies import EPSILON, Section, read_questions, solve, summarize
 from chainrule.lm import Floats
 
 COURT = {"man": (1, 0, 0), "woman": (0, 1, 0), "king": (1, 0, 1), "queen": (0, 1, 1), "apple": (0, -1, 0)}
@@ -36,15 +36,15 @@ def test_by_hand() -> None:
     """
     asked = [section("man king woman queen", "man woman king queen", "man king woman apple", "man king dog queen")]
     for method in ("add", "mul"):
-        (found,) = solve(ROW_OF.get, UNIT, asked, method)
-        assert (found.right, found.asked, found.of) == (2, 3, 4)
-        assert found.accuracy == 2 / 3
+        (result,) = solve(ROW_OF.get, UNIT, asked, method)
+        assert (result.correct, result.attempted, result.total) == (2, 3, 4)
+        assert result.accuracy == 2 / 3
 
 
 def test_words_are_spelled_as_the_look_up_has_it() -> None:
     asked = [section("Man King Woman Queen")]
-    assert solve(lambda word: ROW_OF.get(word.lower()), UNIT, asked)[0].right == 1
-    assert solve(ROW_OF.get, UNIT, asked)[0].asked == 0
+    assert solve(lambda word: ROW_OF.get(word.lower()), UNIT, asked)[0].correct == 1
+    assert solve(ROW_OF.get, UNIT, asked)[0].attempted == 0
 
 
 @pytest.mark.parametrize("method", ["add", "mul"])
@@ -54,13 +54,13 @@ def test_memory_is_bounded(method: Literal["add", "mul"], monkeypatch: pytest.Mo
     U = unit(rng.normal(size=(1000, 50)))
     words = rng.integers(1000, size=(2000, 4)).astype(str)
     asked = [Section("s", tuple((a, b, c, d) for a, b, c, d in words.tolist()))]
-    monkeypatch.setattr(analogies, "BYTES", 1 << 20)
+    monkeypatch.setattr(analogies, "MAX_BATCH_BYTES", 1 << 20)
     solve(int, U, [section("1 2 3 4")], method)
     tracemalloc.start()
-    (found,) = solve(int, U, asked, method)
+    (result,) = solve(int, U, asked, method)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.asked == 2000
+    assert result.attempted == 2000
     assert peak < (1 << 20) + 2000 * 400  # and what is kept of each question: a list of four rows
 
 
@@ -84,16 +84,16 @@ def test_all_at_once_is_one_by_one(seed: int, method: Literal["add", "mul"], siz
         right += winner == d
     asked = [Section("s", tuple((words[a], words[b], words[c], words[d]) for a, b, c, d in rows))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analogies, "BYTES", size)
-        (found,) = solve(words.index, U, asked, method)
-    assert (found.right, found.asked) == (right, 30)
+        patch.setattr(analogies, "MAX_BATCH_BYTES", size)
+        (result,) = solve(words.index, U, asked, method)
+    assert (result.correct, result.attempted) == (right, 30)
 
 
 def test_one_hot_vectors_answer_nothing() -> None:
     asked = [section("man king woman queen", "man woman king queen")]
     for method in ("add", "mul"):
-        (found,) = solve(ROW_OF.get, np.zeros((6, 0), np.float32), asked, method)
-        assert (found.right, found.asked) == (0, 2)
+        (result,) = solve(ROW_OF.get, np.zeros((6, 0), np.float32), asked, method)
+        assert (result.correct, result.attempted) == (0, 2)
 
 
 def test_sums() -> None:
@@ -103,8 +103,8 @@ def test_sums() -> None:
         section("a b c d", name="gram2"),
     ]
     solved = solve(ROW_OF.get, UNIT, sections)
-    found = summary(sections, solved)
-    shown = {name: (part.right, part.asked, part.of) for name, part in found.items()}
+    found = summarize(sections, solved)
+    shown = {name: (part.correct, part.attempted, part.total) for name, part in found.items()}
     assert shown == {"semantic": (1, 1, 1), "syntactic": (1, 2, 3), "all": (2, 3, 4)}
     assert math.isnan(solved[2].accuracy)
 

@@ -64,15 +64,15 @@ def test_as_scikit_learn_has_it(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(InputError, match="2 true labels but 1 found"):
+    with pytest.raises(InputError, match="2 true labels but 1 predicted"):
         evaluate(["a", "b"], ["a"], ["a", "b"])
     with pytest.raises(InputError, match="no example"):
         evaluate([], [], ["a"])
-    with pytest.raises(InputError, match="'z' is none of the labels a, b"):
+    with pytest.raises(InputError, match="'z' is not one of the labels a, b"):
         evaluate(["a"], ["z"], ["a", "b"])
-    with pytest.raises(InputError, match="'z' is none of the labels"):
+    with pytest.raises(InputError, match="'z' is not one of the labels"):
         evaluate(["z"], ["a"], ["a", "b"])
-    with pytest.raises(InputError, match="one of them twice"):
+    with pytest.raises(InputError, match="contain a duplicate"):
         evaluate(["a"], ["a"], ["a", "a"])
 
 
@@ -124,7 +124,7 @@ def test_probabilities_that_keep_their_word_are_calibrated() -> None:
 
 
 def test_what_is_no_probability_is_refused() -> None:
-    with pytest.raises(InputError, match="row 1 of the probabilities is no distribution"):
+    with pytest.raises(InputError, match="row 1 of the probabilities is not a distribution"):
         calibration([[0.5, 0.5], [0.5, 0.6]], [0, 1])
     with pytest.raises(InputError, match="row 0"):
         calibration([[1.5, -0.5]], [0])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError
-from chainrule.evaluation.entropy import cross_entropy, divergence, entropy, perplexity
+from chainrule.evaluation.entropy import cross_entropy, entropy, kl_divergence, perplexity
 
 WEIGHTS = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
 
@@ -29,9 +29,9 @@ def test_the_base_matches() -> None:
 def test_cross_entropy_is_entropy_and_divergence(weights: list[float], random: object) -> None:
     p = np.array(weights) / sum(weights)
     q = p[::-1]
-    assert cross_entropy(p, q) == pytest.approx(entropy(p) + divergence(p, q))
-    assert divergence(p, q) >= -1e-12
-    assert divergence(p, p) == 0
+    assert cross_entropy(p, q) == pytest.approx(entropy(p) + kl_divergence(p, q))
+    assert kl_divergence(p, q) >= -1e-12
+    assert kl_divergence(p, p) == 0
 
 
 def test_what_the_model_rules_out_costs_infinitely() -> None:
@@ -40,7 +40,7 @@ def test_what_the_model_rules_out_costs_infinitely() -> None:
 
 
 def test_no_distribution_is_refused() -> None:
-    with pytest.raises(InputError, match=r"p is no distribution.*1\.1"):
+    with pytest.raises(InputError, match=r"p is not a distribution.*1\.1"):
         entropy([0.5, 0.6])
     with pytest.raises(InputError, match="2 outcomes and q has 3"):
         cross_entropy([0.5, 0.5], [0.2, 0.3, 0.5])

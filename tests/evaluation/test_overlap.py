@@ -8,7 +8,7 @@ import pytest
 
 from chainrule.errors import ChainruleWarning, InputError, MissingExtra, UsageError
 from chainrule.evaluation.overlap import (
-    Overlap,
+    CorpusScore,
     bleu,
     bleu_by_length,
     chrf,
@@ -18,7 +18,7 @@ from chainrule.evaluation.overlap import (
 )
 from chainrule.text.pairs import read_pairs
 
-Score = Callable[[Sequence[str], Sequence[str]], Overlap]
+Score = Callable[[Sequence[str], Sequence[str]], CorpusScore]
 
 # 6 words, 5 right; 4 of 5 bigrams, 3 of 4 trigrams, 2 of 3 four-grams: 5/6 · 4/5 · 3/4 · 2/3 = 1/3.
 FOUND, REFERENCE = "the cat sat on the mat", "the cat sat on the rug"

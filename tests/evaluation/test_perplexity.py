@@ -3,11 +3,13 @@ import math
 import numpy as np
 import pytest
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import first_impossible, summarize
 
 # "i zebra" and "cats": i 1, cats 2, <unk> 0, </s> 9; 2 lines, 3 words, 13 bytes with line breaks.
-TEXT = Encoded(ids=np.array([1, 0, 9, 2, 9]), eos=9, unk=0, words=3, characters=13, bytes=13, spellings=["zebra"])
+TEXT = EncodedText(
+    ids=np.array([1, 0, 9, 2, 9]), eos=9, unk=0, words=3, characters=13, bytes=13, spellings=["zebra"]
+)
 LOG_PROBS = np.log([1 / 2, 1 / 4, 1 / 2, 1 / 8, 1 / 2])
 SPELLING = np.log([1 / 64])
 
@@ -38,12 +40,12 @@ def test_infinity_is_reported_with_its_first_cause() -> None:
 
 
 def test_a_text_of_unknown_words_has_no_perplexity_without_them() -> None:
-    text = Encoded(ids=np.array([0, 0]), eos=9, unk=0, words=2, characters=4, bytes=4, spellings=["a", "b"])
+    text = EncodedText(ids=np.array([0, 0]), eos=9, unk=0, words=2, characters=4, bytes=4, spellings=["a", "b"])
     assert math.isnan(summarize(text, np.log([0.5, 0.5]), np.log([0.1, 0.1]), seconds=1).perplexity_excluding_oov)
 
 
 def test_a_certain_text_has_zero_bits_without_a_minus_sign() -> None:
-    text = Encoded(ids=np.array([1, 9]), eos=9, unk=0, words=1, characters=2, bytes=2, spellings=[])
+    text = EncodedText(ids=np.array([1, 9]), eos=9, unk=0, words=1, characters=2, bytes=2, spellings=[])
     figures = summarize(text, np.zeros(2), np.zeros(0), seconds=1)
     for value in (figures.nats, figures.nats_known, figures.nats_per_token, figures.bits_per_token):
         assert math.copysign(1, value) == 1

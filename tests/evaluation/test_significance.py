@@ -15,7 +15,7 @@ def mean_of(values: Floats) -> Statistic:
     return lambda ids: float(values[ids].mean())
 
 
-def made_up(n: int, errors: float, seed: int) -> tuple[list[str], list[str]]:
+def noisy_texts(n: int, errors: float, seed: int) -> tuple[list[str], list[str]]:
     """References, and the same with each word replaced with some probability."""
     reference_words = np.random.default_rng(0).choice(WORDS, size=(n, 8))
     rng = np.random.default_rng(seed)
@@ -91,8 +91,8 @@ def test_drawn_ids_are_examples() -> None:
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_summed_counts_give_what_scoring_each_draw_gives(metric: MetricName) -> None:
-    references, a = made_up(30, 0.2, 1)
-    _, b = made_up(30, 0.3, 2)
+    references, a = noisy_texts(30, 0.2, 1)
+    _, b = noisy_texts(30, 0.3, 2)
     score = bleu if metric == "bleu" else chrf
 
     def slowly(found: list[str]) -> Statistic:
@@ -106,9 +106,9 @@ def test_summed_counts_give_what_scoring_each_draw_gives(metric: MetricName) -> 
 
 
 def test_a_clear_difference_is_told_from_none() -> None:
-    references, good = made_up(200, 0.1, 1)
-    _, also_good = made_up(200, 0.1, 2)
-    _, bad = made_up(200, 0.5, 3)
+    references, good = noisy_texts(200, 0.1, 1)
+    _, also_good = noisy_texts(200, 0.1, 2)
+    _, bad = noisy_texts(200, 0.5, 3)
     clear = compare_bleu(good, bad, references, samples=200)
     assert clear.low > 0
     assert clear.p_value == 1 / 201

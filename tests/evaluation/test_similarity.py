@@ -1,4 +1,4 @@
-"""Rank correlation by hand and by brute force; files of pairs as people keep them."""
+"""Rank correlation by hand and by brute force; file formats of word pairs."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from chainrule.errors import InputError
 from chainrule.evaluation.analogies import read_questions
-from chainrule.evaluation.similarity import Pairs, interval, judge, rarest, read_pairs, spearman
+from chainrule.evaluation.similarity import (
+    Pairs,
+    confidence_interval,
+    evaluate_similarity,
+    rarest_third,
+    read_pairs,
+    spearman,
+)
 from chainrule.lm import Floats
 
 
@@ -45,12 +52,16 @@ def test_spearman_by_brute_force(pairs: list[tuple[int, int]]) -> None:
 
 def test_interval() -> None:
     """r = ½, n = 103: atanh ½ = 0.549306, s.e. √(1.125/100) = 0.106066, times 1.959964 = 0.207886."""
-    low, high = interval(0.5, 103)
+    low, high = confidence_interval(0.5, 103)
     assert math.atanh(low) == pytest.approx(0.549306 - 0.207886, abs=2e-6)
     assert math.atanh(high) == pytest.approx(0.549306 + 0.207886, abs=2e-6)
-    assert all(map(math.isnan, (*interval(0.3, 3), *interval(1.0, 3), *interval(1.0, 100))))
+    assert all(
+        map(
+            math.isnan, (*confidence_interval(0.3, 3), *confidence_interval(1.0, 3), *confidence_interval(1.0, 100))
+        )
+    )
     for undefined in (1.0, -1.0, math.nan):
-        assert all(map(math.isnan, interval(undefined, 100)))
+        assert all(map(math.isnan, confidence_interval(undefined, 100)))
 
 
 def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
@@ -61,7 +72,7 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
     holds = 0
     for _ in range(trials):
         x, y = rng.multivariate_normal([0, 0], [[1, r], [r, 1]], size=60).T
-        low, high = interval(spearman(x, y), 60)
+        low, high = confidence_interval(spearman(x, y), 60)
         holds += low <= truth <= high
     assert 0.92 <= holds / trials <= 0.98  # 0.95 ± 0.011
 
@@ -80,28 +91,30 @@ def pairs_of(*rows: tuple[str, str, float]) -> Pairs:
 
 def test_judge() -> None:
     """Cosines 0.71, 0 and −1 for a–b, a–c and a–d, judged 9, 5 and 7: ranks 3, 2, 1 against 3, 1, 2."""
-    found = judge(lookup, pairs_of(("a", "b", 9), ("a", "zebra", 1), ("a", "c", 5), ("a", "d", 7)))
+    found = evaluate_similarity(lookup, pairs_of(("a", "b", 9), ("a", "zebra", 1), ("a", "c", 5), ("a", "d", 7)))
     assert found.rho == pytest.approx(0.5)
-    assert (found.found, found.of, found.coverage) == (3, 4, 0.75)
+    assert (found.covered, found.total, found.coverage) == (3, 4, 0.75)
     assert math.isnan(found.low)  # of three pairs
     assert math.isnan(found.high)
-    nothing = judge(lookup, pairs_of(("x", "y", 1)))
+    nothing = evaluate_similarity(lookup, pairs_of(("x", "y", 1)))
     assert math.isnan(nothing.rho)
     assert nothing.coverage == 0
 
 
 def test_vectors_without_numbers() -> None:
     """One-hot: a word is like itself alone; of other pairs nothing can be said."""
-    found = judge(lambda word: np.zeros(0, np.float32), pairs_of(("a", "a", 9), ("a", "b", 5), ("c", "d", 1)))
+    found = evaluate_similarity(
+        lambda word: np.zeros(0, np.float32), pairs_of(("a", "a", 9), ("a", "b", 5), ("c", "d", 1))
+    )
     assert found.rho == pytest.approx(math.sqrt(3) / 2)  # ranks 3, 1½, 1½ against 3, 2, 1: 1½ / √(1½ · 2)
-    assert math.isnan(judge(lambda word: np.zeros(0), pairs_of(("a", "b", 5), ("c", "d", 1))).rho)
+    assert math.isnan(evaluate_similarity(lambda word: np.zeros(0), pairs_of(("a", "b", 5), ("c", "d", 1))).rho)
 
 
 def test_the_rarest_third() -> None:
     """Rarer words come 1, 50, 2, 7 and 3 times, and one pair has a word that was never counted: 2 of 5."""
     counts = {"a": 100, "b": 1, "c": 50, "d": 2, "e": 7, "f": 3}
     pairs = pairs_of(*(("a", word, i) for i, word in enumerate("bcdzef")))
-    found = rarest(pairs, counts.get)
+    found = rarest_third(pairs, counts.get)
     assert found.seconds == ("b", "d")
     assert found.scores.tolist() == [0, 2]
 
@@ -143,7 +156,7 @@ def test_files_of_pairs(tmp_path: Path, text: str) -> None:
         ("id,w1,w2,score\n1,cat,tiger,7.35\n", "p, line 2: the line begins with the number 1"),
         ("a\tb\t1\na\tb\tN\t2\n", "p, line 2: 'N' is not a number"),
         (",b,1\n", "p, line 1: a word is empty"),
-        ("a,b," + "c" * 200_000 + "\n", "p, line 1 is no line of a table"),
+        ("a,b," + "c" * 200_000 + "\n", "p, line 1 is not a valid table row"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, reason: str) -> None:

@@ -11,7 +11,17 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
 from chainrule.errors import InputError
-from chainrule.evaluation.spans import Scheme, Span, SpanScores, allowed, convert, detect, read, score, write
+from chainrule.evaluation.spans import (
+    Scheme,
+    Span,
+    SpanScores,
+    allowed_transitions,
+    convert_tags,
+    detect_scheme,
+    score_spans,
+    spans_to_tags,
+    tags_to_spans,
+)
 from chainrule.text.columns import read_tagged
 
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
@@ -48,11 +58,11 @@ WRITTEN: dict[Scheme, list[str]] = {
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_worked_sentence(scheme: Scheme) -> None:
     tags = WRITTEN[scheme]
-    assert read(tags, scheme) == PLACES
-    assert write(reversed(PLACES), 5, scheme) == tags
-    assert detect([["O"], tags, []]) == scheme
+    assert tags_to_spans(tags, scheme) == PLACES
+    assert spans_to_tags(reversed(PLACES), 5, scheme) == tags
+    assert detect_scheme([["O"], tags, []]) == scheme
     for other in SCHEMES:
-        assert convert(tags, scheme, other) == WRITTEN[other]
+        assert convert_tags(tags, scheme, other) == WRITTEN[other]
 
 
 @pytest.mark.parametrize(
@@ -73,21 +83,21 @@ def test_the_worked_sentence(scheme: Scheme) -> None:
     ],
 )
 def test_ill_formed_tags_are_read_all_the_same(scheme: Scheme, tags: str, spans: list[Span]) -> None:
-    assert read(tags.split(), scheme) == spans
+    assert tags_to_spans(tags.split(), scheme) == spans
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_spans_are_those_of_seqeval(scheme: Scheme) -> None:
     for tags in every_sequence(scheme):
         theirs = [Span(first, last, label) for label, first, last in get_entities(list(tags))]
-        assert read(tags, scheme) == theirs, tags
+        assert tags_to_spans(tags, scheme) == theirs, tags
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_well_formed_is_what_transitions_allow(scheme: Scheme) -> None:
     # A sequence is well-formed if writing what it says gives it back; the transitions must agree, on all there are.
     names = tags_of(scheme)
-    follows, starts, ends = allowed(names, scheme)
+    follows, starts, ends = allowed_transitions(names, scheme)
     assert follows.shape == (len(names), len(names))
     assert starts.dtype == ends.dtype == follows.dtype == np.bool_
     count = 0
@@ -95,21 +105,21 @@ def test_well_formed_is_what_transitions_allow(scheme: Scheme) -> None:
         ids = [names.index(tag) for tag in tags]
         is_allowed = all(follows[left, right] for left, right in pairwise(ids))
         is_allowed &= not ids or bool(starts[ids[0]] and ends[ids[-1]])
-        assert is_allowed == (convert(tags, scheme, scheme) == list(tags)), tags
+        assert is_allowed == (convert_tags(tags, scheme, scheme) == list(tags)), tags
         if is_allowed:
             count += 1
             for other in SCHEMES:
-                there = convert(tags, scheme, other)
-                assert convert(there, other, scheme) == list(tags)
-                assert detect([there]) in (other, None)
-                assert (detect([there]) is None) == (set(tags) <= {"O"})
+                there = convert_tags(tags, scheme, other)
+                assert convert_tags(there, other, scheme) == list(tags)
+                assert detect_scheme([there]) in (other, None)
+                assert (detect_scheme([there]) is None) == (set(tags) <= {"O"})
     # n words as spans of two labels and words outside: a(n) = a(n-1) + 2 (a(0) + … + a(n-1)), by the last of them;
     # 1, 3, 11, 41, 153, together 209, whatever the scheme.
     assert count == 209
 
 
 def test_transitions_by_hand() -> None:
-    follows, starts, ends = allowed(["O", "B-X", "I-X", "I-Y"], "iob2")
+    follows, starts, ends = allowed_transitions(["O", "B-X", "I-X", "I-Y"], "iob2")
     assert follows.tolist() == [
         [True, True, False, False],  # after O
         [True, True, True, False],  # after B-X
@@ -118,7 +128,7 @@ def test_transitions_by_hand() -> None:
     ]
     assert starts.tolist() == [True, True, False, False]
     assert ends.tolist() == [True] * 4
-    follows, starts, ends = allowed(["O", "B-X", "I-X", "B-Y"], "iob1")
+    follows, starts, ends = allowed_transitions(["O", "B-X", "I-X", "B-Y"], "iob1")
     assert follows.tolist() == [
         [True, False, True, False],
         [True, True, True, False],
@@ -127,7 +137,7 @@ def test_transitions_by_hand() -> None:
     ]
     assert starts.tolist() == [True, False, True, False]
     assert ends.tolist() == [True] * 4
-    follows, starts, ends = allowed(["O", "B", "I", "E", "S"], "bioes")
+    follows, starts, ends = allowed_transitions(["O", "B", "I", "E", "S"], "bioes")
     assert follows.tolist() == [
         [True, True, False, False, True],
         [False, False, True, True, False],
@@ -137,7 +147,7 @@ def test_transitions_by_hand() -> None:
     ]
     assert starts.tolist() == [True, True, False, False, True]
     assert ends.tolist() == [True, False, False, True, True]
-    assert [array.shape for array in allowed([], "iob2")] == [(0, 0), (0,), (0,)]
+    assert [array.shape for array in allowed_transitions([], "iob2")] == [(0, 0), (0,), (0,)]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,7 @@ def test_transitions_by_hand() -> None:
     ],
 )
 def test_the_scheme_is_seen(sentences: list[str], scheme: Scheme | None) -> None:
-    assert detect(sentence.split() for sentence in sentences) == scheme
+    assert detect_scheme(sentence.split() for sentence in sentences) == scheme
 
 
 @pytest.mark.parametrize(
@@ -170,26 +180,26 @@ def test_the_scheme_is_seen(sentences: list[str], scheme: Scheme | None) -> None
     [("E-X", "iob2"), ("S", "iob1"), ("NOUN", "bioes"), ("B-", "iob2"), ("O-X", "iob2"), ("", "iob2")],
 )
 def test_a_foreign_tag_is_refused(tag: str, scheme: Scheme) -> None:
-    with pytest.raises(InputError, match=f"'{tag}' is no tag of {scheme}"):
-        read(["O", tag], scheme)
-    with pytest.raises(InputError, match=f"'{tag}' is no tag of {scheme}"):
-        allowed(["O", tag], scheme)
+    with pytest.raises(InputError, match=f"'{tag}' is not a tag of {scheme}"):
+        tags_to_spans(["O", tag], scheme)
+    with pytest.raises(InputError, match=f"'{tag}' is not a tag of {scheme}"):
+        allowed_transitions(["O", tag], scheme)
 
 
 @pytest.mark.parametrize(
     "spans", [[Span(0, 1, "X"), Span(1, 2, "Y")], [Span(2, 3, "X")], [Span(-1, 0, "X")], [Span(1, 0, "X")]]
 )
 def test_spans_that_no_tags_can_write(spans: list[Span]) -> None:
-    with pytest.raises(InputError, match="overlaps another span or leaves the sentence of 3 words"):
-        write(spans, 3, "iob2")
+    with pytest.raises(InputError, match="overlaps another span or exceeds the sentence of 3 words"):
+        spans_to_tags(spans, 3, "iob2")
 
 
 def test_scores_by_hand() -> None:
     gold = [[Span(0, 1, "LOC"), Span(3, 3, "PER")], [Span(0, 0, "PER")], []]
     found = [[Span(0, 1, "LOC"), Span(3, 4, "PER")], [Span(0, 0, "LOC")], [Span(2, 2, "ORG")]]
     # One of 3 is found, among 4: P = 1/4, R = 1/3, F = 2 · 1 / (3 + 4).
-    scores = score(gold, found)
-    assert (scores.gold, scores.found, scores.correct) == (3, 4, 1)
+    scores = score_spans(gold, found)
+    assert (scores.gold, scores.predicted, scores.correct) == (3, 4, 1)
     assert (scores.precision, scores.recall) == (1 / 4, 1 / 3)
     assert scores.f1 == pytest.approx(2 / 7)
     assert scores.f1 == pytest.approx(2 * (1 / 4) * (1 / 3) / (1 / 4 + 1 / 3))
@@ -202,10 +212,10 @@ def test_scores_by_hand() -> None:
 
 
 def test_nothing_to_find_scores_nothing() -> None:
-    scores = score([[], []], [[], []])
+    scores = score_spans([[], []], [[], []])
     assert (scores.precision, scores.recall, scores.f1, scores.by_label) == (0, 0, 0, {})
     with pytest.raises(InputError, match="2 gold sentences against 1 found"):
-        score([[], []], [[]])
+        score_spans([[], []], [[]])
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -213,8 +223,10 @@ def test_nothing_to_find_scores_nothing() -> None:
 def test_scores_are_those_of_seqeval(scheme: Scheme, data: st.DataObject, is_well_formed: bool) -> None:
     gold, found = data.draw(gold_and_found(scheme))
     if is_well_formed:
-        gold, found = ([convert(tags, scheme, scheme) for tags in sentences] for sentences in (gold, found))
-    scores = score([read(tags, scheme) for tags in gold], [read(tags, scheme) for tags in found])
+        gold, found = ([convert_tags(tags, scheme, scheme) for tags in sentences] for sentences in (gold, found))
+    scores = score_spans(
+        [tags_to_spans(tags, scheme) for tags in gold], [tags_to_spans(tags, scheme) for tags in found]
+    )
     assert scores.precision == pytest.approx(precision_score(gold, found, zero_division=0))
     assert scores.recall == pytest.approx(recall_score(gold, found, zero_division=0))
     assert scores.f1 == pytest.approx(f1_score(gold, found, zero_division=0))
@@ -236,15 +248,15 @@ def test_scores_are_those_of_seqeval(scheme: Scheme, data: st.DataObject, is_wel
 )
 def test_the_entities_of_conll_2003(data_folder: Path, name: str, counts: dict[str, int]) -> None:
     sentences = read_tagged(data_folder / "conll2003" / f"eng.{name}")
-    assert detect(sentence.tags for sentence in sentences) == "iob1"
-    spans = [read(sentence.tags, "iob1") for sentence in sentences]
+    assert detect_scheme(sentence.tags for sentence in sentences) == "iob1"
+    spans = [tags_to_spans(sentence.tags, "iob1") for sentence in sentences]
     assert Counter(span.label for sentence in spans for span in sentence) == counts
     for scheme in SCHEMES:
-        converted = [convert(sentence.tags, "iob1", scheme) for sentence in sentences]
-        assert detect(converted) == scheme
-        assert [read(tags, scheme) for tags in converted] == spans
+        converted = [convert_tags(sentence.tags, "iob1", scheme) for sentence in sentences]
+        assert detect_scheme(converted) == scheme
+        assert [tags_to_spans(tags, scheme) for tags in converted] == spans
     # Two sentences of the training set begin a span with B- after O, which is no IOB1: they alone are mended.
-    mended = sum(convert(sentence.tags, "iob1", "iob1") != list(sentence.tags) for sentence in sentences)
+    mended = sum(convert_tags(sentence.tags, "iob1", "iob1") != list(sentence.tags) for sentence in sentences)
     assert mended == (2 if name == "train" else 0)
 
 
@@ -252,4 +264,4 @@ def test_the_entities_of_conll_2003(data_folder: Path, name: str, counts: dict[s
 def test_parts_of_speech_are_no_spans(data_folder: Path) -> None:
     for column in ("upos", "xpos"):
         sentences = read_tagged(data_folder / "ud_english_ewt" / "en_ewt-ud-dev.conllu", column=column)
-        assert detect(sentence.tags for sentence in sentences) is None
+        assert detect_scheme(sentence.tags for sentence in sentences) is None

@@ -26,7 +26,7 @@ def test_confusion_by_hand() -> None:
         [0, 0, 0, 0],  # X
     ]
     assert table.gold.tolist() == [3, 2, 1, 0]
-    assert table.found.tolist() == [1, 3, 1, 1]
+    assert table.predicted.tolist() == [1, 3, 1, 1]
     mistakes = [Mistake("N", "V", 2), Mistake("N", "X", 1), Mistake("V", "N", 1)]
     assert table.most_confused(9) == mistakes
     assert table.most_confused(2) == mistakes[:2]

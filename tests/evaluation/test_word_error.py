@@ -1,4 +1,4 @@
-"""Word errors worked by hand, and the two derivations of the distance against each other."""
+"""Word errors worked by hand, and two derivations of the edit distance compared."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError, UsageError
-from chainrule.evaluation.word_error import Edits, compare_word_errors, edits, word_error_rate, word_errors
+from chainrule.evaluation.word_error import (
+    EditCounts,
+    compare_word_errors,
+    count_edits,
+    word_error_rate,
+    word_errors,
+)
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a."]), max_size=7)
 
@@ -14,20 +20,24 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a."]), max_size=7)
 @pytest.mark.parametrize(
     ("hypothesis", "reference", "expected"),
     [
-        ("the cat sat", "the cat sat", Edits(0, 0, 0)),
-        ("the cat", "the cat sat", Edits(0, 1, 0)),
-        ("the big cat sat", "the cat sat", Edits(0, 0, 1)),
-        ("a cat sat down", "the cat sat", Edits(1, 0, 1)),
-        ("", "the cat", Edits(0, 2, 0)),
-        ("the cat", "", Edits(0, 0, 2)),
-        ("", "", Edits(0, 0, 0)),
-        ("The cat sat.", "the cat sat", Edits(2, 0, 0)),  # case and punctuation are as they are
-        ("cat the", "the cat", Edits(2, 0, 0)),  # or one deleted and one inserted: as many errors, a deletion more
-        ("b c d", "a b c", Edits(0, 1, 1)),  # a deleted, d inserted: 2, where three substitutions are 3
+        ("the cat sat", "the cat sat", EditCounts(0, 0, 0)),
+        ("the cat", "the cat sat", EditCounts(0, 1, 0)),
+        ("the big cat sat", "the cat sat", EditCounts(0, 0, 1)),
+        ("a cat sat down", "the cat sat", EditCounts(1, 0, 1)),
+        ("", "the cat", EditCounts(0, 2, 0)),
+        ("the cat", "", EditCounts(0, 0, 2)),
+        ("", "", EditCounts(0, 0, 0)),
+        ("The cat sat.", "the cat sat", EditCounts(2, 0, 0)),  # case and punctuation are as they are
+        (
+            "cat the",
+            "the cat",
+            EditCounts(2, 0, 0),
+        ),  # or one deleted and one inserted: as many errors, a deletion more
+        ("b c d", "a b c", EditCounts(0, 1, 1)),  # a deleted, d inserted: 2, where three substitutions are 3
     ],
 )
-def test_edits_worked_by_hand(hypothesis: str, reference: str, expected: Edits) -> None:
-    found = edits(hypothesis.split(), reference.split())
+def test_edits_worked_by_hand(hypothesis: str, reference: str, expected: EditCounts) -> None:
+    found = count_edits(hypothesis.split(), reference.split())
     assert found == expected
     assert found.errors == expected.substitutions + expected.deletions + expected.insertions
     assert word_errors([hypothesis.split()], reference.split()).tolist() == [expected.errors]
@@ -35,7 +45,7 @@ def test_edits_worked_by_hand(hypothesis: str, reference: str, expected: Edits) 
 
 @given(st.lists(WORDS, max_size=5), WORDS)
 def test_many_at_once_are_what_each_is_alone(hypotheses: list[list[str]], reference: list[str]) -> None:
-    alone = [edits(words, reference) for words in hypotheses]
+    alone = [count_edits(words, reference) for words in hypotheses]
     assert word_errors(hypotheses, reference).tolist() == [found.errors for found in alone]
     for words, found in zip(hypotheses, alone, strict=True):
         assert len(words) - found.insertions == len(reference) - found.deletions  # what is left is paired

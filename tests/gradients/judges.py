@@ -1,4 +1,4 @@
-"""The two judges of a hand-derived gradient: automatic differentiation and finite differences."""
+"""Reference gradients: automatic differentiation and finite differences."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -20,12 +20,12 @@ TARGETS = np.array([3, 3, 1, 6, 3, 2])
 STEP = 1e-5  # of the finite differences: their error is about STEP², its rounding about 1e-16/STEP
 
 
-def draw(kind: Callable[..., P], seed: int, **shapes: tuple[int, ...]) -> P:
+def random_parameters(kind: Callable[..., P], seed: int, **shapes: tuple[int, ...]) -> P:
     rng = np.random.default_rng(seed)
     return kind(**{name: rng.normal(scale=0.7, size=shape) for name, shape in shapes.items()})
 
 
-def first_state(seed: int) -> Floats:
+def random_state(seed: int) -> Floats:
     return np.random.default_rng(seed).normal(size=M)
 
 
@@ -47,7 +47,7 @@ def copy_into(parameter: Tensor, value: Tensor) -> None:
         parameter.copy_(value)
 
 
-def loss_of(h: Tensor, q: dict[str, Tensor], t: int) -> Tensor:
+def loss_at(h: Tensor, q: dict[str, Tensor], t: int) -> Tensor:
     """−log softmax(W_o h + b_o) at the target of step t."""
     loss: Tensor = functional.cross_entropy(q["W_o"] @ h + q["b_o"], torch.tensor(int(TARGETS[t])))
     return loss

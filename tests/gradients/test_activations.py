@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from chainrule.errors import ConfigError
-from chainrule.gradients.activations import ACTIVATIONS, Name, named
+from chainrule.gradients.activations import ACTIVATIONS, ActivationName, get_activation
 from gradients.judges import assert_close, leaf
 
 PEERS = {"tanh": torch.tanh, "relu": functional.relu, "leaky": functional.leaky_relu, "sigmoid": torch.sigmoid}
@@ -14,11 +14,11 @@ A = np.array([-800.0, -30.0, -1.5, 0.0, 0.2, 3.0, 30.0, 800.0])
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_value_and_slope_are_those_of_autograd(name: Name) -> None:
+def test_value_and_slope_are_those_of_autograd(name: ActivationName) -> None:
     a = leaf(A)
     h = PEERS[name](a)
     h.sum().backward()
-    phi = named(name)
+    phi = get_activation(name)
     assert_close(phi.value(A), h)
     assert_close(phi.slope(A, phi.value(A)), a.grad)
 
@@ -28,5 +28,5 @@ def test_each_has_a_peer() -> None:
 
 
 def test_an_unknown_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no activation 'swish'; choose one of tanh, relu, leaky, sigmoid"):
-        named(cast(Name, "swish"))
+    with pytest.raises(ConfigError, match="activation is 'swish'; choose one of tanh, relu, leaky, sigmoid"):
+        get_activation(cast(ActivationName, "swish"))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from chainrule.gradients.activations import Name
-from chainrule.gradients.elman import Parameters, backward, forward, last_loss_flow, signals
+from chainrule.gradients.activations import ActivationName
+from chainrule.gradients.elman import Parameters, backward, forward, last_loss_gradients, state_gradients
 from gradients.judges import (
     IDS,
     TARGETS,
@@ -20,20 +20,20 @@ from gradients.judges import (
     assert_differences,
     assert_gradients,
     copy_into,
-    draw,
-    first_state,
     leaf,
-    loss_of,
+    loss_at,
+    random_parameters,
+    random_state,
     tensors,
 )
 
 PHI = {"tanh": torch.tanh, "relu": functional.relu, "leaky": functional.leaky_relu, "sigmoid": torch.sigmoid}
-NET = draw(Parameters, 3, E=(V, D), W_xh=(M, D), W_hh=(M, M), b=(M,), W_o=(V, M), b_o=(V,))
-H0 = first_state(4)
+NET = random_parameters(Parameters, 3, E=(V, D), W_xh=(M, D), W_hh=(M, M), b=(M,), W_o=(V, M), b_o=(V,))
+H0 = random_state(4)
 
 
 def unrolled(
-    q: dict[str, Tensor], h0: Tensor, activation: Name, window: int | None = None
+    q: dict[str, Tensor], h0: Tensor, activation: ActivationName, window: int | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The losses and the states, autograd's graph behind them; the state is detached where a window begins."""
     h, losses, states = h0, [], []
@@ -41,27 +41,27 @@ def unrolled(
         h = h.detach() if window and t and t % window == 0 else h
         h = PHI[activation](q["W_xh"] @ q["E"][int(IDS[t])] + q["W_hh"] @ h + q["b"])
         h.retain_grad()
-        losses.append(loss_of(h, q, t))
+        losses.append(loss_at(h, q, t))
         states.append(h)
     return losses, states
 
 
 @pytest.mark.parametrize("activation", PHI)
 @pytest.mark.parametrize("window", [None, 1, 2, 4, T])
-def test_autograd_agrees(activation: Name, window: int | None) -> None:
+def test_autograd_agrees(activation: ActivationName, window: int | None) -> None:
     q, h0 = tensors(NET), leaf(H0)
     losses, states = unrolled(q, h0, activation, window)
     sum(losses).backward()
     trace = forward(NET, IDS, TARGETS, H0, activation)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = signals(NET, trace, window)
+    found = state_gradients(NET, trace, window)
     assert_close(found.h, torch.stack([h.grad for h in states]))
     assert_close(found.h0, h0.grad)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_module_agrees(activation: Name) -> None:
+def test_the_module_agrees(activation: ActivationName) -> None:
     q = tensors(NET)
     rnn = torch.nn.RNN(D, M, nonlinearity=activation, dtype=torch.float64)
     for parameter, name in ((rnn.weight_ih_l0, "W_xh"), (rnn.weight_hh_l0, "W_hh"), (rnn.bias_ih_l0, "b")):
@@ -78,7 +78,7 @@ def test_the_module_agrees(activation: Name) -> None:
 
 
 @pytest.mark.parametrize("activation", PHI)
-def test_finite_differences_agree(activation: Name) -> None:
+def test_finite_differences_agree(activation: ActivationName) -> None:
     trace = forward(NET, IDS, TARGETS, H0, activation)
     assert np.abs(trace.a).min() > 1e-3  # no step of the differences crosses the ReLU's corner
     assert_differences(backward(NET, trace), lambda q: forward(q, IDS, TARGETS, H0, activation).loss, NET)
@@ -97,8 +97,8 @@ def test_two_steps_worked_by_hand() -> None:
     )
     trace = forward(parameters, np.array([0, 1]), np.array([0, 1]), activation="relu")
     assert trace.loss == pytest.approx(math.log(4) + math.log(4 / 3))
-    assert_close(signals(parameters, trace).h, [[math.log(3)], [-math.log(3) / 4]])
-    assert_close(last_loss_flow(parameters, trace).h, [[math.log(3) / 4], [-math.log(3) / 4]])
+    assert_close(state_gradients(parameters, trace).h, [[math.log(3)], [-math.log(3) / 4]])
+    assert_close(last_loss_gradients(parameters, trace).h, [[math.log(3) / 4], [-math.log(3) / 4]])
     gradients = backward(parameters, trace)
     assert_close(gradients.W_hh, [[-math.log(3) / 4]])  # δ_2 h_1; h_0 is 0
     assert_close(gradients.E, [[math.log(3)], [-math.log(3) / 4]])
@@ -111,13 +111,13 @@ def test_the_last_loss_alone() -> None:
     losses, states = unrolled(tensors(NET), leaf(H0), "tanh")
     expected = torch.autograd.grad(losses[-1], states)
     trace = forward(NET, IDS, TARGETS, H0)
-    assert_close(last_loss_flow(NET, trace).h, torch.stack(expected))
+    assert_close(last_loss_gradients(NET, trace).h, torch.stack(expected))
     # Every loss contributes: the signals of the sequences cut off after 1, 2, …, T steps add up to the whole.
     total = np.zeros((T, M))
     for length in range(1, T + 1):
         shorter = forward(NET, IDS[:length], TARGETS[:length], H0)
-        total[:length] += last_loss_flow(NET, shorter).h
-    assert_close(signals(NET, trace).h, total)
+        total[:length] += last_loss_gradients(NET, shorter).h
+    assert_close(state_gradients(NET, trace).h, total)
 
 
 def test_the_bound_on_the_flow_holds_from_above_only() -> None:
@@ -125,14 +125,14 @@ def test_the_bound_on_the_flow_holds_from_above_only() -> None:
     sigma = np.linalg.norm(NET.W_hh, 2)
     for factor in (0.5 / sigma, 2.0 / sigma):
         parameters = replace(NET, W_hh=factor * NET.W_hh)
-        norms = np.linalg.norm(last_loss_flow(parameters, forward(parameters, ids, targets)).h, axis=1)[::-1]
+        norms = np.linalg.norm(last_loss_gradients(parameters, forward(parameters, ids, targets)).h, axis=1)[::-1]
         bound = norms[0] * (factor * sigma) ** np.arange(len(ids))  # φ' ≤ 1
         assert (norms <= bound * (1 + 1e-12)).all()
     # σ_max = 2 does not force an explosion: this matrix forgets everything in two steps.
     nilpotent = np.zeros((M, M))
     nilpotent[0, 1] = 2
     parameters = replace(NET, W_hh=nilpotent)
-    flow = last_loss_flow(parameters, forward(parameters, ids, targets)).h
+    flow = last_loss_gradients(parameters, forward(parameters, ids, targets)).h
     assert flow[-2].any()
     assert not flow[:-2].any()
 

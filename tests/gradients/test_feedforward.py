@@ -8,14 +8,25 @@ from torch.nn import functional
 
 from chainrule.errors import UsageError
 from chainrule.gradients.feedforward import Parameters, backward, forward
-from gradients.judges import TARGETS, D, M, T, V, assert_close, assert_differences, assert_gradients, draw, tensors
+from gradients.judges import (
+    TARGETS,
+    D,
+    M,
+    T,
+    V,
+    assert_close,
+    assert_differences,
+    assert_gradients,
+    random_parameters,
+    tensors,
+)
 
 WINDOWS = np.array([[0, 3], [3, 3], [3, 1], [1, 6], [6, 3], [3, 0]])  # (T, n−1); n = 3, one word twice in a window
 TABLES: dict[str, tuple[int, ...]] = {"E": (V, D), "W_h": (M, 2 * D), "b_h": (M,), "W_o": (V, M), "b_o": (V,)}
 
 
 def net(direct: bool) -> Parameters:
-    return draw(Parameters, 1, **TABLES | ({"W_d": (V, 2 * D)} if direct else {}))
+    return random_parameters(Parameters, 1, **TABLES | ({"W_d": (V, 2 * D)} if direct else {}))
 
 
 @pytest.mark.parametrize("direct", [False, True])

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule.errors import ConfigError
-from chainrule.gradients.gru import Parameters, Reset, backward, forward, last_loss_flow, signals
+from chainrule.gradients.gru import Parameters, Reset, backward, forward, last_loss_gradients, state_gradients
 from gradients.judges import (
     IDS,
     TARGETS,
@@ -20,15 +20,17 @@ from gradients.judges import (
     assert_differences,
     assert_gradients,
     copy_into,
-    draw,
-    first_state,
     leaf,
-    loss_of,
+    loss_at,
+    random_parameters,
+    random_state,
     tensors,
 )
 
-NET = draw(Parameters, 8, E=(V, D), W=(3 * M, D), R=(3 * M, M), b=(3 * M,), b_R=(M,), W_o=(V, M), b_o=(V,))
-H0 = first_state(9)
+NET = random_parameters(
+    Parameters, 8, E=(V, D), W=(3 * M, D), R=(3 * M, M), b=(3 * M,), b_R=(M,), W_o=(V, M), b_o=(V,)
+)
+H0 = random_state(9)
 UPDATE = slice(M, 2 * M)  # the rows of z
 RESETS: list[Reset] = ["before", "after"]
 
@@ -50,7 +52,7 @@ def unrolled(
         candidate = torch.tanh(W_n @ x + seen + b_n)
         h = torch.lerp(candidate, h, z) if z_keeps else torch.lerp(h, candidate, z)
         h.retain_grad()
-        losses.append(loss_of(h, q, t))
+        losses.append(loss_at(h, q, t))
         states.append(h)
     return losses, states
 
@@ -64,7 +66,7 @@ def test_autograd_agrees(reset: Reset, window: int | None) -> None:
     trace = forward(NET, IDS, TARGETS, H0, reset)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = signals(NET, trace, window)
+    found = state_gradients(NET, trace, window)
     assert_close(found.h, torch.stack([h.grad for h in states]))
     assert_close(found.h0, h0.grad)
 
@@ -96,7 +98,7 @@ def test_finite_differences_agree(reset: Reset) -> None:
 def test_the_last_loss_alone(reset: Reset) -> None:
     losses, states = unrolled(tensors(NET), leaf(H0), reset)
     expected = torch.stack(torch.autograd.grad(losses[-1], states))
-    assert_close(last_loss_flow(NET, forward(NET, IDS, TARGETS, H0, reset)).h, expected)
+    assert_close(last_loss_gradients(NET, forward(NET, IDS, TARGETS, H0, reset)).h, expected)
 
 
 @pytest.mark.parametrize("reset", RESETS)
@@ -128,7 +130,7 @@ def test_z_keeps_the_past(reset: Reset) -> None:
     keeps = replace(NET, b=b)
     trace = forward(keeps, IDS, TARGETS, H0, reset)
     assert_close(trace.h, np.tile(H0, (T, 1)))
-    flow = last_loss_flow(keeps, trace).h
+    flow = last_loss_gradients(keeps, trace).h
     assert flow[-1].any()
     assert_close(flow, np.tile(flow[-1], (T, 1)))  # the error is handed back undiminished
 
@@ -144,5 +146,5 @@ def test_the_two_resets_differ_unless_r_is_one() -> None:
 
 
 def test_an_unknown_reset_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no reset 'never'; choose 'before' or 'after'"):
+    with pytest.raises(ConfigError, match="reset is 'never'; choose 'before' or 'after'"):
         forward(NET, IDS, TARGETS, H0, cast(Reset, "never"))

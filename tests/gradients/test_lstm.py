@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from chainrule.gradients.lstm import Parameters, backward, cell_path, forward, last_loss_flow, signals
+from chainrule.gradients.lstm import (
+    Parameters,
+    backward,
+    cell_path_gradients,
+    forward,
+    last_loss_gradients,
+    state_gradients,
+)
 from gradients.judges import (
     IDS,
     TARGETS,
@@ -18,15 +25,15 @@ from gradients.judges import (
     assert_differences,
     assert_gradients,
     copy_into,
-    draw,
-    first_state,
     leaf,
-    loss_of,
+    loss_at,
+    random_parameters,
+    random_state,
     tensors,
 )
 
-NET = draw(Parameters, 5, E=(V, D), W=(4 * M, D), R=(4 * M, M), b=(4 * M,), W_o=(V, M), b_o=(V,))
-H0, C0 = first_state(6), first_state(7)
+NET = random_parameters(Parameters, 5, E=(V, D), W=(4 * M, D), R=(4 * M, M), b=(4 * M,), W_o=(V, M), b_o=(V,))
+H0, C0 = random_state(6), random_state(7)
 FORGET = slice(M, 2 * M)  # the rows of f
 
 
@@ -44,7 +51,7 @@ def unrolled(
         h = o.sigmoid() * c.tanh()
         h.retain_grad()
         c.retain_grad()
-        losses.append(loss_of(h, q, t))
+        losses.append(loss_at(h, q, t))
         hs.append(h)
         cs.append(c)
     return losses, hs, cs
@@ -58,7 +65,7 @@ def test_autograd_agrees(window: int | None) -> None:
     trace = forward(NET, IDS, TARGETS, H0, C0)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = signals(NET, trace, window)
+    found = state_gradients(NET, trace, window)
     assert_close(found.h, torch.stack([h.grad for h in hs]))
     assert_close(found.c, torch.stack([c.grad for c in cs]))
     assert_close(found.h0, h0.grad)
@@ -91,14 +98,14 @@ def test_finite_differences_agree() -> None:
 def test_the_last_loss_alone() -> None:
     losses, hs, cs = unrolled(tensors(NET), leaf(H0), leaf(C0))
     by_h, by_c = (torch.autograd.grad(losses[-1], states, retain_graph=True) for states in (hs, cs))
-    found = last_loss_flow(NET, forward(NET, IDS, TARGETS, H0, C0))
+    found = last_loss_gradients(NET, forward(NET, IDS, TARGETS, H0, C0))
     assert_close(found.h, torch.stack(by_h))
     assert_close(found.c, torch.stack(by_c))
 
 
 def test_the_cell_has_a_direct_and_a_carried_part() -> None:
     trace = forward(NET, IDS, TARGETS, H0, C0)
-    found = signals(NET, trace)
+    found = state_gradients(NET, trace)
     assert_close(found.c_carried[:-1], trace.f[1:] * found.c[1:])
     assert not found.c_carried[-1].any()  # nothing comes after the last step
     # The direct part is ∂L/∂h_t through h_t = o⊙tanh(c_t), asked of autograd for this line alone.
@@ -111,17 +118,19 @@ def test_with_the_gates_paths_cut_the_product_of_forget_gates_is_left() -> None:
     losses, _, cs = unrolled(tensors(NET), leaf(H0), leaf(C0), gates_see=False)
     expected = torch.stack(torch.autograd.grad(losses[-1], cs))
     trace = forward(NET, IDS, TARGETS, H0, C0)
-    assert_close(cell_path(NET, trace), expected)
-    at_the_end = last_loss_flow(NET, trace).c[-1]
+    assert_close(cell_path_gradients(NET, trace), expected)
+    at_the_end = last_loss_gradients(NET, trace).c[-1]
     for t in range(T):
-        assert_close(cell_path(NET, trace)[t], np.prod(trace.f[t + 1 :], axis=0) * at_the_end)
-    assert np.abs(last_loss_flow(NET, trace).c - cell_path(NET, trace)).max() > 1e-3  # the gates carry some too
+        assert_close(cell_path_gradients(NET, trace)[t], np.prod(trace.f[t + 1 :], axis=0) * at_the_end)
+    assert (
+        np.abs(last_loss_gradients(NET, trace).c - cell_path_gradients(NET, trace)).max() > 1e-3
+    )  # the gates carry some too
 
 
 def test_gates_that_do_not_look_back_leave_the_cell_alone() -> None:
     blind = replace(NET, R=np.zeros_like(NET.R))
     trace = forward(blind, IDS, TARGETS, H0, C0)
-    assert_close(last_loss_flow(blind, trace).c, cell_path(blind, trace))
+    assert_close(last_loss_gradients(blind, trace).c, cell_path_gradients(blind, trace))
 
 
 def test_a_shut_forget_gate_lets_the_error_through_the_gates_only() -> None:
@@ -130,22 +139,22 @@ def test_a_shut_forget_gate_lets_the_error_through_the_gates_only() -> None:
     shut = replace(NET, b=b)
     trace = forward(shut, IDS, TARGETS, H0, C0)
     assert not trace.f.any()
-    found = last_loss_flow(shut, trace)
+    found = last_loss_gradients(shut, trace)
     assert not found.c_carried.any()  # none through the cell
-    assert not cell_path(shut, trace)[:-1].any()
+    assert not cell_path_gradients(shut, trace)[:-1].any()
     assert (np.abs(found.c[:-1]).max(axis=1) > 1e-6).all()  # some through the gates, at every distance
     losses, _, cs = unrolled(tensors(shut), leaf(H0), leaf(C0))
     assert_close(found.c, torch.stack(torch.autograd.grad(losses[-1], cs)))
     # With those shut as well, nothing at all.
     blind = replace(shut, R=np.zeros_like(NET.R))
-    assert not last_loss_flow(blind, forward(blind, IDS, TARGETS, H0, C0)).c[:-1].any()
+    assert not last_loss_gradients(blind, forward(blind, IDS, TARGETS, H0, C0)).c[:-1].any()
 
 
 def test_a_forget_gate_held_open_hands_the_error_on_undiminished() -> None:
     b = NET.b.copy()
     b[FORGET] = 1000  # f = 1
     open_, long = replace(NET, b=b, R=np.zeros_like(NET.R)), np.tile(IDS, 10)
-    flow = last_loss_flow(open_, forward(open_, long, np.tile(TARGETS, 10), H0, C0)).c
+    flow = last_loss_gradients(open_, forward(open_, long, np.tile(TARGETS, 10), H0, C0)).c
     assert flow[-1].any()
     assert_close(flow, np.tile(flow[-1], (len(long), 1)))
 

@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 
 from chainrule.errors import UsageError, VocabularyError
-from chainrule.gradients.sequence import check_tokens, cuts, first_state
+from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
 
 
 def test_pieces_of_a_window() -> None:
-    assert cuts(7, 3).tolist() == [False, False, False, True, False, False, True]  # 3, 3 and 1 steps
-    assert cuts(3, 1).tolist() == [False, True, True]
-    assert not cuts(3, 3).any()
-    assert not cuts(3, None).any()
+    assert truncation_points(7, 3).tolist() == [False, False, False, True, False, False, True]  # 3, 3 and 1 steps
+    assert truncation_points(3, 1).tolist() == [False, True, True]
+    assert not truncation_points(3, 3).any()
+    assert not truncation_points(3, None).any()
 
 
 def test_a_window_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="0 steps; choose 1 or more"):
-        cuts(4, 0)
+        truncation_points(4, 0)
 
 
 def test_tokens_that_do_not_fit_are_refused() -> None:
@@ -32,7 +32,7 @@ def test_tokens_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_first_state_is_zero_or_given() -> None:
-    assert first_state(None, 3).tolist() == [0, 0, 0]
-    assert first_state(np.ones(2), 2).tolist() == [1, 1]
+    assert initial_state(None, 3).tolist() == [0, 0, 0]
+    assert initial_state(np.ones(2), 2).tolist() == [1, 1]
     with pytest.raises(UsageError, match=r"shape \(3,\); the net is 2 wide"):
-        first_state(np.ones(3), 2)
+        initial_state(np.ones(3), 2)

@@ -1,4 +1,4 @@
-"""A small folder of every kind of model, and folders made of them with other content and a valid manifest."""
+"""Small model folders of every kind, and copies of them with modified content and a valid manifest."""
 
 import json
 import shutil
@@ -16,15 +16,15 @@ from chainrule import api, folder
 from chainrule.embeddings import learning, storage
 from chainrule.errors import ChainruleWarning
 from chainrule.tasks import classify, pretrain, tag, translate
-from chainrule.tasks.running import Running
-from chainrule.text.columns import Tagged
+from chainrule.tasks.running import RunOptions
+from chainrule.text.columns import TaggedSentence
 from chainrule.text.corpus import Corpus
-from chainrule.text.labelled import Labelled
-from chainrule.text.pairs import Pairs
+from chainrule.text.labelled import LabelledTexts
+from chainrule.text.pairs import SentencePairs
 
 LINES = ["the cat sees a dog", "a dog runs and the mouse runs", "the cat chases the mouse", "loves a Zebra"] * 6
 SMALL: dict[str, Any] = {"hidden": 8, "epochs": 1, "batch_size": 8, "learning_rate": 0.01}
-TASK = Running(device="cpu")
+TASK = RunOptions(device="cpu")
 LANGUAGE_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "ngram": ("ngram", {"order": 3, "min_count": 2}),
     "ngram-small": ("ngram", {"order": 2, "min_count": 2, "layout": "small"}),
@@ -62,25 +62,26 @@ def build(kind: str, path: Path) -> Path:
 
 
 def _build_task(kind: str, path: Path) -> None:
-    labelled = Labelled(tuple(LINES), tuple("ab"[i % 2] for i in range(len(LINES))), "toy")
+    labelled = LabelledTexts(tuple(LINES), tuple("ab"[i % 2] for i in range(len(LINES))), "toy")
     match kind:
         case "tag":
             tagged = [
-                Tagged(tuple(x.split()), tuple("B-X" if w == "cat" else "O" for w in x.split())) for x in LINES
+                TaggedSentence(tuple(x.split()), tuple("B-X" if w == "cat" else "O" for w in x.split()))
+                for x in LINES
             ]
-            tag.train("lstm", tagged, running=TASK, characters=4, embedding=4, **SMALL).save(path)
+            tag.train("lstm", tagged, options=TASK, characters=4, embedding=4, **SMALL).save(path)
         case "classify":
-            classify.train("lstm", labelled, running=TASK, **SMALL).save(path)
+            classify.train("lstm", labelled, options=TASK, **SMALL).save(path)
         case "classify-ngram":
-            classify.train("ngram", labelled, running=TASK).save(path)
+            classify.train("ngram", labelled, options=TASK).save(path)
         case "translate":
-            pairs = Pairs(tuple(LINES), tuple(LINES), "toy", tuple(range(1, len(LINES) + 1)))
+            pairs = SentencePairs(tuple(LINES), tuple(LINES), "toy", tuple(range(1, len(LINES) + 1)))
             settings = {**SMALL, "attention": "additive", "tokenizer": "word"}
-            translate.train("lstm", pairs, running=TASK, **settings).save(path)
+            translate.train("lstm", pairs, options=TASK, **settings).save(path)
         case "pretrain":
-            pretrain.train("lstm", Corpus.from_lines(LINES), running=TASK, **SMALL).save(path)
+            pretrain.train("lstm", Corpus.from_lines(LINES), options=TASK, **SMALL).save(path)
         case "pretrain-masked":
-            pretrain.train("transformer", Corpus.from_lines(LINES), running=TASK, heads=2, layers=1, **SMALL).save(
+            pretrain.train("transformer", Corpus.from_lines(LINES), options=TASK, heads=2, layers=1, **SMALL).save(
                 path
             )
         case "vectors":
@@ -93,9 +94,11 @@ def _build_task(kind: str, path: Path) -> None:
 
 
 def reseal(source: Path, target: Path, changes: Mapping[str, bytes | None], facts: Any = None) -> Path:
-    """A copy of a model folder with other content in some files, None for none, under a valid manifest."""
+    """Copy a model folder with changed content (None: deleted) of some files and a valid manifest."""
     sealed = folder.read(source)
-    marks = {name: entry.mark for name, entry in sealed.files.items() if entry.mark and name not in changes}
+    marks = {
+        name: entry.content_id for name, entry in sealed.files.items() if entry.content_id and name not in changes
+    }
 
     def fill(temporary: Path) -> None:
         for name in sealed.files:
@@ -112,21 +115,21 @@ def reseal(source: Path, target: Path, changes: Mapping[str, bytes | None], fact
 
 
 def change_json(source: Path, target: Path, name: str, edit: Callable[[Any], Any]) -> Path:
-    """The folder with a JSON file changed: `edit` changes the value in place, or returns another."""
+    """Change a JSON file of the folder: `edit` changes the value in place or returns a new one."""
     value = json.loads((source / name).read_bytes())
     other = edit(value)
     return reseal(source, target, {name: json.dumps(value if other is None else other).encode()})
 
 
 def change_tensors(source: Path, target: Path, name: str, edit: Callable[[dict[str, np.ndarray]], object]) -> Path:
-    """The folder with the arrays of a safetensors file changed in place."""
+    """Change the arrays of a safetensors file of the folder in place."""
     arrays = {key: np.array(value) for key, value in load_arrays((source / name).read_bytes()).items()}
     edit(arrays)
     return reseal(source, target, {name: save_arrays(arrays)})
 
 
 def ask(path: Path) -> Any:
-    """Load a model and take an answer of it: whatever its kind offers first."""
+    """Load a model and compute a result with the main method of its kind."""
     model: Any = chainrule.load(path, device="cpu")
     text = "the cat sees a Yak"
     match getattr(model, "task", "lm"):
@@ -151,7 +154,7 @@ def ask(path: Path) -> Any:
 
 
 def numbers(answer: Any) -> list[float]:
-    """Every number of an answer."""
+    """Return all numbers in a result."""
     if isinstance(answer, float | int):
         return [float(answer)]
     if isinstance(answer, np.ndarray):

@@ -5,20 +5,28 @@ import pytest
 from numpy.testing import assert_allclose
 
 from chainrule.inspection import attention
-from chainrule.inspection.attention import Attended, Head, count, diagonal_distance, entropy, summarize, telling
+from chainrule.inspection.attention import (
+    AttentionRecord,
+    Head,
+    accumulate,
+    diagonal_distance,
+    entropy,
+    select_representative,
+    summarize,
+)
 from chainrule.lm import Floats
 
 
-def causal(weights: list[list[list[float]]], first: int = 0, layer: int = 0) -> Attended:
+def causal(weights: list[list[list[float]]], first: int = 0, layer: int = 0) -> AttentionRecord:
     alpha = np.array(weights)
     T = alpha.shape[1]
     places = np.arange(first, first + T)
-    return Attended(
+    return AttentionRecord(
         layer=layer,
         weights=alpha,
-        seen=np.tri(T, dtype=bool),
-        queries_at=places,
-        keys_at=places,
+        mask=np.tri(T, dtype=bool),
+        query_positions=places,
+        key_positions=places,
         first=first,
         new_keys=(0, T),
     )
@@ -50,7 +58,7 @@ def test_one_head_by_hand() -> None:
     assert_allclose(found.by_distance, [1.75 / 3, 0.375, 0.5])
     assert found.pairs.tolist() == [3, 2, 1]
     # Equal shares: at 0 (1 + 1/2 + 1/3)/3, at 1 (1/2 + 1/3)/2, at 2 1/3.
-    assert_allclose(attention.even_curve(count(causal([WEIGHTS]))), [11 / 18, 5 / 12, 1 / 3])
+    assert_allclose(attention.uniform_curve(accumulate(causal([WEIGHTS]))), [11 / 18, 5 / 12, 1 / 3])
 
 
 def test_heads_and_layers_stay_apart() -> None:
@@ -71,14 +79,14 @@ def test_stretches_of_different_lengths_add_up() -> None:
     assert found.pairs.tolist() == [5, 3, 1]
 
 
-def rows(part: Attended, first: int, last: int) -> Attended:
-    places = part.queries_at[first:last]
-    return Attended(
+def rows(part: AttentionRecord, first: int, last: int) -> AttentionRecord:
+    places = part.query_positions[first:last]
+    return AttentionRecord(
         layer=0,
         weights=part.weights[:, first:last],
-        seen=part.seen[first:last],
-        queries_at=places,
-        keys_at=part.keys_at,
+        mask=part.mask[first:last],
+        query_positions=places,
+        key_positions=part.key_positions,
         new_keys=(first, last),
     )
 
@@ -118,23 +126,23 @@ def test_one_token_is_no_choice_and_no_trouble() -> None:
 
 def test_what_sees_nothing_is_not_counted() -> None:
     """A recurrent network's first token has no past; its second sees one state and has no choice."""
-    part = Attended(
+    part = AttentionRecord(
         layer=0,
         weights=np.array([[[0.0, 0], [1.0, 0]]]),
-        seen=np.tri(2, k=-1, dtype=bool),
-        queries_at=np.arange(2),
-        keys_at=np.arange(2),
+        mask=np.tri(2, k=-1, dtype=bool),
+        query_positions=np.arange(2),
+        key_positions=np.arange(2),
         new_keys=(0, 2),
     )
     (found,) = summarize([part])
     assert (found.distance, found.previous, found.itself) == (1, 1, 0)
     assert found.by_distance.tolist() == [0, 1]
-    nothing = Attended(
+    nothing = AttentionRecord(
         layer=0,
         weights=np.zeros((1, 1, 1)),
-        seen=np.zeros((1, 1), dtype=bool),
-        queries_at=np.arange(1),
-        keys_at=np.arange(1),
+        mask=np.zeros((1, 1), dtype=bool),
+        query_positions=np.arange(1),
+        key_positions=np.arange(1),
         new_keys=(0, 1),
     )
     (found,) = summarize([nothing])
@@ -153,9 +161,9 @@ def test_names() -> None:
 def test_the_telling_ones_have_different_names() -> None:
     broad, sharp, weak = head(entropy=3.9), head(previous=0.9, entropy=0.5), head(previous=0.6, entropy=1.5)
     mixed = head(entropy=3.0)
-    assert telling([broad, weak, sharp, mixed], 3) == [sharp, mixed, broad]
-    assert telling([broad, weak, sharp, mixed], 9) == [sharp, mixed, broad, weak]
-    assert telling([], 2) == []
+    assert select_representative([broad, weak, sharp, mixed], 3) == [sharp, mixed, broad]
+    assert select_representative([broad, weak, sharp, mixed], 9) == [sharp, mixed, broad, weak]
+    assert select_representative([], 2) == []
 
 
 def test_entropy_in_bits() -> None:
@@ -177,41 +185,39 @@ def test_heads_over_pairs_by_hand() -> None:
     Entropy (0 + 0 + 2)/3; possible (1 + 1 + 2)/3; strongest (1 + 1 + 0.25)/3; from the diagonal: middles at 0.5,
     1.5, 2.5, 3.5 lie 1.5, 0.5, 0.5, 1.5 from 2, the mean 1: (0 + 0 + 1)/3.
     """
-    (found,) = attention.summarize_across([np.eye(2)[None, None], np.full((1, 1, 1, 4), 0.25)])
+    (found,) = attention.summarize_cross([np.eye(2)[None, None], np.full((1, 1, 1, 4), 0.25)])
     assert found.entropy == pytest.approx(2 / 3)
     assert found.possible == pytest.approx(4 / 3)
     assert found.strongest == pytest.approx(0.75)
     assert found.diagonal == pytest.approx(1 / 3)
     assert found.as_json()["layer"] == 1
-    words = attention.across_in_words([found])
-    assert words[0].startswith("Each token of a translation puts 75 % of its weight on one token of the source")
-    assert words[1] == "Its weights lie 0.3 tokens of the source away from the diagonal."
+    words = attention.describe_cross([found])
+    assert words[0].startswith("On average a target token puts 75 % of its attention on one source token")
+    assert words[1] == "The mean distance of the weights from the diagonal is 0.3 source tokens."
 
 
 def test_the_sharpest_head_across() -> None:
     sharp = np.stack([np.full((2, 2), 0.5), np.eye(2)])[None]
-    found = attention.summarize_across([sharp])
+    found = attention.summarize_cross([sharp])
     assert [(each.layer, each.head, each.strongest) for each in found] == [(0, 0, 0.5), (0, 1, 1.0)]
-    assert "Head 2 of layer 1 is the sharpest, 100 % of its weight is on one token." in attention.across_in_words(
+    assert "Head 2 of layer 1 is the sharpest: 100 % of its weight is on one token." in attention.describe_cross(
         found
     )
 
 
 def test_heads_in_words() -> None:
     several = [head(previous=0.92), head(first=0.7, head=1), head(first=0.6, head=2), head(entropy=4.0, head=3)]
-    words = attention.in_words(several)
+    words = attention.describe(several)
     # distance 1 in all; entropies 1, 1, 1, 4
     assert words[0] == (
-        "of its 4 heads 1 looks at the token before, 2 rest on the first token and 1 spreads its weight nearly "
-        "evenly; on average a head looks 1.0 tokens back, with 1.8 bits of entropy where equal shares would have "
-        "4.0"
+        "of its 4 heads 1 attends to the previous token, 2 attend to the first token and 1 has nearly uniform "
+        "weights; the heads have a mean distance of 1.0 tokens and a mean entropy of 1.8 bits (uniform "
+        "attention: 4.0)"
     )
-    assert words[1] == "head 1 of layer 1 has 92 % of its weight on the token before"
-    assert words[2] == "head 2 of layer 1 has 70 % of its weight on the first token"
-    assert attention.in_words([head()])[0].startswith("its attention looks 1.0 tokens back")
-    assert attention.in_words([head(previous=0.9)])[0].startswith(
-        "its attention looks at the token before; it looks"
-    )
-    mixed = attention.in_words([head(), head(head=1)])
-    assert mixed[0].startswith("of its 2 heads none looks at one token in particular;")
+    assert words[1] == "head 1 of layer 1 puts 92 % of its weight on the previous token"
+    assert words[2] == "head 2 of layer 1 puts 70 % of its weight on the first token"
+    assert attention.describe([head()])[0].startswith("its head has a mean distance of 1.0 tokens")
+    assert attention.describe([head(previous=0.9)])[0].startswith("its head attends to the previous token; it has")
+    mixed = attention.describe([head(), head(head=1)])
+    assert mixed[0].startswith("of its 2 heads none focuses on one particular token;")
     assert len(mixed) == 1

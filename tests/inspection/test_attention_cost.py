@@ -5,13 +5,13 @@ import pytest
 
 from chainrule.inspection.attention_cost import (
     Cost,
+    cost_table,
     cross_attention,
-    crossing,
+    crossover_length,
     feedforward,
-    past_attention,
+    format_count,
+    memory_attention,
     self_attention,
-    shown,
-    table,
     translator_attention,
 )
 from chainrule.lm import Floats
@@ -48,9 +48,9 @@ def counted(M: int, N: int, k: int, heads: int) -> tuple[int, int]:
 @pytest.mark.parametrize(("M", "N"), [(1, 1), (5, 3), (7, 7)])
 def test_as_counted(M: int, N: int, heads: int) -> None:
     cross, own = cross_attention(M, N, 8), self_attention(N, 8)
-    assert (cross.pairs, cross.maps) == counted(M, N, 8, heads)
-    assert (own.pairs, own.maps) == counted(N, N, 8, heads)
-    assert own.total == own.pairs + own.maps
+    assert (cross.pairs, cross.projections) == counted(M, N, 8, heads)
+    assert (own.pairs, own.projections) == counted(N, N, 8, heads)
+    assert own.total == own.pairs + own.projections
 
 
 def test_the_networks_own_products() -> None:
@@ -70,7 +70,7 @@ def test_the_networks_own_products() -> None:
         block._attention(target, (nothing, nothing), None, everything)
     assert operations.get_total_flops() == 2 * self_attention(N, 8).total
     with torch.no_grad(), FlopCounterMode(display=False) as operations:
-        block._look(target, block.source(source), torch.ones(1, M, dtype=torch.bool))
+        block._cross_attention(target, block.source(source), torch.ones(1, M, dtype=torch.bool))
     assert operations.get_total_flops() == 2 * cross_attention(M, N, 8).total
     with torch.no_grad(), FlopCounterMode(display=False) as operations:
         block._feedforward(target)
@@ -81,37 +81,37 @@ def test_the_networks_own_products() -> None:
 def test_a_past_by_loops(tokens: int, memory: int) -> None:
     """Token t sees min(t, m) states before it: k multiplications for a score and k for its part of the sum."""
     seen = sum(min(t, memory) for t in range(tokens))
-    assert past_attention(tokens, memory, 6, "dot") == Cost(pairs=2 * seen * 6, maps=0)
-    assert past_attention(tokens, memory, 6, "general").maps == tokens * 36
-    assert past_attention(tokens, memory, 6, "additive").maps == 2 * tokens * 36
+    assert memory_attention(tokens, memory, 6, "dot") == Cost(pairs=2 * seen * 6, projections=0)
+    assert memory_attention(tokens, memory, 6, "general").projections == tokens * 36
+    assert memory_attention(tokens, memory, 6, "additive").projections == 2 * tokens * 36
 
 
 def test_a_recurrent_translator_by_hand() -> None:
     """M = 5, N = 3, k = 2: 2 · 15 · 2 = 60; W h_j of 5 states 20; W_1 s and W_2 h of 3 and 5 states 32."""
-    assert translator_attention(5, 3, 2, "dot") == Cost(pairs=60, maps=0)
-    assert translator_attention(5, 3, 2, "general") == Cost(pairs=60, maps=20)
-    assert translator_attention(5, 3, 2, "additive") == Cost(pairs=60, maps=32)
+    assert translator_attention(5, 3, 2, "dot") == Cost(pairs=60, projections=0)
+    assert translator_attention(5, 3, 2, "general") == Cost(pairs=60, projections=20)
+    assert translator_attention(5, 3, 2, "additive") == Cost(pairs=60, projections=32)
 
 
 def test_where_pairs_overtake_maps() -> None:
-    n = crossing(64)
-    assert self_attention(n, 64).pairs == self_attention(n, 64).maps
-    assert self_attention(n + 1, 64).pairs > self_attention(n + 1, 64).maps
+    n = crossover_length(64)
+    assert self_attention(n, 64).pairs == self_attention(n, 64).projections
+    assert self_attention(n + 1, 64).pairs > self_attention(n + 1, 64).projections
 
 
 def test_the_table() -> None:
-    made = table(
+    made = cost_table(
         [("self", [self_attention(2, 4), self_attention(3, 4)]), ("net", [64, 0])], ["2 tokens", "3 tokens"]
     )
     # 2·4·4 + 4·2·16 = 32 + 128; 2·9·4 + 4·3·16 = 72 + 192
     assert "<td>160<br><small>20 % for pairs</small></td><td>264<br><small>27 % for pairs</small></td>" in made
     assert "<td>64</td><td>0</td>" in made
     assert made.count('scope="col"') == 3
-    assert "none for pairs" in table([("none", [Cost(pairs=0, maps=0)])], ["1"])
+    assert "none for pairs" in cost_table([("none", [Cost(pairs=0, projections=0)])], ["1"])
 
 
 def test_numbers_are_read_easily() -> None:
-    assert [shown(n) for n in (0, 999, 1000, 9_994, 99_940, 123_456_789)] == [
+    assert [format_count(n) for n in (0, 999, 1000, 9_994, 99_940, 123_456_789)] == [
         "0",
         "999",
         "1.00 thousand",
@@ -119,4 +119,4 @@ def test_numbers_are_read_easily() -> None:
         "99.9 thousand",
         "123 million",
     ]
-    assert shown(10**12) == "1.00 trillion"
+    assert format_count(10**12) == "1.00 trillion"

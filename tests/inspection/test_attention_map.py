@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from chainrule.inspection import attention_map, plots
-from chainrule.inspection.attention import Across, Head
+from chainrule.inspection.attention import CrossHead, Head
 from chainrule.inspection.attention_map import (
-    across_table,
+    cross_table,
     draw_by_distance,
     draw_grid,
     draw_head,
-    label,
+    heads_table,
     score_table,
-    table,
+    token_label,
 )
 from chainrule.inspection.score_law import HeadScores
 from chainrule.lm import Floats
@@ -103,16 +103,16 @@ def test_a_description_names_the_strongest() -> None:
     alpha = np.array([[1.0, 0.0], [0.3, 0.7]])
     root = ElementTree.fromstring(draw_head(alpha, ["we", "go"], ["we", "go"], title="one"))
     words = root.get("aria-label") or ""
-    assert "The strongest: we (row 1) at we (column 1), 100 %; go (row 2) at go (column 2), 70 %" in words
+    assert "The largest weights: we (row 1) to we (column 1), 100 %; go (row 2) to go (column 2), 70 %" in words
 
 
 def test_curves_by_distance() -> None:
     curves = {"layer 1": np.array([0.5, 0.25, 0.0, 0.01]), "layer <2>": np.array([0.1])}
     drawn = draw_by_distance(curves, np.array([1.0, 0.5]), title="By distance")
     shown = texts(drawn)
-    assert {"layer 1", "layer <2>", "equal shares", "tokens back"} <= set(shown)
+    assert {"layer 1", "layer <2>", "uniform weights", "tokens back"} <= set(shown)
     label_ = ElementTree.fromstring(drawn).get("aria-label") or ""
-    assert "layer 1: 50.0 % on the token itself, 25.0 % one back, none ten" in label_
+    assert "layer 1: 50.0 % on the current token, 25.0 % one back, none ten back" in label_
     assert plots.PALETTE[0] in drawn
     assert plots.PALETTE[1] in drawn
 
@@ -122,12 +122,12 @@ def test_any_curve_can_be_drawn(curve: Floats) -> None:
     drawn = draw_by_distance({"only": curve}, None, title="By distance")
     assert "nan" not in drawn
     assert len(drawn) < 20_000
-    assert "equal shares" not in drawn
+    assert "uniform weights" not in drawn
 
 
 def test_a_table_of_heads_by_hand() -> None:
     """Entropy 1 of 4 bits is 25 %."""
-    made = table([head()])
+    made = heads_table([head()])
     assert "<td>2</td><td>3</td><td>previous token</td><td>2.0</td><td>1.00</td><td>25 %</td>" in made
     assert "<td>0 %</td><td>92 %</td><td>3 %</td></tr>" in made
     assert made.count('<th scope="col">') == 9
@@ -143,14 +143,14 @@ def test_a_table_of_scores_by_hand() -> None:
     assert f"<td>1</td><td>1</td>{cells}" in made
     still = HeadScores(layer=0, head=0, width=1, mean=0.0, visible=0.0, every=0.0, predicted=0.0, products=0.0)
     assert "<td>–</td></tr>" in score_table([still])
-    assert attention_map.score_data(still)["ratio"] is None
+    assert attention_map.scores_json(still)["ratio"] is None
 
 
 def test_a_table_across() -> None:
-    each = Across(layer=0, head=1, entropy=1.5, possible=3.0, strongest=0.625, diagonal=1.25)
-    assert "<td>1</td><td>2</td><td>1.50</td><td>3.00</td><td>62 %</td><td>1.2</td>" in across_table([each])
+    each = CrossHead(layer=0, head=1, entropy=1.5, possible=3.0, strongest=0.625, diagonal=1.25)
+    assert "<td>1</td><td>2</td><td>1.50</td><td>3.00</td><td>62 %</td><td>1.2</td>" in cross_table([each])
 
 
 def test_text_in_captions_cannot_break_out() -> None:
-    assert label("a\tb") == "a␉b"
-    assert label("\u00a0") == "␣"
+    assert token_label("a\tb") == "a␉b"
+    assert token_label("\u00a0") == "␣"

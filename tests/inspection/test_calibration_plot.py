@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from chainrule.inspection.calibration import Bin
-from chainrule.inspection.calibration_plot import all_tokens, best_guesses, describe
+from chainrule.inspection.calibration_plot import describe, plot_all_tokens, plot_top_predictions
 
 pytest.importorskip("matplotlib")
 
@@ -18,24 +18,24 @@ def texts(drawn: str) -> list[str]:
     return [(element.text or "").strip() for element in elements]
 
 
-@pytest.mark.parametrize("draw", [all_tokens, best_guesses])
+@pytest.mark.parametrize("draw", [plot_all_tokens, plot_top_predictions])
 def test_names_and_axes_are_text(draw: object) -> None:
     drawn = draw(MODELS, title="Calibration")  # type: ignore[operator]
     shown = texts(drawn)
-    assert {"kn <5> & co", "_lstm", "said = came"} <= set(shown)
+    assert {"kn <5> & co", "_lstm", "perfect calibration"} <= set(shown)
     assert "$" not in "".join(shown)
     assert "<title>Calibration</title>" in drawn
-    assert "said 0.8, came 0.75" in drawn
+    assert "predicted 0.8, observed 0.75" in drawn
     assert "currentColor" in drawn
     assert len(drawn) < 40_000
 
 
 def test_decades_are_percentages() -> None:
     # The least is half of 2e-5, so 1e-5 = 0.001 % is the last of six.
-    assert {"100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"} <= set(texts(all_tokens(MODELS, title="t")))
+    assert {"100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"} <= set(texts(plot_all_tokens(MODELS, title="t")))
 
 
-@pytest.mark.parametrize("draw", [all_tokens, best_guesses])
+@pytest.mark.parametrize("draw", [plot_all_tokens, plot_top_predictions])
 @pytest.mark.parametrize(
     "bins", [(), (Bin(1, 1.0, 1.0, 0.0),), (Bin(3, 0.0, 0.0, 0.0),), (Bin(9, 1e-12, 0.0, 1e-12),), BINS[2:]]
 )
@@ -46,4 +46,7 @@ def test_odd_bins_are_drawn(draw: object, bins: tuple[Bin, ...]) -> None:
 
 
 def test_description_is_in_words() -> None:
-    assert describe({"a": BINS[:2], "b": ()}) == "a: said 0.8, came 0.75, said 0.02, came 0.03; b: no points"
+    assert (
+        describe({"a": BINS[:2], "b": ()})
+        == "a: predicted 0.8, observed 0.75, predicted 0.02, observed 0.03; b: no points"
+    )

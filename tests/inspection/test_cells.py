@@ -8,14 +8,14 @@ from numpy.testing import assert_allclose
 
 from chainrule.inspection.cells import (
     LayerStates,
-    chance,
+    are_redundant,
     correlations,
-    followers,
-    is_alike,
-    opening,
+    find_correlated_cells,
+    gate_statistics,
     saturation,
+    select_varying,
+    shift_p_value,
     time_constants,
-    varying,
 )
 from chainrule.lm import Floats
 
@@ -38,10 +38,10 @@ def test_time_constants_in_closed_form() -> None:
 def test_a_gate_by_hand() -> None:
     # two cells, four tokens: the first always 0.97, the second 0.03, 0.52, 0.52, 0.97
     values = np.array([[0.97, 0.03], [0.97, 0.52], [0.97, 0.52], [0.97, 0.97]])
-    found = opening(values)
+    found = gate_statistics(values)
     assert_allclose(found.mean, [0.97, 0.51])  # (0.03 + 2 · 0.52 + 0.97) / 4
-    assert_allclose(found.left, [0.0, 0.25])
-    assert_allclose(found.right, [1.0, 0.25])
+    assert_allclose(found.closed_share, [0.0, 0.25])
+    assert_allclose(found.open_share, [1.0, 0.25])
     assert found.always_open == 0.5
     assert found.histogram.sum() == pytest.approx(1.0)
     assert found.histogram[-1] == 5 / 8  # 0.95 … 1
@@ -65,13 +65,13 @@ def test_what_a_layer_keeps_and_shows() -> None:
     h, c = np.array([[0.1]]), np.array([[2.0]])
     gates = {name: np.array([[0.5]]) for name in "ifgo"}
     cell = LayerStates(layer=1, h=h, c=c, gates=gates)
-    assert cell.keeping == "f"
-    assert list(cell.openings) == ["i", "f", "o"]
-    assert_allclose(cell.shown, math.tanh(2.0))
-    assert LayerStates(layer=1, h=h, gates={"r": h, "z": h, "n": h}).keeping == "z"
+    assert cell.memory_gate == "f"
+    assert list(cell.sigmoid_gates) == ["i", "f", "o"]
+    assert_allclose(cell.cell_values, math.tanh(2.0))
+    assert LayerStates(layer=1, h=h, gates={"r": h, "z": h, "n": h}).memory_gate == "z"
     plain = LayerStates(layer=1, h=h)
-    assert plain.keeping is None
-    assert plain.shown is h
+    assert plain.memory_gate is None
+    assert plain.cell_values is h
 
 
 def test_correlations_are_those_of_numpy() -> None:
@@ -89,10 +89,10 @@ def test_alike_is_what_says_the_same() -> None:
     """y = x + noise of deviation s has r = 1 / √(1 + s²): 0.98 for 0.2, 0.93 for 0.4; with either sign."""
     rng = np.random.default_rng(2)
     x, noise = rng.normal(size=5000), rng.normal(size=5000)
-    assert is_alike(x, x + 0.2 * noise)
-    assert is_alike(x, -3 * x + 1)
-    assert not is_alike(x, x + 0.4 * noise)
-    assert not is_alike(x, np.ones(5000))
+    assert are_redundant(x, x + 0.2 * noise)
+    assert are_redundant(x, -3 * x + 1)
+    assert not are_redundant(x, x + 0.4 * noise)
+    assert not are_redundant(x, np.ones(5000))
 
 
 def test_only_what_varies_is_asked_about() -> None:
@@ -109,8 +109,8 @@ def test_only_what_varies_is_asked_about() -> None:
         "counter": counter,
         "the same": counter.copy(),
     }
-    assert list(varying(given)) == ["often", "counter"]
-    assert varying({"one token": np.ones(1)}) == {}
+    assert list(select_varying(given)) == ["often", "counter"]
+    assert select_varying({"one token": np.ones(1)}) == {}
 
 
 def test_the_cell_is_chosen_on_the_first_half_and_judged_on_the_second() -> None:
@@ -120,32 +120,32 @@ def test_the_cell_is_chosen_on_the_first_half_and_judged_on_the_second() -> None
     h = rng.normal(size=(400, 4))
     h[:200, 1] = values[:200]
     h[:, 2] = values + rng.normal(0, 0.3, 400)
-    first, second = followers([LayerStates(layer=1, h=h)], {"p": values}, top=2)["p"]
+    first, second = find_correlated_cells([LayerStates(layer=1, h=h)], {"p": values}, top=2)["p"]
     assert (first.layer, first.cell, second.cell) == (1, 2, 3)
-    assert first.first == pytest.approx(1.0)
-    assert not first.is_found
-    assert second.is_found
-    assert second.second == pytest.approx(np.corrcoef(h[200:, 2], values[200:])[0, 1])
+    assert first.r_first == pytest.approx(1.0)
+    assert not first.is_significant
+    assert second.is_significant
+    assert second.r_second == pytest.approx(np.corrcoef(h[200:, 2], values[200:])[0, 1])
 
 
 def test_the_sign_must_hold() -> None:
     rng = np.random.default_rng(3)
     values = (rng.random(400) < 0.4).astype(float)
     h = np.where(np.arange(400) < 200, values, -values)[:, None]
-    (found,) = followers([LayerStates(layer=1, h=h)], {"p": values})["p"]
-    assert_allclose([found.first, found.second], [1.0, -1.0])
-    assert not found.is_found
-    assert found.judged == "r = −1.00 on text it was not chosen on"
+    (found,) = find_correlated_cells([LayerStates(layer=1, h=h)], {"p": values})["p"]
+    assert_allclose([found.r_first, found.r_second], [1.0, -1.0])
+    assert not found.is_significant
+    assert found.description == "r = −1.00 on held-out text"
 
 
 def test_cells_of_all_layers_are_searched() -> None:
     values = (np.random.default_rng(0).random(300) < 0.5).astype(float)
     noise = np.random.default_rng(1).normal(size=(300, 3))
     layers = [LayerStates(layer=1, h=noise), LayerStates(layer=2, h=np.stack([noise[:, 0], -values], axis=1))]
-    (found,) = followers(layers, {"p": values})["p"]
+    (found,) = find_correlated_cells(layers, {"p": values})["p"]
     assert (found.layer, found.cell) == (2, 2)
-    assert found.second == pytest.approx(-1.0)
-    assert followers(layers, {}) == {}
+    assert found.r_second == pytest.approx(-1.0)
+    assert find_correlated_cells(layers, {}) == {}
 
 
 def test_chance_is_what_shifting_by_hand_gives() -> None:
@@ -154,7 +154,7 @@ def test_chance_is_what_shifting_by_hand_gives() -> None:
     own = abs(np.corrcoef(x, values)[0, 1])
     shifts = range(3, 58)  # 60 // 20 = 3 on either side are left out
     beyond = sum(abs(np.corrcoef(x, np.roll(values, k))[0, 1]) >= own for k in shifts)
-    assert chance(x, values) == pytest.approx((1 + beyond) / (1 + len(shifts)))
+    assert shift_p_value(x, values) == pytest.approx((1 + beyond) / (1 + len(shifts)))
 
 
 def test_slow_cells_are_not_taken_for_discoveries() -> None:
@@ -164,10 +164,10 @@ def test_slow_cells_are_not_taken_for_discoveries() -> None:
         rng = np.random.default_rng(seed)
         h = slow(rng, 600, 300, 0.97)
         values = (slow(rng, 600, 1, 0.97)[:, 0] > 0).astype(float)
-        if properties := varying({"p": values}):
-            (best,) = followers([LayerStates(layer=1, h=h)], properties)["p"]
-            looks.append(abs(best.first))
-            found += best.is_found
+        if properties := select_varying({"p": values}):
+            (best,) = find_correlated_cells([LayerStates(layer=1, h=h)], properties)["p"]
+            looks.append(abs(best.r_first))
+            found += best.is_significant
     assert len(looks) >= 25
     assert np.median(looks) > 0.4  # what a search without a second half would show
     assert found <= 1

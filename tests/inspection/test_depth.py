@@ -6,7 +6,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from chainrule.inspection.depth import Orders, bars, in_words, name_of, orders_html, reasons_table, shares
+from chainrule.inspection.depth import (
+    Orders,
+    describe,
+    ngram_name,
+    order_statistics,
+    orders_html,
+    plot_orders,
+    reasons_table,
+)
 
 REASONS = ("longest", "word <unseen>", "context unseen")
 
@@ -20,7 +28,7 @@ TOKENS = ["a", "<b>", "c", "d", "e", "f", "\0", "</s>"]
 
 
 def test_shares_by_hand() -> None:
-    three, two, one = shares(TEXT)
+    three, two, one = order_statistics(TEXT)
     assert (three.order, three.tokens, three.share, three.bits) == (3, 2, 0.25, 1.5)
     assert (two.order, two.tokens, two.share, two.bits) == (2, 5, 0.625, 5.0)  # (4 + 4 + 4 + 4 + 9) / 5
     assert (one.order, one.tokens, one.impossible, one.bits) == (1, 1, 1, 0.0)
@@ -28,25 +36,25 @@ def test_shares_by_hand() -> None:
 
 
 def test_the_finding_in_words() -> None:
-    assert in_words(TEXT) == (
-        "the trigram answered 25 % of tokens, at 1.5 bits each; 62 % were found as bigrams at most, "
-        "mostly because: word <unseen>; 12 % have no probability at all"  # one of eight
+    assert describe(TEXT) == (
+        "25 % of tokens were scored by a trigram, at 1.5 bits each; 62 % backed off to bigrams, "
+        "mostly because: word <unseen>; 12 % have probability 0"  # one of eight
     )
 
 
 def test_words_where_all_or_none_fell_back() -> None:
     none = Orders(3, np.full(4, 3), np.ones(4), np.zeros(4, int), REASONS)
-    assert in_words(none) == "the trigram answered 100 % of tokens, at 1.0 bits each"
+    assert describe(none) == "100 % of tokens were scored by a trigram, at 1.0 bits each"
     every = Orders(2, np.ones(4, int), np.ones(4), np.ones(4, int), REASONS)
-    assert in_words(every) == (
-        "the bigram answered 0 % of tokens; 100 % were found as unigrams at most, all because: word <unseen>"
+    assert describe(every) == (
+        "0 % of tokens were scored by a bigram; 100 % backed off to unigrams, all because: word <unseen>"
     )
     single = Orders(1, np.ones(1, int), np.array([math.inf]), np.zeros(1, int), REASONS)
-    assert in_words(single) == "the unigram answered 100 % of tokens, 1 of them impossible"
+    assert describe(single) == "100 % of tokens were scored by a unigram, 1 of them impossible"
 
 
 def test_names() -> None:
-    assert [name_of(n) for n in (1, 2, 3, 4)] == ["unigram", "bigram", "trigram", "4-gram"]
+    assert [ngram_name(n) for n in (1, 2, 3, 4)] == ["unigram", "bigram", "trigram", "4-gram"]
 
 
 def test_colour_deepens_with_the_order() -> None:
@@ -70,9 +78,9 @@ def test_reasons_are_counted_in_a_table() -> None:
 
 def test_bars_say_share_and_bits() -> None:
     pytest.importorskip("matplotlib")
-    drawn = bars(TEXT, title="Orders")
+    drawn = plot_orders(TEXT, title="Orders")
     shown = {(e.text or "").strip() for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")}
     assert {"trigram", "bigram", "unigram", "25 %, at 1.5 bits each", "62 %, at 5.0 bits each"} <= shown
     assert "<desc>trigram: 25 %" in drawn
     only = Orders(1, np.ones(1, int), np.ones(1), np.zeros(1, int), REASONS)
-    assert "unigram" in bars(only, title="One")
+    assert "unigram" in plot_orders(only, title="One")

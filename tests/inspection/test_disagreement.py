@@ -10,13 +10,13 @@ from numpy.testing import assert_allclose
 from chainrule.inspection import disagreement
 from chainrule.inspection.disagreement import (
     Disagreement,
-    Words,
-    by_word,
-    in_words,
-    places,
+    WordBits,
+    compare_words,
+    describe,
+    group_words,
     table_html,
     to_json,
-    words,
+    word_positions,
 )
 from chainrule.lm import Mask
 
@@ -25,13 +25,13 @@ def ends(tokens: list[str]) -> Mask:
     return np.array([token == "</s>" for token in tokens])
 
 
-def read(tokens: list[str], kind: str) -> Words:
+def read(tokens: list[str], kind: str) -> WordBits:
     """Every token at one bit."""
 
     def spell(at: list[int]) -> str:
         return "".join(tokens[i].removeprefix("##") for i in at).strip()
 
-    return words(tokens, np.ones(len(tokens)), ends(tokens), kind, spell)
+    return group_words(tokens, np.ones(len(tokens)), ends(tokens), kind, spell)
 
 
 LINES = {  # "the cats sat", "", "it" in every kind of token
@@ -65,7 +65,7 @@ def test_a_blank_costs_what_it_costs_the_word_behind_it() -> None:
 
 def test_blanks_in_odd_places() -> None:
     # Blanks before, between, and after; the last belong to the end of the line.
-    assert places([" ", "a", " ", "\t", "b", " ", "</s>"], ends([*"123456", "</s>"]), "char") == [
+    assert word_positions([" ", "a", " ", "\t", "b", " ", "</s>"], ends([*"123456", "</s>"]), "char") == [
         (0, 0),
         (0, 0),
         (0, 1),
@@ -76,7 +76,7 @@ def test_blanks_in_odd_places() -> None:
     ]
     assert read([" ", "a", " ", "</s>"], "char").names == {(0, 0): "a", (0, 1): "</s>"}
     # A token over several words ends in the last of them.
-    assert places(["a b", "c ", "d"], ends(["", "", ""]), "bpe") == [(0, 1), (0, 1), (0, 2)]
+    assert word_positions(["a b", "c ", "d"], ends(["", "", ""]), "bpe") == [(0, 1), (0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "char", "byte", "unigram"])
@@ -92,7 +92,7 @@ def test_a_whole_word_is_kept_at_the_end() -> None:
 
 def test_words_with_split_punctuation() -> None:
     tokens = ["(\uffed", "the", "\uffed,", "cat", "\uffed-\uffed", "like", "</s>", "it"]
-    assert places(tokens, ends(tokens), "word") == [*[(0, 0)] * 3, *[(0, 1)] * 3, (0, 2), (1, 0)]
+    assert word_positions(tokens, ends(tokens), "word") == [*[(0, 0)] * 3, *[(0, 1)] * 3, (0, 2), (1, 0)]
 
 
 @pytest.mark.parametrize("kind", LINES)
@@ -103,7 +103,7 @@ def test_one_token_is_no_trouble(kind: str) -> None:
 
 
 def test_words_are_aligned_across_tokenizers() -> None:
-    found = by_word("bpe", "word", read(LINES["bpe"], "bpe"), read(LINES["word"][:-2], "word"))
+    found = compare_words("bpe", "word", read(LINES["bpe"], "bpe"), read(LINES["word"][:-2], "word"))
     assert list(found.names) == ["the", "cats", "sat", "</s>", "</s>"]
     assert found.first_bits.tolist() == [1, 2, 1, 1, 1]
     assert found.second_bits.tolist() == [1, 1, 1, 1, 1]
@@ -123,13 +123,13 @@ def test_differences_by_hand() -> None:
     assert found.largest(1) == [3, 0]
     assert found.largest(-1) == [1]
     assert found.largest(1, 1) == [3]
-    assert in_words(found) == (
-        "A foresees this text better than B, by 2.00 bits per token over 4 of them; they differ most on “w3”."
+    assert describe(found) == (
+        "A predicts this text better than B, by 2.00 bits per token over 4 tokens; they differ most on “w3”."
     )
 
 
 def test_the_second_may_be_the_better() -> None:
-    assert in_words(pair([2.0, 2.0], [1.0, 1.5])).startswith("B foresees this text better than A, by 0.75 bits")
+    assert describe(pair([2.0, 2.0], [1.0, 1.5])).startswith("B predicts this text better than A, by 0.75 bits")
 
 
 def test_what_only_one_holds_possible_comes_first_and_is_not_averaged() -> None:
@@ -140,10 +140,10 @@ def test_what_only_one_holds_possible_comes_first_and_is_not_averaged() -> None:
     assert found.largest(1) == [0, 3]
     assert found.impossible == (2, 2)
     assert found.shared == 1
-    # A foresees the one token that both hold possible better by 5 − 2 bits; neither foresees the text.
-    assert in_words(found) == (
-        "Neither A nor B foresees all of this text: A holds 2 of 4 tokens impossible and B 2; over the 1 token "
-        "possible to both A is 3.00 bits per token better than B; they differ most on “w0”."
+    # Only one token has nonzero probability under both; A predicts it better by 5 − 2 bits.
+    assert describe(found) == (
+        "Both A and B give parts of this text probability 0: A gives probability 0 to 2 of 4 tokens and B to 2; "
+        "over the 1 token possible under both, A is 3.00 bits per token better than B; they differ most on “w0”."
     )
     assert "infinite" in table_html(found)
     data = to_json(found)
@@ -156,37 +156,37 @@ def test_what_holds_a_token_impossible_is_never_the_better(is_turned: bool) -> N
     # A is three bits better on both tokens it holds possible, and would never have written the third.
     first, second = [1.0, 1.0, math.inf], [4.0, 4.0, 9.0]
     found = pair(second, first) if is_turned else pair(first, second)
-    words = in_words(found)
+    words = describe(found)
     if is_turned:
         assert words == (
-            "A foresees this text better than B: A holds none of 3 tokens impossible and B 1; over the 2 tokens "
-            "possible to both A is 3.00 bits per token worse than B; they differ most on “w2”."
+            "A predicts this text better than B: A gives probability 0 to none of 3 tokens and B to 1; over the 2 "
+            "tokens possible under both, A is 3.00 bits per token worse than B; they differ most on “w2”."
         )
     else:
         assert words == (
-            "B foresees this text better than A: A holds 1 of 3 tokens impossible and B none; over the 2 tokens "
-            "possible to both A is 3.00 bits per token better than B; they differ most on “w2”."
+            "B predicts this text better than A: A gives probability 0 to 1 of 3 tokens and B to none; over the 2 "
+            "tokens possible under both, A is 3.00 bits per token better than B; they differ most on “w2”."
         )
 
 
 def test_nothing_is_averaged_over_nothing() -> None:
-    assert in_words(pair([math.inf], [2.0])) == (
-        "B foresees this text better than A: A holds 1 of 1 token impossible and B none; none is possible to both; "
-        "they differ most on “w0”."
+    assert describe(pair([math.inf], [2.0])) == (
+        "B predicts this text better than A: A gives probability 0 to 1 of 1 token and B to none; no unit is "
+        "possible under both; they differ most on “w0”."
     )
     both = pair([math.inf, 1.0], [math.inf, 1.0])
-    assert in_words(both) == "A and B give every token the same probability; both hold 1 of them impossible."
+    assert describe(both) == "A and B give every token the same probability; both give 1 of them probability 0."
 
 
 def test_a_score_is_called_one() -> None:
     found = Disagreement("A", "B", "token", ["w"], np.array([1.0]), np.array([2.0]), is_probability=False)
-    assert "(by a score, not a probability)" in in_words(found)
+    assert "(by score, not probability)" in describe(found)
     assert to_json(found)["is_probability"] is False
 
 
 def test_equal_models_have_nothing_to_show() -> None:
     found = pair([1.0, 2.0], [1.0, 2.0])
-    assert in_words(found) == "A and B give every token the same probability."
+    assert describe(found) == "A and B give every token the same probability."
     assert table_html(found).count(">none<") == 2
 
 

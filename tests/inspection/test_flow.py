@@ -10,12 +10,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from chainrule.inspection import flow_plot
-from chainrule.inspection.flow import FEWEST, GradientFlow, What, half_life, reach
+from chainrule.inspection.flow import MIN_POSITIONS, GradientFlow, Quantity, half_life, reach
 from chainrule.lm import Floats
 
 
 def made(
-    curves: Sequence[Floats], sizes: Sequence[float] = (1.0, 2.0, 3.0, 6.0), name: str = "m", what: What = "h"
+    curves: Sequence[Floats], sizes: Sequence[float] = (1.0, 2.0, 3.0, 6.0), name: str = "m", what: Quantity = "h"
 ) -> GradientFlow:
     """Each position the same curve times its own size; (L, P, K+1)."""
     norms = np.stack([np.outer(sizes, curve) for curve in curves])
@@ -75,7 +75,7 @@ def test_lags_of_too_few_positions_are_cut() -> None:
     norms[:, 3:, 3] = np.nan  # three positions are left at lag 3, one at lag 4
     norms[:, 1:, 4] = np.nan
     flow = GradientFlow(name="m", what="h", norms=norms)
-    assert FEWEST == 4  # a quarter of six is fewer
+    assert MIN_POSITIONS == 4  # a quarter of six is fewer
     assert flow.lags == 3
     assert flow.mean().shape == flow.relative().shape == flow.quantile(0.5).shape == (2, 3)
     few = GradientFlow(name="m", what="h", norms=norms[:, :2])  # of two positions both must be there
@@ -105,10 +105,10 @@ def test_no_signal_and_signals_beyond_all_numbers() -> None:
 def test_the_forget_gates_mean() -> None:
     forget = np.stack([[0.9 ** np.arange(4), 0.7 ** np.arange(4)]])
     flow = GradientFlow(name="m", what="c", norms=np.ones((1, 2, 4)), forget=forget)
-    kept = flow.kept()
+    kept = flow.forget_product()
     assert kept is not None
     assert_allclose(kept[0, :2], [1, 0.8])
-    assert made([falling(0.5)]).kept() is None
+    assert made([falling(0.5)]).forget_product() is None
 
 
 # Pictures.
@@ -147,17 +147,17 @@ def test_one_model_is_drawn_by_layer() -> None:
 
 def test_several_models_are_drawn_by_their_top_layers() -> None:
     flows = [made([falling(0.5), falling(0.9)], name="lstm"), made([falling(0.8)], name="gru")]
-    assert [line.name for line in flow_plot.drawn_lines(flows, True)] == ["lstm", "gru"]
-    assert_allclose(flow_plot.drawn_lines(flows, True)[0].mean, falling(0.9))
+    assert [line.name for line in flow_plot.select_lines(flows, True)] == ["lstm", "gru"]
+    assert_allclose(flow_plot.select_lines(flows, True)[0].mean, falling(0.9))
     assert {"lstm", "gru"} <= set(texts(flow_plot.draw(flows)))
 
 
 def test_the_band_holds_the_middle_half() -> None:
     """Of sizes 1, 2, 3, 6, mean 3: from 1.75 / 3 to 3.75 / 3 of the mean."""
-    (line,) = flow_plot.drawn_lines([made([falling(0.5)])], True)
+    (line,) = flow_plot.select_lines([made([falling(0.5)])], True)
     assert_allclose(line.low, 1.75 / 3 * falling(0.5))
     assert_allclose(line.high, 3.75 / 3 * falling(0.5))
-    (line,) = flow_plot.drawn_lines([made([falling(0.5)])], False)
+    (line,) = flow_plot.select_lines([made([falling(0.5)])], False)
     assert_allclose(line.mean, 3 * falling(0.5))
 
 
@@ -173,7 +173,7 @@ def test_forget_gates_are_dashed_and_bounds_dotted() -> None:
 
 def test_what_is_out_of_the_picture_is_not_drawn() -> None:
     """From 1e-6 to ten times the largest: ½^19 = 1.9e-6 is the last; a bound of 2^k ends at 8."""
-    frame = flow_plot.frame_of(flow_plot.drawn_lines([made([falling(0.5)])], True))
+    frame = flow_plot.value_range(flow_plot.select_lines([made([falling(0.5)])], True))
     assert_allclose(frame, (1e-6, 10))
     assert [int(k) for k, _ in frame.points(falling(0.5))] == list(range(20))
     assert [y for _, y in frame.points(falling(2.0))] == [1, 2, 4, 8]
@@ -182,7 +182,7 @@ def test_what_is_out_of_the_picture_is_not_drawn() -> None:
 
 def test_of_many_layers_some_are_drawn() -> None:
     deep = made([falling(0.9)] * 30, what="residual")
-    names = [line.name for line in flow_plot.drawn_lines([deep], True)]
+    names = [line.name for line in flow_plot.select_lines([deep], True)]
     assert (names[0], names[-1], len(names)) == ("block 1", "block 30", flow_plot.MOST_LAYERS)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chainrule.inspection import matrix_plot
-from chainrule.inspection.matrix import Recurrence, Spectrum, bound
+from chainrule.inspection.matrix import Recurrence, Spectrum, gradient_bound
 from chainrule.lm import Floats
 from microscope.browsing import browse
 
@@ -26,18 +26,18 @@ def spectrum(R: Floats) -> Spectrum:
 def layer(number: int = 1, width: int = 3) -> Recurrence:
     R = np.diag(np.linspace(-2, 1, width))
     drawn = {"orthogonal": spectrum(np.eye(width)), "small": spectrum(0.01 * np.eye(width))}
-    return Recurrence(layer=number, spectra={"": spectrum(R)}, nonlinearity="tanh", drawn=drawn)
+    return Recurrence(layer=number, spectra={"": spectrum(R)}, nonlinearity="tanh", random_spectra=drawn)
 
 
 def test_a_plane_for_every_layer_and_every_drawn_matrix() -> None:
-    drawn = matrix_plot.eigenvalues([layer(1), layer(2)], title="Eigenvalues of <a>")
+    drawn = matrix_plot.plot_eigenvalues([layer(1), layer(2)], title="Eigenvalues of <a>")
     root = ElementTree.fromstring(drawn)
     names = [each.text for each in root.iter(f"{SVG}text")]
-    assert [name for name in names if name and name[0] in "ld"] == [
+    assert [name for name in names if name and name[0] in "los"] == [
         "layer 1",
         "layer 2",
-        "drawn orthogonal",
-        "drawn small",
+        "orthogonal initialization",
+        "small initialization",
     ]
     planes = list(root.iter(f"{SVG}svg"))
     assert len(planes) == 4
@@ -63,8 +63,8 @@ def test_planes_stand_in_one_row_or_in_even_ones(tmp_path: Path) -> None:
     }
     pages = []
     for count, width in rows:
-        layers = [replace(layer(number), drawn={}) for number in range(1, count + 1)]
-        drawn = matrix_plot.eigenvalues(layers, title="x")
+        layers = [replace(layer(number), random_spectra={}) for number in range(1, count + 1)]
+        drawn = matrix_plot.plot_eigenvalues(layers, title="x")
         pages.append(f'<div class="page" style="width:{width}px">{drawn}</div>')
     script = (
         "onload = () => { document.title = [...document.querySelectorAll('.page')].map((page) => {"
@@ -79,7 +79,7 @@ def test_planes_stand_in_one_row_or_in_even_ones(tmp_path: Path) -> None:
 
 def test_dots_lie_where_the_eigenvalues_are() -> None:
     """In the first plane −2, −½ and 1 stand on one level line, evenly apart."""
-    drawn = matrix_plot.eigenvalues([layer()], title="x")
+    drawn = matrix_plot.plot_eigenvalues([layer()], title="x")
     points = [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", drawn)][:3]
     xs, ys = zip(*sorted(points), strict=True)
     assert len(set(ys)) == 1
@@ -90,26 +90,29 @@ def test_dots_lie_where_the_eigenvalues_are() -> None:
 def test_a_wide_layer_stays_small() -> None:
     rng = np.random.default_rng(0)
     wide = Recurrence(layer=1, spectra={"": spectrum(rng.normal(0, 0.05, (400, 400)))}, nonlinearity="tanh")
-    assert len(matrix_plot.eigenvalues([wide], title="x")) < 20_000
+    assert len(matrix_plot.plot_eigenvalues([wide], title="x")) < 20_000
 
 
 def test_paths_that_are_no_dots_keep_their_shape() -> None:
     given = ' d="M 1.2345 2.3456 \nL 1.2345 9.8765 \nL 3.4567 9.8765 \nz"'
-    assert " ".join(matrix_plot.compact(given).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
-    assert matrix_plot.compact(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
+    assert " ".join(matrix_plot.compact_paths(given).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
+    assert matrix_plot.compact_paths(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
         ' d="M1.2 2.3h0M5.0 6.0h0"'
     )
 
 
 def test_the_table_has_all_numbers() -> None:
-    found = matrix_plot.table([layer()])
+    found = matrix_plot.spectrum_table([layer()])
     assert re.findall(r"<td[^>]*>([^<]*)</td>", found)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33 %"]
     assert found.count("<tr>") == 1 + 3
 
 
 def test_bounds_that_vanish_and_explode_are_drawn() -> None:
-    drawn = matrix_plot.bounds({"down": bound(0.1, 100), "up": bound(50.0, 100), "none": bound(0.0, 9)}, title="B")
+    drawn = matrix_plot.plot_bounds(
+        {"down": gradient_bound(0.1, 100), "up": gradient_bound(50.0, 100), "none": gradient_bound(0.0, 9)},
+        title="B",
+    )
     root = ElementTree.fromstring(drawn)
-    assert "down: 0.1 a step; up: 50 a step" in (root.get("aria-label") or "")
+    assert "down: 0.1 per step; up: 50 per step" in (root.get("aria-label") or "")
     assert "nan" not in drawn
     assert "1e−08" in {each.text for each in root.iter(f"{SVG}text")}

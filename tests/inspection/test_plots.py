@@ -27,24 +27,24 @@ DOTS = [
 
 
 def by_facet() -> str:
-    return plots.quality_by_facet(SERIES, title="By order", facet="order", quantity="bits per byte")
+    return plots.plot_by_facet(SERIES, title="By order", facet="order", quantity="bits per byte")
 
 
 def by_facet_log() -> str:
-    return plots.quality_by_facet(SERIES, title="Log", facet="order", quantity="perplexity", is_log_y=True)
+    return plots.plot_by_facet(SERIES, title="Log", facet="order", quantity="perplexity", is_log_y=True)
 
 
 def growth() -> str:
     thousands = {name: [(1000 * x, y) for x, y in points] for name, points in SERIES.items()}
-    return plots.learning_curves(thousands, title="Growth", quantity="bits per byte")
+    return plots.plot_learning_curves(thousands, title="Growth", quantity="bits per byte")
 
 
 def bars() -> str:
-    return plots.bars({"kneser-ney": 1.7, "laplace": 2.9}, title="Bars", quantity="bits per byte")
+    return plots.plot_bars({"kneser-ney": 1.7, "laplace": 2.9}, title="Bars", quantity="bits per byte")
 
 
 def scatter() -> str:
-    return plots.cost_against_quality(
+    return plots.plot_cost_quality(
         DOTS, title="Size", cost="size", unit="B", quantity="bits per byte", description="3 models"
     )
 
@@ -121,9 +121,9 @@ def test_learning_curves_are_drawn_by_bytes_of_text() -> None:
 
 
 def test_single_points_and_many_series_are_drawn() -> None:
-    assert plots.quality_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
+    assert plots.plot_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
     many = {f"model {place}": [(10.0, 2.0 + place), (1000.0, 1.0 + place)] for place in range(40)}
-    found = texts(plots.learning_curves(many, title="Many", quantity="bits"))
+    found = texts(plots.plot_learning_curves(many, title="Many", quantity="bits"))
     assert sum(name.startswith("model") for name in found) == plots.MOST_LABELS
 
 

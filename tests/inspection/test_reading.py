@@ -13,19 +13,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.inspection import reading
 from chainrule.inspection.reading import (
+    PredictionRecorder,
     Predictions,
-    Recorder,
-    distributions,
-    embedded,
-    in_words,
+    describe,
+    describe_token,
+    json_for_script,
+    lines_html,
+    load_script,
+    next_token_distributions,
     panel_data,
-    reading_html,
-    remark_on,
-    script,
+    predictions_html,
     summary,
-    text_html,
 )
-from chainrule.inspection.surprisal import DEEPEST
+from chainrule.inspection.surprisal import MAX_OPACITY
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 
 BOS, EOS, A, B = range(4)
@@ -80,8 +80,8 @@ def text_of(tokens: int, seed: int = 0) -> Ids:
 
 
 def recorded(lm: Remembering, ids: Ids) -> Predictions:
-    record = Recorder(lm, ids)
-    for places, log_p in distributions(lm, ids):
+    record = PredictionRecorder(lm, ids)
+    for places, log_p in next_token_distributions(lm, ids):
         record.add(places, log_p)
     return record.finish()
 
@@ -96,7 +96,7 @@ def test_every_place_comes_once_with_all_that_was_read_before(tokens: int, conte
     for t, before in enumerate([BOS, *ids[:-1]]):  # one token after another
         row, state = lm.step(state, np.array([before]))
         expected[t] = row[0]
-    for places, log_p in distributions(lm, ids):
+    for places, log_p in next_token_distributions(lm, ids):
         seen += places.tolist()
         assert_allclose(log_p, expected[places])
     assert sorted(seen) == list(range(tokens))
@@ -105,23 +105,23 @@ def test_every_place_comes_once_with_all_that_was_read_before(tokens: int, conte
 def test_rows_are_few_where_the_vocabulary_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CELLS_AT_ONCE", 3 * 4)
     ids = text_of(100)
-    sizes = [len(places) for places, _ in distributions(Remembering(), ids)]
+    sizes = [len(places) for places, _ in next_token_distributions(Remembering(), ids)]
     assert max(sizes) == 3  # of 34, 34 and 32 tokens
     assert sizes == [3] * 32 + [2] * 2
     monkeypatch.setattr(reading, "CELLS_AT_ONCE", 1)  # not even room for one
-    assert {len(places) for places, _ in distributions(Remembering(), ids)} == {1}
+    assert {len(places) for places, _ in next_token_distributions(Remembering(), ids)} == {1}
 
 
 def test_progress_reaches_its_end() -> None:
     told: list[tuple[str, int, int | None]] = []
-    list(distributions(Remembering(), text_of(100), lambda *step: told.append(step)))
+    list(next_token_distributions(Remembering(), text_of(100), lambda *step: told.append(step)))
     assert told[-1] == ("reading", 100, 100)
 
 
 def test_what_is_recorded_by_hand() -> None:
     # Two distributions: (a 1/2, b 1/4, </s> 1/4) where b came, and certainty of </s> where </s> came.
     lm, ids = Remembering(), np.array([B, EOS])
-    record = Recorder(lm, ids)
+    record = PredictionRecorder(lm, ids)
     with np.errstate(divide="ignore"):
         record.add(np.array([0, 1]), np.log([[0, 0.25, 0.5, 0.25], [0, 1.0, 0, 0]]))
     found = record.finish()
@@ -132,10 +132,10 @@ def test_what_is_recorded_by_hand() -> None:
     assert_allclose(found.entropy_bits, [1.5, 0.0])  # 1/2 · 1 + 2 · 1/4 · 2
     assert_array_equal(found.top_ids[0], [A, EOS, B])  # equals by their ids
     assert_allclose(found.confidence, [0.5, 1.0])
-    assert remark_on(found, 0) == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
-    assert in_words(["b", "</s>"], found) == (
-        "it needs 1.00 bits per token over 2 tokens, as if it chose among 2.0 at each; "
-        "the most surprising is “b” (2.0 bits, rank 2 of 3)."
+    assert describe_token(found, 0) == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
+    assert describe(["b", "</s>"], found) == (
+        "its surprisal is 1.00 bits per token over 2 tokens (perplexity 2.0); "
+        "the most surprising token is “b” (2.0 bits, rank 2 of 3)."
     )
     assert summary(found)["bits_per_token"] == pytest.approx(1.0)
     assert summary(found)["mean_entropy_bits"] == pytest.approx(0.75)
@@ -154,8 +154,8 @@ def predictions(bits: list[float], ids: list[int] | None = None, *, is_normalize
 def test_a_score_is_no_probability_and_has_no_entropy() -> None:
     found = recorded(Remembering(is_normalized=False), text_of(20))
     assert np.isnan(found.entropy).all()
-    assert "by a score, not a probability; rank" in remark_on(found, 0)
-    assert "gives a score, not a probability" in in_words(["x"] * 20, found)
+    assert "by score, not probability; rank" in describe_token(found, 0)
+    assert "its scores are not probabilities" in describe(["x"] * 20, found)
     assert summary(found)["mean_entropy_bits"] is None
     data = panel_data(["x"] * 20, found, NAMES)
     assert data["is_probability"] is False
@@ -164,31 +164,31 @@ def test_a_score_is_no_probability_and_has_no_entropy() -> None:
 
 def test_the_impossible_is_said_and_marked() -> None:
     found = predictions([1.0, math.inf, 3.0])
-    assert in_words(["x", "y\0", "z"], found) == (
-        "it holds 1 of 3 tokens impossible, the first “y␀”; the others cost 2.00 bits each."
+    assert describe(["x", "y\0", "z"], found) == (
+        "it gives 1 of 3 tokens probability 0, the first “y␀”; the others have 2.00 bits each."
     )
     assert summary(found)["bits_per_token"] is None
-    markup = reading_html(["x", "y", "z"], found, NAMES, EOS)
+    markup = predictions_html(["x", "y", "z"], found, NAMES, EOS)
     assert markup.count("read-token none") == 1
     assert "impossible: infinitely many bits" in markup
-    assert in_words(["y"], predictions([math.inf])) == "it holds 1 of 1 tokens impossible, the first “y”."
+    assert describe(["y"], predictions([math.inf])) == "it gives 1 of 1 tokens probability 0, the first “y”."
 
 
 def test_colours_are_on_the_common_scale() -> None:
-    markup = reading_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS)
+    markup = predictions_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS)
     found = [float(value) for value in re.findall(r"rgba\(213,94,0,([\d.]+)\)", markup)]
-    assert found == [0.0, DEEPEST / 2, DEEPEST, DEEPEST]
+    assert found == [0.0, MAX_OPACITY / 2, MAX_OPACITY, MAX_OPACITY]
     assert 'title="8.00 bits, rank 1 of 3; entropy 1.00 bits"' in markup
 
 
 def test_characters_stand_side_by_side() -> None:
-    markup = reading_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS, is_apart=False)
+    markup = predictions_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS, is_apart=False)
     assert "</span><wbr><span" in markup
     assert "</span> <span" not in markup
 
 
 def test_lines_have_their_own_direction_and_the_last_may_break_off() -> None:
-    markup = text_html(["1", "2", "3", "4"], [False, True, True, False])
+    markup = lines_html(["1", "2", "3", "4"], [False, True, True, False])
     assert re.findall('<div class="read-line" dir="auto">(.*?)</div>', markup) == ["1 2", "3", "4"]
 
 
@@ -217,7 +217,7 @@ HOSTILE = ["</script><script>alert(1)</script>", "<!--", '"><img>', "\0", "\udc8
 
 def test_hostile_tokens_stay_text() -> None:
     found = predictions([1.0] * len(HOSTILE))
-    markup = reading_html(HOSTILE, found, ["<s>", "</s>", "</script>", "<!--"], EOS)
+    markup = predictions_html(HOSTILE, found, ["<s>", "</s>", "</script>", "<!--"], EOS)
     markup.encode("utf-8")
     page = Page(markup)
     assert page.tags.count("script") == 1
@@ -250,15 +250,15 @@ def test_four_hundred_tokens_are_shown_and_take_little_room() -> None:
     log_p = np.log(rng.dirichlet(np.ones(10), size=N))
     found = Predictions(top[:, 0], log_p[:, 0], np.ones(N, int), np.ones(N), top, log_p, 10_000)
     names = [f"extraordinary{i}" for i in range(10_000)]
-    markup = reading_html([names[i] for i in top[:, 0]], found, names, EOS)
-    assert markup.count('class="read-token"') == reading.SHOWN == 400
+    markup = predictions_html([names[i] for i in top[:, 0]], found, names, EOS)
+    assert markup.count('class="read-token"') == reading.MAX_SHOWN == 400
     assert len(markup.encode()) < 250_000
 
 
 def test_the_program_asks_for_nothing_from_outside() -> None:
-    assert not re.search(r"https?:|import|fetch|innerHTML|eval", script())
-    assert "</" not in script()
+    assert not re.search(r"https?:|import|fetch|innerHTML|eval", load_script())
+    assert "</" not in load_script()
 
 
 def test_json_cannot_end_its_element() -> None:
-    assert embedded({"a": "</script><!--"}) == '{"a":"\\u003c/script>\\u003c!--"}'
+    assert json_for_script({"a": "</script><!--"}) == '{"a":"\\u003c/script>\\u003c!--"}'

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainrule.inspection.reading import Predictions, reading_html, script
+from chainrule.inspection.reading import Predictions, load_script, predictions_html
 
 EOS, A, B = 1, 2, 3
 
@@ -21,7 +21,7 @@ def browse(folder: Path, markup: str, action: str = "") -> str:
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("chromium is not installed")
-    programs = [script(), action]
+    programs = [load_script(), action]
     digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in programs]
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + " ".join(
         f"'sha256-{d}'" for d in digests
@@ -50,7 +50,7 @@ def test_a_browser_opens_the_panel_by_pointer_focus_and_keys(tmp_path: Path) -> 
     p = np.array([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.9, 0.06, 0.04]])
     log_prob = np.log([0.5, 0.1, 0.9])
     found = Predictions(ids, log_prob, np.array([1, 3, 1]), np.full(3, math.log(2)), top, np.log(p), 3)
-    markup = reading_html(["<a>", "b", "</s>"], found, ["<s>", "</s>", "<a>", "b"], EOS)
+    markup = predictions_html(["<a>", "b", "</s>"], found, ["<s>", "</s>", "<a>", "b"], EOS)
     shut = panel_of(browse(tmp_path, markup))
     assert "hidden" not in shut[:60]
     assert "<bdi><b" in shut

@@ -5,15 +5,15 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from chainrule.errors import UsageError
-from chainrule.inspection.running_text import PROPERTIES, RunningText, property_of
+from chainrule.inspection.running_text import PROPERTIES, AlignedText, parse_property
 from chainrule.lm import Floats
 
 
-def characters(text: str, is_line: bool = False) -> RunningText:
-    return RunningText.of([c.encode() for c in text], [False] * len(text), is_line=is_line)
+def characters(text: str, is_line: bool = False) -> AlignedText:
+    return AlignedText.from_bytes([c.encode() for c in text], [False] * len(text), is_line=is_line)
 
 
-def words(*lines: str) -> RunningText:
+def words(*lines: str) -> AlignedText:
     pieces, is_apart = list[bytes](), list[bool]()
     for line in lines:
         for i, word in enumerate(line.split()):
@@ -21,15 +21,15 @@ def words(*lines: str) -> RunningText:
             is_apart.append(i > 0)
         pieces.append(b"\n")
         is_apart.append(False)
-    return RunningText.of(pieces, is_apart)
+    return AlignedText.from_bytes(pieces, is_apart)
 
 
-def bits(name: str, run: RunningText) -> str:
-    return "".join(str(int(value)) for value in property_of(name).values(run))
+def bits(name: str, run: AlignedText) -> str:
+    return "".join(str(int(value)) for value in parse_property(name).values(run))
 
 
-def numbers(name: str, run: RunningText) -> list[int]:
-    values: Floats = property_of(name).values(run)
+def numbers(name: str, run: AlignedText) -> list[int]:
+    values: Floats = parse_property(name).values(run)
     return [int(value) for value in values]
 
 
@@ -38,17 +38,17 @@ def test_words_stand_apart_and_lines_break() -> None:
     assert run.text == "the cat\nsat\n"
     assert run.first.tolist() == [0, 4, 7, 8, 11]
     assert run.last.tolist() == [3, 7, 8, 11, 12]
-    assert run.shown() == ["the", " cat", "\n", "sat", "\n"]
+    assert run.token_texts() == ["the", " cat", "\n", "sat", "\n"]
 
 
 def test_bytes_share_their_character_and_stray_ones_stay() -> None:
     # ï is two bytes; 0xff is no character
-    run = RunningText.of([b"a", b"\xc3", b"\xaf", b"\xff", b"b"], [False] * 5)
+    run = AlignedText.from_bytes([b"a", b"\xc3", b"\xaf", b"\xff", b"b"], [False] * 5)
     assert run.first.tolist() == [0, 1, 1, 2, 3]
     assert run.last.tolist() == [1, 2, 2, 3, 4]
-    assert run.shown() == ["a", "", "ï", "\ufffd", "b"]
+    assert run.token_texts() == ["a", "", "ï", "\ufffd", "b"]
     assert numbers("line-position", run) == [1, 2, 2, 3, 4]
-    "".join(run.shown()).encode()
+    "".join(run.token_texts()).encode()
 
 
 def test_inside_quotes() -> None:
@@ -90,7 +90,7 @@ def test_frequent_words_are_marked_whole() -> None:
     rare = " ".join(f"w{i}" for i in range(20))
     run = words(f"the the {rare} The")
     # "the" thrice and the first nineteen others of equal count by name: w0 w1 w10 … w19 w2 … w8; w9 is left out
-    found = dict(zip(run.shown(), property_of("frequent-words").values(run), strict=True))
+    found = dict(zip(run.token_texts(), parse_property("frequent-words").values(run), strict=True))
     assert found[" The"] == 1.0
     assert [word for word, value in found.items() if value == 0.0] == [" w9", "\n"]
 
@@ -112,23 +112,23 @@ def test_a_regular_expression_covers_tokens() -> None:
 @pytest.mark.parametrize("name", PROPERTIES)
 @pytest.mark.parametrize("text", ["\n", "a", "שלום עולם.\nא", "\x00\t", '"', "(((", "\u2028x"])
 def test_nothing_fails_on_odd_text(name: str, text: str) -> None:
-    values = property_of(name).values(characters(text))
+    values = parse_property(name).values(characters(text))
     assert values.shape == (len(text),)
     assert np.isfinite(values).all()
 
 
 def test_no_text_at_all() -> None:
-    run = RunningText.of([b""], [False])
-    assert run.shown() == [""]
+    run = AlignedText.from_bytes([b""], [False])
+    assert run.token_texts() == [""]
     for each in PROPERTIES.values():
         assert_array_equal(each.values(run).shape, (1,))
 
 
 def test_names_are_forgiven_and_refused() -> None:
-    assert property_of("Line_Position") is PROPERTIES["line-position"]
+    assert parse_property("Line_Position") is PROPERTIES["line-position"]
     with pytest.raises(UsageError, match="did you mean 'quotes'"):
-        property_of("quote")
+        parse_property("quote")
     with pytest.raises(UsageError, match=r"choose one of quotes, brackets.* or /a regular expression/"):
-        property_of("zzz")
-    with pytest.raises(UsageError, match="no regular expression"):
-        property_of("/(/")
+        parse_property("zzz")
+    with pytest.raises(UsageError, match="not a valid regular expression"):
+        parse_property("/(/")

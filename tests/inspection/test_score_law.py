@@ -8,36 +8,43 @@ import pytest
 from numpy.testing import assert_allclose
 
 from chainrule.inspection import score_law
-from chainrule.inspection.attention import Attended
-from chainrule.inspection.score_law import HeadScores, count, general, law, simulate, summarize
+from chainrule.inspection.attention import AttentionRecord
+from chainrule.inspection.score_law import (
+    HeadScores,
+    accumulate,
+    general_moments,
+    isotropic_moments,
+    simulate,
+    summarize,
+)
 from chainrule.lm import Floats, Mask
 
 PAIRS = 100_000
 ERRORS = 4.5  # standard errors that a simulation may lie off: once in 150,000 draws of a normal
 
 
-def part(q: Floats, k: Floats, seen: Mask, new: tuple[int, int] | None = None) -> Attended:
+def part(q: Floats, k: Floats, seen: Mask, new: tuple[int, int] | None = None) -> AttentionRecord:
     T, S = seen.shape
-    return Attended(
+    return AttentionRecord(
         layer=0,
         weights=np.zeros((len(q), T, S)),
-        seen=seen,
-        queries_at=np.arange(T),
-        keys_at=np.arange(S),
+        mask=seen,
+        query_positions=np.arange(T),
+        key_positions=np.arange(S),
         new_keys=new or (0, S),
         queries=q,
         keys=k,
     )
 
 
-def some(H: int = 2, T: int = 7, d: int = 3) -> Attended:
+def some(H: int = 2, T: int = 7, d: int = 3) -> AttentionRecord:
     rng = np.random.default_rng(4)
     q, k = rng.normal(0.3, 1.0, (H, T, d)), rng.normal(-0.5, 2.0, (H, T, d))
     return part(q, k + 0.5 * q, np.tri(T, dtype=bool))
 
 
-def found_of(each: Attended) -> list[HeadScores]:
-    sums = count(each)
+def found_of(each: AttentionRecord) -> list[HeadScores]:
+    sums = accumulate(each)
     assert sums is not None
     return summarize(sums, 0)
 
@@ -46,7 +53,7 @@ def found_of(each: Attended) -> list[HeadScores]:
 @pytest.mark.parametrize(("mean", "sigma"), [(0.0, 1.0), (0.5, 1.0), (-1.0, 0.3), (2.0, 1.5)])
 def test_the_law_holds_for_pairs_drawn(mean: float, sigma: float, d: int) -> None:
     """Within 4.5 standard errors, √(v/n) of the mean and √((m₄ − v²)/n) of the variance; n = 100,000."""
-    wanted = law(mean, sigma, d)
+    wanted = isotropic_moments(mean, sigma, d)
     found = simulate(mean, sigma, d, PAIRS, np.random.default_rng(d))
     assert abs(found.mean - wanted.mean) < ERRORS * found.mean_error
     assert abs(found.variance - wanted.variance) < ERRORS * found.variance_error
@@ -55,20 +62,20 @@ def test_the_law_holds_for_pairs_drawn(mean: float, sigma: float, d: int) -> Non
 
 def test_the_law_by_hand() -> None:
     """μ = (1, 2), σ = 3: μᵀμ = 5; 2·9·5 + 2·81 = 252."""
-    assert law(np.array([1.0, 2.0]), 3.0, 2) == (5.0, 252.0)
-    assert law(0.5, 1.0, 4) == (1.0, 6.0)  # μᵀμ = 4 · 0.25; 2 · 1 + 4
+    assert isotropic_moments(np.array([1.0, 2.0]), 3.0, 2) == (5.0, 252.0)
+    assert isotropic_moments(0.5, 1.0, 4) == (1.0, 6.0)  # μᵀμ = 4 · 0.25; 2 · 1 + 4
 
 
 def test_a_mean_that_differs_by_dimension() -> None:
     mu = np.array([2.0, -1.0, 0.0])
     found = simulate(mu, 0.5, 3, PAIRS, np.random.default_rng(1))
-    wanted = law(mu, 0.5, 3)
+    wanted = isotropic_moments(mu, 0.5, 3)
     assert abs(found.variance - wanted.variance) < ERRORS * found.variance_error
 
 
 def test_the_general_law_contains_the_special_one() -> None:
     mu, identity = np.array([1.0, -2.0, 0.5]), np.eye(3)
-    assert general(mu, 4 * identity, mu, 4 * identity) == pytest.approx(law(mu, 2.0, 3))
+    assert general_moments(mu, 4 * identity, mu, 4 * identity) == pytest.approx(isotropic_moments(mu, 2.0, 3))
 
 
 def test_the_general_law_holds_for_pairs_drawn() -> None:
@@ -81,7 +88,7 @@ def test_the_general_law_holds_for_pairs_drawn() -> None:
     apart = products - products.mean()
     variance = (apart**2).mean()
     error = np.sqrt(((apart**4).mean() - variance**2) / PAIRS)
-    wanted = general(m, A @ A.T, n, B @ B.T)
+    wanted = general_moments(m, A @ A.T, n, B @ B.T)
     assert abs(variance - wanted.variance) < ERRORS * error
     assert abs(products.mean() - wanted.mean) < ERRORS * np.sqrt(variance / PAIRS)
 
@@ -114,7 +121,7 @@ def test_the_variance_by_width_is_the_mean_over_all_orders() -> None:
     each = some(H=1, d=4)
     assert each.queries is not None
     assert each.keys is not None
-    rows, columns = np.nonzero(each.seen)
+    rows, columns = np.nonzero(each.mask)
     products = each.queries[0, rows] * each.keys[0, columns]  # (pairs, d)
     orders = list(itertools.permutations(range(4)))
     wanted = np.mean([np.var(np.cumsum(products[:, order], axis=1), axis=0) for order in orders], axis=0)
@@ -138,9 +145,9 @@ def test_stretches_in_pieces_count_each_key_once() -> None:
     assert whole.queries is not None
     assert whole.keys is not None
     pieces = [
-        part(whole.queries[:, a:b], whole.keys, whole.seen[a:b], new=(a, b)) for a, b in ((0, 3), (3, 4), (4, 7))
+        part(whole.queries[:, a:b], whole.keys, whole.mask[a:b], new=(a, b)) for a, b in ((0, 3), (3, 4), (4, 7))
     ]
-    sums = [count(each) for each in pieces]
+    sums = [accumulate(each) for each in pieces]
     assert all(each is not None for each in sums)
     total = sums[0]
     for each in sums[1:]:
@@ -155,11 +162,11 @@ def test_stretches_in_pieces_count_each_key_once() -> None:
 
 def test_what_is_no_dot_product_has_no_law() -> None:
     assert (
-        count(
-            Attended(
+        accumulate(
+            AttentionRecord(
                 **{
                     name: getattr(some(), name)
-                    for name in ("layer", "weights", "seen", "queries_at", "keys_at", "new_keys")
+                    for name in ("layer", "weights", "mask", "query_positions", "key_positions", "new_keys")
                 }
             )
         )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chainrule.errors import UsageError
-from chainrule.inspection.section import Figure, Section, rounded
+from chainrule.inspection.section import Figure, Section, round_for_json
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><title>One dot</title></svg>'
 
@@ -39,4 +39,4 @@ def test_a_figure_as_a_file(tmp_path: Path) -> None:
 
 
 def test_numbers_as_json_holds_them() -> None:
-    assert rounded(np.array([1 / 3, np.nan, -np.inf, 2e9])) == [0.333333, None, None, 2e9]
+    assert round_for_json(np.array([1 / 3, np.nan, -np.inf, 2e9])) == [0.333333, None, None, 2e9]

@@ -10,13 +10,13 @@ from chainrule.errors import InputError
 from chainrule.inspection.senses import (
     Separation,
     accuracy,
-    best,
-    check,
-    majority,
+    best_layer,
+    check_senses,
+    majority_sense,
     mean_cosines,
-    measure,
-    principal,
-    unit,
+    measure_separation,
+    principal_components,
+    unit_vectors,
 )
 
 AT_ANGLES = np.array([[math.cos(a), math.sin(a)] for a in np.deg2rad([0, 20, 80, 100, 30])])
@@ -38,10 +38,12 @@ def test_by_hand() -> None:
 
 def test_length_does_not_matter() -> None:
     lengths = np.array([[3.0], [0.1], [7.0], [1.0], [100.0]])
-    (one,), (other,) = (measure({1: x.astype(np.float32)}, SENSES) for x in (AT_ANGLES, AT_ANGLES * lengths))
+    (one,), (other,) = (
+        measure_separation({1: x.astype(np.float32)}, SENSES) for x in (AT_ANGLES, AT_ANGLES * lengths)
+    )
     assert one.accuracy == other.accuracy
     assert_allclose([one.within, one.across], [other.within, other.across], atol=1e-6)
-    assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
+    assert_allclose(unit_vectors(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -49,7 +51,7 @@ def test_against_the_definition(seed: int) -> None:
     """The centroid of the unit vectors of all other occurrences, sense by sense, in plain loops."""
     rng = np.random.default_rng(seed)
     senses = [*"aabbccaabbcc", *"abc"]
-    x = unit(rng.normal(size=(15, 6)) + 0.7 * np.eye(6)[[ord(s) - ord("a") for s in senses]])
+    x = unit_vectors(rng.normal(size=(15, 6)) + 0.7 * np.eye(6)[[ord(s) - ord("a") for s in senses]])
     right = 0
     for i in range(15):
         cosines = {}
@@ -67,47 +69,47 @@ def test_against_the_definition(seed: int) -> None:
 def test_one_vector_for_all_is_right_as_often_as_the_majority(senses: list[str]) -> None:
     """Though rounding makes its centroids differ in their last bits."""
     vector = np.random.default_rng(1).normal(size=37).astype(np.float32)
-    (found,) = measure({0: np.tile(vector, (len(senses), 1))}, senses)
-    assert found.accuracy == majority(senses)[1] == max(map(senses.count, senses)) / len(senses)
+    (found,) = measure_separation({0: np.tile(vector, (len(senses), 1))}, senses)
+    assert found.accuracy == majority_sense(senses)[1] == max(map(senses.count, senses)) / len(senses)
     assert (found.gap, found.different) == (0.0, 1)
     assert found.within == pytest.approx(1.0)
 
 
 def test_the_majority() -> None:
-    assert majority(["a", "b", "b"]) == ("b", 2 / 3)
-    assert majority(["b", "a", "a", "b"]) == ("b", 0.5)
+    assert majority_sense(["a", "b", "b"]) == ("b", 2 / 3)
+    assert majority_sense(["b", "a", "a", "b"]) == ("b", 0.5)
 
 
 def test_the_best_layer() -> None:
     layers = [Separation(0, 0.9, 1.0, 1.0, 1), Separation(1, 0.8, 0.5, 0.4, 9), Separation(2, 0.8, 0.5, 0.3, 9)]
-    assert best(layers).layer == 2
-    assert best(layers[:2]).layer == 1
-    assert best(layers[:1]).layer == 0
+    assert best_layer(layers).layer == 2
+    assert best_layer(layers[:2]).layer == 1
+    assert best_layer(layers[:1]).layer == 0
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(InputError, match="one sense only, 'a'; give sentences of two or more"):
-        measure({0: np.ones((3, 2))}, ["a"] * 3)
-    with pytest.raises(InputError, match="sense 'b' has one sentence only"):
-        check(["a", "a", "b"])
+    with pytest.raises(InputError, match="only one sense, 'a'; give sentences of two or more"):
+        measure_separation({0: np.ones((3, 2))}, ["a"] * 3)
+    with pytest.raises(InputError, match="sense 'b' has only one sentence"):
+        check_senses(["a", "a", "b"])
 
 
 def test_principal_components_against_the_covariance() -> None:
     """Variances are the largest eigenvalues of the covariance of the unit vectors, parts of its trace."""
     x = np.random.default_rng(2).normal(size=(12, 5)) * [3, 2, 1, 1, 1] + 1
-    points, shares = principal(x)
-    values, vectors = np.linalg.eigh(np.cov(unit(x).T, bias=True))
+    points, shares = principal_components(x)
+    values, vectors = np.linalg.eigh(np.cov(unit_vectors(x).T, bias=True))
     assert_allclose(points.var(axis=0), values[::-1][:2])
     assert_allclose(shares, values[::-1][:2] / values.sum())
-    expected = (unit(x) - unit(x).mean(axis=0)) @ vectors[:, ::-1][:, :2]
+    expected = (unit_vectors(x) - unit_vectors(x).mean(axis=0)) @ vectors[:, ::-1][:, :2]
     assert_allclose(np.abs(points), np.abs(expected), atol=1e-12)
-    again, _ = principal(x[::-1])
+    again, _ = principal_components(x[::-1])
     assert_allclose(again, points[::-1], atol=1e-12)  # a sign that does not hang on the order of the rows
 
 
 def test_where_nothing_varies_all_is_in_one_point() -> None:
-    points, shares = principal(np.tile(np.random.default_rng(3).normal(size=7), (4, 1)))
+    points, shares = principal_components(np.tile(np.random.default_rng(3).normal(size=7), (4, 1)))
     assert not points.any()
     assert not shares.any()
-    points, _ = principal(np.array([[1.0], [-1.0], [2.0]]))  # one dimension
+    points, _ = principal_components(np.array([[1.0], [-1.0], [2.0]]))  # one dimension
     assert_allclose(points, [[2 / 3, 0], [-4 / 3, 0], [2 / 3, 0]])

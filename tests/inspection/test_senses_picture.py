@@ -8,7 +8,7 @@ import pytest
 
 from chainrule.inspection import plots
 from chainrule.inspection.senses import Separation
-from chainrule.inspection.senses_picture import Picture, context, draw, page
+from chainrule.inspection.senses_picture import SensePlot, context, draw, render_page
 from chainrule.inspection.svg import standalone
 
 pytest.importorskip("matplotlib")
@@ -18,11 +18,11 @@ SENSES = ["river"] * 3 + ["<money> & more"] * 3
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def picture(static: int = 1) -> Picture:
+def picture(static: int = 1) -> SensePlot:
     vectors = np.random.default_rng(1).normal(size=(6, 4))
     vectors[3:] += 3
     found = [Separation(0, 0.5, 1.0, 1.0, static), Separation(1, 5 / 6, 0.8, 0.3, 6)]
-    return Picture("bank", "a <b> model", SENSES, SENTENCES, [3] * 6, found, vectors)
+    return SensePlot("bank", "a <b> model", SENSES, SENTENCES, [3] * 6, found, vectors)
 
 
 def titles(drawn: str) -> list[str]:
@@ -47,7 +47,7 @@ def test_legend_axes_and_description() -> None:
     assert "saw the bank number 0" in texts
     root = ElementTree.fromstring(draw(picture()))
     label = root.get("aria-label") or ""
-    assert "names the sense of 83.3 % of them; always saying “river” names 50.0 %." in label
+    assert "identifies the sense of 83.3 % of them; always choosing “river” is right for 50.0 %." in label
     assert "The static vector is the same in every sentence" in label
 
 
@@ -59,7 +59,7 @@ def test_where_there_are_several_static_vectors_none_is_drawn() -> None:
 
 def test_the_same_numbers_give_the_same_bytes() -> None:
     assert draw(picture()) == draw(picture())
-    assert page(picture()) == page(picture())
+    assert render_page(picture()) == render_page(picture())
 
 
 def test_alone_it_has_paper_and_ink_for_light_and_dark() -> None:
@@ -72,7 +72,7 @@ def test_alone_it_has_paper_and_ink_for_light_and_dark() -> None:
 
 
 def test_the_page_has_figure_numbers_and_sentences_and_needs_nothing() -> None:
-    made = page(picture())
+    made = render_page(picture())
     assert "<b>" not in made
     assert "&lt;money&gt; &amp; more" in made
     assert "http" not in made.replace("http://www.w3.org/2000/svg", "")

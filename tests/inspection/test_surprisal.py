@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from chainrule.inspection.surprisal import DEEPEST, surprisal_html
+from chainrule.inspection.surprisal import MAX_OPACITY, surprisal_html
 
 
 def opacities(markup: str) -> list[float]:
@@ -16,7 +16,7 @@ def opacities(markup: str) -> list[float]:
 def test_colour_deepens_with_bits_up_to_a_limit() -> None:
     # full colour from 16 bits on: 0, 8 / 16, 1, 1 of the deepest
     found = opacities(surprisal_html(["a", "b", "c", "d"], [0.0, 8.0, 16.0, 99.0]))
-    assert found == [0.0, DEEPEST / 2, DEEPEST, DEEPEST]
+    assert found == [0.0, MAX_OPACITY / 2, MAX_OPACITY, MAX_OPACITY]
 
 
 def test_numbers_on_hover_and_for_screen_readers() -> None:
@@ -27,7 +27,7 @@ def test_numbers_on_hover_and_for_screen_readers() -> None:
 
 def test_impossible_token_is_marked_beyond_its_colour() -> None:
     markup = surprisal_html(["mice"], [math.inf])
-    assert opacities(markup) == [DEEPEST]
+    assert opacities(markup) == [MAX_OPACITY]
     assert "dashed" in markup
     assert "impossible" in markup
     assert "dashed" not in surprisal_html(["mice"], [99.0])

@@ -12,10 +12,10 @@ def test_cells_are_text_unless_they_are_markup() -> None:
 
 
 def test_looks() -> None:
-    read = html_table(["a", "n"], [["x", "1"]], label="Counts", look=READ, numbers=(1,))
+    read = html_table(["a", "n"], [["x", "1"]], label="Counts", style=READ, numbers=(1,))
     assert read.startswith('<table class="read-table" aria-label="Counts">')
     assert '<td>x</td><td class="read-number">1</td>' in read
-    ruled = html_table(["a"], [["x"]], label="Counts", look=RULED)
+    ruled = html_table(["a"], [["x"]], label="Counts", style=RULED)
     assert ruled.startswith('<div style="overflow-x:auto"><table style=')
     assert ruled.endswith("</table></div>")
     assert ruled.count("text-align:right") == 2

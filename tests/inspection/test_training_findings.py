@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from chainrule.inspection.training_findings import (
-    HEART,
-    STILL_FELL,
-    findings,
-    is_rise,
-    per_cent,
-    perplexity,
-    wobble,
+    OVERFITTING,
+    STILL_IMPROVING,
+    diagnose,
+    fluctuation,
+    format_percent,
+    format_perplexity,
+    has_risen,
 )
 from chainrule.inspection.training_log import Measure, TrainingLog, Validations
 from chainrule.lm import Floats
@@ -51,11 +51,11 @@ def spread_validations(values: Floats, steps: int) -> Validations:
 
 
 def ranks(log: TrainingLog) -> list[int]:
-    return [rank for rank, _ in findings(log)]
+    return [rank for rank, _ in diagnose(log)]
 
 
 def said(log: TrainingLog, clip: float | None = None) -> list[str]:
-    return [words for _, words in findings(log, clip)]
+    return [words for _, words in diagnose(log, clip)]
 
 
 def test_a_run_with_nothing_to_say() -> None:
@@ -66,7 +66,7 @@ def test_a_run_with_nothing_to_say() -> None:
 def test_a_loss_that_still_fell() -> None:
     losses = [5.0] * 24 + [4.62, 4.61, 4.60, 4.59, 4.58, 4.57]  # means 4.61 and 4.58, lines fall evenly
     assert said(run(losses)) == [
-        "The loss still fell at the end, 4.61 → 4.58 in the last tenth: more epochs would help."
+        "The loss was still falling at the end, 4.61 → 4.58 in the last tenth: more epochs may help."
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_loss_of_noise_alone_is_not_said_to_fall(lines: int) -> None:
     told = 0
     for seed in range(200):
         losses = 3.0 + np.random.default_rng(seed).normal(0, 0.1, lines)
-        told += STILL_FELL in ranks(run(losses))
+        told += STILL_IMPROVING in ranks(run(losses))
     assert told <= 6  # 3 %
 
 
@@ -103,14 +103,14 @@ def test_a_loss_that_falls_under_noise_is_said_to(lines: int) -> None:
     told = 0
     for seed in range(100):
         losses = np.linspace(6.0, 3.0, lines) + np.random.default_rng(seed).normal(0, 0.05, lines)
-        told += STILL_FELL in ranks(run(losses))
+        told += STILL_IMPROVING in ranks(run(losses))
     assert told >= 85
 
 
 def test_more_epochs_help_only_where_validation_agrees() -> None:
     losses = [5.0] * 24 + [4.62, 4.61, 4.60, 4.59, 4.58, 4.57]
     (agreed,) = said(run(losses, validations=validations(5.0, math.log(100))))
-    assert "and validation was best at the end, at 4.61 nats a token (perplexity 100): more epochs" in agreed
+    assert "and validation was best at the end, at 4.61 nats per token (perplexity 100): more epochs" in agreed
     assert said(run(losses, validations=validations(4.6, 4.604))) == []  # neither a rise nor a fall
 
 
@@ -119,8 +119,8 @@ def test_a_text_learnt_by_heart() -> None:
     values = [5.0, 4.9, 4.8, 4.75, 4.7, 4.65, math.log(100), 4.62, 4.64, 4.66, 4.68, math.log(110)]
     (words,) = said(run(np.linspace(6, 3, 20), validations=validations(*values)))
     assert words == (
-        "Validation was best after epoch 7 of 12, at 4.61 nats a token (perplexity 100), then rose to "
-        "4.70 nats a token (perplexity 110): it learnt the training text by heart; stop there, raise dropout, "
+        "Validation was best after epoch 7 of 12, at 4.61 nats per token (perplexity 100), then rose to "
+        "4.70 nats per token (perplexity 110): the model overfits; stop earlier, raise dropout, "
         "or train a smaller model."
     )
 
@@ -138,18 +138,18 @@ def test_a_small_rise_is_none() -> None:
 
 
 def test_a_rise_that_went_back_is_none() -> None:
-    assert not is_rise(array(5.0, 4.0, 4.2, 4.01))
-    assert not is_rise(array(5.0, 4.0, 4.01, 4.2))
+    assert not has_risen(array(5.0, 4.0, 4.2, 4.01))
+    assert not has_risen(array(5.0, 4.0, 4.01, 4.2))
 
 
 def test_the_wobble_by_hand() -> None:
     # against the trend: up by 0.25 before the lowest, 3.5, and down by 0.125 after it
     values = array(5.0, 4.0, 4.25, 3.5, 4.0, 3.875)
-    assert wobble(values) == 0.25
-    assert not is_rise(values)  # 0.375 is less than twice that
-    assert not is_rise(array(5.0, 4.0, 4.25, 3.5, 4.0, 4.0))  # 0.5 is no more
-    assert is_rise(array(5.0, 4.0, 4.25, 3.5, 4.01, 4.01))
-    assert wobble(array(3.0)) == wobble(array(3.0, 2.0)) == 0.0
+    assert fluctuation(values) == 0.25
+    assert not has_risen(values)  # 0.375 is less than twice that
+    assert not has_risen(array(5.0, 4.0, 4.25, 3.5, 4.0, 4.0))  # 0.5 is no more
+    assert has_risen(array(5.0, 4.0, 4.25, 3.5, 4.01, 4.01))
+    assert fluctuation(array(3.0)) == fluctuation(array(3.0, 2.0)) == 0.0
 
 
 def test_validations_of_noise_alone_are_no_learning_by_heart() -> None:
@@ -157,7 +157,7 @@ def test_validations_of_noise_alone_are_no_learning_by_heart() -> None:
     told = 0
     for seed in range(200):
         values = 4.0 + np.random.default_rng(seed).normal(0, 0.01, 10)
-        told += HEART in ranks(run(np.linspace(6, 3, 100), validations=spread_validations(values, 1000)))
+        told += OVERFITTING in ranks(run(np.linspace(6, 3, 100), validations=spread_validations(values, 1000)))
     assert told <= 6  # 3 %
 
 
@@ -171,7 +171,7 @@ def test_a_rise_of_a_tenth_over_three_validations_is_told(before: int) -> None:
         values = np.append(curve, curve[-1] + array(0.033, 0.067, 0.1)) + rng.normal(0, 0.01, before + 3)
         losses = np.linspace(6, 3, 300) + rng.normal(0, 0.05, 300)
         words = said(run(losses, validations=spread_validations(values, 3000)))
-        told += any("by heart" in each for each in words)
+        told += any("overfits" in each for each in words)
     assert told >= 95
 
 
@@ -181,7 +181,7 @@ def test_a_training_loss_of_noise_is_not_said_to_have_fallen() -> None:
     for seed in range(200):
         losses = 3.0 + np.random.default_rng(seed).normal(0, 0.1, 100)
         (words,) = said(run(losses, validations=spread_validations(values, 1000)))[:1]
-        told += "by heart" in words
+        told += "overfits" in words
     assert told <= 6  # 3 %
 
 
@@ -189,7 +189,7 @@ def test_a_rise_without_a_training_loss_is_told_for_what_it_is() -> None:
     log = run([math.nan] * 20, validations=validations(4.2, 4.0, 4.2, 4.4))
     (words,) = said(log)
     assert words.endswith(
-        "then rose to 4.40 nats a token (perplexity 81.5): what came after did not help; stop there."
+        "then rose to 4.40 nats per token (perplexity 81.5): further training did not help; stop earlier."
     )
 
 
@@ -198,7 +198,8 @@ def test_epochs_that_do_not_count_are_told_by_steps() -> None:
     valid = Validations(step=array(100, 200), epoch=array(0, 0), value=array(0.125, 0.25), measure="error")
     (words,) = said(run(validations=valid))
     assert words.startswith(
-        "Validation was best after step 100 of 200, at an error of 12.5 %, then rose to an error of 25.0 %"
+        "Validation was best after step 100 of 200, at an error rate of 12.5 %, then rose to an error rate of "
+        "25.0 %"
     )
 
 
@@ -218,14 +219,14 @@ def clipped(share: float, **times: float) -> TrainingLog:
         (
             0.95,
             {"R": 1.0},
-            "95 % of the steps were clipped, every time by R: nearly every gradient is brought to one length, "
-            "clip, and the learning rate alone decides how far a step goes.",
+            "95 % of the steps were clipped, every time by R: nearly every gradient is rescaled to the clipping "
+            "threshold, so the learning rate alone sets the step size.",
         ),
         (
             1.0,
             {},
-            "100 % of the steps were clipped: every gradient is brought to one length, clip, and the learning rate "
-            "alone decides how far a step goes.",
+            "100 % of the steps were clipped: every gradient is rescaled to the clipping threshold, so the "
+            "learning rate alone sets the step size.",
         ),
     ],
 )
@@ -234,7 +235,7 @@ def test_clipping_and_its_cause(share: float, times: dict[str, float], expected:
 
 
 def test_nothing_was_clipped() -> None:
-    assert said(run(), 1.0) == ["No step was clipped: the largest norm of the gradient was 0.5, clip is 1."]
+    assert said(run(), 1.0) == ["No step was clipped: the largest gradient norm was 0.5, the threshold is 1."]
     assert said(run(), 0.0) == []  # it was not to be
 
 
@@ -244,7 +245,7 @@ def updates(**ratios: float) -> TrainingLog:
 
 def test_a_matrix_that_hardly_learns() -> None:
     assert said(updates(R=2e-5, W=1e-3, b=1e-2)) == [
-        "Updates of R are 2e-5 of its size: it hardly learns (about 1e-3 is usual)."
+        "The updates of R are 2e-5 of its norm: it hardly learns (about 1e-3 is typical)."
     ]
     assert said(updates(R=1.01e-4, W=1e-3)) == []
 
@@ -256,15 +257,13 @@ def test_of_a_run_of_a_few_steps_nothing_is_said_about_updates() -> None:
 
 
 def test_a_matrix_that_never_moves() -> None:
-    assert said(updates(R=0.0, W=1e-3, b=1e-3)) == [
-        "R is not moved by its updates: no gradient reaches it, and it does not learn."
-    ]
+    assert said(updates(R=0.0, W=1e-3, b=1e-3)) == ["R is not updated: it receives no gradient."]
 
 
 def test_several_that_hardly_learn() -> None:
     assert said(updates(A=3e-5, B=2e-5, C=4e-5, D=5e-5, E=6e-5, F=1.0)) == [
-        "Updates of B (2e-5), A (3e-5), C (4e-5) and 2 more are below 1e-4 of their size: they hardly learn "
-        "(about 1e-3 is usual); raise the learning rate."
+        "The updates of B (2e-5), A (3e-5), C (4e-5) and 2 more are below 1e-4 of their norms: they hardly learn "
+        "(about 1e-3 is typical); raise the learning rate."
     ]
 
 
@@ -277,11 +276,11 @@ def test_the_gravest_comes_first() -> None:
     )
     first, second, third = said(log)
     assert first.startswith("Validation was best")
-    assert second.startswith("Updates of R")
+    assert second.startswith("The updates of R")
     assert third.startswith("10 % of the steps")
 
 
 def test_numbers_as_a_person_says_them() -> None:
-    assert [per_cent(share) for share in (0.0, 0.001, 0.126, 1.0)] == ["0 %", "below 1 %", "13 %", "100 %"]
-    assert [perplexity(math.log(value)) for value in (1.5, 97.53, 12345.0)] == ["1.5", "97.5", "12,300"]
-    assert perplexity(1e9) == "1.01e+304"  # e^700, where more would be no float
+    assert [format_percent(share) for share in (0.0, 0.001, 0.126, 1.0)] == ["0 %", "below 1 %", "13 %", "100 %"]
+    assert [format_perplexity(math.log(value)) for value in (1.5, 97.53, 12345.0)] == ["1.5", "97.5", "12,300"]
+    assert format_perplexity(1e9) == "1.01e+304"  # e^700, where more would be no float

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from chainrule.errors import InputError
-from chainrule.inspection.training_log import Fall, TrainingLog, fall_since, last_tenth, loss_before, parse
+from chainrule.inspection.training_log import (
+    LossChange,
+    TrainingLog,
+    change_in_last_tenth,
+    change_since,
+    mean_loss_before,
+    parse,
+)
 
 
 def written(*entries: dict[str, Any]) -> bytes:
@@ -56,15 +63,15 @@ def test_lines_become_arrays() -> None:
 def test_a_log_from_before_has_no_matrices() -> None:
     log = parsed(line(50), line(100))
     assert (log.clipped_by, log.gradient_norms, log.update_ratio) == ({}, {}, {})
-    assert (log.blame, log.usual_ratio, log.validations) == ({}, {}, None)
+    assert (log.clipping_shares, log.median_update_ratio, log.validations) == ({}, {}, None)
 
 
 def test_a_run_taken_up_by_a_later_version_has_some() -> None:
     log = parsed(line(50), line(100, clipped_by={"R": 2}, update_ratio={"R": 0.5}), line(110, update_ratio={}))
     assert log.clipped_by["R"].tolist()[1] == 2
     assert np.isnan(log.clipped_by["R"][[0, 2]]).all()  # they did not count
-    assert log.blame == {"R": 1.0}
-    assert log.usual_ratio == {"R": 0.5}
+    assert log.clipping_shares == {"R": 1.0}
+    assert log.median_update_ratio == {"R": 0.5}
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", written({"event": "end", "step": 0, "epoch": 0, "best": None})])
@@ -97,8 +104,8 @@ def test_the_clipped_share_is_that_of_all_steps() -> None:
 
 def test_blame_is_a_part_of_what_was_clipped() -> None:
     log = parsed(line(10, clipped_by={"b": 1, "R": 4}), line(20, clipped_by={"R": 2, "W": 1}))
-    assert log.blame == {"R": 0.75, "W": 0.125, "b": 0.125}
-    assert list(log.blame) == ["R", "W", "b"]  # the largest first, then by name
+    assert log.clipping_shares == {"R": 0.75, "W": 0.125, "b": 0.125}
+    assert list(log.clipping_shares) == ["R", "W", "b"]  # the largest first, then by name
 
 
 def test_the_usual_ratio_is_taken_at_a_rate_that_moves() -> None:
@@ -109,8 +116,8 @@ def test_the_usual_ratio_is_taken_at_a_rate_that_moves() -> None:
             for step, rate, ratio in ((1, 0.4, 0.03), (2, 0.2, 0.01), (3, 0.1, 1e-9))
         )
     )
-    assert log.usual_ratio == pytest.approx({"R": 0.02, "W": 0.2})
-    assert list(log.usual_ratio) == ["R", "W"]
+    assert log.median_update_ratio == pytest.approx({"R": 0.02, "W": 0.2})
+    assert list(log.median_update_ratio) == ["R", "W"]
 
 
 def test_the_last_tenth_by_hand() -> None:
@@ -119,7 +126,7 @@ def test_the_last_tenth_by_hand() -> None:
     log = parsed(*(line(10 * (i + 1), loss) for i, loss in enumerate(losses)))
     # means 4.5 and 3.25; around them ½, −½, 0 and −¼, ¼, 0, squares ⅝ in all. Against −1, 0, 1 twice the product is
     # −½ + ¼, so that a slope takes (¼)² / 4 of them; 6 − 3 are free, and each mean is of three lines
-    fall = last_tenth(log)
+    fall = change_in_last_tenth(log)
     assert fall is not None
     assert (fall.before, fall.after) == (4.5, 3.25)
     assert fall.error == pytest.approx(math.sqrt((5 / 8 - 1 / 64) / 3 * (1 / 3 + 1 / 3)))
@@ -129,11 +136,11 @@ def test_the_last_tenth_by_hand() -> None:
 @pytest.mark.parametrize(("lines", "t"), [(6, 4.541), (7, 3.747), (21, 2.552), (103, 2.364)])
 def test_chance_goes_by_students_t(lines: int, t: float) -> None:
     """Its 99th percentile for 3, 4, 18 and 100 degrees of freedom, from tables."""
-    assert Fall(3.0, 3.0, 0.5, lines).by_chance == pytest.approx(0.5 * t, rel=0.025)
+    assert LossChange(3.0, 3.0, 0.5, lines).significant_change == pytest.approx(0.5 * t, rel=0.025)
 
 
 def test_a_steady_fall_is_no_scatter() -> None:
-    fall = last_tenth(parsed(*(line(10 * i, 9.0 - i / 10) for i in range(1, 31))))
+    fall = change_in_last_tenth(parsed(*(line(10 * i, 9.0 - i / 10) for i in range(1, 31))))
     assert fall is not None
     assert fall.before - fall.after == pytest.approx(0.3)  # three lines of 0.1
     assert fall.error == pytest.approx(0.0, abs=1e-9)
@@ -142,30 +149,30 @@ def test_a_steady_fall_is_no_scatter() -> None:
 def test_the_fall_since_a_step_by_hand() -> None:
     """Lines every 10 steps of 300, each its number: 13 to 15 stand before step 150, 28 to 30 at the end."""
     log = parsed(*(line(10 * i, float(i)) for i in range(1, 31)))
-    fall = fall_since(log, 150)
+    fall = change_since(log, 150)
     assert fall is not None
     assert (fall.before, fall.after) == (14.0, 29.0)
-    assert fall_since(log, 290) is None  # one line is left
-    assert fall_since(log, 10) is None
+    assert change_since(log, 290) is None  # one line is left
+    assert change_since(log, 10) is None
 
 
 def test_a_line_counts_as_often_as_it_has_steps() -> None:
     early = (line(80), line(88, 4.0), line(89, 2.0), line(90, 2.0))
-    fall = last_tenth(parsed(*early, line(98, 1.0), line(99, 1.0), line(100, 1.0)))
+    fall = change_in_last_tenth(parsed(*early, line(98, 1.0), line(99, 1.0), line(100, 1.0)))
     assert fall is not None
     assert fall.before == pytest.approx((8 * 4 + 2 * 2) / 10)
 
 
 def test_the_loss_before_a_step_by_hand() -> None:
     log = parsed(line(40, 9.0), line(50, 4.0), line(52, 1.0), line(100, None))
-    assert loss_before(log, 52) == pytest.approx((10 * 4 + 2 * 1) / 12)  # the tenth from 42 to 52
-    assert loss_before(log, 100) == math.inf
+    assert mean_loss_before(log, 52) == pytest.approx((10 * 4 + 2 * 1) / 12)  # the tenth from 42 to 52
+    assert mean_loss_before(log, 100) == math.inf
 
 
 def test_a_short_log_has_no_tenths() -> None:
-    assert last_tenth(parsed(line(10))) is None
-    assert last_tenth(parsed(line(50), line(100))) is None
+    assert change_in_last_tenth(parsed(line(10))) is None
+    assert change_in_last_tenth(parsed(line(50), line(100))) is None
     # one line a tenth, or two: nothing is known of how they scatter
-    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 11)))) is None
-    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 21)))) is None
-    assert last_tenth(parsed(*(line(i, 3.0) for i in range(1, 31)))) is not None
+    assert change_in_last_tenth(parsed(*(line(i, 3.0) for i in range(1, 11)))) is None
+    assert change_in_last_tenth(parsed(*(line(i, 3.0) for i in range(1, 21)))) is None
+    assert change_in_last_tenth(parsed(*(line(i, 3.0) for i in range(1, 31)))) is not None

@@ -10,7 +10,7 @@ import pytest
 
 from chainrule.inspection import svg, training_plot
 from chainrule.inspection.training_log import TrainingLog, Validations
-from chainrule.inspection.training_plot import MOST_POINTS, thin
+from chainrule.inspection.training_plot import MOST_POINTS, downsample
 
 pytest.importorskip("matplotlib")
 
@@ -38,13 +38,13 @@ def texts(drawn: str) -> list[str]:
 
 
 FIGURES: list[Callable[[TrainingLog], str]] = [
-    lambda log: training_plot.loss({"a": log}),
-    lambda log: training_plot.loss({"a": log, "b & <c>": log}, is_nats=False),
-    lambda log: training_plot.gradient_norm("a", log, clip=1.0),
-    lambda log: training_plot.gradient_norm("a", log),
-    lambda log: training_plot.clipped_by("a", log),
-    lambda log: training_plot.learning_rate({"a": log, "b & <c>": log}),
-    lambda log: training_plot.update_ratio("a", log),
+    lambda log: training_plot.plot_loss({"a": log}),
+    lambda log: training_plot.plot_loss({"a": log, "b & <c>": log}, is_nats=False),
+    lambda log: training_plot.plot_gradient_norm("a", log, clip=1.0),
+    lambda log: training_plot.plot_gradient_norm("a", log),
+    lambda log: training_plot.plot_clipping("a", log),
+    lambda log: training_plot.plot_learning_rate({"a": log, "b & <c>": log}),
+    lambda log: training_plot.plot_update_ratio("a", log),
 ]
 each = pytest.mark.parametrize("draw", FIGURES)
 
@@ -68,20 +68,20 @@ def test_the_same_numbers_give_the_same_bytes(draw: Callable[[TrainingLog], str]
 
 
 def test_ticks_give_nats_and_perplexity() -> None:
-    found = texts(training_plot.loss({"a": run()}))
-    assert "nats a token (perplexity)" in found
+    found = texts(training_plot.plot_loss({"a": run()}))
+    assert "nats per token (perplexity)" in found
     assert "5 (148)" in found  # e^5 = 148.4
-    assert "5" in texts(training_plot.loss({"a": run()}, is_nats=False))
+    assert "5" in texts(training_plot.plot_loss({"a": run()}, is_nats=False))
 
 
 def test_several_runs_are_named_and_one_is_not() -> None:
-    assert {"a", "b & <c>"} <= set(texts(training_plot.loss({"a": run(), "b & <c>": run()})))
-    assert "a" not in texts(training_plot.loss({"a": run()}))
+    assert {"a", "b & <c>"} <= set(texts(training_plot.plot_loss({"a": run(), "b & <c>": run()})))
+    assert "a" not in texts(training_plot.plot_loss({"a": run()}))
 
 
 def test_validations_are_points_where_they_are_nats() -> None:
     def circles(log: TrainingLog) -> int:
-        return training_plot.loss({"a": log}).count("<use ")
+        return training_plot.plot_loss({"a": log}).count("<use ")
 
     rates = Validations(step=np.array([200.0]), epoch=np.array([1.0]), value=np.array([0.5]), measure="error")
     assert circles(run()) == circles(run(validations=None)) + 1
@@ -89,33 +89,37 @@ def test_validations_are_points_where_they_are_nats() -> None:
 
 
 def test_the_clip_line_is_named_where_there_is_one() -> None:
-    assert "clip, 1.5" in texts(training_plot.gradient_norm("a", run(), clip=1.5))
-    assert not any(text.startswith("clip,") for text in texts(training_plot.gradient_norm("a", run(), clip=0.0)))
+    assert "clip, 1.5" in texts(training_plot.plot_gradient_norm("a", run(), clip=1.5))
+    assert not any(
+        text.startswith("clip,") for text in texts(training_plot.plot_gradient_norm("a", run(), clip=0.0))
+    )
 
 
 def test_bars_are_parts_of_the_clipped_steps() -> None:
     log = run(clipped_by={"W": np.full(40, 3.0), "R": np.full(40, 1.0), "b": np.zeros(40)})
-    found = texts(training_plot.clipped_by("a", log))
+    found = texts(training_plot.plot_clipping("a", log))
     assert found.index("W") < found.index("R")
     assert {"75 %", "25 %"} <= set(found)
     assert "b" not in found
 
 
 def test_many_causes_are_summed_up() -> None:
-    found = texts(training_plot.clipped_by("a", run(matrices=14)))
+    found = texts(training_plot.plot_clipping("a", run(matrices=14)))
     assert "4 others" in found
     assert "29 %" in found  # 4 of 14
     assert found.count("7 %") == 10
 
 
 def test_of_many_matrices_the_least_and_the_most_moved_are_drawn() -> None:
-    assert training_plot.drawn(run(matrices=3)) == ["R0", "R1", "R2"]
-    assert training_plot.drawn(run(matrices=12)) == ["R0", "R1", "R2", "R3", "R8", "R9", "R10", "R11"]
-    assert training_plot.drawn(run(update_ratio={"R": np.zeros(40)})) == []  # a log scale has no place for it
+    assert training_plot.select_matrices(run(matrices=3)) == ["R0", "R1", "R2"]
+    assert training_plot.select_matrices(run(matrices=12)) == ["R0", "R1", "R2", "R3", "R8", "R9", "R10", "R11"]
+    assert (
+        training_plot.select_matrices(run(update_ratio={"R": np.zeros(40)})) == []
+    )  # a log scale has no place for it
 
 
 def test_what_is_no_number_is_left_out() -> None:
-    x, y = thin(np.array([1.0, 2.0, 3.0]), np.array([1.0, np.nan, np.inf]))
+    x, y = downsample(np.array([1.0, 2.0, 3.0]), np.array([1.0, np.nan, np.inf]))
     assert (x.tolist(), y.tolist()) == ([1], [1])
     log = run(loss=np.full(40, np.nan), gradient_norm=np.zeros(40))
     for draw in FIGURES:
@@ -123,8 +127,8 @@ def test_what_is_no_number_is_left_out() -> None:
 
 
 def test_thinning_keeps_the_largest_where_asked() -> None:
-    x, y = thin(np.arange(1000.0), np.arange(1000.0), np.max)
+    x, y = downsample(np.arange(1000.0), np.arange(1000.0), np.max)
     assert len(x) == len(y) == MOST_POINTS
     assert (x[-1], y[-1]) == (999, 999)
     assert (x[0], y[0]) == (3, 3)  # the largest of 0, 1, 2, 3
-    assert thin(np.arange(1000.0), np.arange(1000.0))[1][0] == 1.5
+    assert downsample(np.arange(1000.0), np.arange(1000.0))[1][0] == 1.5

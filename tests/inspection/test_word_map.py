@@ -23,13 +23,13 @@ from chainrule.inspection.word_map import (
     MapConfig,
     WordMap,
     affinities,
+    conditional_probabilities,
     divergence,
     gradient,
     make_map,
-    nearest,
-    neighborhoods,
-    page,
+    nearest_neighbors,
     pca,
+    render_page,
     tsne,
 )
 from chainrule.lm import Floats
@@ -99,7 +99,7 @@ def test_more_rows_than_a_block_have_the_same_gradient() -> None:
 def test_the_wanted_perplexity_is_reached(perplexity: float, scale: float) -> None:
     rows = np.random.default_rng(1).normal(size=(40, 3)) * math.sqrt(scale)
     squared = ((rows[:, None] - rows) ** 2).sum(axis=2)
-    p = neighborhoods(squared, np.arange(40), perplexity)
+    p = conditional_probabilities(squared, np.arange(40), perplexity)
     assert_array_equal(np.diag(p), 0.0)
     assert_allclose(p.sum(axis=1), 1.0)
     for i, row in enumerate(p):
@@ -120,7 +120,7 @@ def test_affinities_are_the_mean_of_both_directions() -> None:
     """600 words are three blocks; p_ij = (p_j|i + p_i|j) / 2N of the whole at once."""
     rows = np.random.default_rng(4).normal(size=(600, 4))
     norms = (rows**2).sum(axis=1)
-    p = neighborhoods(np.maximum(norms[:, None] + norms - 2 * rows @ rows.T, 0), np.arange(600), 20.0)
+    p = conditional_probabilities(np.maximum(norms[:, None] + norms - 2 * rows @ rows.T, 0), np.arange(600), 20.0)
     assert_allclose(affinities(rows, 20.0), (p + p.T) / 1200, rtol=1e-6, atol=1e-15)
 
 
@@ -160,12 +160,12 @@ def test_principal_components_are_those_of_the_svd(rows: int, width: int) -> Non
 
 def test_neighbours_are_the_nearest_by_cosine() -> None:
     rows = unit_rows(600, 8)
-    found, cosines = nearest(rows, 5)
+    found, cosines = nearest_neighbors(rows, 5)
     for i in (0, 255, 256, 599):
         by_cosine = sorted((j for j in range(600) if j != i), key=lambda j: -float(rows[i] @ rows[j]))
         assert found[i].tolist() == by_cosine[:5]
         assert_allclose(cosines[i], [rows[i] @ rows[j] for j in by_cosine[:5]], rtol=1e-5)
-    assert nearest(rows[:3], 8)[0].shape == (3, 2)  # there are but two others
+    assert nearest_neighbors(rows[:3], 8)[0].shape == (3, 2)  # there are but two others
 
 
 def test_the_most_frequent_words_are_shown() -> None:
@@ -174,7 +174,7 @@ def test_the_most_frequent_words_are_shown() -> None:
     made = make_map(list("abcde"), rows, counts, MapConfig(words=3, method="pca", neighbors=1))
     assert made.words == ("b", "d", "c")  # 9, 9, 4: the first among equals first
     assert made.counts == (9, 9, 4)
-    assert_array_equal(made.places, pca(rows[[1, 3, 2]]))
+    assert_array_equal(made.positions, pca(rows[[1, 3, 2]]))
     assert made.neighbors.max() <= 2  # among the words shown
     uncounted = make_map(list("abcde"), rows, None, MapConfig(words=2, method="pca"))
     assert uncounted.words == ("a", "b")
@@ -186,7 +186,7 @@ def test_the_same_seed_gives_the_same_map() -> None:
     words = [f"w{i}" for i in range(40)]
 
     def places(seed: int) -> bytes:
-        return make_map(words, rows, None, MapConfig(iterations=60, seed=seed)).places.tobytes()
+        return make_map(words, rows, None, MapConfig(iterations=60, seed=seed)).positions.tobytes()
 
     assert places(1) == places(1)
     assert places(1) != places(2)
@@ -197,9 +197,9 @@ def test_the_same_seed_gives_the_same_map() -> None:
 def test_few_words_and_equal_vectors_have_places(rows: int, method: Any) -> None:
     for vectors in (np.zeros((rows, 3)), np.ones((rows, 1)), np.eye(rows)):
         made = make_map(["word"] * rows, vectors.astype(np.float32), None, MapConfig(method=method, iterations=60))
-        assert made.places.shape == (rows, 2)
-        assert np.isfinite(made.places).all()
-        assert "NaN" not in page(made, "few")
+        assert made.positions.shape == (rows, 2)
+        assert np.isfinite(made.positions).all()
+        assert "NaN" not in render_page(made, "few")
 
 
 def test_progress_reaches_its_end() -> None:
@@ -259,28 +259,28 @@ def hostile_map() -> WordMap:
 
 
 def test_words_cannot_leave_their_script_element() -> None:
-    parsed = Scripts(page(hostile_map(), "<i>&"))
+    parsed = Scripts(render_page(hostile_map(), "<i>&"))
     assert len(parsed.found) == 2  # the data and the program, nothing that a word began
     data = json.loads(parsed.found[0])
     shown = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]  # what no page can hold is shown as a symbol
     assert data["words"] == shown
-    assert "<i>" not in page(hostile_map(), "<i>&")
+    assert "<i>" not in render_page(hostile_map(), "<i>&")
 
 
 def test_the_page_is_told_what_the_map_holds() -> None:
     made = hostile_map()
-    data = json.loads(Scripts(page(made, "t")).found[0])
+    data = json.loads(Scripts(render_page(made, "t")).found[0])
     assert data["counts"] == list(range(9, 0, -1))
     assert data["neighbors"] == made.neighbors.ravel().tolist()
     assert_allclose(np.array(data["cosines"]) / 1000, made.cosines.ravel(), atol=0.0005)
     # Distances keep their ratios: the unit is a step of 1 / 100,000 of the longer side.
     places = np.column_stack([data["x"], data["y"]])
-    unit = np.ptp(made.places, axis=0).max() / 100_000
-    assert_allclose((places - places[0]) * unit, made.places - made.places[0], atol=1.5 * unit)
+    unit = np.ptp(made.positions, axis=0).max() / 100_000
+    assert_allclose((places - places[0]) * unit, made.positions - made.positions[0], atol=1.5 * unit)
 
 
 def test_nothing_is_loaded_from_outside() -> None:
-    text = page(hostile_map(), "t")
+    text = render_page(hostile_map(), "t")
     parsed = Scripts(text)
     policy = next(value for name, value in parsed.attributes if name == "content" and "default-src" in str(value))
     digest = base64.b64encode(hashlib.sha256(parsed.found[1].encode()).digest()).decode()
@@ -298,7 +298,7 @@ def test_the_program_is_of_files_of_a_size_to_read() -> None:
 def test_two_thousand_words_take_less_than_a_megabyte() -> None:
     words = [f"extraordinarily-{i:04}" for i in range(2000)]  # 20 letters each
     made = make_map(words, unit_rows(2000, 10), np.arange(2_002_000, 2000, -1000), MapConfig(method="pca"))
-    assert len(page(made, "t").encode()) < 1_000_000
+    assert len(render_page(made, "t").encode()) < 1_000_000
 
 
 def dom_in_chromium(file: Path, address: str) -> str:
@@ -316,7 +316,7 @@ def dom_in_chromium(file: Path, address: str) -> str:
 def test_a_browser_shows_the_word_of_the_address(tmp_path: Path) -> None:
     made = hostile_map()
     file = tmp_path / "map.html"
-    file.write_text(page(made, "t"), encoding="utf-8")
+    file.write_text(render_page(made, "t"), encoding="utf-8")
     dom = dom_in_chromium(file, "#word=%3C!--")
     panel = dom[dom.index('<section id="panel"') : dom.index('<section id="about"')]
     assert not panel.startswith('<section id="panel" hidden')

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule import api
 from chainrule.data.batches import line_batches
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.text.corpus import Corpus
@@ -20,7 +20,7 @@ CLOSE = 1e-5  # of single precision: processors add up in different orders
 LINES = ["the cat sees a dog", "", "dog dog zebra", "a", "the mouse loves the cat and the dog runs and runs"]
 
 
-def text_of(case: Case) -> Encoded:
+def text_of(case: Case) -> EncodedText:
     lines = LINES if not case.closed else [line for line in LINES if "zebra" not in line]
     return encode(Corpus.from_lines(lines), tiny(case).tokenizer)
 

@@ -12,7 +12,7 @@ from chainrule import api, families
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import AnyModel, Context, Ids
 from chainrule.model import Model, Origin
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 
@@ -103,11 +103,11 @@ def _small(config: Any) -> Any:
 
 
 @cache
-def prepared(closed: bool) -> Prepared:
+def prepared(closed: bool) -> PreparedCorpus:
     """About a hundred lines, a blank one among them, words cut off where the vocabulary is open."""
     lines = _lines()
     config = TokenizerConfig(closed=True) if closed else TokenizerConfig(vocab_size=8)
-    return prepare(Corpus.from_lines(lines), config, Corpus.from_lines(lines[:10]))
+    return prepare_corpus(Corpus.from_lines(lines), config, Corpus.from_lines(lines[:10]))
 
 
 @cache

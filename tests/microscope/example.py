@@ -3,7 +3,7 @@
 import numpy as np
 
 from chainrule.inspection import plots
-from chainrule.inspection.reading import Predictions, reading_html
+from chainrule.inspection.reading import Predictions, predictions_html
 from chainrule.inspection.section import Figure, Section
 from chainrule.microscope.inspection import Inspection, Subject
 
@@ -42,7 +42,7 @@ def reading() -> str:
     half = np.full(3, np.log(0.5))
     ids, both = np.array([0, 1, 1]), np.array([[0, 1]] * 3)
     predictions = Predictions(ids, half, np.ones(3, int), -half, both, np.stack([half, half], axis=1), 2)
-    return reading_html(["cats", "</s>", "</s>"], predictions, ["cats", "</s>"], 1)
+    return predictions_html(["cats", "</s>", "</s>"], predictions, ["cats", "</s>"], 1)
 
 
 def figure(name: str, drawing: str, is_wide: bool = False) -> Figure:
@@ -84,7 +84,7 @@ def full() -> Inspection:
         subjects=(subject("lstm"), subject("rnn")),
         text="test.txt",
         sections=(flow, attention, probability),
-        left_out={"gates": "nothing to say of these models"},
+        left_out={"gates": "not applicable to these models"},
         command="chainrule inspect runs/lstm runs/rnn test.txt --out page.html",
         versions={"chainrule": "0.1.0", "python": "3.11"},
         seconds=75.0,

@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose
 from chainrule import api
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.inspection.section import Section
-from chainrule.microscope.attention import of_translator, section
+from chainrule.microscope.attention import section, translator_section
 from chainrule.microscope.inspecting import inspect
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.model import Model
-from chainrule.neural.attending import attended
+from chainrule.neural.attending import iter_attention
 from chainrule.tasks import translate
 from chainrule.tasks.translate import Translator
 from chainrule.text.corpus import Corpus
@@ -42,7 +42,7 @@ def sample_of(kind: str, lines: list[str] = SENTENCES, context: Any = "line", to
     lm = make(family, context, tokenizer.vocabulary, **chosen)
     config = FAMILIES[family][0].Config(**FAMILIES[family][1], **chosen)
     model = Model(lm=lm, tokenizer=tokenizer, family=family, config=config)
-    return take(model, Corpus.from_lines(lines), name=f"the <{kind}>", tokens=tokens)
+    return take_sample(model, Corpus.from_lines(lines), name=f"the <{kind}>", tokens=tokens)
 
 
 def checked(found: Section | None) -> Section:
@@ -84,7 +84,7 @@ def test_the_excerpt_is_where_the_model_looked() -> None:
     sample = sample_of("transformer")
     found = checked(section([sample], excerpt=5))
     lm: Any = sample.model.lm
-    parts = [part for part in attended(lm, sample.text) if part.weights.shape[1] >= 5]
+    parts = [part for part in iter_attention(lm, sample.text) if part.weights.shape[1] >= 5]
     for layer in (0, 1):
         first = next(part for part in parts if part.layer == layer)
         assert_allclose(found.arrays[f"the <transformer>/layer {layer + 1}/weights"], first.weights[:, :5, :5])
@@ -99,7 +99,10 @@ def test_scores_say_what_the_square_root_does() -> None:
     for each in found.data["the <transformer>"]["scores"]:
         assert each["deviation"] == pytest.approx(each["scaled_deviation"] * np.sqrt(each["width"]))
         assert each["by_width"][-1] == pytest.approx(each["visible"])
-    assert any("with √d and" in finding and "in the median head, d = 4" in finding for finding in found.findings)
+    assert any(
+        "with division by √d and" in finding and "in the median head, d = 4" in finding
+        for finding in found.findings
+    )
     dot = checked(section([sample_of("gru")]))
     assert any("this model does not divide by √d" in finding for finding in dot.findings)
     scaled = checked(section([sample_of("lstm-state")]))
@@ -118,13 +121,13 @@ def test_several_models_share_one_axis() -> None:
 def test_models_without_attention_have_nothing_to_say() -> None:
     assert section([sample_of("lstm"), sample_of("feedforward")]) is None
     ngram = api.train("ngram", Corpus.from_lines(SENTENCES), order=2, smoothing="witten-bell")
-    assert section([take(ngram, Corpus.from_lines(SENTENCES), name="ngram", tokens=9)]) is None
+    assert section([take_sample(ngram, Corpus.from_lines(SENTENCES), name="ngram", tokens=9)]) is None
     assert section([]) is None
 
 
 def test_an_ngram_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ngram = api.train("ngram", Corpus.from_lines(SENTENCES), order=1, smoothing="witten-bell")
-    sample = take(ngram, Corpus.from_lines(SENTENCES), name="ngram", tokens=9)
+    sample = take_sample(ngram, Corpus.from_lines(SENTENCES), name="ngram", tokens=9)
     monkeypatch.setitem(sys.modules, "chainrule.neural.attending", None)
     assert section([sample]) is None
 
@@ -150,7 +153,7 @@ def test_the_narrowest_transformer(chosen: dict[str, Any]) -> None:
             network = transformer.build(config, tokenizer.vocabulary, None)
         lm = NeuralModel(network, tokenizer.vocabulary, "stream")
         model = Model(lm=lm, tokenizer=tokenizer, family="transformer", config=config)
-        checked(section([take(model, Corpus.from_lines(["añ日 \x00"]), name="narrow", tokens=50)]))
+        checked(section([take_sample(model, Corpus.from_lines(["añ日 \x00"]), name="narrow", tokens=50)]))
 
 
 def test_progress_reaches_its_end() -> None:
@@ -175,7 +178,7 @@ def translators() -> dict[str, Translator]:
 @pytest.mark.parametrize("kind", ["additive", "general", "transformer"])
 def test_a_translator(translators: dict[str, Translator], kind: str) -> None:
     model, pairs = translators[kind], reversed_strings(6, seed=3)
-    found = checked(of_translator(model, pairs))
+    found = checked(translator_section(model, pairs))
     assert found.data["pairs"] == 6
     first = model.align(pairs.sources[0], pairs.targets[0])
     assert_allclose(found.arrays["pair 1/weights"], first.by_head)
@@ -185,7 +188,7 @@ def test_a_translator(translators: dict[str, Translator], kind: str) -> None:
     assert len(found.data["across"]) == (4 if kind == "transformer" else 1)
     assert bool(found.data["scores"]) == (kind != "additive")
     assert "cost" in names
-    assert found.findings[0].startswith("Each token of a translation puts")
+    assert found.findings[0].startswith("On average a target token puts")
 
 
 @pytest.mark.parametrize("kind", ["additive", "general", "transformer"])
@@ -200,7 +203,7 @@ def test_every_pair_is_read_once(
         return align(self, ids, state)
 
     monkeypatch.setattr(network, "align", counted)
-    of_translator(translators[kind], [("ab", "ba"), ("abc", "cba")])
+    translator_section(translators[kind], [("ab", "ba"), ("abc", "cba")])
     assert read == [3, 4]  # the targets with their </s>
 
 
@@ -215,7 +218,7 @@ def test_all_that_was_counted_is_told(translators: dict[str, Translator]) -> Non
 
 
 def test_pairs_can_be_given_as_they_are(translators: dict[str, Translator]) -> None:
-    found = checked(of_translator(translators["additive"], [("ab<", "ba")]))
+    found = checked(translator_section(translators["additive"], [("ab<", "ba")]))
     assert found.data["pairs"] == 1
     assert "ab<" not in found["alignment 1"].caption
     # Five tokens of the source at most, four of the target: nothing is farther from the diagonal than the source.
@@ -223,7 +226,7 @@ def test_pairs_can_be_given_as_they_are(translators: dict[str, Translator]) -> N
 
 
 def test_without_attention_there_is_no_section(translators: dict[str, Translator]) -> None:
-    assert of_translator(translators["none"], [("ab", "ba")]) is None
+    assert translator_section(translators["none"], [("ab", "ba")]) is None
 
 
 def test_pairs_that_cannot_be_read_are_left_out(translators: dict[str, Translator]) -> None:
@@ -231,16 +234,16 @@ def test_pairs_that_cannot_be_read_are_left_out(translators: dict[str, Translato
     model = translators["transformer"]
     with pytest.warns(
         ChainruleWarning,
-        match="1 of the first 2 pairs cannot be read and are left out: source 2 has 13 tokens with </s>, and this",
+        match="1 of the first 2 pairs cannot be encoded and are skipped: source 2 has 13 tokens with </s>, but",
     ):
-        found = checked(of_translator(model, made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
+        found = checked(translator_section(model, made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
     assert found.data["pairs"] == 1
-    with pytest.raises(InputError, match="this model reads 8"):
-        of_translator(model, [("abcdefabcdef", "a")])
+    with pytest.raises(InputError, match="this model reads at most 8"):
+        translator_section(model, [("abcdefabcdef", "a")])
     with pytest.raises(InputError, match="there are no pairs"):
-        of_translator(model, [])
+        translator_section(model, [])
 
 
 def test_an_empty_pair(translators: dict[str, Translator]) -> None:
     for kind in ("additive", "transformer"):
-        checked(of_translator(translators[kind], [("", "")]))
+        checked(translator_section(translators[kind], [("", "")]))

@@ -16,8 +16,8 @@ from chainrule.inspection import plots
 from chainrule.inspection.flow import GradientFlow
 from chainrule.inspection.section import Section
 from chainrule.lm import Floats
-from chainrule.microscope.flow import bound, flows, reach_in_words, section
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.flow import describe_reach, gradient_bound, measure, section
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer
 from chainrule.neural.adapter import NeuralModel
@@ -46,7 +46,7 @@ def sample(family: str, name: str = "", lines: list[str] | None = None, **settin
             torch.nn.init.normal_(parameter, 0.0, 0.4)
     lm: Any = NeuralModel(network, tokenizer.vocabulary, "stream")
     model = Model(lm=lm, tokenizer=tokenizer, family=family, config=config)
-    return take(model, Corpus.from_lines(lines or LINES), name=name or family, tokens=1000)
+    return take_sample(model, Corpus.from_lines(lines or LINES), name=name or family, tokens=1000)
 
 
 def found(*samples: Sample, **settings: Any) -> Section:
@@ -72,42 +72,42 @@ def drawing() -> None:
         # ½ every token: 2^−7 = 0.8 % is the first below 1 %.
         (
             0.5 ** np.arange(21.0),
-            "half of the signal is gone after 1.0 tokens, 99 % of it after 7 tokens; "
+            "half of the gradient is lost after 1.0 tokens, 99 % after 7 tokens; "
             "20 tokens back less than 0.001 % is left.",
         ),
         # 0.97^20 = 0.5438; 0.9^20 = 0.1216 and log 2 / −log 0.9 = 6.58
-        (0.97 ** np.arange(21.0), "the signal fades slowly: 20 tokens back 54 % of it is left."),
+        (0.97 ** np.arange(21.0), "the gradient decays slowly: 20 tokens back 54 % of it is left."),
         (
             0.9 ** np.arange(21.0),
-            "half of the signal is gone after 6.6 tokens; "
-            "20 tokens back, as far as was looked, 12 % of it is left.",
+            "half of the gradient is lost after 6.6 tokens; "
+            "20 tokens back, the largest lag measured, 12 % of it is left.",
         ),
-        (np.ones(21), "the signal does not fade: 20 tokens back 100 % of it is left."),
-        (1.5 ** np.arange(11.0), "the signal grows: 10 tokens back it is 57.7 times as large."),
-        (np.array([1.0, 9.0, np.inf]), "the signal grows beyond all numbers within 2 tokens."),
+        (np.ones(21), "the gradient does not decay: 20 tokens back 100 % of it is left."),
+        (1.5 ** np.arange(11.0), "the gradient grows: 10 tokens back it is 57.7 times as large."),
+        (np.array([1.0, 9.0, np.inf]), "the gradient overflows within 2 tokens."),
         (
             np.array([1.0, 0, 0]),
-            "half of the signal is gone at once, 99 % of it after 1 token; "
+            "half of the gradient is lost within one token, 99 % after 1 token; "
             "2 tokens back less than 0.001 % is left.",
         ),
-        (np.ones(1), "too little text stands before"),
-        (np.zeros(9), "too little text stands before"),
+        (np.ones(1), "the gradient flow cannot be measured"),
+        (np.zeros(9), "the gradient flow cannot be measured"),
     ],
 )
 def test_how_far_a_signal_reaches_in_words(values: Floats, said: str) -> None:
-    assert reach_in_words(curve(values)).startswith(said)
+    assert describe_reach(curve(values)).startswith(said)
 
 
 def test_a_window_in_words() -> None:
     window = curve(np.array([1.0, 0.9, 1.1, 0, 0]), what="embedding")
-    assert reach_in_words(window) == "the signal reaches 3 tokens, the model's whole window, and none further."
+    assert describe_reach(window) == "the gradient reaches back 3 tokens, the full context window of the model."
 
 
 def test_every_layer_in_words() -> None:
     norms = np.stack([np.broadcast_to(rate ** np.arange(21.0), (5, 21)) for rate in (0.25, 0.5)])
-    said = reach_in_words(GradientFlow(name="m", what="h", norms=norms))
+    said = describe_reach(GradientFlow(name="m", what="h", norms=norms))
     assert said.startswith(
-        "half of the signal is gone after 1.0 tokens in layer 2 (after 0.5 tokens in layer 1), 99 %"
+        "half of the gradient is lost after 1.0 tokens in layer 2 (after 0.5 tokens in layer 1), 99 %"
     )
 
 
@@ -122,8 +122,8 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
         network.layers[0].b_W[8:16] = math.log(9)
     made = found(one)
     assert made.findings[1] == (
-        "lstm: along the cell of layer 1 half of the signal is gone after 6.6 tokens; the product of its forget "
-        "gates, mean of all units, falls to a half after 6.6 tokens."
+        "lstm: along the cell of layer 1 half of the gradient is lost after 6.6 tokens; the mean product of its "
+        "forget gates halves after 6.6 tokens."
     )
     (layer,) = made.data["lstm"]["c"]
     assert layer["half_life"] == pytest.approx(math.log(2) / -math.log(0.9), rel=1e-4)
@@ -144,18 +144,18 @@ def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
     for _ in range(2000):
         v = R.T @ (R @ v)
         v /= np.linalg.norm(v)
-    limit = bound(one, 6)
+    limit = gradient_bound(one, 6)
     assert limit is not None
     assert_allclose(limit, (slope * np.linalg.norm(R @ v)) ** np.arange(7), rtol=1e-6)
-    (flow,) = flows(one, lags=6, positions=24)
+    (flow,) = measure(one, lags=6, positions=24)
     assert (flow.relative()[-1] <= limit * (1 + 1e-5)).all()
-    says = "forces the signal to vanish" if limit[1] < 1 else "permits the signal to explode, and does not force it"
+    says = "the gradient must vanish" if limit[1] < 1 else "the gradient can explode, but need not"
     assert says in found(one).findings[-1]
 
 
 def test_other_models_have_no_bound() -> None:
     for one in (sample("lstm"), sample("transformer"), sample("rnn", attention="dot"), ngram()):
-        assert bound(one, 9) is None
+        assert gradient_bound(one, 9) is None
 
 
 # The section.
@@ -177,7 +177,7 @@ def test_every_family_on_one_axis() -> None:
         "transformer: by layer",
     ]
     assert [finding.split(":")[0] for finding in made.findings] == [*NETWORKS, "lstm", "rnn"]
-    assert "the signal reaches 3 tokens, the model's whole window" in made.findings[3]
+    assert "the gradient reaches back 3 tokens, the full context window" in made.findings[3]
     assert "Dotted" in made["rnn: by layer"].caption
     assert "Dashed" in made["lstm: along the cell"].caption
     assert all("24 positions" in figure.caption for figure in made.figures)
@@ -207,11 +207,11 @@ def test_numbers_and_arrays() -> None:
 
 def ngram() -> Sample:
     model = chainrule.train("ngram", Corpus.from_lines(LINES), smoothing="witten-bell", order=2)
-    return take(model, Corpus.from_lines(LINES), name="ngram", tokens=99)
+    return take_sample(model, Corpus.from_lines(LINES), name="ngram", tokens=99)
 
 
 def test_what_is_no_network_is_left_out() -> None:
-    assert flows(ngram()) == []
+    assert measure(ngram()) == []
     assert section([ngram()]) is None
     made = found(ngram(), sample("gru"))
     assert list(made.data) == ["gru"]
@@ -220,7 +220,7 @@ def test_what_is_no_network_is_left_out() -> None:
 @pytest.mark.parametrize("family", NETWORKS)
 def test_one_token(family: str) -> None:
     made = found(sample(family, lines=[""]))
-    assert "too little text stands before" in made.findings[0]
+    assert "the gradient flow cannot be measured" in made.findings[0]
     json.dumps(made.data, allow_nan=False)
 
 
@@ -234,7 +234,7 @@ def test_foreign_names_are_escaped() -> None:
 
 def test_numbers_survive_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with plots.or_notes():
+    with plots.allow_missing_matplotlib():
         made = found(sample("gru"))
     assert all("pip install" in figure.drawing for figure in made.figures)
     assert made.data["gru"]["h"][0]["mean"][0] > 0

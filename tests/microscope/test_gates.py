@@ -12,9 +12,9 @@ from chainrule.errors import UsageError
 from chainrule.inspection.section import Section
 from chainrule.lm import Context
 from chainrule.microscope import gates
-from chainrule.microscope.cell_reading import running_text
-from chainrule.microscope.gates_figures import excerpt
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.cell_reading import align_text
+from chainrule.microscope.gates_figures import choose_excerpt
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.neural import gru, lstm, rnn, states
 from chainrule.neural.adapter import NeuralModel
@@ -55,7 +55,7 @@ def sample(
         network = module.build(config, tokenizer.vocabulary, None)
     lm = NeuralModel(network, tokenizer.vocabulary, context)
     model = Model(lm=lm, tokenizer=tokenizer, family=family, config=config)
-    return take(model, Corpus.from_lines(lines), name=name, tokens=tokens)
+    return take_sample(model, Corpus.from_lines(lines), name=name, tokens=tokens)
 
 
 def layer_of(given: Sample) -> Any:
@@ -72,7 +72,7 @@ def section(*given: Sample, **chosen: Any) -> Section:
 def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     """h = tanh(20 · opens − 20 · closes + 3 h): a switch; unit 3 of six, the others random."""
     given = sample("rnn", QUOTED, kind="char", name="elman", tokens=1500)
-    opens, closes = given.model.tokenizer.known["“"], given.model.tokenizer.known["”"]
+    opens, closes = given.model.tokenizer.vocab["“"], given.model.tokenizer.vocab["”"]
     with torch.no_grad():
         embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
         embedding[:, 0] = 0.0
@@ -90,7 +90,7 @@ def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     tracked = found.data["elman"]["tracked"]
     assert [tracked["quotes"][0]["cell"], len(tracked["quotes"])] == [3, 6]  # six cells are all there are
     assert "It follows <bdi>text inside quotes</bdi>: r = 1.00" in found["elman: track quotes"].caption
-    assert "orange above its mean here" in found["elman: track quotes"].caption
+    assert "orange above the mean of this excerpt" in found["elman: track quotes"].caption
 
 
 def test_a_caption_claims_nothing_that_was_not_found() -> None:
@@ -102,7 +102,7 @@ def test_a_caption_claims_nothing_that_was_not_found() -> None:
     found = section(given, track=["/bank/"])
     assert not found.data["still"]["tracked"]["/bank/"][0]["is_found"]
     caption = found["still: track /bank/"].caption
-    assert "No cell follows <bdi>matches of /bank/</bdi>; this one came closest to it: r = " in caption
+    assert "No cell follows <bdi>matches of /bank/</bdi> significantly; this one is closest: r = " in caption
     assert "It follows" not in caption
 
 
@@ -141,7 +141,7 @@ def test_models_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     found = section(one, two)
     assert [found.data[name]["tokens"] for name in "ab"] == [20, 20]
     assert sum(values.nbytes for values in found.arrays.values()) <= states.MOST_BYTES
-    assert "Read were the first 20 tokens" in found["a: distributions"].caption
+    assert "Only the first 20 tokens were read" in found["a: distributions"].caption
 
 
 def test_a_cell_that_counts_tokens_follows_the_line() -> None:
@@ -172,7 +172,7 @@ def test_forget_gates_of_nine_tenths_keep_nine_and_a_half_tokens() -> None:
     assert layer["memory"]["median"] == pytest.approx(-1 / math.log(0.9), rel=1e-5)  # 9.4912
     assert layer["gates"]["f"]["mean"] == pytest.approx(0.9, rel=1e-6)
     assert found.findings[0].startswith(
-        "net: the forget gates of layer 1 sit at 0.90 on average, a memory of 9.5 tokens; 0 % of them are nearly"
+        "net: the forget gates of layer 1 average 0.90, a time constant of 9.5 tokens; 0 % of them are nearly"
     )
 
 
@@ -183,7 +183,7 @@ def test_a_gate_that_never_closes_keeps_longer_than_was_read() -> None:
     found = section(given)
     assert found.data["net"]["layers"][0]["memory"]["largest"] is None
     assert (
-        "the update gates of layer 1 sit at 1.00 on average, a memory of more than the 50 tokens read; 100 %"
+        "the update gates of layer 1 average 1.00, a time constant of more than the 50 tokens read; 100 %"
         in (found.findings[0])
     )
 
@@ -211,7 +211,7 @@ def test_nothing_fails_on_odd_texts(family: str, text: str) -> None:
     for kind, context in zip(kinds, contexts[:: (-1) ** list(odd).index(text)], strict=True):
         made_of = lines if "".join(lines) else ["x"]  # a tokenizer needs a character
         given = sample(family, made_of, kind=kind, context=context)
-        read = take(given.model, Corpus.from_lines(lines), name="net", tokens=40)
+        read = take_sample(given.model, Corpus.from_lines(lines), name="net", tokens=40)
         found = section(read, track=["quotes"])
         assert found.data["net"]["tokens"] == len(read.tokens)
         for figure in found.figures:
@@ -270,25 +270,25 @@ def test_the_running_text_is_the_text(kind: Kind) -> None:
     lines = ['the naïve "cat" sat', "on (the) שלום mats"]
     size = {"bpe": 300, "wordpiece": 560, "unigram": 300}.get(kind)
     given = sample("rnn", lines * 4, kind=kind, size=size, tokens=10_000)
-    run = running_text(given, len(given.tokens))
+    run = align_text(given, len(given.tokens))
     assert run.text == "\n".join(lines * 4) + "\n"
     assert len(run.first) == len(given.tokens)
-    assert "".join(run.shown()) == run.text
+    assert "".join(run.token_texts()) == run.text
 
 
 def test_unknown_words_stand_as_in_the_text() -> None:
     given = sample("rnn", RAGGED)
-    read = take(given.model, Corpus.from_lines(["the zebra was"]), name="net", tokens=9)
-    assert running_text(read, 4).text == "the zebra was\n"
+    read = take_sample(given.model, Corpus.from_lines(["the zebra was"]), name="net", tokens=9)
+    assert align_text(read, 4).text == "the zebra was\n"
 
 
 def test_the_excerpt_is_of_the_second_half_where_something_happens() -> None:
     given = sample("rnn", QUOTED, kind="char", tokens=4000)
-    run = running_text(given, len(given.tokens))
+    run = align_text(given, len(given.tokens))
     values = np.zeros(len(given.tokens))
     values[-700::2] = 1.0
-    part = excerpt(values, run)
+    part = choose_excerpt(values, run)
     assert part.start >= len(values) // 2
     assert part.stop == len(values)
     assert part.stop - part.start <= 700
-    assert excerpt(np.zeros(1), running_text(given, 1)) == slice(0, 1)
+    assert choose_excerpt(np.zeros(1), align_text(given, 1)) == slice(0, 1)

@@ -21,7 +21,7 @@ from chainrule.microscope.sample import Sample
 from chainrule.model import Model
 from chainrule.progress import Progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.pairs import Pairs
+from chainrule.text.pairs import SentencePairs
 from microscope.example import full
 
 LINES = Corpus.from_lines(["i love cats", "i love dogs", "cats chase mice"])
@@ -73,11 +73,11 @@ def test_every_section_is_asked_in_the_order_of_the_page(asked: Asked) -> None:
     flow = asked["gradient_flow"]
     assert (flow["lags"], flow["positions"], flow["seed"]) == (7, 5, 3)
     assert asked["gates"]["track"] == ("quotes",)
-    assert found.left_out == {"attention": "nothing to say of these models"}
+    assert found.left_out == {"attention": "not applicable to these models"}
     assert found["gates"].title == "gates"
     assert "gates" in found
     assert "attention" not in found
-    with pytest.raises(UsageError, match="there is no section 'attention' here, but: gradient_flow"):
+    with pytest.raises(UsageError, match="there is no section 'attention'; available: gradient_flow"):
         found["attention"]
     assert found.seconds > 0
     assert found.peak_memory is None or found.peak_memory > 10_000_000  # a Python with numpy takes more
@@ -87,9 +87,9 @@ def test_every_section_is_asked_in_the_order_of_the_page(asked: Asked) -> None:
 def test_some_sections_by_name() -> None:
     assert list(inspect(model(), LINES, only="training, gradient-flow")) == ["gradient_flow", "training"]
     assert list(inspect(model(), LINES, only=["gates"])) == ["gates"]
-    with pytest.warns(ChainruleWarning, match="attention is left out: nothing to say"):
+    with pytest.warns(ChainruleWarning, match="attention is left out: not applicable"):
         found = inspect(model(), LINES, only="attention")
-    assert str(found) == "Nothing was found to say."
+    assert str(found) == "There are no findings."
     with pytest.raises(
         ConfigError, match="there is no section 'gate'; choose among gradient_flow, recurrent_matrix"
     ):
@@ -143,7 +143,7 @@ def test_memory_is_in_bytes_everywhere(platform: str, expected: int, monkeypatch
 
 def test_without_a_text_the_embedded_one(asked: Asked) -> None:
     found = inspect(model(), tokens=50, only="gates")
-    assert found.text == "Pride and Prejudice (embedded), as no text was given"
+    assert found.text == "Pride and Prejudice (embedded), the default text"
     assert len(asked["gates"]["samples"][0].ids) == 50
 
 
@@ -167,18 +167,18 @@ def test_one_that_fails_does_not_take_the_others_along(asked: Asked, monkeypatch
 
 def test_numbers_do_not_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     def section(samples: Sequence[Sample], **settings: Any) -> Section:
-        drawing = plots.bars({"a": 1.0}, title="Bars", quantity="bits")
+        drawing = plots.plot_bars({"a": 1.0}, title="Bars", quantity="bits")
         figure = Figure(name="bars", drawing=drawing, caption="Bars.")
         return Section(name="gates", title="Gates", figures=(figure,), data={"a": 1.0})
 
     stand_in(monkeypatch, "gates", section)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.warns(ChainruleWarning, match=r"there are no pictures: .*pip install 'chainrule\[plots\]'"):
+    with pytest.warns(ChainruleWarning, match=r"no figures are drawn: .*pip install 'chainrule\[plots\]'"):
         found = inspect(model(), LINES, only="gates")
     assert found.to_json()["sections"]["gates"]["data"] == {"a": 1.0}
     assert "pip install" in found["gates"]["bars"].drawing
     with pytest.raises(MissingExtra):
-        plots.bars({"a": 1.0}, title="Bars", quantity="bits")  # as before
+        plots.plot_bars({"a": 1.0}, title="Bars", quantity="bits")  # as before
 
 
 @pytest.mark.usefixtures("asked")
@@ -246,19 +246,19 @@ def test_in_a_notebook() -> None:
 @pytest.mark.parametrize("name", ["tokens", "lags", "positions"])
 def test_counts_are_checked(name: str) -> None:
     counts: dict[str, Any] = {name: 0}
-    with pytest.raises(ConfigError, match=f"{name} is 0; choose a whole number from 1 on"):
+    with pytest.raises(ConfigError, match=f"{name} is 0; choose an integer of at least 1"):
         inspect(model(), LINES, **counts)
 
 
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(UsageError, match="no model was given"):
         inspect([], LINES)
-    with pytest.raises(UsageError, match="3 is no model"):
+    with pytest.raises(UsageError, match="3 is not a model"):
         inspect(3, LINES)
     with pytest.raises(UsageError, match="pairs are for translators"):
-        inspect(model(), Pairs(["a"], ["b"]))
+        inspect(model(), SentencePairs(["a"], ["b"]))
     tagger = SimpleNamespace(task="tag")
-    with pytest.raises(UsageError, match=r"is no language model and no translator.*chainrule tag predict"):
+    with pytest.raises(UsageError, match=r"is not a language model or translator.*chainrule tag predict"):
         inspect(tagger, LINES)
 
 
@@ -276,19 +276,24 @@ def translator() -> Any:
 
 
 def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    heard: list[Pairs] = []
+    heard: list[SentencePairs] = []
 
-    def of_translator(model: Any, pairs: Pairs, *, progress: Progress) -> Section:
+    def translator_section(model: Any, pairs: SentencePairs, *, progress: Progress) -> Section:
         heard.append(pairs)
         return Section(name="attention", title="Attention", findings=("It looks ahead.",), data={"pairs": 1})
 
-    attention = SimpleNamespace(of_translator=of_translator)
+    attention = SimpleNamespace(translator_section=translator_section)
     monkeypatch.setitem(sys.modules, MODULES["attention"], attention)
     table, source, target = (tmp_path / name for name in ("pairs.tsv", "a.de", "a.en"))
     table.write_text("ein\tone\nzwei\ttwo\n")
     source.write_text("ein\nzwei\n")
     target.write_text("one\ntwo\n")
-    for text in (str(table), [source, target], Corpus.of([source, target]), Pairs(["ein", "zwei"], ["one", "two"])):
+    for text in (
+        str(table),
+        [source, target],
+        Corpus.of([source, target]),
+        SentencePairs(["ein", "zwei"], ["one", "two"]),
+    ):
         found = inspect(translator(), text)
         assert list(found) == ["attention"]
         assert str(found) == "It looks ahead."
@@ -297,7 +302,7 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
     assert {(pairs.sources, pairs.targets) for pairs in heard} == {(("ein", "zwei"), ("one", "two"))}
     with pytest.raises(UsageError, match="give a source and a target file, or one table"):
         inspect(translator())
-    with pytest.raises(UsageError, match="by itself"):
+    with pytest.raises(UsageError, match="inspected alone"):
         inspect([translator(), model()], table)
 
 

@@ -48,8 +48,7 @@ def test_numbers_of_a_rotation() -> None:
     assert sorted(found.arrays["turn/layer 1/R/eigenvalues, imaginary"]) == pytest.approx([-1, -1, 1, 1])
     assert found.findings == (
         "turn: the recurrent matrix of layer 1 has spectral radius 1.00 and largest singular value 1.00: "
-        "σ_max · max φ′ = 1.00, on the circle: the signal is not forced to vanish and cannot explode, it drifts at "
-        "most.",
+        "σ_max · max φ′ = 1.00: the gradient need not vanish and cannot explode.",
     )
 
 
@@ -63,8 +62,8 @@ def test_several_models_each_with_its_figures_and_one_bound() -> None:
     assert list(found.data["lstm"][1]["matrices"]) == ["i", "f", "g", "o"]
     assert found.data["lstm"][0]["gain"] is None
     assert "max φ′ 0.25 for sigmoid" in found["bound"].caption
-    assert "<bdi>&lt;b&gt;</bdi>: the eigenvalues" in found["<b>: eigenvalues"].caption
-    assert "<bdi>&lt;b&gt;</bdi>: every recurrent" in found["<b>: sizes"].caption
+    assert "<bdi>&lt;b&gt;</bdi>: eigenvalues" in found["<b>: eigenvalues"].caption
+    assert "<bdi>&lt;b&gt;</bdi>: norms of every recurrent" in found["<b>: sizes"].caption
     assert all("<b>" not in figure.caption + figure.drawing for figure in found.figures)
     json.dumps(found.data, allow_nan=False)
     assert [finding.split(":")[0] for finding in found.findings] == ["lstm", "lstm", "<b>"]
@@ -86,11 +85,13 @@ def test_lower_layers_and_attention_are_drawn_no_bound() -> None:
     found = matrix.section([deep, sample("rnn", "attentive", attention="dot")])
     assert found is not None
     lower, top, attentive = found.findings
-    assert "along this layer alone σ_max · max φ′ = 0.30; errors come back through the layers above it" in lower
-    assert "= 0.99 < 1 forces the signal to vanish, after 10 tokens at most 0.9 of it" in top  # 0.99^10 = 0.904
-    assert "errors come back through attention to the past as well" in attentive
+    assert (
+        "along this layer alone σ_max · max φ′ = 0.30; gradients also return through the layers above it" in lower
+    )
+    assert "= 0.99 < 1: the gradient must vanish, after 10 tokens at most 0.9 of it" in top  # 0.99^10 = 0.904
+    assert "gradients also return through attention to the past" in attentive
     drawn = found["bound"].drawing
-    assert "deep, layer 2: 0.99 a step." in drawn
+    assert "deep, layer 2: 0.99 per step." in drawn
     assert "deep, layer 1" not in drawn
     assert "attentive" not in drawn
     assert "in the top layer" in found["bound"].caption

@@ -28,7 +28,7 @@ def test_well_formed_with_unique_ids_and_links_that_lead_somewhere(example: Insp
     assert len(ids) == len(set(ids))
     links = [value for value in page.values("href") if not value.startswith("data:image/png;base64,")]
     assert all(link.startswith("#") and link[1:] in ids for link in links)
-    assert {"#models", "#repetition", *(f"#{name}" for name in example)} <= set(links)
+    assert {"#models", "#reproduction", *(f"#{name}" for name in example)} <= set(links)
 
 
 def test_headings_are_in_order(example: Inspection) -> None:
@@ -101,7 +101,7 @@ def test_the_facts_are_there() -> None:
         "word, 10,000 ids",
         "train.txt",
         "1,000 tokens",
-        "nothing to say of these models",
+        "not applicable to these models",
     ):
         assert fact in words
     assert words.index("The signal halves every 4.2 tokens.") < words.index("lstm: the signal halves")

@@ -18,8 +18,8 @@ from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.inspection import plots
 from chainrule.inspection.section import Section
-from chainrule.microscope.probability import compare, find_orders, look, section
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.probability import backoff_orders, compare_models, read_sample, section
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 
@@ -44,7 +44,7 @@ def model(family: str = "ngram", **chosen: Any) -> Model:
 
 
 def sample(of: Model, text: Sequence[str] | None = None, tokens: int = 100, name: str = "model") -> Sample:
-    return take(of, Corpus.from_lines(lines(40, 8) if text is None else text), name=name, tokens=tokens)
+    return take_sample(of, Corpus.from_lines(lines(40, 8) if text is None else text), name=name, tokens=tokens)
 
 
 def made(*samples: Sample) -> Section:
@@ -63,18 +63,20 @@ def test_bits_are_those_of_an_evaluation(family: str, context: str) -> None:
     of = model(family, context=context)
     text = lines(40, 8)
     whole = sample(of, text, 10_000)
-    found = look(whole).predictions
+    found = read_sample(whole).predictions
     assert_allclose(found.log_prob, token_log_probs(of.lm, whole.text), rtol=1e-5, atol=1e-6)
     # The same text broken off in the middle of a line: what comes before is not changed by it.
     cut = next(t for t in range(60, 100) if whole.ids[t - 1] != whole.text.eos)
-    assert_allclose(look(sample(of, text, cut)).predictions.log_prob, found.log_prob[:cut], rtol=1e-5, atol=1e-6)
+    assert_allclose(
+        read_sample(sample(of, text, cut)).predictions.log_prob, found.log_prob[:cut], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("family", ["ngram", "lstm"])
 def test_tops_are_those_of_next(family: str) -> None:
     of = model(family)
     one = sample(of, ["the cat sees"])
-    found = look(one).predictions
+    found = read_sample(one).predictions
     expected = of.next("the cat", top=10)
     names = of.tokenizer.tokens(found.top_ids[2].tolist())
     assert names == [name for name, _ in expected]
@@ -94,15 +96,15 @@ def test_the_section_says_and_shows_all() -> None:
     found = made(sample(model(), name="kn"), sample(model("lstm"), name="lstm"))
     names = [figure.name for figure in found.figures]
     assert names == ["reading", "reading-2", "calibration", "confidence", "disagreement", "orders", "orders-text"]
-    assert found.findings[0].startswith("kn: it needs ")
+    assert found.findings[0].startswith("kn: its surprisal is ")
     assert "bits per token over 100 tokens" in found.findings[0]
-    assert any(finding.startswith("kn: the 5-gram answered ") for finding in found.findings)
-    assert "Over 100 tokens its best guesses are " in found.findings[1]
+    assert any("% of tokens were scored by a 5-gram" in finding for finding in found.findings)
+    assert "Over 100 tokens the expected calibration error of its top predictions is " in found.findings[1]
     errors = found.data["models"][0]["calibration"]
     shares = [100 * errors[key] for key in ("expected_calibration_error", "expected_by_chance")]
-    assert f"are {shares[0]:.1f} percentage points off on average" in found.findings[1]
+    assert f"is {shares[0]:.1f} percentage points, against {shares[1]:.1f}" in found.findings[1]
     assert f"{shares[0]:.1f} ({shares[1]:.1f} by chance)" in found["confidence"].caption
-    assert "bits per token over 100 of them" in found.findings[-1]
+    assert "bits per token over 100 tokens" in found.findings[-1]
     bits = found.arrays["kn/bits"]
     assert found.data["models"][0]["bits_per_token"] == pytest.approx(bits.mean())
     assert found.data["disagreement"][0]["mean_gain_bits"] == pytest.approx(
@@ -125,33 +127,34 @@ def test_confidence_and_entropy_of_a_uniform_model() -> None:
 
 def test_a_score_is_not_called_a_probability() -> None:
     found = made(sample(model(smoothing="stupid-backoff"), name="sb"))
-    assert "gives a score, not a probability" in found.findings[0]
+    assert "its scores are not probabilities" in found.findings[0]
     assert "calibration" not in found.data["models"][0]
     assert not any(figure.name in ("calibration", "confidence") for figure in found.figures)
-    assert "a score, not of a probability" in found["reading"].caption
+    assert "a score, not a probability" in found["reading"].caption
     both = made(sample(model(), name="kn"), sample(model(smoothing="stupid-backoff"), name="sb"))
-    assert "(by a score, not a probability)" in both.findings[-1]
+    assert "(by score, not probability)" in both.findings[-1]
 
 
 def test_the_impossible_is_no_trouble() -> None:
     of = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=2, smoothing="mle")
     found = made(sample(of, ["a a", "b a"], name="mle"), sample(of, ["a a", "b a"], name="same"))
-    assert "holds 1 of 6 tokens impossible, the first “a”" in found.findings[0]
+    assert "gives 1 of 6 tokens probability 0, the first “a”" in found.findings[0]
     assert found.data["models"][0]["bits_per_token"] is None
 
 
 def test_one_that_holds_tokens_impossible_is_not_called_better() -> None:
-    # "b b" was never seen: to the unsmoothed bigram it is impossible, and all else it foresees better.
+    # "b b" was never seen: the unsmoothed bigram gives it probability 0, and predicts everything else better.
     train, text = Corpus.from_lines(["a b", "a b c"]), ["a b", "a b b c"]
     sharp = chainrule.train("ngram", train, order=2, smoothing="mle")
     broad = chainrule.train("ngram", train, order=1, smoothing="laplace")
     found = made(sample(sharp, text, name="sharp"), sample(broad, text, name="broad"))
-    said = "holds 1 of 8 tokens impossible and"
+    said = "gives probability 0 to 1 of 8 tokens and"
     assert found.findings[-1].startswith(
-        f"broad foresees this text better than sharp: sharp {said} broad none; over"
+        f"broad predicts this text better than sharp: sharp {said} broad to none; over"
     )
-    assert f"<b><bdi>sharp</bdi></b> {said} <b><bdi>broad</bdi></b> none; over the 7 tokens possible to both" in (
-        found["disagreement"].caption
+    assert (
+        f"<b><bdi>sharp</bdi></b> {said} <b><bdi>broad</bdi></b> to none; over the 7 tokens possible under both"
+        in (found["disagreement"].caption)
     )
 
 
@@ -160,7 +163,7 @@ def test_pruned_n_grams_count_as_not_seen() -> None:
     of = chainrule.train("ngram", Corpus.from_lines(text), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
     found = made(sample(of, text[:1], name="pruned"))
     said = " ".join((*found.findings, *(figure.caption + figure.drawing for figure in found.figures)))
-    assert "an n-gram that was pruned counts as not seen" in said
+    assert "a pruned n-gram counts as not seen" in said
     assert "backed off: context seen, word not seen after it" in said
     assert "backed off: context not seen" in said
 
@@ -170,8 +173,8 @@ def test_any_tokenizer_is_compared_word_by_word(tokenizer: str) -> None:
     other = model(
         tokenizer=tokenizer, order=3, **({"vocab_size": 600} if tokenizer not in ("word", "char", "byte") else {})
     )
-    one, two = look(sample(model(), tokens=10_000)), look(sample(other, tokens=10_000))
-    found = compare(one, two)
+    one, two = read_sample(sample(model(), tokens=10_000)), read_sample(sample(other, tokens=10_000))
+    found = compare_models(one, two)
     assert found.unit == ("token" if tokenizer == "word" else "word")
     assert list(found.names) == [word for line in lines(40, 8) for word in (*line.split(), "</s>")]
     # Whatever the tokens, the bits of all of them are the bits of the text.
@@ -183,9 +186,9 @@ def test_an_unknown_word_costs_its_spelling() -> None:
     of = model(vocab_size=5)
     assert of.speller is not None
     line = " ".join(WORDS)
-    one, two = look(sample(model(), [line], name="all")), look(sample(of, [line], name="five"))
-    found = compare(one, two)
-    words = [word for word in WORDS if word not in of.tokenizer.known]
+    one, two = read_sample(sample(model(), [line], name="all")), read_sample(sample(of, [line], name="five"))
+    found = compare_models(one, two)
+    words = [word for word in WORDS if word not in of.tokenizer.vocab]
     assert len(words) == 5
     unknown = np.array([word in words for word in (*WORDS, "</s>")])
     spelt = -of.speller.log_probs(words) / math.log(2)
@@ -210,14 +213,14 @@ def test_odd_texts_are_read(number: int, tokenizer: str) -> None:
 def test_orders_are_those_of_the_text() -> None:
     # "a b" and "a c" were seen; in "a b" all bigrams are known, in "b c" none but "c </s>".
     of = chainrule.train("ngram", Corpus.from_lines(["a b", "a c"]), order=2, smoothing="witten-bell")
-    orders = find_orders(sample(of, ["a b", "b c"]))
-    assert orders.found.tolist() == [2, 2, 2, 1, 1, 2]
-    assert_allclose(orders.bits, look(sample(of, ["a b", "b c"])).predictions.bits, atol=1e-12)
+    orders = backoff_orders(sample(of, ["a b", "b c"]))
+    assert orders.matched_order.tolist() == [2, 2, 2, 1, 1, 2]
+    assert_allclose(orders.bits, read_sample(sample(of, ["a b", "b c"])).predictions.bits, atol=1e-12)
 
 
 def test_without_matplotlib_the_numbers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with plots.or_notes():
+    with plots.allow_missing_matplotlib():
         found = section([sample(model(), name="kn"), sample(model(order=2), name="bigram")])
     assert found is not None
     assert "pip install" in found["calibration"].drawing
@@ -238,7 +241,7 @@ def test_progress_is_told() -> None:
 @pytest.mark.data
 def test_a_good_model_of_ptb_is_calibrated(data_folder: Path) -> None:
     of = chainrule.train("ngram", data_folder / "ptb" / "ptb.train.txt", order=3)
-    found = made(take(of, Corpus.of(data_folder / "ptb" / "ptb.test.txt"), name="kn3", tokens=1000))
+    found = made(take_sample(of, Corpus.of(data_folder / "ptb" / "ptb.test.txt"), name="kn3", tokens=1000))
     assert found.data["models"][0]["calibration"]["expected_calibration_error"] < 0.1
     answered = found.data["models"][0]["orders"]
     assert [each["order"] for each in answered] == [3, 2, 1]

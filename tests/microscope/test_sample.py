@@ -8,7 +8,7 @@ import pytest
 import chainrule
 from chainrule.errors import InputError
 from chainrule.microscope import sample
-from chainrule.microscope.sample import take
+from chainrule.microscope.sample import take_sample
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 
@@ -22,7 +22,7 @@ def model(tokenizer: str = "word") -> Model:
 
 
 def shown(tokens: int, lines: list[str] = LINES, tokenizer: str = "word") -> list[str]:
-    found = take(model(tokenizer), Corpus.from_lines(lines), name="m", tokens=tokens)
+    found = take_sample(model(tokenizer), Corpus.from_lines(lines), name="m", tokens=tokens)
     assert len(found.ids) == len(found.tokens)
     return list(found.tokens)
 
@@ -41,7 +41,7 @@ def test_a_shorter_text_is_taken_whole() -> None:
 
 def test_unknown_words_keep_their_spellings() -> None:
     corpus = Corpus.from_lines(["zebras love gnus", "gnus"])
-    found = take(model(), corpus, name="m", tokens=3, source="a text")
+    found = take_sample(model(), corpus, name="m", tokens=3, source="a text")
     assert found.tokens == ("<unk>", "love", "<unk>")
     assert found.text.spellings == ["zebras", "gnus"]  # not the third, which is beyond the cut
     assert (found.name, found.source) == ("m", "a text")
@@ -59,19 +59,19 @@ def test_a_long_line_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="the text is empty"):
-        take(model(), Corpus.from_lines([]), name="m", tokens=3)
+        take_sample(model(), Corpus.from_lines([]), name="m", tokens=3)
 
 
 def test_unknown_words_are_those_of_the_text() -> None:
     model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="witten-bell")
-    taken = take(model, Corpus.from_lines(["a zebra b", "yak"]), name="m", tokens=10)
+    taken = take_sample(model, Corpus.from_lines(["a zebra b", "yak"]), name="m", tokens=10)
     assert taken.tokens == ("a", "<unk>", "b", "</s>", "<unk>", "</s>")
-    assert taken.written == ("a", "zebra", "b", "</s>", "yak", "</s>")
-    assert taken.shown == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")
+    assert taken.source_tokens == ("a", "zebra", "b", "</s>", "yak", "</s>")
+    assert taken.display_tokens == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")
 
 
 def test_punctuation_is_shown_without_joiners() -> None:
     model = chainrule.train("ngram", Corpus.from_lines(["a, b", "b, a"]), order=1, smoothing="witten-bell")
-    taken = take(model, Corpus.from_lines(["a, b!"]), name="m", tokens=10)
-    assert taken.written == ("a", "\uffed,", "b", "\uffed!", "</s>")
-    assert taken.shown == ("a", ",", "b", "⟨!⟩", "</s>")
+    taken = take_sample(model, Corpus.from_lines(["a, b!"]), name="m", tokens=10)
+    assert taken.source_tokens == ("a", "\uffed,", "b", "\uffed!", "</s>")
+    assert taken.display_tokens == ("a", ",", "b", "⟨!⟩", "</s>")

@@ -9,7 +9,7 @@ import pytest
 
 from chainrule import api
 from chainrule.errors import ChainruleWarning
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.microscope.training import section
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
@@ -19,7 +19,7 @@ LINES = ["a b c d", "b c d e", "c d e a"] * 20
 
 
 def sample(model: Model, name: str) -> Sample:
-    return take(model, Corpus.from_lines(LINES[:2]), name=name, tokens=8)
+    return take_sample(model, Corpus.from_lines(LINES[:2]), name=name, tokens=8)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,12 @@ def test_several_share_the_axis_of_the_loss(network: Sample) -> None:
     assert found is not None
     names = [figure.name for figure in found.figures]
     assert names == ["loss", "gradient-norm-2", "clipped-by-2", "update-ratio-2", "learning-rate"]
-    assert found.findings[0].startswith("old␊<b>: The loss still fell at the end, 5.00 → 4.00")
+    assert found.findings[0].startswith("old␊<b>: The loss was still falling at the end, 5.00 → 4.00")
     assert found.findings[1].startswith("lstm: 100 % of the steps")  # the more telling first, whoever it is of
     assert "old␊&lt;b&gt;" in found["loss"].drawing
     assert "<b>" not in found["loss"].caption
     assert "<bdi>old␊&lt;b&gt;</bdi>: training 4.00" in found["loss"].caption
-    assert "Norm of the gradient of <bdi>lstm</bdi>" in found["gradient-norm-2"].caption
+    assert "Gradient norm of <bdi>lstm</bdi>" in found["gradient-norm-2"].caption
     assert told == [(0, 2), (1, 2)]
 
 
@@ -127,6 +127,9 @@ def test_a_loss_against_noise_is_called_so(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"output": "nce", "samples": 4, "hidden": 4, "epochs": 1, "clip": 0.0}
     found = section([sample(api.train("rnn", tmp_path / "text.txt", **settings), "noisy")])
     assert found is not None
-    assert "The training loss of <bdi>noisy</bdi> is one against noise words" in found["loss"].caption
+    assert (
+        "The training loss of <bdi>noisy</bdi> is that of noise-contrastive or sampled training"
+        in found["loss"].caption
+    )
     assert "perplexity" not in found["loss"].caption  # there is no validation, and the loss has none
     assert "perplexity" not in found["loss"].drawing

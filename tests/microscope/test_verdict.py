@@ -1,7 +1,7 @@
 """The words on top: whose they are, which come first, and how many."""
 
 from chainrule.inspection.section import Section
-from chainrule.microscope.verdict import MOST, Paragraph, in_words, verdict
+from chainrule.microscope.verdict import MOST, Paragraph, format_paragraphs, summarize
 
 
 def section(name: str, *findings: str) -> Section:
@@ -9,7 +9,7 @@ def section(name: str, *findings: str) -> Section:
 
 
 def texts(sections: list[Section], *names: str) -> dict[str, str]:
-    return {paragraph.model: paragraph.text for paragraph in verdict(sections, names)}
+    return {paragraph.model: paragraph.text for paragraph in summarize(sections, names)}
 
 
 def test_the_first_finding_of_every_section_the_most_telling_section_first() -> None:
@@ -55,7 +55,7 @@ def test_each_model_has_its_own() -> None:
         section("probability", "lstm-2 needs 5.1 bits a token.", "lstm and lstm-2 differ most on 'mice'."),
         section("training", "The text is short."),
     ]
-    assert verdict(sections, ["lstm", "lstm-2"]) == (
+    assert summarize(sections, ["lstm", "lstm-2"]) == (
         Paragraph("lstm", "The signal halves every 4 tokens."),
         Paragraph("lstm-2", "It halves every 9 tokens. lstm-2 needs 5.1 bits a token."),
         Paragraph("", "lstm and lstm-2 differ most on 'mice'. The text is short."),
@@ -65,7 +65,7 @@ def test_each_model_has_its_own() -> None:
 def test_a_name_is_taken_as_it_stands() -> None:
     """What means something in a regular expression, or stands inside a word, is no name."""
     sections = [section("gates", "a+b: it is open.", "aab is shut.", "Cells of gru forget.", "congruent")]
-    found = verdict(sections, ["a+b", "gru"])
+    found = summarize(sections, ["a+b", "gru"])
     assert [(p.model, p.text) for p in found] == [
         ("a+b", "It is open."),
         ("gru", "Cells of gru forget."),
@@ -75,8 +75,10 @@ def test_a_name_is_taken_as_it_stands() -> None:
 
 def test_in_words() -> None:
     said = [Paragraph("a", "One."), Paragraph("", "Both.")]
-    assert in_words(said, ["a", "b"]) == ["a: One.", "Both."]
-    assert in_words(said[:1], ["a"]) == ["One."]
-    assert in_words([Paragraph("a", "a needs 5 bits.")], ["a", "b"]) == ["a needs 5 bits."]  # its name once
-    assert in_words([], ["a"]) == ["Nothing was found to say."]
-    assert verdict([], ["a"]) == ()
+    assert format_paragraphs(said, ["a", "b"]) == ["a: One.", "Both."]
+    assert format_paragraphs(said[:1], ["a"]) == ["One."]
+    assert format_paragraphs([Paragraph("a", "a needs 5 bits.")], ["a", "b"]) == [
+        "a needs 5 bits."
+    ]  # its name once
+    assert format_paragraphs([], ["a"]) == ["There are no findings."]
+    assert summarize([], ["a"]) == ()

@@ -1,11 +1,11 @@
-"""What the tests of adaptation share: small networks with weights large enough to matter, and texts for them."""
+"""Shared helpers of the adaptation tests: small networks with large weights, and texts."""
 
 from typing import Any
 
 import numpy as np
 import torch
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Context, Ids, Vocabulary
 from chainrule.neural import feedforward, gru, lstm, transformer
 from chainrule.neural.adapter import NeuralModel
@@ -45,6 +45,6 @@ def some_ids(tokens: int, seed: int = 0, lines: int = 9) -> Ids:
     return ids
 
 
-def encoded(ids: Ids) -> Encoded:
+def encoded(ids: Ids) -> EncodedText:
     """A text of these ids; what stands behind them does not matter here."""
-    return Encoded(ids, WORDS.eos, WORDS.unk, words=len(ids), characters=len(ids), bytes=len(ids))
+    return EncodedText(ids, WORDS.eos, WORDS.unk, words=len(ids), characters=len(ids), bytes=len(ids))

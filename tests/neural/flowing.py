@@ -1,4 +1,4 @@
-"""What the tests of gradient flow share: small networks with known weights, and their flow."""
+"""Shared helpers of the gradient-flow tests: small networks with known weights."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from chainrule.inspection.flow import GradientFlow
 from chainrule.lm import Ids, Vocabulary
 from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.adapter import NeuralModel
-from chainrule.neural.flow import Way, gradient_flow
+from chainrule.neural.flow import Backend, gradient_flow
 from neural.adapting import WORDS, encoded
 
 KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -24,7 +24,7 @@ KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-WAYS: tuple[Way, ...] = ("cells", "kernels")
+WAYS: tuple[Backend, ...] = ("cells", "kernels")
 
 
 def recurrent(module: Any, words: Vocabulary = WORDS, **settings: Any) -> NeuralModel:

@@ -1,4 +1,4 @@
-"""What the tests of contextual vectors share: small networks of every kind behind a tokenizer of eight words."""
+"""Shared helpers of the contextual-vector tests: small networks of every kind with an eight-word tokenizer."""
 
 from types import SimpleNamespace
 from typing import Any

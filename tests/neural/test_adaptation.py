@@ -1,4 +1,4 @@
-"""One call for all ways to adapt: validation text makes the choices, and the test text is scored with them."""
+"""Test-time adaptation: settings are tuned on validation text and used to score the test text."""
 
 import warnings
 from typing import Any
@@ -12,7 +12,7 @@ from chainrule.evaluation.scores import token_log_probs
 from chainrule.model import Model
 from chainrule.neural import cache, dynamic
 from chainrule.neural.adaptation import Kind, adapt
-from chainrule.neural.sliding import sliding_log_probs
+from chainrule.neural.sliding import strided_log_probs
 from chainrule.neural.temperature import log_probs_at
 from chainrule.text.corpus import Corpus
 from neural.adapting import WINDOW, encoded, make, some_ids
@@ -57,7 +57,7 @@ def test_each_kind_is_its_own_module_with_what_was_chosen() -> None:
     transformer = make("transformer")
     chosen = adapt(transformer, text, None, "stride", stride=2)
     assert chosen.settings == {"stride": 2}
-    assert np.array_equal(chosen.log_probs, sliding_log_probs(transformer, text, 2))
+    assert np.array_equal(chosen.log_probs, strided_log_probs(transformer, text, 2))
     assert adapt(transformer, text, valid, "dynamic").settings["segment"] == WINDOW
 
 
@@ -75,7 +75,7 @@ def test_without_validation_text_nothing_is_chosen() -> None:
     for kind in ("temperature", "cache", "dynamic"):
         with pytest.raises(UsageError, match=f"--{kind} chooses its settings on validation text"):
             adapt(make(), text, None, kind)
-    with pytest.raises(UsageError, match="needs its stride"):
+    with pytest.raises(UsageError, match="needs a stride"):
         adapt(make("transformer"), text, None, "stride")
 
 

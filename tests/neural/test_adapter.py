@@ -1,4 +1,4 @@
-"""Both views of a network against reading token by token with a network that remembers all it read."""
+"""Parallel and sequential views of a network against a token-by-token reference."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from chainrule.errors import ChainruleError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import adapter, feedforward, gru, lstm, rnn, transformer
 from chainrule.neural.adapter import NeuralModel, NeuralState
-from chainrule.neural.network import Features, Network, Tensors
+from chainrule.neural.network import Network, NetworkOutput, Tensors
 
 BOS, EOS = 0, 1
 VOCABULARY = Vocabulary(7, BOS, EOS, 2)
@@ -42,14 +42,14 @@ class Memory(Network):
     def position(self, state: Tensors) -> Tensor | None:
         return None if self.window is None else state[1]
 
-    def forward(self, ids: Tensor, state: Tensors) -> Features:
+    def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
         h, read = state
         columns = []
         for t in range(ids.shape[1]):
             h = h / 8 + ids[:, t : t + 1]
             columns.append(h)
         assert self.window is None or bool((read + ids.shape[1] <= self.window).all())
-        return Features(torch.stack(columns, dim=1), (h, read + ids.shape[1]))
+        return NetworkOutput(torch.stack(columns, dim=1), (h, read + ids.shape[1]))
 
 
 class Slow:
@@ -243,7 +243,7 @@ def test_what_is_no_number_is_never_given_out() -> None:
     nn.init.constant_(network.output.bias, torch.nan)
     model = NeuralModel(network, VOCABULARY, "line")
     row = np.array([[BOS, 3]])
-    with pytest.raises(ChainruleError, match="beyond all numbers"):
+    with pytest.raises(ChainruleError, match="overflowed to infinity"):
         model.score(Batch(row, row, row >= 0), model.start(1))
-    with pytest.raises(ChainruleError, match="beyond all numbers"):
+    with pytest.raises(ChainruleError, match="overflowed to infinity"):
         model.step(model.start(1), np.array([BOS]))

@@ -1,4 +1,4 @@
-"""Where networks look: the weights shown are those that make each network's own output."""
+"""Attention extraction: the extracted weights reproduce the output of each network."""
 
 import math
 from typing import Any
@@ -9,17 +9,23 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor
 
-from chainrule.inspection.attention import Attended
+from chainrule.inspection.attention import AttentionRecord
 from chainrule.lm import Context, Floats, Vocabulary
 from chainrule.neural import attending, conditional
 from chainrule.neural.adapter import NeuralModel
-from chainrule.neural.attending import attended, heads, is_attentive, of_encoder, of_pair
+from chainrule.neural.attending import (
+    attention_heads,
+    encoder_attention,
+    has_attention,
+    iter_attention,
+    translation_attention,
+)
 from chainrule.neural.encoder_decoder import EncoderDecoder
-from chainrule.neural.hidden import all_hidden
-from chainrule.neural.listening import heard
+from chainrule.neural.hidden import hidden_states
+from chainrule.neural.listening import capture_outputs
 from chainrule.neural.pairs import PairConfig, PairNetwork
 from chainrule.neural.seq2seq import Seq2Seq
-from chainrule.neural.watching import given_to
+from chainrule.neural.watching import capture_inputs
 from neural.adapting import WINDOW, encoded, make, some_ids
 from neural.reading import network_of, reader
 
@@ -28,12 +34,12 @@ KINDS = ["dot", "scaled-dot", "general", "additive"]
 TEXT = encoded(some_ids(41, lines=13))
 
 
-def rebuilt(part: Attended) -> Floats:
+def rebuilt(part: AttentionRecord) -> Floats:
     """softmax(qᵀk / divisor) over what is seen, in NumPy."""
     assert part.queries is not None
     assert part.keys is not None
     scores = part.queries @ part.keys.transpose(0, 2, 1) / part.divisor
-    exponents = np.where(part.seen, np.exp(scores - scores.max()), 0.0)
+    exponents = np.where(part.mask, np.exp(scores - scores.max()), 0.0)
     found: Floats = exponents / np.maximum(exponents.sum(axis=-1, keepdims=True), 1e-30)
     return found
 
@@ -47,8 +53,8 @@ def test_weights_times_values_are_what_a_block_adds(positions: str, norm: str, b
     network = model.network
     ids = torch.tensor([[5, 6, 7, 3, 3, 9]])
     with torch.no_grad():
-        with heard([block.merge for block in network.blocks]) as expected:
-            found, _ = heads(network, ids, network.start(1))
+        with capture_outputs([block.merge for block in network.blocks]) as expected:
+            found, _ = attention_heads(network, ids, network.start(1))
         assert len(found) == len(expected) == 2
         for block, each, own in zip(network.blocks, found, expected, strict=True):
             alpha = each.weights()
@@ -61,14 +67,14 @@ def test_weights_times_values_are_what_a_block_adds(positions: str, norm: str, b
 def test_a_transformer_looks_back_within_its_window(context: Context) -> None:
     """Every place once a layer; lines of 13 tokens are windows of 6, 6 and 1."""
     model = make("transformer", context)
-    parts = list(attended(model, TEXT))
+    parts = list(iter_attention(model, TEXT))
     for layer in (0, 1):
         mine = [part for part in parts if part.layer == layer]
-        assert sorted(np.concatenate([part.queries_at for part in mine]).tolist()) == list(range(41))
+        assert sorted(np.concatenate([part.query_positions for part in mine]).tolist()) == list(range(41))
         lengths = [6] * 6 + [5] if context == "stream" else [6, 6, 1] * 3 + [2]
         assert [part.weights.shape for part in mine] == [(2, T, T) for T in lengths]
     for part in parts:
-        assert part.first == part.keys_at[0]
+        assert part.first == part.key_positions[0]
         assert part.weights.shape[2] <= WINDOW
         assert_allclose(part.weights.sum(axis=-1), 1, atol=1e-5)
         assert not np.triu(part.weights, 1).any()
@@ -78,14 +84,14 @@ def test_a_transformer_looks_back_within_its_window(context: Context) -> None:
 
 def test_rows_in_pieces_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("transformer")
-    whole = list(attended(model, TEXT))
+    whole = list(iter_attention(model, TEXT))
     monkeypatch.setattr(attending, "LARGEST_PIECE", 2 * 6 * 4)  # 4 rows of 2 heads, 6 keys
-    pieces = list(attended(model, TEXT))
+    pieces = list(iter_attention(model, TEXT))
     assert max(part.weights.shape[1] for part in pieces) == 4
     first = [part for part in pieces if part.layer == 0 and part.first == 0]
     assert_allclose(np.concatenate([part.weights for part in first], axis=1), whole[0].weights, atol=1e-6)
     assert [part.new_keys for part in first] == [(0, 4), (4, 6)]
-    assert [part.queries_at.tolist() for part in first] == [[0, 1, 2, 3], [4, 5]]
+    assert [part.query_positions.tolist() for part in first] == [[0, 1, 2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
@@ -98,7 +104,7 @@ def test_a_recurrent_network_looks_at_its_past(
     monkeypatch.setattr(attending, "STEPS", 5)
     model = make("lstm", context, attention=kind, attention_use=use, memory=3, tie=False)
     past, own = model.network.past, list[Tensor]()
-    name = "read" if use == "state" else "forward"
+    name = "attend_step" if use == "state" else "forward"
     original = getattr(past, name)
 
     def listen(*given: Tensor) -> Any:
@@ -107,19 +113,19 @@ def test_a_recurrent_network_looks_at_its_past(
         return made
 
     setattr(past, name, listen)
-    all_hidden(model, TEXT)
+    hidden_states(model, TEXT)
     expected: dict[int, Floats] = {}
     if context == "stream":
         expected = dict(enumerate(torch.cat(own, dim=1)[0].numpy()))
     delattr(past, name)
     seen = list[int]()
-    for part in attended(model, TEXT):
+    for part in iter_attention(model, TEXT):
         assert part.weights.shape[1] <= 5
-        visible = np.minimum(part.queries_at - part.first, 3)
-        assert part.seen.sum(axis=1).tolist() == visible.tolist()
-        back = part.queries_at[:, None] - part.keys_at
-        assert (back[part.seen] >= 1).all()
-        assert (back[part.seen] <= 3).all()
+        visible = np.minimum(part.query_positions - part.first, 3)
+        assert part.mask.sum(axis=1).tolist() == visible.tolist()
+        back = part.query_positions[:, None] - part.key_positions
+        assert (back[part.mask] >= 1).all()
+        assert (back[part.mask] <= 3).all()
         assert_allclose(part.weights.sum(axis=-1)[0], visible > 0, atol=1e-5)
         if kind == "additive":
             assert part.queries is None
@@ -128,9 +134,9 @@ def test_a_recurrent_network_looks_at_its_past(
             assert part.divisor == (math.sqrt(8) if kind == "scaled-dot" else 1.0)
         if kind in ("dot", "scaled-dot") and context == "stream":  # here keys are the states themselves
             assert part.keys is not None
-            for t, row in zip(part.queries_at.tolist(), part.weights[0] @ part.keys[0], strict=True):
+            for t, row in zip(part.query_positions.tolist(), part.weights[0] @ part.keys[0], strict=True):
                 assert_allclose(row, expected[t], atol=1e-5)
-        seen += part.queries_at.tolist()
+        seen += part.query_positions.tolist()
     assert seen == list(range(41))
 
 
@@ -141,7 +147,7 @@ def test_values_of_a_past_are_its_states(kind: str, use: str) -> None:
     network = make("lstm", attention=kind, attention_use=use, memory=3).network
     ids = torch.tensor([[5, 6, 7, 3, 3, 9]])
     with torch.no_grad():
-        (found,), after = heads(network, ids, network.start(1))
+        (found,), after = attention_heads(network, ids, network.start(1))
         expected = network(ids, network.start(1))
         made = found.queries + found.weights() @ found.values
     assert_allclose(made[0], expected.hidden[0], atol=1e-5)
@@ -152,27 +158,27 @@ def test_values_of_a_past_are_its_states(kind: str, use: str) -> None:
 def test_listening_changes_nothing() -> None:
     for family in ("transformer", "gru"):
         model = make(family)
-        before = all_hidden(model, TEXT)
-        list(attended(model, TEXT))
-        assert torch.equal(all_hidden(model, TEXT), before)
+        before = hidden_states(model, TEXT)
+        list(iter_attention(model, TEXT))
+        assert torch.equal(hidden_states(model, TEXT), before)
         assert all(not module._forward_pre_hooks for module in model.network.modules())
-    with pytest.raises(RuntimeError, match="stopped"), given_to(model.network.modules()):
+    with pytest.raises(RuntimeError, match="stopped"), capture_inputs(model.network.modules()):
         raise RuntimeError("stopped")
     assert all(not module._forward_pre_hooks for module in model.network.modules())
 
 
 def test_which_networks_attend() -> None:
-    assert is_attentive(make("transformer").network)
-    assert is_attentive(make("gru").network)
-    assert not is_attentive(make("lstm").network)
-    assert not is_attentive(make("feedforward").network)
+    assert has_attention(make("transformer").network)
+    assert has_attention(make("gru").network)
+    assert not has_attention(make("lstm").network)
+    assert not has_attention(make("feedforward").network)
     with pytest.raises(NotImplementedError):
-        heads(make("feedforward").network, torch.tensor([[5]]), ())
+        attention_heads(make("feedforward").network, torch.tensor([[5]]), ())
 
 
 def test_one_token() -> None:
     for family in ("transformer", "gru"):
-        (part, *_) = attended(make(family), encoded(np.array([1], dtype=np.int32)))
+        (part, *_) = iter_attention(make(family), encoded(np.array([1], dtype=np.int32)))
         assert part.weights.shape == (part.weights.shape[0], 1, 1)
         assert np.isfinite(part.weights).all()
 
@@ -180,21 +186,21 @@ def test_one_token() -> None:
 @pytest.mark.parametrize("kind", ["masked", "masked-wider"])
 def test_an_encoder_looks_both_ways(kind: str) -> None:
     network = network_of(reader(kind))
-    with torch.no_grad(), heard([block.merge for block in network.reader.encoder.blocks]) as own:
+    with torch.no_grad(), capture_outputs([block.merge for block in network.reader.encoder.blocks]) as own:
         network.reader(torch.tensor([[9, 1, 2, 3, 4]]), torch.ones(1, 5, dtype=torch.bool))
-    parts = of_encoder(network.reader, np.array([9, 1, 2, 3, 4]))
+    parts = encoder_attention(network.reader, np.array([9, 1, 2, 3, 4]))
     assert [(part.layer, part.kind) for part in parts] == [(0, "encoder"), (1, "encoder")]
     for part in parts:
-        assert part.seen.all()
+        assert part.mask.all()
         assert (part.weights > 0).all()
         assert_allclose(rebuilt(part), part.weights, atol=1e-5)
     block = network.reader.encoder.blocks[0]
-    with torch.no_grad(), given_to([block]) as calls:
+    with torch.no_grad(), capture_inputs([block]) as calls:
         network.reader(torch.tensor([[9, 1, 2, 3, 4]]), torch.ones(1, 5, dtype=torch.bool))
-        each = attending.of_block(block, *calls[0])
+        each = attending.block_heads(block, *calls[0])
         joined = (torch.from_numpy(parts[0].weights) @ each.values).transpose(0, 1).reshape(5, 8)
         assert_allclose(block.merge(joined), own[0][0], atol=1e-5)
-    assert of_encoder(network_of(reader("two-way-gru")).reader, np.array([9, 1])) == []
+    assert encoder_attention(network_of(reader("two-way-gru")).reader, np.array([9, 1])) == []
 
 
 def translator(**chosen: Any) -> PairNetwork:
@@ -214,9 +220,11 @@ SOURCE, TARGET = np.array([5, 6, 7, 8, 1]), np.array([4, 9, 1])
 @pytest.mark.parametrize("family", ["gru", "lstm"])
 def test_a_recurrent_translator(family: str, attention: str) -> None:
     network = translator(family=family, attention=attention)
-    (part,) = of_pair(network, SOURCE, TARGET, VOCABULARY)
+    (part,) = translation_attention(network, SOURCE, TARGET, VOCABULARY)
     assert part.kind == "cross"
-    assert_allclose(part.weights, conditional.alignment(network, SOURCE, TARGET, VOCABULARY)[0], atol=1e-6)
+    assert_allclose(
+        part.weights, conditional.attention_alignment(network, SOURCE, TARGET, VOCABULARY)[0], atol=1e-6
+    )
     assert part.weights.shape == (1, 3, 5)
     if attention == "additive":
         assert part.queries is None
@@ -225,14 +233,14 @@ def test_a_recurrent_translator(family: str, attention: str) -> None:
 
 
 def test_a_translator_without_attention_looks_nowhere() -> None:
-    assert of_pair(translator(attention="none"), SOURCE, TARGET, VOCABULARY) == []
+    assert translation_attention(translator(attention="none"), SOURCE, TARGET, VOCABULARY) == []
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_the_transformer_that_translates(norm: str, positions: str) -> None:
     network = translator(family="transformer", heads=2, norm=norm, positions=positions)
-    parts = of_pair(network, SOURCE, TARGET, VOCABULARY)
+    parts = translation_attention(network, SOURCE, TARGET, VOCABULARY)
     kinds = [(part.kind, part.layer, part.weights.shape) for part in parts]
     assert kinds[:2] == [("encoder", 0, (2, 5, 5)), ("encoder", 1, (2, 5, 5))]
     assert kinds[2:4] == [("self", 0, (2, 3, 3)), ("cross", 0, (2, 3, 5))]
@@ -240,7 +248,7 @@ def test_the_transformer_that_translates(norm: str, positions: str) -> None:
     for part in parts:
         assert_allclose(rebuilt(part), part.weights, atol=1e-5)
     across = np.stack([part.weights for part in parts if part.kind == "cross"])
-    assert_allclose(across, conditional.alignment(network, SOURCE, TARGET, VOCABULARY), atol=1e-6)
+    assert_allclose(across, conditional.attention_alignment(network, SOURCE, TARGET, VOCABULARY), atol=1e-6)
 
 
 def test_a_model_reads_what_stands_before() -> None:
@@ -248,5 +256,5 @@ def test_a_model_reads_what_stands_before() -> None:
     text = encoded(np.array([5, 6, 1, 7, 1], dtype=np.int32))
     line, stream = make("gru", "line"), make("gru", "stream")
     assert isinstance(line, NeuralModel)
-    assert line.read_before(text.ids).tolist() == [0, 5, 6, 0, 7]
-    assert stream.read_before(text.ids).tolist() == [1, 5, 6, 1, 7]
+    assert line.shift_inputs(text.ids).tolist() == [0, 5, 6, 0, 7]
+    assert stream.shift_inputs(text.ids).tolist() == [1, 5, 6, 1, 7]

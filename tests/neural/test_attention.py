@@ -1,4 +1,4 @@
-"""Attention over past states: the four scores by hand, the band of memory, and nothing to attend to."""
+"""Attention over past states: the four scores by hand, banded memory, empty memory."""
 
 import math
 from typing import Literal
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chainrule.neural import attention
-from chainrule.neural.attention import Concat, Past, weigh
+from chainrule.neural.attention import ConcatProjection, MemoryAttention, masked_softmax
 
 H = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)  # (1, 3, 2): h_1, h_2, h_3
 Kind = Literal["dot", "scaled-dot", "general", "additive"]
@@ -19,8 +19,8 @@ def empty(M: int, rows: int = 1, width: int = 2) -> tuple[Tensor, Tensor]:
     return torch.zeros(rows, M, width, dtype=torch.float64), torch.zeros(rows, M, dtype=torch.bool)
 
 
-def by_hand(kind: Kind) -> Past:
-    past: Past = Past(kind, 2).double()
+def by_hand(kind: Kind) -> MemoryAttention:
+    past: MemoryAttention = MemoryAttention(kind, 2).double()
     with torch.no_grad():
         if kind == "general":
             past.W.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
@@ -59,20 +59,20 @@ def test_three_steps_by_hand(kind: Kind) -> None:
 def test_all_at_once_is_step_by_step(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "PIECE", 4)
     torch.manual_seed(3)
-    past, h = Past(kind, 5).double(), torch.randn(2, 11, 5, dtype=torch.float64)
+    past, h = MemoryAttention(kind, 5).double(), torch.randn(2, 11, 5, dtype=torch.float64)
     memory, valid = torch.randn(2, 3, 5, dtype=torch.float64), torch.tensor([[False, True, True], [False] * 3])
     a, *after = past(h, memory, valid)
     state, steps = [memory, valid], []
     for t in range(11):
-        steps.append(past.read(h[:, t], *state))
-        state = past.remember(h[:, t : t + 1], *state)
+        steps.append(past.attend_step(h[:, t], *state))
+        state = past.append(h[:, t : t + 1], *state)
     torch.testing.assert_close(torch.stack(steps, dim=1), a)
     torch.testing.assert_close(state, after)
     torch.testing.assert_close(after[0], h[:, -3:])
 
 
 def test_a_memory_of_one_is_the_state_before() -> None:
-    a, _, _ = Past("dot", 2)(H, *empty(1))
+    a, _, _ = MemoryAttention("dot", 2)(H, *empty(1))
     torch.testing.assert_close(a[:, 1:], H[:, :-1])
     assert not a[:, 0].any()
 
@@ -80,7 +80,7 @@ def test_a_memory_of_one_is_the_state_before() -> None:
 def test_nothing_seen_gives_zero_and_a_finite_gradient() -> None:
     e = torch.randn(1, 2, 3, dtype=torch.float64, requires_grad=True)
     seen = torch.tensor([[[False, False, False], [True, False, True]]])
-    alpha = weigh(e, seen)
+    alpha = masked_softmax(e, seen)
     assert alpha[0, 0].tolist() == [0, 0, 0]
     assert alpha[0, 1, 1] == 0
     torch.testing.assert_close(alpha[0, 1].sum(), torch.ones((), dtype=torch.float64))
@@ -90,7 +90,7 @@ def test_nothing_seen_gives_zero_and_a_finite_gradient() -> None:
 
 
 def test_what_a_row_has_not_read_does_not_matter() -> None:
-    past, (memory, valid) = Past("scaled-dot", 2), empty(3, rows=2)
+    past, (memory, valid) = MemoryAttention("scaled-dot", 2), empty(3, rows=2)
     h = H.expand(2, 3, 2)
     junk = memory.clone()
     junk[1] = 100.0
@@ -98,7 +98,7 @@ def test_what_a_row_has_not_read_does_not_matter() -> None:
 
 
 def test_concat_by_hand() -> None:
-    concat = Concat(2).double()
+    concat = ConcatProjection(2).double()
     with torch.no_grad():
         concat.W_c.copy_(torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, -1.0]]))
     h, a = torch.tensor([[0.3, 0.4]]).double(), torch.tensor([[0.2, 0.1]]).double()

@@ -1,4 +1,4 @@
-"""The encoder's block against PyTorch's own layer with the same weights, and its first weights."""
+"""Encoder block against torch's layer with the same weights, and its initialisation."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from chainrule.neural.block import Block
+from chainrule.neural.block import TransformerBlock
 from chainrule.neural.encoder import EncoderConfig
 
 D, H, WIDE = 8, 2, 12
@@ -26,7 +26,7 @@ def shaken(block: torch.nn.Module) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_it_is_the_encoder_layer(norm: str, activation: str) -> None:
     torch.manual_seed(1)
-    block = Block(config(norm=norm, activation=activation, feedforward=WIDE, bias=True))
+    block = TransformerBlock(config(norm=norm, activation=activation, feedforward=WIDE, bias=True))
     shaken(block)
     judge = torch.nn.TransformerEncoderLayer(
         D, H, WIDE, dropout=0.0, activation=activation, batch_first=True, norm_first=norm == "pre"
@@ -55,7 +55,7 @@ def test_it_is_the_encoder_layer(norm: str, activation: str) -> None:
 def test_two_branches_a_layer_keep_the_variance() -> None:
     """Normal of deviation 1 (a uniform of ±√3 has it too), 4 layers: the ends of 2 · 4 branches have 1/√8."""
     torch.manual_seed(2)
-    block = Block(config(hidden=64, layers=4, init="normal", init_range=math.sqrt(3)))
+    block = TransformerBlock(config(hidden=64, layers=4, init="normal", init_range=math.sqrt(3)))
     deviation = {
         name: float(weight.detach().std()) for name, weight in block.named_parameters() if weight.dim() == 2
     }

@@ -1,4 +1,4 @@
-"""The continuous cache: by hand on three tokens, a distribution, and a memory of the text, not of the state."""
+"""Neural cache: worked by hand on three tokens, normalised, and carried across line boundaries."""
 
 import math
 
@@ -9,15 +9,15 @@ import torch
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Context
 from chainrule.neural import cache
-from chainrule.neural.cache import Read, cache_log_probs, cached_log_probs, mixed, tune
-from chainrule.neural.hidden import all_hidden
+from chainrule.neural.cache import ScoredText, cache_log_probs, cached_log_probs, interpolate, tune
+from chainrule.neural.hidden import hidden_states
 from neural.adapting import CLOSED, FAMILIES, WORDS, encoded, make, some_ids
 
 
-def three(targets: list[int]) -> Read:
+def three(targets: list[int]) -> ScoredText:
     """h = (1, 0), (0, 1), (2, 1): h_3·h_1 = 2, h_3·h_2 = 1, h_2·h_1 = 0."""
     hidden = torch.tensor([[1.0, 0], [0, 1], [2, 1]])
-    return Read(hidden, torch.tensor(targets), torch.ones(3, dtype=torch.bool), torch.zeros(3).double())
+    return ScoredText(hidden, torch.tensor(targets), torch.ones(3, dtype=torch.bool), torch.zeros(3).double())
 
 
 def test_three_tokens_by_hand() -> None:
@@ -35,8 +35,8 @@ def test_three_tokens_by_hand() -> None:
 def test_the_mixture_by_hand() -> None:
     log_p, log_cache = torch.tensor([0.2, 0.4, 0.5]).log(), torch.tensor([0.7, 0.0, 1.0]).log()
     log_cache[2] = torch.nan
-    assert mixed(log_p, log_cache, 0.25).exp().tolist() == pytest.approx([0.15 + 0.175, 0.3, 0.5])
-    assert torch.equal(mixed(log_p, log_cache, 0.0), log_p)
+    assert interpolate(log_p, log_cache, 0.25).exp().tolist() == pytest.approx([0.15 + 0.175, 0.3, 0.5])
+    assert torch.equal(interpolate(log_p, log_cache, 0.0), log_p)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -96,7 +96,7 @@ def test_it_helps_where_words_come_again_and_the_tuned_one_most() -> None:
     chosen = tune(model, text, size=12)
     best = cached_log_probs(model, text, *chosen, size=12).mean()
     assert best > static + 0.1
-    square = all_hidden(model, text).square().sum(1).mean().item()  # the grid of θ is in units of 1 / mean |h|²
+    square = hidden_states(model, text).square().sum(1).mean().item()  # the grid of θ is in units of 1 / mean |h|²
     grid = [(sharpness / square, λ) for sharpness in cache.SHARPNESS for λ in cache.WEIGHTS]
     means = [cached_log_probs(model, text, θ, λ, size=12).mean() for θ, λ in grid]
     assert chosen == pytest.approx(grid[int(np.argmax(means))])

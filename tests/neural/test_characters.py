@@ -3,20 +3,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chainrule.neural.characters import CharacterFeatures
+from chainrule.neural.characters import CharCNN
 
 C, F = 12, 5
 WORDS = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0], [2, 3, 0, 0, 0], [2, 11, 11, 3, 0]])
 
 
-def made(dropout: float = 0.0, width: int = 4) -> CharacterFeatures:
+def made(dropout: float = 0.0, width: int = 4) -> CharCNN:
     torch.manual_seed(3)
-    layer = CharacterFeatures(C, F, dropout, width)
+    layer = CharCNN(C, F, dropout, width)
     torch.nn.init.normal_(layer.filters.bias)
     return layer
 
 
-def by_loops(layer: CharacterFeatures, word: list[int]) -> Tensor:
+def by_loops(layer: CharCNN, word: list[int]) -> Tensor:
     """The definition, one place and one filter after another."""
     E, W, b = layer.embedding.weight, layer.filters.weight, layer.filters.bias
     around = [torch.zeros(E.shape[1]), *(E[character] for character in word), torch.zeros(E.shape[1])]
@@ -30,7 +30,7 @@ def by_loops(layer: CharacterFeatures, word: list[int]) -> Tensor:
 
 def test_features_by_hand() -> None:
     # Width 1, one filter [1, 10, 100] with b = −1: z_l = e_{l−1} + 10 e_l + 100 e_{l+1} − 1.
-    layer = CharacterFeatures(4, 1, width=1)
+    layer = CharCNN(4, 1, width=1)
     with torch.no_grad():
         layer.embedding.weight[1:] = torch.tensor([[1.0], [2.0], [-3.0]])
         layer.filters.weight[:] = torch.tensor([[[1.0, 10.0, 100.0]]])
@@ -93,7 +93,7 @@ def test_dropout_only_while_learning() -> None:
 
 @pytest.mark.parametrize("width", [32, 8])
 def test_shapes(width: int) -> None:
-    layer = CharacterFeatures(C, 7, width=width)
+    layer = CharCNN(C, 7, width=width)
     assert layer(WORDS).shape == (4, 7)
     assert layer.embedding.weight.shape == (C, width)
     assert layer.filters.weight.shape == (7, width, 3)

@@ -1,4 +1,4 @@
-"""Pooling and losses worked by hand, signs around every text, padding that changes nothing."""
+"""Pooling and losses worked by hand, boundary markers, invariance to padding."""
 
 import math
 from typing import Any
@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.neural import classifier
-from chainrule.neural.classifier import ClassifyConfig, Collate, LabelBatch, TextClassifier, label_loss
-from chainrule.neural.encoder import Read
-from chainrule.training.examples import padded
+from chainrule.neural.classifier import ClassifierCollator, ClassifyConfig, LabelBatch, TextClassifier, label_loss
+from chainrule.neural.encoder import EncoderOutput
+from chainrule.training.examples import pad_to_device
 
 BOS, EOS, UNK = 0, 1, 2
 VOCABULARY = Vocabulary(9, BOS, EOS, UNK)
@@ -37,14 +37,14 @@ def texts(*lengths: int) -> list[Ids]:
 
 
 def logits(made: TextClassifier, rows: list[Ids]) -> Any:
-    ids, mask = padded(rows, EOS, CPU)
+    ids, mask = pad_to_device(rows, EOS, CPU)
     with torch.no_grad():
         return made(ids, mask).numpy()
 
 
 def test_pooling_by_hand() -> None:
     hidden = torch.tensor([[[1.0, -5.0], [3.0, -1.0], [0.0, 0.0]]])  # the third place is padding
-    read = Read(hidden, torch.tensor([[7.0, 8.0]]))
+    read = EncoderOutput(hidden, torch.tensor([[7.0, 8.0]]))
     mask = torch.tensor([[True, True, False]])
     pooled = {how: network(hidden=2, pooling=how).float().pool(read, mask)[0] for how in POOLINGS}
     assert pooled["last"].tolist() == [7, 8]
@@ -64,7 +64,7 @@ def test_attention_by_hand() -> None:
     with torch.no_grad():
         assert_allclose(made.attention(hidden, mask), [[0.8, 0.2, 0.0]], rtol=1e-6)
         # 4/5 (1, 5) + 1/5 (−1, 10)
-        assert_allclose(made.pool(Read(hidden, hidden[:, 0]), mask), [[0.6, 6.0]], rtol=1e-6)
+        assert_allclose(made.pool(EncoderOutput(hidden, hidden[:, 0]), mask), [[0.6, 6.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -147,13 +147,13 @@ def test_the_loss_by_hand() -> None:
 
 def test_weights_of_labels() -> None:
     # 40 texts, 2 labels: 40 / (2 · 30) and 40 / (2 · 10); over the texts (30 · 2/3 + 10 · 2)/40 = 1.
-    assert_allclose(classifier.weigh(np.array([30, 10]), "balanced"), [2 / 3, 2])
-    assert_array_equal(classifier.weigh(np.array([30, 10]), "none"), [1, 1])
+    assert_allclose(classifier.class_weights(np.array([30, 10]), "balanced"), [2 / 3, 2])
+    assert_array_equal(classifier.class_weights(np.array([30, 10]), "none"), [1, 1])
 
 
 def test_a_batch() -> None:
     rows = texts(3, 2, 5)
-    collate = Collate(rows, np.array([2, 0, 1]), np.array([1.0, 5.0, 7.0]), EOS, CPU)
+    collate = ClassifierCollator(rows, np.array([2, 0, 1]), np.array([1.0, 5.0, 7.0]), EOS, CPU)
     batch = collate(np.array([2, 0]))
     assert_array_equal(batch.inputs, [rows[2], [*rows[0], EOS, EOS]])
     assert batch.words.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
@@ -165,7 +165,7 @@ def test_a_batch() -> None:
 
 def test_log_probabilities_come_in_the_order_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     made, rows = network(), texts(4, 9, 2, 3, 9, 6)
-    monkeypatch.setattr(classifier, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(classifier, "BATCH_SIZE", 2)
     found = classifier.log_probs(made, rows)
     z = np.concatenate([logits(made, [row]) for row in rows])
     assert_allclose(found, z - np.log(np.exp(z).sum(axis=1, keepdims=True)), rtol=1e-6)
@@ -175,8 +175,8 @@ def test_log_probabilities_come_in_the_order_of_the_texts(monkeypatch: pytest.Mo
 def test_the_error_is_weighted_as_the_loss_is() -> None:
     log_p = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.5, 0.5]])
     labels = np.array([0, 0, 1, 0])  # the second and the third are wrong; equals go to the first
-    assert classifier.error(log_p, labels, np.ones(2)) == 0.5
-    assert classifier.error(log_p, labels, np.array([1.0, 3.0])) == pytest.approx((1 + 3) / (3 + 3))
+    assert classifier.error_rate(log_p, labels, np.ones(2)) == 0.5
+    assert classifier.error_rate(log_p, labels, np.array([1.0, 3.0])) == pytest.approx((1 + 3) / (3 + 3))
 
 
 def test_words_read_as_unknown() -> None:
@@ -200,7 +200,7 @@ def test_words_read_as_unknown() -> None:
         ({"unknown": -0.1}, "unknown is -0.1; choose a value"),
         ({"output": "adaptive"}, "full softmax"),
         ({"longest": 2}, "model.longest is 2; choose 3 or more"),
-        ({"family": "transformer", "directions": "apart"}, "directions is no setting of family 'transformer'"),
+        ({"family": "transformer", "directions": "apart"}, "directions is not a setting of family 'transformer'"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:

@@ -1,10 +1,10 @@
-"""Columns: each token once, in order, the state carried or fresh."""
+"""Segment runner: each token once, in order, with carried or reset state."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.columns import Columns
+from chainrule.neural.columns import SegmentRunner
 
 
 def counting(inputs: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -19,11 +19,11 @@ def counting(inputs: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> tupl
 def test_segments_by_hand(is_carried: bool, second: list[list[int]]) -> None:
     inputs = torch.tensor([[1, 2, 3, 4], [10, 20, 30, 40]])
     targets = torch.tensor([[10, 20, 30, 40], [50, 60, 70, 80]])
-    columns = Columns(counting, (torch.zeros(2, dtype=torch.int64),), inputs, targets, 2, is_carried)
+    columns = SegmentRunner(counting, (torch.zeros(2, dtype=torch.int64),), inputs, targets, 2, is_carried)
     reports: list[tuple[int, int]] = []
     columns.run(lambda: None, lambda done, total: reports.append((done, total)))
     assert columns.scores.tolist() == [[10, 20, *second[0]], [50, 60, *second[1]]]
     assert columns.state[0].tolist() == ([10, 100] if is_carried else [0, 0])
     assert reports == [(2, 2)]
     columns.rewind()
-    assert (columns.at.item(), columns.state[0].tolist()) == (0, [0, 0])
+    assert (columns.offset.item(), columns.state[0].tolist()) == (0, [0, 0])

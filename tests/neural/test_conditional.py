@@ -1,4 +1,4 @@
-"""A translator, given a source, obeys the laws of language models; sources beside each other do not matter."""
+"""Translation models obey the laws of language models; batched sources are independent."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ import torch
 from numpy.testing import assert_allclose
 
 from chainrule.decoding import beam
-from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleError, ConfigError
 from chainrule.lm import Batch, Ids, Vocabulary
 from chainrule.neural import conditional
-from chainrule.neural.conditional import Conditional, alignment, given
-from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
-from chainrule.training.threads import suited
+from chainrule.neural.conditional import ConditionalLM, attention_alignment, condition_on
+from chainrule.neural.pairs import PairCollator, PairConfig, PairNetwork, pair_loss
+from chainrule.training.threads import limit_threads
 
 BOS, EOS = 0, 1
 VOCABULARY = Vocabulary(11, BOS, EOS, 2)
@@ -49,7 +49,7 @@ def batch_of(target: Ids) -> Batch:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_a_language_model(kind: str) -> None:
-    for lm, target in zip(given(network(kind), VOCABULARY, SOURCES), TARGETS, strict=True):
+    for lm, target in zip(condition_on(network(kind), VOCABULARY, SOURCES), TARGETS, strict=True):
         scores, after = lm.score(batch_of(target), lm.start(1))
         state = lm.start(1)
         for t, read_id in enumerate([BOS, *target[:-1]]):
@@ -63,7 +63,7 @@ def test_it_is_a_language_model(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_the_end_the_same_source_begins_again(kind: str) -> None:
-    lm = given(network(kind), VOCABULARY, SOURCES)[0]
+    lm = condition_on(network(kind), VOCABULARY, SOURCES)[0]
     first, state = lm.step(lm.start(1), np.array([BOS]))
     _, state = lm.step(state, np.array([7]))
     again, _ = lm.step(state, np.array([EOS]))
@@ -76,8 +76,8 @@ def test_after_the_end_the_same_source_begins_again(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_source_matters_and_its_neighbours_do_not(kind: str) -> None:
     net = network(kind)
-    alone = [given(net, VOCABULARY, [source])[0] for source in SOURCES]
-    beside = given(net, VOCABULARY, SOURCES)
+    alone = [condition_on(net, VOCABULARY, [source])[0] for source in SOURCES]
+    beside = condition_on(net, VOCABULARY, SOURCES)
     first = [lm.step(lm.start(1), np.array([BOS]))[0] for lm in beside]
     for lm, found in zip(alone, first, strict=True):
         assert_allclose(lm.step(lm.start(1), np.array([BOS]))[0], found, rtol=1e-5)
@@ -87,21 +87,21 @@ def test_the_source_matters_and_its_neighbours_do_not(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nats_of_a_batch_are_those_of_each_pair(kind: str) -> None:
     net = network(kind)
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    found = conditional.nats(net, batch)
-    for lm, target, nats in zip(given(net, VOCABULARY, SOURCES), TARGETS, found, strict=True):
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
+    found = conditional.pair_nats(net, batch)
+    for lm, target, nats in zip(condition_on(net, VOCABULARY, SOURCES), TARGETS, found, strict=True):
         scores, _ = lm.score(batch_of(target), lm.start(1))
         assert -scores.sum() == pytest.approx(nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_made_together_find_what_each_finds_alone(kind: str) -> None:
-    models = given(network(kind), VOCABULARY, SOURCES)
+    models = condition_on(network(kind), VOCABULARY, SOURCES)
     prompt = Prompt((), VOCABULARY)
     settings = Decoding(strategy="beam", beam_size=3, max_tokens=8)
     alone = [beam.search(lm, prompt, settings, num=2) for lm in models]
-    searches = [beam.steps(*read(lm, prompt), prompt, settings, num=2) for lm in models]
-    together = beam.together(models[0], models[0].join, searches)
+    searches = [beam.search_steps(*read_prompt(lm, prompt), prompt, settings, num=2) for lm in models]
+    together = beam.search_batch(models[0], models[0].join, searches)
     assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
     for one, other in zip(alone, together, strict=True):
         assert [h.score for h in other] == pytest.approx([h.score for h in one], rel=1e-5)
@@ -110,7 +110,7 @@ def test_searches_made_together_find_what_each_finds_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_alignments_are_distributions_over_the_source(kind: str) -> None:
     net = network(kind)
-    found = alignment(net, SOURCES[2], TARGETS[1], VOCABULARY)
+    found = attention_alignment(net, SOURCES[2], TARGETS[1], VOCABULARY)
     if kind.endswith("none"):
         assert found.shape == (1, 1, 6, 0)
         return
@@ -123,8 +123,8 @@ def test_alignments_are_distributions_over_the_source(kind: str) -> None:
 def test_every_weight_learns(kind: str) -> None:
     """Padding of sources and targets has no part in the loss: its gradient is that of the pairs one by one."""
     net = network(kind)
-    collate = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))
-    with suited(0.0):
+    collate = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))
+    with limit_threads(0.0):
         loss, *_ = pair_loss(net, collate(np.arange(3)), ())
         loss.backward()
         gradients = {name: p.grad.clone() for name, p in net.named_parameters()}
@@ -142,9 +142,9 @@ def test_every_weight_learns(kind: str) -> None:
 def test_smoothing_by_hand() -> None:
     """ε = 0.1 over the 10 words that may come: 0.9 · nats + 0.1 · their mean −log p."""
     net = network("gru-additive")
-    lm: Conditional = given(net, VOCABULARY, SOURCES[1:2])[0]
+    lm: ConditionalLM = condition_on(net, VOCABULARY, SOURCES[1:2])[0]
     log_p, _ = lm.step(lm.start(1), np.array([BOS]))
-    batch = Collate(SOURCES[1:2], [np.array([EOS])], VOCABULARY, torch.device("cpu"))(np.array([0]))
+    batch = PairCollator(SOURCES[1:2], [np.array([EOS])], VOCABULARY, torch.device("cpu"))(np.array([0]))
     loss, nats = (value.detach() for value in pair_loss(net, batch, ())[:2])
     assert float(nats) == pytest.approx(-log_p[0, EOS], rel=1e-5)
     assert float(loss) == pytest.approx(-0.9 * log_p[0, EOS] - 0.1 * log_p[0, 1:].mean(), rel=1e-5)
@@ -166,8 +166,8 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, Any], words: s
 
 def test_nats_are_worked_out_in_pieces_and_of_no_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("gru-additive")
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    whole, sizes, real = conditional.nats(net, batch), list[int](), net.output.log_probs
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
+    whole, sizes, real = conditional.pair_nats(net, batch), list[int](), net.output.log_probs
 
     def watched(hidden: torch.Tensor) -> Any:
         sizes.append(len(hidden))
@@ -175,13 +175,13 @@ def test_nats_are_worked_out_in_pieces_and_of_no_padding(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(conditional, "LARGEST_PIECE", 4 * 11 + 10)  # four rows of V = 11 numbers, not five
     monkeypatch.setattr(net.output, "log_probs", watched)
-    assert_allclose(conditional.nats(net, batch), whole, rtol=1e-6)
+    assert_allclose(conditional.pair_nats(net, batch), whole, rtol=1e-6)
     assert sizes == [4, 4, 2]  # 3 + 6 + 1 targets
 
 
 def test_nats_that_are_no_number_are_refused() -> None:
     net = network("gru-additive")
     torch.nn.init.constant_(net.output.bias, float("nan"))
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    with pytest.raises(ChainruleError, match="beyond all numbers"):
-        conditional.nats(net, batch)
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
+    with pytest.raises(ChainruleError, match="overflowed to infinity"):
+        conditional.pair_nats(net, batch)

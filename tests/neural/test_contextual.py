@@ -1,4 +1,4 @@
-"""Vectors of words in their sentences: the same alone and side by side, blind to the future where they must be."""
+"""Contextual vectors: independent of batching, and causal where required."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ import torch
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.lm import Batch
 from chainrule.neural import contextual as module
 from chainrule.neural import listening
 from chainrule.neural.contextual import Layers, contextual
-from chainrule.neural.hidden import all_hidden
+from chainrule.neural.hidden import hidden_states
 from chainrule.text.corpus import Corpus
 from neural.adapting import WINDOW
 from neural.reading import ENCODERS, KINDS, LANGUAGE_MODELS, SENTENCES, network_of, reader, words
@@ -50,7 +50,7 @@ def test_what_pads_a_row_has_no_influence(kind: str) -> None:
     other = torch.where(mask, ids, 7)
     with torch.no_grad():
         for one, two in zip(
-            listening.layers(network, ids, mask), listening.layers(network, other, mask), strict=True
+            listening.layer_outputs(network, ids, mask), listening.layer_outputs(network, other, mask), strict=True
         ):
             assert torch.equal(one[mask], two[mask])
 
@@ -65,7 +65,7 @@ def test_words_and_vectors_of_every_layer(kind: str) -> None:
         assert list(each.vectors) == list(range(network.config.layers + 1))
         assert all(x.shape[0] == len(each.words) and x.dtype == np.float32 for x in each.vectors.values())
     E = network.embedding if kind in LANGUAGE_MODELS else network.reader.embedding
-    ids = [model.tokenizer.known[word] for word in SENTENCES[0].split()]
+    ids = [model.tokenizer.vocab[word] for word in SENTENCES[0].split()]
     assert_allclose(found[0].vectors[0], E.detach()[ids])
 
 
@@ -133,7 +133,7 @@ def test_a_decoder_starts_anew_where_its_window_ends(kind: str) -> None:
     line = "the old river of the bank was a muddy river the old bank of a muddy river"
     ids = np.append(model.tokenizer.encode(line), model.tokenizer.eos)
     assert len(ids) > 2 * WINDOW
-    expected = all_hidden(model.lm, Encoded(ids, model.tokenizer.eos, model.tokenizer.unk, 0, 0, 0))[1:]
+    expected = hidden_states(model.lm, EncodedText(ids, model.tokenizer.eos, model.tokenizer.unk, 0, 0, 0))[1:]
     for found in contextual(model, [line, "a river"])[:1]:
         assert_allclose(found.vectors[2], expected, atol=2e-6)
 
@@ -173,7 +173,7 @@ def test_a_word_is_the_mean_of_its_pieces(kind: str) -> None:
     v = model.tokenizer.vocabulary
     ids = [v.bos, *model.tokenizer.encode("a of").tolist(), *([] if kind == "lstm" else [v.eos])]
     with torch.no_grad():
-        tokens = listening.layers(network, torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool))
+        tokens = listening.layer_outputs(network, torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool))
     (found,) = contextual(model, [["a", "of"]])
     for k, x in found.vectors.items():
         expected = tokens[k][0].numpy()
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_refused() -> None:
     with pytest.raises(UsageError, match=r"give a list of sentences"):
         contextual(model, "the old bank")
     for word in ("old bank", "", "old\n"):
-        with pytest.raises(InputError, match=r"sentence 2: .* is no word"):
+        with pytest.raises(InputError, match=r"sentence 2: .* is not a word"):
             contextual(model, ["the", ["the", word]])
     with pytest.raises(InputError, match="not UTF-8"):
         contextual(model, ["the \udcff bank"])

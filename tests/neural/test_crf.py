@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.crf import CRF, Allowed, Independent
+from chainrule.neural.crf import CRF, Allowed, IndependentTags
 
 K, T, LENGTHS = 3, 4, [4, 1, 3, 2]
 MASK = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
@@ -71,7 +71,7 @@ def padded(path: tuple[int, ...]) -> list[int]:
 
 
 either = pytest.mark.parametrize("allowed", [None, SOME], ids=["all", "some"])
-both = pytest.mark.parametrize("layer", [made(SOME), Independent()], ids=["crf", "independent"])
+both = pytest.mark.parametrize("layer", [made(SOME), IndependentTags()], ids=["crf", "independent"])
 
 
 def test_two_words_by_hand() -> None:
@@ -200,14 +200,14 @@ def test_a_row_without_any_path_makes_no_nan() -> None:
     torch.testing.assert_close(crf.marginals(s, MASK).sum(dim=2), has_path.double())
 
 
-def results(layer: CRF | Independent, s: Tensor, tags: Tensor, mask: Tensor) -> list[Tensor]:
+def results(layer: CRF | IndependentTags, s: Tensor, tags: Tensor, mask: Tensor) -> list[Tensor]:
     best, log_p = layer.decode(s, mask)
     return [layer.nats(s, tags, mask), layer.log_z(s, mask), log_p, best, layer.marginals(s, mask)]
 
 
 @both
 @pytest.mark.parametrize("filler", [0.0, 50.0, math.inf, -math.inf, math.nan])
-def test_padding_is_not_seen(layer: CRF | Independent, filler: float) -> None:
+def test_padding_is_not_seen(layer: CRF | IndependentTags, filler: float) -> None:
     s, wide = scored(), torch.full((4, T + 3, K), filler, dtype=torch.float64)
     wide[:, :T] = torch.where(MASK[:, :, None], s, filler)
     mask = torch.nn.functional.pad(MASK, (0, 3))
@@ -225,7 +225,7 @@ def test_padding_is_not_seen(layer: CRF | Independent, filler: float) -> None:
 
 
 @both
-def test_a_batch_is_its_rows(layer: CRF | Independent) -> None:
+def test_a_batch_is_its_rows(layer: CRF | IndependentTags) -> None:
     s = scored()
     together = results(layer, s, TAGS, MASK)
     for b, n in enumerate(LENGTHS):
@@ -235,7 +235,7 @@ def test_a_batch_is_its_rows(layer: CRF | Independent) -> None:
 
 
 def test_without_transitions_words_are_independent() -> None:
-    chained, apart = (results(layer, scored(), TAGS, MASK) for layer in (CRF(K), Independent()))
+    chained, apart = (results(layer, scored(), TAGS, MASK) for layer in (CRF(K), IndependentTags()))
     for one, other in zip(chained, apart, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -243,7 +243,7 @@ def test_without_transitions_words_are_independent() -> None:
 def test_independent_words_by_hand() -> None:
     # softmax(ln [1, 3]) = [1/4, 3/4], softmax(ln [2, 3]) = [2/5, 3/5]; Z = 4 · 5.
     s, mask = torch.tensor([[[1.0, 3.0], [2.0, 3.0], [9.0, 1.0]]]).log(), torch.tensor([[True, True, False]])
-    layer = Independent()
+    layer = IndependentTags()
     assert layer.nats(s, torch.tensor([[1, 0, 1]]), mask).item() == pytest.approx(-math.log(3 / 4 * 2 / 5))
     assert layer.log_z(s, mask).item() == pytest.approx(math.log(20))
     best, log_p = layer.decode(s, mask)
@@ -252,8 +252,8 @@ def test_independent_words_by_hand() -> None:
     torch.testing.assert_close(layer.marginals(s, mask), torch.tensor([[[0.25, 0.75], [0.4, 0.6], [0.0, 0.0]]]))
 
 
-@pytest.mark.parametrize("layer", [CRF(K), Independent()], ids=["crf", "independent"])
-def test_among_equals_the_lowest_tag_is_best(layer: CRF | Independent) -> None:
+@pytest.mark.parametrize("layer", [CRF(K), IndependentTags()], ids=["crf", "independent"])
+def test_among_equals_the_lowest_tag_is_best(layer: CRF | IndependentTags) -> None:
     s = torch.zeros(1, 3, K)
     s[0, 1] = torch.tensor([0.0, 1.0, 1.0])
     assert layer.decode(s, torch.ones(1, 3, dtype=torch.bool))[0].tolist() == [[0, 1, 0]]
@@ -268,7 +268,7 @@ def test_equal_paths_are_told_apart_from_the_end() -> None:
 
 
 @both
-def test_half_precision_scores_are_summed_in_single(layer: CRF | Independent) -> None:
+def test_half_precision_scores_are_summed_in_single(layer: CRF | IndependentTags) -> None:
     layer, half = copy.deepcopy(layer).float(), scored().bfloat16()
     exact = results(layer, half.float(), TAGS, MASK)
     with torch.autocast("cpu", dtype=torch.bfloat16):

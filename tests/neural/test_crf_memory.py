@@ -1,4 +1,4 @@
-"""What a chain of tags holds in memory while it learns."""
+"""Memory use of the CRF during training."""
 
 from typing import Any
 

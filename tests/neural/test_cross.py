@@ -1,4 +1,4 @@
-"""The decoder's block against PyTorch's own layer with the same weights, and its first weights."""
+"""Decoder block against torch's layer with the same weights, and its initialisation."""
 
 import math
 from typing import Any

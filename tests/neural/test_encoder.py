@@ -1,4 +1,4 @@
-"""Encoders: padding changes nothing, directions read what they should, gradients reach every word."""
+"""Encoders: invariance to padding, reading directions, gradients at every word."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from chainrule.errors import ConfigError
 from chainrule.lm import Vocabulary
 from chainrule.neural.classifier import ClassifyConfig
-from chainrule.neural.encoder import EncoderConfig, Reader, Recurrent, framed, reversal, shape
+from chainrule.neural.encoder import (
+    EncoderConfig,
+    RecurrentEncoder,
+    TextEncoder,
+    add_boundaries,
+    architecture,
+    reversed_positions,
+)
 from chainrule.neural.pairs import PairConfig
 from chainrule.neural.pretraining import PretrainConfig
 from chainrule.neural.tagger import TagConfig
@@ -31,9 +38,9 @@ MASK = torch.arange(5) < LENGTHS[:, None]
 IDS = torch.randint(1, 9, (3, 5), generator=torch.Generator().manual_seed(2))
 
 
-def reader(kind: str, features: int = 0) -> Reader:
+def reader(kind: str, features: int = 0) -> TextEncoder:
     torch.manual_seed(1)
-    made: Reader = Reader(KINDS[kind], 9, features).eval()
+    made: TextEncoder = TextEncoder(KINDS[kind], 9, features).eval()
     return made
 
 
@@ -79,7 +86,7 @@ def test_directions_kept_apart_never_meet() -> None:
 def test_one_layer_is_torchs_own(family: str) -> None:
     """torch.nn's bidirectional layer over packed rows, with our weights."""
     torch.manual_seed(3)
-    ours = Recurrent(6, replace(SMALL, family=family, layers=1)).eval()  # type: ignore[arg-type]
+    ours = RecurrentEncoder(6, replace(SMALL, family=family, layers=1)).eval()  # type: ignore[arg-type]
     theirs: Any = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[family](
         6, 4, batch_first=True, bidirectional=True
     )
@@ -102,42 +109,42 @@ def test_one_layer_is_torchs_own(family: str) -> None:
 def test_given_vectors_are_read_at_variance_one(kind: str) -> None:
     net = reader(kind)
     vectors = np.random.default_rng(1).normal(3.0, 7.0, (9, 6)).astype(np.float32)
-    net.take_vectors(vectors)
+    net.load_word_vectors(vectors)
     read = net.embedding.detach().numpy() * net.scale
     assert read.std() == pytest.approx(1.0, rel=1e-5)
     assert_allclose(read, vectors / vectors.std(), rtol=1e-5)
-    net.take_vectors(np.zeros((9, 6), dtype=np.float32))
+    net.load_word_vectors(np.zeros((9, 6), dtype=np.float32))
     assert_array_equal(net.embedding.detach().numpy(), 0)
 
 
 @pytest.mark.parametrize("shape", [(9, 5), (1, 6), (6,)])
 def test_vectors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), and the encoder reads \(9, 6\)"):
-        reader("lstm").take_vectors(np.ones(shape, dtype=np.float32))
+        reader("lstm").load_word_vectors(np.ones(shape, dtype=np.float32))
 
 
 def test_reversal() -> None:
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    assert reversal(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+    assert reversed_positions(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
 def test_a_text_between_its_signs() -> None:
     vocabulary = Vocabulary(9, 7, 8, 0)
-    assert framed(np.array([3, 1], dtype=np.int32), vocabulary).tolist() == [7, 3, 1, 8]
-    assert framed(np.array([], dtype=np.int32), vocabulary).tolist() == [7, 8]
-    assert framed(np.array([3], dtype=np.int32), vocabulary).dtype == np.int64
+    assert add_boundaries(np.array([3, 1], dtype=np.int32), vocabulary).tolist() == [7, 3, 1, 8]
+    assert add_boundaries(np.array([], dtype=np.int32), vocabulary).tolist() == [7, 8]
+    assert add_boundaries(np.array([3], dtype=np.int32), vocabulary).dtype == np.int64
 
 
 def test_work_decides_threads() -> None:
     """LSTM: four gates of 4 cells a direction, at each of 5 rows; blocks: 8 · 32 at each of 5 · 3 places."""
-    assert reader("lstm").work(5, 3) == 4 * 4 * 4 * 5
-    assert reader("lstm-forward").work(5, 3) == 4 * 8 * 8 * 5
-    assert reader("transformer").work(5, 3) == 8 * 32 * 5 * 3
+    assert reader("lstm").largest_matmul(5, 3) == 4 * 4 * 4 * 5
+    assert reader("lstm-forward").largest_matmul(5, 3) == 4 * 8 * 8 * 5
+    assert reader("transformer").largest_matmul(5, 3) == 8 * 32 * 5 * 3
 
 
 def test_the_shape_is_what_two_encoders_must_share() -> None:
     recurrent = replace(SMALL, directions="apart", weight_dropout=0.1, longest=17)
-    assert shape(recurrent) == {
+    assert architecture(recurrent) == {
         "family": "lstm",
         "hidden": 8,
         "layers": 2,
@@ -145,10 +152,10 @@ def test_the_shape_is_what_two_encoders_must_share() -> None:
         "directions": "apart",
     }
     blocks = replace(SMALL, family="transformer", heads=2, embedding=0, attention_dropout=0.3)
-    found = shape(blocks)
+    found = architecture(blocks)
     assert (found["embedding"], found["feedforward"], found["heads"]) == (8, 32, 2)  # 0 stands for these
     assert found.keys() & {"directions", "attention_dropout", "longest"} == set()
-    assert shape(replace(blocks, positions="learned", longest=17)) == found | {
+    assert architecture(replace(blocks, positions="learned", longest=17)) == found | {
         "positions": "learned",
         "longest": 17,
     }
@@ -162,7 +169,7 @@ def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting:
         assert not kind(**setting).tie
         return
     (name,) = setting
-    with pytest.raises(ConfigError, match=f"model.{name} is no setting of this task, it changes nothing; leave it"):
+    with pytest.raises(ConfigError, match=f"model.{name} has no effect in this task; leave it"):
         kind(**setting)
     kind(**{name: getattr(kind(), name)})
 
@@ -170,8 +177,8 @@ def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"family": "lstm", "heads": 2}, "heads is no setting of family 'lstm'"),
-        ({"family": "transformer", "directions": "apart"}, "directions is no setting of family 'transformer'"),
+        ({"family": "lstm", "heads": 2}, "heads is not a setting of family 'lstm'"),
+        ({"family": "transformer", "directions": "apart"}, "directions is not a setting of family 'transformer'"),
         ({"family": "gru", "hidden": 7}, "choose an even number"),
         ({"family": "transformer", "hidden": 10, "heads": 4}, "cannot be divided"),
         ({"longest": 0}, "longest is 0"),

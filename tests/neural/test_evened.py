@@ -1,4 +1,4 @@
-"""Layers widened for tensor cores give the numbers, and the gradients, of the narrow ones."""
+"""Layers padded for tensor cores give the outputs and gradients of the unpadded ones."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ def test_wider_is_the_same(kind: str, E: int, D: int) -> None:
     layers: list[Layer] = [LAYERS[kind](E, D).double(), LAYERS[kind](D, D).double()]
     weights = [w for layer in layers for w in layer.weights()]
     x = torch.randn(7, 3, E, dtype=torch.float64, requires_grad=True)
-    state = tuple(torch.randn(2, 3, D, dtype=torch.float64) for _ in range(layers[0].memories))
-    found = [read(layers[0], way, x, state, weights) for way in ("kernel", "widened")]
+    state = tuple(torch.randn(2, 3, D, dtype=torch.float64) for _ in range(layers[0].n_states))
+    found = [read(layers[0], way, x, state, weights) for way in ("kernel", "run_padded_kernel")]
     for narrow, wide in zip(*found, strict=True):
         torch.testing.assert_close(wide, narrow, rtol=1e-10, atol=1e-12)
 
@@ -39,7 +39,7 @@ def read(layer: Layer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -
 
 def test_widths_of_eight_are_left_alone() -> None:
     x, h = torch.zeros(2, 3, 16), torch.zeros(1, 3, 8)
-    assert evened.is_even(x, (h,))
-    assert not evened.is_even(x[..., :15], (h,))
-    assert evened.inputs(x[..., :9]).shape == (2, 3, 16)
-    assert [w.shape for w in evened.weights([torch.ones(12, 3), torch.ones(12)], 4)] == [(32, 8), (32,)]
+    assert evened.is_aligned(x, (h,))
+    assert not evened.is_aligned(x[..., :15], (h,))
+    assert evened.pad_last_dim(x[..., :9]).shape == (2, 3, 16)
+    assert [w.shape for w in evened.pad_weights([torch.ones(12, 3), torch.ones(12)], 4)] == [(32, 8), (32,)]

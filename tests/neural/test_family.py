@@ -1,4 +1,4 @@
-"""A network on its way from a text to files and back."""
+"""Training, saving and loading of a network."""
 
 import dataclasses
 import json
@@ -15,15 +15,15 @@ import torch
 from numpy.testing import assert_array_equal
 
 from chainrule import api, families, folder
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
 from chainrule.lm import Vocabulary
 from chainrule.model import Model
-from chainrule.neural.device import choose, exact
+from chainrule.neural.device import exact_inference, select_device
 from chainrule.text.corpus import Corpus
 from chainrule.training.batches import Window
-from chainrule.training.step import Step
+from chainrule.training.step import TrainingStep
 
 TEXT = ["the cat sees a dog", "a dog sees the cat", "", "the mouse runs"] * 6
 SMALL: dict[str, Any] = {"hidden": 8, "epochs": 1, "batch_size": 4, "min_count": 2}
@@ -182,18 +182,18 @@ def test_a_gpu_that_is_not_there_is_missed() -> None:
         pytest.skip("there is one")
     with pytest.raises(UsageError, match="torch finds no GPU here; choose cpu"):
         api.train("lstm", Corpus.from_lines(TEXT), device="cuda", **SMALL)
-    assert choose("auto") == torch.device("cpu")
+    assert select_device("auto") == torch.device("cpu")
 
 
 def test_evaluation_keeps_no_gradients() -> None:
-    with exact():
+    with exact_inference():
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
 
 
 def data(valid: list[int] | None, closed: bool) -> TrainingData:
-    def encoded(ids: list[int]) -> Encoded:
-        return Encoded(np.array(ids, dtype=np.int32), 1, 2, 0, 0, 0)
+    def encoded(ids: list[int]) -> EncodedText:
+        return EncodedText(np.array(ids, dtype=np.int32), 1, 2, 0, 0, 0)
 
     return TrainingData(
         train=encoded([3, 4, 5, 1] * 10),
@@ -225,13 +225,13 @@ def test_a_window_is_never_exceeded_while_learning(
     monkeypatch: pytest.MonkeyPatch, context: Any, bptt: int
 ) -> None:
     widths: set[int] = set()
-    real = Step.__call__
+    real = TrainingStep.__call__
 
-    def spy(self: Step, window: Window, state: Any) -> Any:
+    def spy(self: TrainingStep, window: Window, state: Any) -> Any:
         widths.add(window.inputs.shape[1])
         return real(self, window, state)
 
-    monkeypatch.setattr(Step, "__call__", spy)
+    monkeypatch.setattr(TrainingStep, "__call__", spy)
     sizes: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 1, "window": 3, "bptt": bptt, "batch_size": 4}
     lines = Corpus.from_lines(["a b c d e f g h"] * 6)  # of 9 tokens
     api.train("transformer", lines, context=context, device="cpu", epochs=1, **sizes)

@@ -1,4 +1,4 @@
-"""The feed-forward net: counted by hand, computed again by a loop over words, and true to its window."""
+"""Feed-forward model: parameter count by hand, a reference loop over words, context length."""
 
 from typing import Any
 

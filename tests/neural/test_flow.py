@@ -1,4 +1,4 @@
-"""Gradient flow: against closed forms, gradients worked by hand, autograd of states carried over, kernels."""
+"""Gradient flow against closed forms, hand-worked gradients, autograd and fused kernels."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from chainrule.gradients import lstm as lstm_by_hand
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural import flow_kernel, gru, lstm, rnn
 from chainrule.neural.adapter import NeuralModel
-from chainrule.neural.flow import Way, gradient_flow
+from chainrule.neural.flow import Backend, gradient_flow
 from neural.adapting import WORDS, encoded, make, some_ids
 from neural.flowing import KERNELS, WAYS, fill, last_row, recurrent
 
@@ -38,7 +38,7 @@ LINEAR: dict[str, tuple[Floats, list[float], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", LINEAR)
-def test_a_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Way) -> None:
+def test_a_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Backend) -> None:
     """h_t = relu(R h_{t−1} + b) stays positive, so ∂h_T/∂h_{T−k} = R^k; W_o's rows all lie along (1, 1)."""
     R, b, expected = LINEAR[kind]
     lm = recurrent(rnn, hidden=2, nonlinearity="relu", tie=False)
@@ -54,7 +54,7 @@ def test_a_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Way) -> N
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_forget_gate_of_nine_tenths(way: Way) -> None:
+def test_a_forget_gate_of_nine_tenths(way: Backend) -> None:
     """σ(log 9) = 0.9, and R = 0 leaves no path through h: ∂L_T/∂c_{T−k} = 0.9^k ∂L_T/∂c_T; h_{T−k} has no error."""
     lm = recurrent(lstm, hidden=3, tie=False)
     E, W_o = np.random.default_rng(0).normal(size=(2, WORDS.size, 3))
@@ -66,7 +66,7 @@ def test_a_forget_gate_of_nine_tenths(way: Way) -> None:
     k = np.arange(found["c"].lags)
     assert len(k) == 31  # 10 of 40 positions have 30 tokens before them
     assert_allclose(found["c"].relative()[0], 0.9**k, rtol=1e-9)
-    kept = found["c"].kept()
+    kept = found["c"].forget_product()
     assert kept is not None
     assert_allclose(kept[0], 0.9**k, rtol=1e-9)
     assert found["c"].half_life(0) == pytest.approx(math.log(2) / -math.log(0.9))  # 6.58 tokens
@@ -110,7 +110,7 @@ def test_gradients_worked_by_hand(kind: str) -> None:
             E=p["E"], W=p["W"], R=p["R"], b=p["b_W"] + p["b_R"], W_o=p["W_o"], b_o=p["b_o"]
         )
         trace = lstm_by_hand.forward(cell, read, ids)
-        signals = lstm_by_hand.last_loss_flow(cell, trace)
+        signals = lstm_by_hand.last_loss_gradients(cell, trace)
         found = last_row(lm, ids)
         assert_allclose(found["c"].norms[0, -1], np.linalg.norm(signals.c[::-1], axis=1), rtol=1e-9)
         product = np.cumprod(np.vstack([np.ones(8), trace.f[:0:-1]]), axis=0)  # 1, f_T, f_{T−1} f_T, …
@@ -125,7 +125,7 @@ def test_gradients_worked_by_hand(kind: str) -> None:
             E=p["E"], W=p["W"], R=p["R"], b=b, b_R=p["b_R"][16:], W_o=p["W_o"], b_o=p["b_o"]
         )
         trace_g = gru_by_hand.forward(unit, read, ids, reset=kind)  # type: ignore[arg-type]
-        found, expected = last_row(lm, ids), gru_by_hand.last_loss_flow(unit, trace_g).h
+        found, expected = last_row(lm, ids), gru_by_hand.last_loss_gradients(unit, trace_g).h
     else:
         lm = recurrent(rnn, nonlinearity=kind)
         p = hand_parameters(lm)
@@ -133,7 +133,7 @@ def test_gradients_worked_by_hand(kind: str) -> None:
             E=p["E"], W_xh=p["W"], W_hh=p["R"], b=p["b_W"] + p["b_R"], W_o=p["W_o"], b_o=p["b_o"]
         )
         trace_e = elman_by_hand.forward(net, read, ids, activation=kind)  # type: ignore[arg-type]
-        found, expected = last_row(lm, ids), elman_by_hand.last_loss_flow(net, trace_e).h
+        found, expected = last_row(lm, ids), elman_by_hand.last_loss_gradients(net, trace_e).h
     assert_allclose(found["h"].norms[0, -1], np.linalg.norm(expected[::-1], axis=1), rtol=1e-9)
 
 
@@ -153,7 +153,7 @@ def test_kernels_and_cells_agree(kind: str, layers: int, dtype: torch.dtype) -> 
 
 
 def compare_ways(lm: NeuralModel, rtol: float) -> None:
-    assert flow_kernel.is_possible(lm.network)
+    assert flow_kernel.is_supported(lm.network)
     one, other = (gradient_flow(lm, encoded(some_ids(80)), lags=15, positions=9, way=way) for way in WAYS)
     assert [each.what for each in one] == [each.what for each in other]
     for cells, kernels in zip(one, other, strict=True):
@@ -170,7 +170,7 @@ def test_what_has_no_kernel_is_run_by_cells() -> None:
         recurrent(rnn, nonlinearity="leaky"),
         recurrent(lstm, attention="dot", attention_use="state"),
     ):
-        assert not flow_kernel.is_possible(lm.network)
+        assert not flow_kernel.is_supported(lm.network)
         assert last_row(lm, some_ids(9), way="kernels")["h"].norms.shape == (1, 9, 9)
 
 
@@ -191,13 +191,13 @@ def test_kernels_of_the_gpu(kind: str) -> None:
 def error_at_carried_state(lm: NeuralModel, ids: Ids, k: int) -> float:
     """‖∂L_T/∂(h of the top layer after T−k)‖, the text read in two parts: its paths all lead through it."""
     network: Any = lm.network
-    read = torch.from_numpy(lm.as_read(np.concatenate([[WORDS.bos], ids[:-1]])))[None]
-    n = sum(layer.memories for layer in network.layers)
+    read = torch.from_numpy(lm.map_boundaries(np.concatenate([[WORDS.bos], ids[:-1]])))[None]
+    n = sum(layer.n_states for layer in network.layers)
     state = network(read[:, : len(ids) - k], network.start(1)).state
     state = tuple(s.detach().requires_grad_() if s.is_floating_point() else s for s in state)
     hidden = network(read[:, len(ids) - k :], state).hidden
     loss = -network.output.log_probs(hidden[:, -1])[0, int(ids[-1])]
-    (slope,) = torch.autograd.grad(loss, state[n - network.layers[-1].memories])
+    (slope,) = torch.autograd.grad(loss, state[n - network.layers[-1].n_states])
     return float(slope.norm())
 
 

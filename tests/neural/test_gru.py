@@ -1,4 +1,4 @@
-"""The GRU in both kinds: kernel, cell and torch.nn.GRU; what z keeps; where the reset stands."""
+"""GRU: kernel, cell and torch.nn.GRU agree; update gate and both reset positions."""
 
 from typing import Literal
 
@@ -32,14 +32,14 @@ def test_reset_after_is_what_torch_computes(steps: int) -> None:
     theirs.load_state_dict(dict(zip(theirs.state_dict(), made.state_dict().values(), strict=True)))
     outputs, h = theirs(x, state[0][None])
     torch.testing.assert_close(made(x, state), (outputs, (h[0],)))
-    torch.testing.assert_close(made.loop(x, state, made.weights()), (outputs, (h[0],)))
+    torch.testing.assert_close(made.unroll(x, state, made.weights()), (outputs, (h[0],)))
 
 
 def test_gradients_are_those_of_the_cell() -> None:
     made, (x, state) = layer(), given()
     found = [
         torch.autograd.grad(run(x, state, made.weights())[0].square().sum(), list(made.parameters()))
-        for run in (made.run, made.loop)
+        for run in (made.forward_with, made.unroll)
     ]
     torch.testing.assert_close(*found)
 

@@ -1,4 +1,4 @@
-"""The hidden vectors of a text: each position once, and from them the scores that the contract gives."""
+"""Hidden states of a text: each position once, and consistent with the model's scores."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Context
 from chainrule.neural import hidden
-from chainrule.neural.hidden import all_hidden, cut_spans, hidden_pieces
+from chainrule.neural.hidden import context_spans, hidden_states, iter_hidden_states
 from neural.adapting import FAMILIES, encoded, make, some_ids
 
 
@@ -19,21 +19,21 @@ def test_what_they_predict_is_what_the_contract_scores(
     monkeypatch.setattr(hidden, "TOKENS_AT_ONCE", 16)
     monkeypatch.setattr(hidden, "LARGEST_PIECE", 7 * 11)
     model, text = make(family, context), encoded(some_ids(41, lines=13))
-    pieces = list(hidden_pieces(model, text))
+    pieces = list(iter_hidden_states(model, text))
     assert sorted(torch.cat([positions for positions, _ in pieces]).tolist()) == list(range(41))
     assert max(len(positions) for positions, _ in pieces) <= 7
     with torch.no_grad():
-        log_p = model.network.output.log_probs(all_hidden(model, text))
+        log_p = model.network.output.log_probs(hidden_states(model, text))
     found = log_p[torch.arange(41), torch.from_numpy(text.ids.astype(np.int64))]
     np.testing.assert_allclose(found, token_log_probs(model, text), rtol=1e-4, atol=1e-5)
 
 
 def test_spans_by_hand() -> None:
     stream = encoded(some_ids(10, lines=7))
-    assert cut_spans(stream, False, 4, None).tolist() == [[0, 0, 4], [4, 4, 8], [8, 8, 10]]
+    assert context_spans(stream, False, 4, None).tolist() == [[0, 0, 4], [4, 4, 8], [8, 8, 10]]
     # Sliding by 2: each window after the first shares 2 tokens with the one before and counts 2 new ones.
-    assert cut_spans(stream, False, 4, 2).tolist() == [[0, 0, 4], [2, 4, 6], [4, 6, 8], [6, 8, 10]]
-    assert cut_spans(stream, False, 4, 3).tolist() == [[0, 0, 4], [3, 4, 7], [6, 7, 10]]
+    assert context_spans(stream, False, 4, 2).tolist() == [[0, 0, 4], [2, 4, 6], [4, 6, 8], [6, 8, 10]]
+    assert context_spans(stream, False, 4, 3).tolist() == [[0, 0, 4], [3, 4, 7], [6, 7, 10]]
     # Lines of 7 and 3 tokens.
-    assert cut_spans(stream, True, None, None).tolist() == [[0, 0, 7], [7, 7, 10]]
-    assert cut_spans(stream, True, 4, 2).tolist() == [[0, 0, 4], [2, 4, 6], [4, 6, 7], [7, 7, 10]]
+    assert context_spans(stream, True, None, None).tolist() == [[0, 0, 7], [7, 7, 10]]
+    assert context_spans(stream, True, 4, 2).tolist() == [[0, 0, 4], [2, 4, 6], [4, 6, 7], [7, 7, 10]]

@@ -1,4 +1,4 @@
-"""What layers give while a network reads: against each layer run by itself, and nothing changed by listening."""
+"""Layer outputs against each layer run separately; hooks have no side effects."""
 
 import copy
 from dataclasses import replace
@@ -20,7 +20,7 @@ ALL = torch.ones_like(IDS, dtype=torch.bool)
 
 def heard(network: Any, mask: Tensor = ALL) -> list[Tensor]:
     with torch.no_grad():
-        return listening.layers(network, IDS, mask)
+        return listening.layer_outputs(network, IDS, mask)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +50,7 @@ def test_listening_changes_nothing(kind: str) -> None:
         assert torch.equal(found, before)
     assert torch.equal(run(), before)
     assert all(not module._forward_hooks for module in network.modules())
-    with pytest.raises(RuntimeError, match="stopped"), listening.heard(network.modules()):
+    with pytest.raises(RuntimeError, match="stopped"), listening.capture_outputs(network.modules()):
         raise RuntimeError("stopped")
     assert all(not module._forward_hooks for module in network.modules())
 
@@ -63,8 +63,8 @@ def test_the_lower_layer_of_a_recurrent_network(kind: str) -> None:
     outputs = []
     with torch.no_grad():
         for k, layer in enumerate(network.layers):
-            state = (torch.zeros(2, layer.width),) * layer.memories
-            x, _ = layer.loop(x, state, layer.weights())
+            state = (torch.zeros(2, layer.width),) * layer.n_states
+            x, _ = layer.unroll(x, state, layer.weights())
             x = network.norms[k](x) if network.config.layer_norm else x
             outputs.append(x.transpose(0, 1))
     found = heard(network)
@@ -114,8 +114,8 @@ def test_two_directions_side_by_side(kind: str) -> None:
             zip(network.reader.encoder.forwards, network.reader.encoder.backwards, strict=True)
         ):
             with torch.no_grad():
-                ahead, _ = f.loop(ahead, (torch.zeros(1, f.width),) * f.memories, f.weights())
-                back, _ = b.loop(back, (torch.zeros(1, b.width),) * b.memories, b.weights())
+                ahead, _ = f.unroll(ahead, (torch.zeros(1, f.width),) * f.n_states, f.weights())
+                back, _ = b.unroll(back, (torch.zeros(1, b.width),) * b.n_states, b.weights())
             both = torch.cat([ahead[:, 0], back[:, 0].flip(0)], dim=-1)
             assert_allclose(found[k + 1][row, :T], both, atol=1e-6)
 
@@ -123,16 +123,16 @@ def test_two_directions_side_by_side(kind: str) -> None:
 def test_layers_that_are_one_kernels_work_can_be_heard() -> None:
     """The view shares the weights, runs layer by layer, and leaves the network as it is."""
     network = network_of(reader("lstm"))
-    assert network.is_stackable
-    view = listening.layer_by_layer(network)
-    assert not view.is_stackable
-    assert network.is_stackable
+    assert network.is_fusible
+    view = listening.unfused(network)
+    assert not view.is_fusible
+    assert network.is_fusible
     assert all(one is other for one, other in zip(view.parameters(), network.parameters(), strict=True))
     with torch.no_grad():
         assert torch.equal(view(IDS, view.start(2)).hidden, network(IDS, network.start(2)).hidden)
 
 
 def test_other_networks_are_not_known() -> None:
-    assert not listening.is_known(torch.nn.Linear(2, 2))
+    assert not listening.is_supported(torch.nn.Linear(2, 2))
     with pytest.raises(NotImplementedError):
-        listening.layers(torch.nn.Linear(2, 2), IDS, ALL)
+        listening.layer_outputs(torch.nn.Linear(2, 2), IDS, ALL)

@@ -1,4 +1,4 @@
-"""The LSTM: kernel, cell and torch.nn.LSTM are one function; its forget gate; its size."""
+"""LSTM: kernel, cell and torch.nn.LSTM agree; forget-gate bias; parameter count."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def test_kernel_cell_and_torch_agree(steps: int) -> None:
     x = torch.randn(steps, B, IN, dtype=torch.float64)
     state = torch.randn(2, B, D, dtype=torch.float64).unbind(0)
     outputs, (h, c) = made(x, state)
-    loop, (h_loop, c_loop) = made.loop(x, state, made.weights())
+    loop, (h_loop, c_loop) = made.unroll(x, state, made.weights())
     theirs, (h_theirs, c_theirs) = peer(made)(x, tuple(s[None] for s in state))
     for ours in ((outputs, h, c), (loop, h_loop, c_loop)):
         torch.testing.assert_close(ours, (theirs, h_theirs[0], c_theirs[0]))
@@ -41,7 +41,7 @@ def test_gradients_are_those_of_the_cell() -> None:
     made, x = layer(), torch.randn(T, B, IN, dtype=torch.float64)
     state = torch.randn(2, B, D, dtype=torch.float64).unbind(0)
     found = []
-    for run in (made.run, made.loop):
+    for run in (made.forward_with, made.unroll):
         outputs, (_, c) = run(x, state, made.weights())
         found.append(torch.autograd.grad(outputs.square().sum() + c.sum(), list(made.parameters())))
     torch.testing.assert_close(*found)
@@ -50,7 +50,7 @@ def test_gradients_are_those_of_the_cell() -> None:
 def test_single_precision_kernel_agrees_with_the_cell() -> None:
     made, x = layer().float(), torch.randn(T, B, IN)
     state = torch.randn(2, B, D).unbind(0)
-    torch.testing.assert_close(made(x, state), made.loop(x, state, made.weights()), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(made(x, state), made.unroll(x, state, made.weights()), rtol=1e-5, atol=1e-6)
 
 
 def test_forget_bias_stands_in_one_bias_only() -> None:

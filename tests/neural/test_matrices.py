@@ -1,4 +1,4 @@
-"""The recurrent matrices of networks: each gate's own, against numpy; first weights as they are drawn."""
+"""Recurrent matrices by gate against NumPy, and initial matrices."""
 
 import math
 from typing import Any
@@ -9,10 +9,10 @@ import torch
 from numpy.testing import assert_allclose
 
 from chainrule.errors import ChainruleError
-from chainrule.inspection.matrix import Spectrum, in_words
+from chainrule.inspection.matrix import Spectrum, describe
 from chainrule.lm import Vocabulary
 from chainrule.neural import gru, lstm, rnn
-from chainrule.neural.matrices import first_weights, recurrences, spectrum
+from chainrule.neural.matrices import initial_matrices, recurrent_spectra, spectrum
 
 WORDS = Vocabulary(7, 0, 1, 2)
 
@@ -25,7 +25,7 @@ def build(module: Any, **chosen: Any) -> Any:
 @pytest.mark.parametrize(("module", "names"), [(rnn, [""]), (lstm, list("ifgo")), (gru, list("rzn"))])
 def test_every_gate_has_its_own_matrix(module: Any, names: list[str]) -> None:
     network = build(module, layers=2)
-    found = recurrences(network)
+    found = recurrent_spectra(network)
     assert [each.layer for each in found] == [1, 2]
     for each, layer in zip(found, network.layers, strict=True):
         assert list(each.spectra) == names
@@ -94,13 +94,13 @@ def test_one_number_is_a_matrix() -> None:
 
 def test_the_bound_is_claimed_of_a_top_layer_without_attention_alone() -> None:
     """Below it errors return through the layers above, with attention through the past."""
-    lower, top = recurrences(build(rnn, layers=2))
+    lower, top = recurrent_spectra(build(rnn, layers=2))
     assert (lower.is_bound, top.is_bound) == (False, True)
-    assert lower.other_ways == "the layers above it"
-    (attentive,) = recurrences(build(rnn, attention="dot"))
+    assert lower.other_paths == "the layers above it"
+    (attentive,) = recurrent_spectra(build(rnn, attention="dot"))
     assert not attentive.is_bound
-    assert attentive.other_ways == "attention to the past"
-    assert not any(each.is_bound for each in recurrences(build(lstm, layers=2)))
+    assert attentive.other_paths == "attention to the past"
+    assert not any(each.is_bound for each in recurrent_spectra(build(lstm, layers=2)))
 
 
 def test_a_lower_layer_passes_more_back_than_its_own_matrix_allows() -> None:
@@ -113,7 +113,7 @@ def test_a_lower_layer_passes_more_back_than_its_own_matrix_allows() -> None:
         for layer, gain in zip(network.layers, weights, strict=True):
             layer.R.copy_(gain * eye)
             layer.W.copy_(eye)
-    lower, top = recurrences(network)
+    lower, top = recurrent_spectra(network)
     first = torch.full((1, 2), 1e-6, requires_grad=True)  # h₁, ten steps before
     x, states = first, [first]
     for _ in range(10):
@@ -127,21 +127,22 @@ def test_a_lower_layer_passes_more_back_than_its_own_matrix_allows() -> None:
     returned = float(first.grad[0, 0])
     assert returned == pytest.approx(sum(0.99**j * 0.3 ** (10 - j) for j in range(11)), rel=1e-4)
     assert returned > 100_000 * 0.3**10
-    assert "forces" not in in_words(lower)
-    assert "along this layer alone σ_max · max φ′ = 0.30; errors come back through the layers above" in in_words(
-        lower
+    assert "forces" not in describe(lower)
+    assert (
+        "along this layer alone σ_max · max φ′ = 0.30; gradients also return through the layers above"
+        in describe(lower)
     )
-    assert "σ_max · max φ′ = 0.99 < 1 forces the signal to vanish" in in_words(top)
+    assert "σ_max · max φ′ = 0.99 < 1: the gradient must vanish" in describe(top)
 
 
 def test_phi_comes_with_an_elman_layer() -> None:
-    (found,) = recurrences(build(rnn, nonlinearity="sigmoid"))
+    (found,) = recurrent_spectra(build(rnn, nonlinearity="sigmoid"))
     assert found.gain == pytest.approx(found.main.norm / 4)
 
 
 def test_first_weights_by_what_is_known_of_them() -> None:
     D = 200
-    found = {name: spectrum(R) for name, R in first_weights(D).items()}
+    found = {name: spectrum(R) for name, R in initial_matrices(D).items()}
     assert list(found) == ["orthogonal", "xavier", "small"]
     # orthogonal: RᵀR = I
     assert_allclose(found["orthogonal"].singular_values, 1.0, atol=1e-5)
@@ -157,21 +158,21 @@ def test_randomness_of_others_is_left_alone() -> None:
     torch.manual_seed(9)
     first = torch.rand(1)
     torch.manual_seed(9)
-    one = first_weights(3)
+    one = initial_matrices(3)
     assert torch.equal(torch.rand(1), first)
-    assert all(torch.equal(one[name], R) for name, R in first_weights(3).items())
+    assert all(torch.equal(one[name], R) for name, R in initial_matrices(3).items())
 
 
 def test_width_one_and_numbers_that_are_none() -> None:
     network = rnn.build(rnn.Config(hidden=1, embedding=1), WORDS, None)
-    (found,) = recurrences(network)
+    (found,) = recurrent_spectra(network)
     assert found.width == 1
-    assert found.drawn["orthogonal"].radius == pytest.approx(1.0)
-    with pytest.raises(ChainruleError, match="no finite number"):
+    assert found.random_spectra["orthogonal"].radius == pytest.approx(1.0)
+    with pytest.raises(ChainruleError, match="non-finite value"):
         spectrum(torch.full((2, 2), math.nan))
 
 
 def test_progress_goes_to_the_end() -> None:
     told: list[tuple[int, int | None]] = []
-    recurrences(build(lstm, layers=3), lambda what, done, total: told.append((done, total)))
+    recurrent_spectra(build(lstm, layers=3), lambda what, done, total: told.append((done, total)))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]

@@ -1,4 +1,4 @@
-"""One word in many sentences: found as the model sees it, and its senses told apart once a network has learnt."""
+"""Occurrences of a word after normalisation, and separation of its senses by a trained network."""
 
 import random
 import warnings
@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.inspection.senses import best, measure
+from chainrule.inspection.senses import best_layer, measure_separation
 from chainrule.neural.contextual import contextual
 from chainrule.neural.occurrences import occurrences
 from chainrule.tasks import pretrain
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
@@ -25,7 +25,7 @@ SENTENCES = ["the bank was old", "a river bank of the bank", "muddy bank"]
 def test_the_first_place_of_the_word_in_every_sentence() -> None:
     model = reader("two-way-lstm")
     found = occurrences(model, "bank", SENTENCES)
-    assert found.places == (1, 2, 1)
+    assert found.positions == (1, 2, 1)
     assert found.sentences == tuple(tuple(sentence.split()) for sentence in SENTENCES)
     for k, rows in found.vectors.items():
         whole = contextual(model, SENTENCES)
@@ -36,22 +36,22 @@ def test_words_are_compared_as_the_model_sees_them() -> None:
     lower = tokenizer_training.train(
         Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="word", lowercase=True)
     )
-    assert occurrences(reader("lstm", lower), "BANK", ["the Bank was", "bank"]).places == (1, 0)
+    assert occurrences(reader("lstm", lower), "BANK", ["the Bank was", "bank"]).positions == (1, 0)
     at_blanks = tokenizer_training.train(
         Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="whitespace")
     )
-    with pytest.raises(InputError, match=r"x\.tsv, line 2 does not hold 'bank' as a word by itself; put blanks"):
+    with pytest.raises(InputError, match=r"x\.tsv, line 2 does not contain 'bank' as a separate word; put blanks"):
         occurrences(reader("lstm", at_blanks), "bank", ["the bank", "the Bank was", "bank"], "x.tsv")
-    with pytest.raises(InputError, match="line 1 does not hold"):
+    with pytest.raises(InputError, match="line 1 does not contain"):
         occurrences(reader("lstm", at_blanks), "bank", ["the bank."])
-    assert occurrences(reader("lstm"), "bank", ["the bank."]).places == (1,)  # the mark is split off
+    assert occurrences(reader("lstm"), "bank", ["the bank."]).positions == (1,)  # the mark is split off
 
 
 def test_what_is_no_word_is_refused() -> None:
     for word in ("the bank", "", "bank "):
         with pytest.raises(UsageError, match="is not one word"):
             occurrences(reader("lstm"), word, SENTENCES)
-    with pytest.raises(InputError, match="there are no sentences; give some that hold 'bank'"):
+    with pytest.raises(InputError, match="there are no sentences; give some that contain 'bank'"):
         occurrences(reader("lstm"), "bank", [])
 
 
@@ -74,7 +74,7 @@ def learnt(kind: str) -> Any:
         warnings.simplefilter("ignore", ChainruleWarning)
         if kind in ("two-way", "masked"):
             family = "lstm" if kind == "two-way" else "transformer"
-            settings |= {"epochs": 12, "layers": 1, "running": Running(device="cpu")}
+            settings |= {"epochs": 12, "layers": 1, "options": RunOptions(device="cpu")}
             return pretrain.train(
                 family, text, **settings | ({} if kind == "two-way" else {"heads": 2, "mask": 0.3})
             )
@@ -88,8 +88,8 @@ def test_senses_separate_where_the_static_vector_cannot(kind: str) -> None:
     different = sorted(set(language(400, seed=2)))
     assert len(different) == 12
     senses = [sense for sense, _ in different]
-    found = measure(occurrences(learnt(kind), "x", [line for _, line in different]).vectors, senses)
-    static, chosen = found[0], best(found)
+    found = measure_separation(occurrences(learnt(kind), "x", [line for _, line in different]).vectors, senses)
+    static, chosen = found[0], best_layer(found)
     assert (static.accuracy, static.gap, static.different) == (0.5, 0.0, 1)
     assert chosen.accuracy == 1.0
     assert chosen.gap > 0.1

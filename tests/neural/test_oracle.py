@@ -1,4 +1,4 @@
-"""The networks that are trained against the gradients worked out by hand: one window, every weight, float64."""
+"""Gradients of the trained networks against the hand-derived ones: one window, every weight, float64."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Batches of pairs, and the loss with and without smoothing against the full distribution."""
+"""Batches of pairs, and the loss with and without label smoothing against the full distribution."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 
 from chainrule.lm import Vocabulary
 from chainrule.neural import conditional
-from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.pairs import PairCollator, PairConfig, PairNetwork, pair_loss
 
 VOCABULARY = Vocabulary(11, 0, 1, 2, closed=True)  # 9 words may come: neither <s> nor <unk>
 CPU = torch.device("cpu")
@@ -23,18 +23,18 @@ def network(**chosen: Any) -> PairNetwork:
 
 
 def test_a_batch() -> None:
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([0, 2]))
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([0, 2]))
     assert batch.source.tolist() == [[5, 6, 7, 1], [4, 4, 9, 1]]
     assert batch.inputs.tolist() == [[0, 3, 4], [0, 1, 1]]
     assert batch.targets.tolist() == [[3, 4, 1], [1, 1, 1]]
     assert batch.mask.tolist() == [[True] * 3, [True, False, False]]
-    assert batch.places.dtype == torch.int64
-    assert batch.places.tolist() == [0, 1, 2, 3]  # row 0 is 0 … 2, row 1 begins at 3
+    assert batch.target_positions.dtype == torch.int64
+    assert batch.target_positions.tolist() == [0, 1, 2, 3]  # row 0 is 0 … 2, row 1 begins at 3
 
 
 def test_places_and_mask_say_the_same() -> None:
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([2, 1, 0]))
-    assert batch.places.tolist() == batch.mask.flatten().nonzero()[:, 0].tolist()
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([2, 1, 0]))
+    assert batch.target_positions.tolist() == batch.mask.flatten().nonzero()[:, 0].tolist()
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -45,7 +45,7 @@ def test_the_loss_and_its_gradient(family: str, epsilon: float, tie: bool) -> No
     own = {"heads": 2} if family == "transformer" else {}
     net = network(family=family, label_smoothing=epsilon, tie=tie, **own)
     torch.nn.init.normal_(net.output.bias)
-    batch = Collate(SOURCES, TARGETS, VOCABULARY, CPU)(np.arange(3))
+    batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.arange(3))
     loss, nats, _ = pair_loss(net, batch, ())
     loss.backward()
     found = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
@@ -64,6 +64,6 @@ def test_the_loss_and_its_gradient(family: str, epsilon: float, tie: bool) -> No
 
 def test_the_largest_product_by_hand() -> None:
     """GRU: R has 3 · 8 · 8 = 192 weights, 5 rows a step; Transformer: 8 · 32 = 256, or 8 · 20, at 5 · 7 places."""
-    assert network().work(5, 7) == 192 * 5
-    assert network(family="transformer", heads=2).work(5, 7) == 256 * 35
-    assert network(family="transformer", heads=2, feedforward=20).work(5, 7) == 160 * 35
+    assert network().largest_matmul(5, 7) == 192 * 5
+    assert network(family="transformer", heads=2).largest_matmul(5, 7) == 256 * 35
+    assert network(family="transformer", heads=2, feedforward=20).largest_matmul(5, 7) == 160 * 35

@@ -1,4 +1,4 @@
-"""What the recurrent families share: carried states, dropout where it belongs and nowhere else, penalties."""
+"""Recurrent networks: carried states, placement of dropout, penalties."""
 
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_recurrent_weights_are_missing_while_learning(family: str, monkeypatch: 
 
     state = net.start(3)  # the equations with the same weights missing at every step
     for t, x in enumerate(net.embedding[ids].unbind(1)):
-        state = layer.cell(x @ layer.W.t() + layer.b_W, state, layer.R * mask, layer.b_R)
+        state = layer.step(x @ layer.W.t() + layer.b_W, state, layer.R * mask, layer.b_R)
         torch.testing.assert_close(hidden[:, t], state[0])
 
     hidden.square().sum().backward()
@@ -200,7 +200,7 @@ class Fixed(Layer):
 
     gates = 1
 
-    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+    def forward_with(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         return H[: len(x)], state
 
 
@@ -253,28 +253,28 @@ def test_widths_of_tied_and_free_stacks() -> None:
 @pytest.mark.parametrize("kind", [lstm, gru, rnn])
 def test_all_layers_at_once_are_the_layers_one_by_one(kind: Any) -> None:
     network = kind.build(kind.Config(hidden=6, layers=3), VOCABULARY, None).eval()
-    assert network.is_stackable
+    assert network.is_fusible
     x = torch.randn(5, 2, 6)
-    cells = [torch.randn(2, 6) for _ in range(3 * network.layers[0].memories)]
-    one_by_one, after, _ = network._one_by_one(x, cells, [])
-    at_once, too = network._at_once(x, cells)
+    cells = [torch.randn(2, 6) for _ in range(3 * network.layers[0].n_states)]
+    one_by_one, after, _ = network._run_separately(x, cells, [])
+    at_once, too = network._run_fused(x, cells)
     torch.testing.assert_close(at_once, one_by_one)
     torch.testing.assert_close(too, after)
 
 
 def test_what_cannot_be_stacked() -> None:
-    def is_stackable(kind: Any = lstm, **settings: Any) -> bool:
+    def is_fusible(kind: Any = lstm, **settings: Any) -> bool:
         network = kind.build(kind.Config(**{"hidden": 6, "layers": 2, **settings}), VOCABULARY, None)
-        return bool(network.is_stackable)
+        return bool(network.is_fusible)
 
-    assert not is_stackable(layers=1)
-    assert not is_stackable(embedding=4)  # tied: the last layer is narrower
-    assert not is_stackable(dropout=0.5)  # one mask for all steps
-    assert is_stackable(dropout=0.5, locked=False)
-    assert not is_stackable(dropout=0.0, layer_norm=True)
-    assert not is_stackable(dropout=0.0, attention="dot", attention_use="state")
-    assert not is_stackable(gru, dropout=0.0, reset="before")
-    assert not is_stackable(rnn, dropout=0.0, nonlinearity="sigmoid")
+    assert not is_fusible(layers=1)
+    assert not is_fusible(embedding=4)  # tied: the last layer is narrower
+    assert not is_fusible(dropout=0.5)  # one mask for all steps
+    assert is_fusible(dropout=0.5, locked=False)
+    assert not is_fusible(dropout=0.0, layer_norm=True)
+    assert not is_fusible(dropout=0.0, attention="dot", attention_use="state")
+    assert not is_fusible(gru, dropout=0.0, reset="before")
+    assert not is_fusible(rnn, dropout=0.0, nonlinearity="sigmoid")
 
 
 def test_a_single_tied_layer_cannot_have_two_widths() -> None:

@@ -1,4 +1,4 @@
-"""The Elman network: each φ by hand, and the kernels of torch.nn.RNN."""
+"""Elman network: each nonlinearity by hand, and the kernels of torch.nn.RNN."""
 
 import math
 from typing import Literal
@@ -47,7 +47,7 @@ def test_kernel_cell_and_torch_agree(phi: Literal["tanh", "relu"]) -> None:
     x, h = torch.randn(T, B, IN, dtype=torch.float64), torch.randn(B, D, dtype=torch.float64)
     outputs, last = theirs(x, h[None])
     torch.testing.assert_close(made(x, (h,)), (outputs, (last[0],)))
-    torch.testing.assert_close(made.loop(x, (h,), made.weights()), (outputs, (last[0],)))
+    torch.testing.assert_close(made.unroll(x, (h,), made.weights()), (outputs, (last[0],)))
 
 
 @pytest.mark.parametrize("phi", ["leaky", "sigmoid"])

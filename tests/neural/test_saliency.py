@@ -1,4 +1,4 @@
-"""What words did for a label: it adds up, has the right sign, is exact, and changes nothing."""
+"""Saliency: completeness, sign, exactness, no side effects."""
 
 import math
 from typing import Any
@@ -38,7 +38,7 @@ def log_odds(made: TextClassifier, row: Ids, label: int, other: int) -> float:
 def test_contributions_add_up(family: Any, pooling: Any) -> None:
     """Their sum is F(x) − F(0), F(0) that of the same network with all vectors zero but that of `<s>`."""
     made = network(family=family, pooling=pooling)
-    found = saliency.gradient(made, ROW, 2, 0, steps=2000)
+    found = saliency.integrated_gradients(made, ROW, 2, 0, steps=2000)
     whole = log_odds(made, ROW, 2, 0)
     with torch.no_grad():
         made.reader.embedding[1:] = 0
@@ -50,7 +50,7 @@ def test_contributions_by_differences() -> None:
     """∂F/∂x at the middle of one piece, x/2, from F alone: x · ∂F ≈ [F(x/2 + h x_t) − F(x/2 − h x_t)] / 2h."""
     made = network(family="gru", pooling="mean")
     row = np.array([BOS, 3, 4, 5, EOS])
-    found = saliency.gradient(made, row, 1, 0, steps=1)
+    found = saliency.integrated_gradients(made, row, 1, 0, steps=1)
     E = made.reader.embedding.detach().clone()
     for place, word in enumerate(row[1:]):
         slopes = []
@@ -79,11 +79,11 @@ def toy() -> TextClassifier:
 
 def test_signs_on_a_toy() -> None:
     """Logits (m, −m, 0) of m = mean(tanh x): F = 2 m. Words apart, so each gives 2 tanh(x_t) / 5 itself."""
-    found = saliency.gradient(toy(), ROW, 0, 1, steps=200)
+    found = saliency.integrated_gradients(toy(), ROW, 0, 1, steps=200)
     part = 2 * math.tanh(1) / 5
     assert found.tolist() == pytest.approx([part, 0, -part, -part, 0], rel=1e-4)
-    assert saliency.gradient(toy(), ROW, 1, 0, steps=200).tolist() == pytest.approx((-found).tolist())
-    assert saliency.gradient(toy(), np.array([BOS, EOS]), 0, 1).tolist() == [0]  # a text without words
+    assert saliency.integrated_gradients(toy(), ROW, 1, 0, steps=200).tolist() == pytest.approx((-found).tolist())
+    assert saliency.integrated_gradients(toy(), np.array([BOS, EOS]), 0, 1).tolist() == [0]  # a text without words
 
 
 def test_gradients_are_exact_as_evaluation_is() -> None:
@@ -102,7 +102,7 @@ def test_gradients_are_exact_as_evaluation_is() -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        saliency.gradient(made, ROW, 0, 1)
+        saliency.integrated_gradients(made, ROW, 0, 1)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -112,17 +112,17 @@ def test_gradients_are_exact_as_evaluation_is() -> None:
 def test_explaining_changes_nothing() -> None:
     made = network(pooling="attention")
     before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
-    saliency.gradient(made, ROW, 0, 1)
-    saliency.attention(made, ROW)
+    saliency.integrated_gradients(made, ROW, 0, 1)
+    saliency.attention_weights(made, ROW)
     assert all(torch.equal(tensor, before[name]) for name, tensor in made.state_dict().items())
     assert all(parameter.grad is None for parameter in made.parameters())
 
 
 def test_where_it_looked() -> None:
     made = network(pooling="attention")
-    found = saliency.attention(made, ROW)
+    found = saliency.attention_weights(made, ROW)
     assert found.shape == (5,)  # `<s>` is not pooled
     assert found.sum() == pytest.approx(1)
     assert (found > 0).all()
-    with pytest.raises(ConfigError, match="pools by 'max' and looks nowhere"):
-        saliency.attention(network(), ROW)
+    with pytest.raises(ConfigError, match="pools by 'max' and has no attention"):
+        saliency.attention_weights(network(), ROW)

@@ -1,4 +1,4 @@
-"""Rows cut where they start anew, against reading them token by token."""
+"""Segments of rows at state resets, against token-by-token reading."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.lm import Batch, Ids
-from chainrule.neural.segments import Segments, cut
+from chainrule.neural.segments import Segments, split_segments
 
 EOS = 1
 
@@ -51,7 +51,7 @@ def pieces(found: Segments) -> list[tuple[int, int, int, bool, bool]]:
 def test_the_cuts_are_those_of_slow_reading(batch: Batch, eos: int | None, window: int | None, seed: int) -> None:
     rng = np.random.default_rng(seed)
     position = rng.integers(0, (window or 0) + 1, len(batch.inputs))
-    found = cut(batch, eos, window, position)
+    found = split_segments(batch, eos, window, position)
     assert pieces(found) == slowly(batch, eos, window, position)
     assert found.is_fresh.dtype == found.is_last.dtype == np.bool_
 
@@ -70,10 +70,10 @@ def test_the_cuts_are_those_of_slow_reading(batch: Batch, eos: int | None, windo
 def test_by_hand(eos: int | None, window: int | None, position: int, expected: list[Any]) -> None:
     row = np.array([[5, 6, EOS, 7, 8, 9]])
     batch = Batch(row, row, np.ones(row.shape, dtype=bool))
-    assert pieces(cut(batch, eos, window, np.array([position]))) == expected
+    assert pieces(split_segments(batch, eos, window, np.array([position]))) == expected
 
 
 def test_a_row_that_begins_with_the_end_of_a_line_starts_anew() -> None:
     row = np.array([[EOS, 5]])
     batch = Batch(row, row, np.ones(row.shape, dtype=bool))
-    assert pieces(cut(batch, EOS, None, np.array([0]))) == [(0, 0, 2, True, True)]
+    assert pieces(split_segments(batch, EOS, None, np.array([0]))) == [(0, 0, 2, True, True)]

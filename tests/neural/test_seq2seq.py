@@ -1,4 +1,4 @@
-"""The recurrent decoder while it learns: one mask for all steps, weights in the arithmetic of the pass."""
+"""Recurrent decoder in training: one dropout mask for all steps, weights in the compute dtype."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_nothing_is_dropped_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> No
 def test_it_looks_as_its_score_says(attention: str) -> None:
     net = network(attention=attention).double()
     q, k = torch.randn(2, 1, 16, dtype=torch.float64), torch.randn(2, 4, 16, dtype=torch.float64)
-    torch.testing.assert_close(net._look()(q, net.score.keys(k)), net.score.score(q, k))
+    torch.testing.assert_close(net._score_function()(q, net.score.keys(k)), net.score.score(q, k))
 
 
 def test_weights_are_cast_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +66,9 @@ def test_weights_are_cast_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         state = net.encode(SOURCE, THERE)
         y = torch.randn(2, 3, 16)
-        expected = net._attentive(y, state)
+        expected = net._run_with_attention(y, state)
         monkeypatch.setattr(precision, "compute_dtype", lambda device: torch.float64)
-        found = net._attentive(y, state)
+        found = net._run_with_attention(y, state)
     for part, other in zip((*found[:2], found[3]), (*expected[:2], expected[3]), strict=True):
         assert part.dtype == torch.float64
         torch.testing.assert_close(part.float(), other)

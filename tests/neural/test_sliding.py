@@ -1,4 +1,4 @@
-"""The sliding window: beside reading every context alone, and static evaluation at its widest stride."""
+"""Strided evaluation against reading each context separately, and disjoint windows."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 from chainrule.errors import UsageError
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Context
-from chainrule.neural.sliding import sliding_log_probs
+from chainrule.neural.sliding import strided_log_probs
 from neural.adapting import WINDOW, WORDS, encoded, make, some_ids
 
 
@@ -15,7 +15,7 @@ from neural.adapting import WINDOW, WORDS, encoded, make, some_ids
 def test_at_the_stride_of_a_window_it_is_static(context: Context) -> None:
     model, text = make("transformer", context), encoded(some_ids(41, lines=13))
     np.testing.assert_allclose(
-        sliding_log_probs(model, text, WINDOW), token_log_probs(model, text), rtol=1e-4, atol=1e-5
+        strided_log_probs(model, text, WINDOW), token_log_probs(model, text), rtol=1e-4, atol=1e-5
     )
 
 
@@ -28,13 +28,13 @@ def test_at_stride_one_each_token_sees_a_whole_window() -> None:
         with torch.no_grad():
             last = model.network(context, model.network.start(1)).hidden[:, -1]
             wanted.append(model.network.output.log_probs(last)[0, ids[t]].item())
-    np.testing.assert_allclose(sliding_log_probs(model, encoded(ids), 1), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(strided_log_probs(model, encoded(ids), 1), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_what_cannot_slide_is_refused() -> None:
     text = encoded(some_ids(20))
-    with pytest.raises(UsageError, match="this model has none"):
-        sliding_log_probs(make("lstm"), text, 3)
+    with pytest.raises(UsageError, match="this model has no window"):
+        strided_log_probs(make("lstm"), text, 3)
     for stride in (0, WINDOW + 1):
         with pytest.raises(UsageError, match=f"choose 1 to {WINDOW}"):
-            sliding_log_probs(make("transformer"), text, stride)
+            strided_log_probs(make("transformer"), text, stride)

@@ -1,4 +1,4 @@
-"""The tagger's network: its probabilities against all sequences of tags, its batches, what it reads as unknown."""
+"""Tagger: probabilities against enumeration of tag sequences, batches, unknown words."""
 
 from itertools import pairwise, product
 from typing import Any
@@ -8,15 +8,15 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from chainrule.data.spellings import Spellings
+from chainrule.data.spellings import CharVocabulary
 from chainrule.errors import ConfigError
-from chainrule.evaluation.spans import Transitions, allowed
+from chainrule.evaluation.spans import Transitions, allowed_transitions
 from chainrule.lm import Vocabulary
 from chainrule.neural import tagger
-from chainrule.neural.tagger import Collate, TagBatch, TagConfig, TagNetwork, tag_loss
+from chainrule.neural.tagger import TagBatch, TagCollator, TagConfig, TagNetwork, tag_loss
 
 VOCABULARY = Vocabulary(8, 6, 7, 0)
-SPELLINGS = Spellings(("a", "b", "c"))
+SPELLINGS = CharVocabulary(("a", "b", "c"))
 SENTENCES = [("ab", "c", "ab"), ("ba",), ("c", "cab", "b", "a")]
 IDS = [np.array([1, 2, 1]), np.array([3]), np.array([2, 4, 5, 1])]
 TAGS = [np.array([0, 1, 2]), np.array([0]), np.array([2, 0, 1, 2])]
@@ -33,14 +33,14 @@ def network(allowed_: Transitions | None = None, **settings: Any) -> TagNetwork:
     return made
 
 
-def collate(**more: Any) -> Collate:
+def collate(**more: Any) -> TagCollator:
     given: dict[str, Any] = {"ids": IDS, "words": SENTENCES, "tags": TAGS, "spellings": SPELLINGS}
-    return Collate(**given | {"vocabulary": VOCABULARY, "device": CPU} | more)
+    return TagCollator(**given | {"vocabulary": VOCABULARY, "device": CPU} | more)
 
 
 def scores(made: TagNetwork, batch: TagBatch) -> torch.Tensor:
     with torch.no_grad():
-        found: torch.Tensor = made(batch.inputs, batch.mask, batch.spellings, batch.places)
+        found: torch.Tensor = made(batch.inputs, batch.mask, batch.spellings, batch.word_index)
     return found
 
 
@@ -72,7 +72,7 @@ def by_all_sequences(made: TagNetwork, row: int) -> dict[tuple[int, ...], float]
     return {y: w / total for y, w in weight.items()}
 
 
-SPANS = allowed(["O", "B-X", "I-X"], "iob2")
+SPANS = allowed_transitions(["O", "B-X", "I-X"], "iob2")
 KINDS: dict[str, tuple[Transitions | None, dict[str, Any]]] = {
     "chain": (None, {}),
     "spans": (SPANS, {}),
@@ -138,7 +138,7 @@ def test_a_batch_spells_each_word_once() -> None:
         [2, 4, 3, 0, 0],
         [2, 4, 5, 3, 0],
     ]
-    assert batch.places.tolist() == [[0, 1, 2, 3], [4, 0, 4, 0]]  # the last is padding
+    assert batch.word_index.tolist() == [[0, 1, 2, 3], [4, 0, 4, 0]]  # the last is padding
     assert batch.inputs.tolist() == [[6, 2, 4, 5, 1, 7], [6, 1, 2, 1, 7, 7]]  # `<s>` is 6, `</s>` 7
     assert batch.targets.tolist() == [[2, 0, 1, 2], [0, 1, 2, 0]]
     assert batch.mask.tolist() == [[True] * 4, [True, True, True, False]]
@@ -175,7 +175,9 @@ def test_sometimes_unknown() -> None:
 
 def test_work_is_that_of_the_reader() -> None:
     made = network(hidden=8)
-    assert made.work(5, 3) == made.reader.work(5, 3) == 4 * 4 * 4 * 5  # four gates, 4 cells a direction, 5 rows
+    assert (
+        made.largest_matmul(5, 3) == made.reader.largest_matmul(5, 3) == 4 * 4 * 4 * 5
+    )  # four gates, 4 cells a direction, 5 rows
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])

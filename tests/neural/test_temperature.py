@@ -1,9 +1,9 @@
-"""The temperature: p^{1/T} renormalised, and the hundredth a whole grid would choose."""
+"""Temperature: p^{1/T} renormalised, and tuning against a full grid search."""
 
 import numpy as np
 import pytest
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Context
 from chainrule.neural.adapter import NeuralModel
@@ -11,7 +11,7 @@ from chainrule.neural.temperature import log_probs_at, tune
 from neural.adapting import CLOSED, WORDS, encoded, make, some_ids
 
 
-def drawn(model: NeuralModel, tokens: int, T: float) -> Encoded:
+def drawn(model: NeuralModel, tokens: int, T: float) -> EncodedText:
     """A text of the model's own, drawn at a temperature."""
     rng, state, last, ids = np.random.default_rng(4), model.start(1), WORDS.bos, []
     for _ in range(tokens):

@@ -1,4 +1,4 @@
-"""The Transformer: attention beside torch's own, the cache beside one pass, the window and the future kept shut."""
+"""Transformer: attention against torch, cache against one pass, window and causality."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The validation loss: what evaluation says of lines, and nearly that of a stream."""
+"""Validation loss: equal to the evaluation of lines, and close to that of a stream."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Context, Vocabulary
 from chainrule.neural import lstm, transformer, validation
 from chainrule.neural.adapter import NeuralModel
@@ -25,11 +25,11 @@ def model(context: Context, closed: bool = False, **settings: Any) -> NeuralMode
     return NeuralModel(made.double(), vocabulary, context)
 
 
-def text(size: int, lowest: int = 2) -> Encoded:
+def text(size: int, lowest: int = 2) -> EncodedText:
     ids = np.random.default_rng(3).integers(lowest, 7, size).astype(np.int32)
     ids[4::5] = EOS
     ids[-1] = EOS
-    return Encoded(ids, EOS, UNK, 0, 0, 0)
+    return EncodedText(ids, EOS, UNK, 0, 0, 0)
 
 
 def nats(lm: NeuralModel, rows: list[list[int]], firsts: list[int]) -> list[float]:

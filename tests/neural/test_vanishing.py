@@ -1,4 +1,4 @@
-"""Vanishing made visible: a symbol must be named after a lag of noise; an Elman net forgets it, gates keep it."""
+"""Vanishing gradients: after a lag of noise an Elman network forgets a symbol, gated networks keep it."""
 
 import pytest
 import torch

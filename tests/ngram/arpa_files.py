@@ -1,4 +1,4 @@
-"""Small ARPA files, and what a model read from one says."""
+"""Small ARPA files and helpers to score text with a model read from one."""
 
 from pathlib import Path
 

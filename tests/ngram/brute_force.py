@@ -1,4 +1,4 @@
-"""Back-off tables asked one n-gram at a time, over dictionaries: slow, and sharing no code with what it checks."""
+"""Reference back-off lookup over dictionaries, one n-gram at a time, independent of the code under test."""
 
 import math
 import warnings

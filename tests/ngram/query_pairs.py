@@ -1,4 +1,4 @@
-"""One random model twice, compiled and readable, for tests that hold the two equal."""
+"""Random models in compiled and NumPy form, for equivalence tests."""
 
 import warnings
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ def tables_of(ids: Ids, config: Config, vocabulary: Vocabulary, context: Context
         counts = count(ids, config.order, vocabulary, context)
         weights = None
         if config.smoothing == "jelinek-mercer":
-            learnt = jelinek_mercer.learn(counts, ids, context, config.buckets)
-            weights = jelinek_mercer.spread(counts, learnt, config.buckets)
+            learnt = jelinek_mercer.estimate_lambdas(counts, ids, context, config.buckets)
+            weights = jelinek_mercer.expand_lambdas(counts, learnt, config.buckets)
         return estimate(counts, config, weights)
 
 
 def pair_of(tables: BackoffTables, vocabulary: Vocabulary, context: Context, layout: str, seed: int = 0) -> Pair:
-    engine = engines.of_tables(tables, vocabulary, context, layout=layout)
+    engine = engines.from_tables(tables, vocabulary, context, layout=layout)
     return Pair(
         NgramModel(engine, vocabulary, context),
         TableModel(tables, vocabulary, context),

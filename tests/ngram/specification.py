@@ -1,6 +1,6 @@
-"""The smoothings a second time: straight from their formulas, over dictionaries, one probability at a time.
+"""Reference smoothing methods over dictionaries, computed directly from their formulas.
 
-Slow, and sharing no code with what it checks.
+Slow, and independent of the code under test.
 """
 
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""An ARPA file holds the model that was written, all of it or the old file stays."""
+"""Writing ARPA files: complete round trips and atomic replacement."""
 
 import errno
 import gzip
@@ -65,7 +65,7 @@ def level(key: list[int], log10_p: list[float], log10_weight: list[float]) -> Ba
 def powers_of_ten(vocabulary: Vocabulary = VOCABULARY) -> NgramModel:
     unigrams = level([0, 1, 2, 3, 4], [-3, -1, -INF, -INF, -2], [0, -INF, 0, -1, 0])
     bigrams = level([1 * 5 + 4, 2 * 5 + 4, 3 * 5 + 1], [-0.0, 1e-8, -2], [0, -1, 0])
-    return NgramModel.of_tables(BackoffTables((unigrams, bigrams)), vocabulary)
+    return NgramModel.from_tables(BackoffTables((unigrams, bigrams)), vocabulary)
 
 
 def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: int = 6) -> NgramModel:
@@ -74,8 +74,10 @@ def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: i
     ids = np.array([i for line in lines for i in [*line, vocabulary.eos]])
     counts = count(ids, order, vocabulary)
     config = Config(order=order, smoothing=smoothing, prune=(0, 0, 1)[:order])
-    weights = jelinek_mercer.learn(counts, ids, "line", is_bucketed=True)
-    return NgramModel.of_tables(estimate(counts, config, jelinek_mercer.spread(counts, weights, True)), vocabulary)
+    weights = jelinek_mercer.estimate_lambdas(counts, ids, "line", is_bucketed=True)
+    return NgramModel.from_tables(
+        estimate(counts, config, jelinek_mercer.expand_lambdas(counts, weights, True)), vocabulary
+    )
 
 
 def names_of(lm: NgramModel) -> list[str]:
@@ -179,16 +181,16 @@ def test_what_the_format_cannot_hold(tmp_path: Path) -> None:
     tables = powers_of_ten().tables
     scores = BackoffTables(tables.levels, log_missing=-0.5)  # a weight of contexts that are not stored
     with pytest.raises(ConfigError, match="a score, not a probability"):
-        write(NgramModel.of_tables(scores, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
+        write(NgramModel.from_tables(scores, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
     with pytest.raises(ConfigError, match="stream n-gram cannot become ARPA"):
-        write(NgramModel.of_tables(tables, VOCABULARY, context="stream"), NAMES, tmp_path / "m.arpa")
+        write(NgramModel.from_tables(tables, VOCABULARY, context="stream"), NAMES, tmp_path / "m.arpa")
 
 
 def fail(*_: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("function", ["os.fsync", "chainrule.replacement._exchange_at_once"])
+@pytest.mark.parametrize("function", ["os.fsync", "chainrule.replacement._exchange"])
 def test_the_old_file_survives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     path = tmp_path / "m.arpa"
     path.write_text("old")

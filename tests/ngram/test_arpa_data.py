@@ -1,4 +1,4 @@
-"""ARPA files of other tools, and one of a benchmark's size."""
+"""ARPA files of other tools and of benchmark size."""
 
 import os
 from pathlib import Path
@@ -125,7 +125,7 @@ def test_penn_treebank_reads_back(data_folder: Path, tmp_path: Path) -> None:
     names = ["<unk>", *words, "<s>", "</s>"]
     ids = {name: i for i, name in enumerate(names)}
     vocabulary = Vocabulary(len(names), bos=ids["<s>"], eos=ids["</s>"], unk=0)
-    lm = NgramModel.of_tables(estimate(count(encode(train, ids), 5, vocabulary), Config(order=5)), vocabulary)
+    lm = NgramModel.from_tables(estimate(count(encode(train, ids), 5, vocabulary), Config(order=5)), vocabulary)
     write(lm, names, tmp_path / "ptb.arpa")
     arpa = read(tmp_path / "ptb.arpa")
     assert arpa.words == words

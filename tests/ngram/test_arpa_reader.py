@@ -1,4 +1,4 @@
-"""Every maker's ARPA file is read as documented; the damaged ones are in test_arpa_sections.py."""
+"""Reading valid ARPA files of all supported tools; invalid files are in test_arpa_sections.py."""
 
 import gzip
 import lzma

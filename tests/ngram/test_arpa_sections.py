@@ -1,4 +1,4 @@
-"""What is no ARPA file is refused with its line, in bounded memory, and never otherwise."""
+"""Invalid ARPA files raise with a line number, in bounded memory."""
 
 import gzip
 import re

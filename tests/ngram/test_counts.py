@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chainrule.lm import Context, Vocabulary
 from chainrule.ngram import counts as counting
-from chainrule.ngram.counts import Counts, count, with_starts
+from chainrule.ngram.counts import Counts, count, insert_bos
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 
@@ -88,5 +88,5 @@ def test_suffix_links_lead_to_the_words_without_the_first(lines: list[list[int]]
 
 def test_starts_stand_before_lines_or_once() -> None:
     ids = np.array([1, 5, 5, 2, 5])
-    assert with_starts(ids, WORDS, "line").tolist() == [4, 1, 5, 4, 5, 4, 2, 5]
-    assert with_starts(ids, WORDS, "stream").tolist() == [4, 1, 5, 5, 2, 5]
+    assert insert_bos(ids, WORDS, "line").tolist() == [4, 1, 5, 4, 5, 4, 2, 5]
+    assert insert_bos(ids, WORDS, "stream").tolist() == [4, 1, 5, 5, 2, 5]

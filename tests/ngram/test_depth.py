@@ -1,4 +1,4 @@
-"""Back-off depth: the toy by hand, every smoothing against its score, a second count of what was seen."""
+"""Back-off traces: a hand-worked example, agreement with `score`, and an independent count."""
 
 import math
 import warnings
@@ -16,12 +16,12 @@ from chainrule.model import Model
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.ngram.depth import (
     CONTEXT_NOT_STORED,
-    LONGEST,
-    NO_MORE_WORDS,
+    FULL_ORDER,
+    LINE_START,
     REASONS,
     WORD_NOT_STORED,
-    Depths,
-    depths,
+    BackoffTrace,
+    trace_backoff,
 )
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
@@ -68,33 +68,33 @@ def unseen_rows(model: Model) -> Batch:
     return rows_of(cast(NgramModel, model.lm), [in_ids(model, line) for line in lines])
 
 
-def found_in(model: Model, batch: Batch) -> Depths:
+def trace_of(model: Model, batch: Batch) -> BackoffTrace:
     lm = cast(NgramModel, model.lm)
-    return depths(lm, batch, lm.start(len(batch.inputs)))
+    return trace_backoff(lm, batch, lm.start(len(batch.inputs)))
 
 
 def test_the_toy_by_hand() -> None:
     # Stupid backoff, weight 0.4. Unigrams: i 2, love 2, cats 2, dogs 1, chase 1, mice 1, </s> 3: 12 in all.
     model = chainrule.train("ngram", Corpus.from_lines(TOY), order=3, smoothing="stupid-backoff")
     batch = rows_of(cast(NgramModel, model.lm), [in_ids(model, "i love mice")])
-    found = found_in(model, batch)
+    trace = trace_of(model, batch)
     # i: "<s> i" twice in three lines, and nothing stands before <s>. love: "<s> i love" always.
     # mice: after "i love" cats and dogs only, after "love" likewise, so 1/12 with two weights passed by.
     # </s>: "love mice" was never seen; "mice </s>" always, with the weight of a context that is missing.
-    assert found.found.tolist() == [[2, 3, 1, 2]]
-    assert found.reason.tolist() == [[NO_MORE_WORDS, LONGEST, WORD_NOT_STORED, CONTEXT_NOT_STORED]]
+    assert trace.matched.tolist() == [[2, 3, 1, 2]]
+    assert trace.reason.tolist() == [[LINE_START, FULL_ORDER, WORD_NOT_STORED, CONTEXT_NOT_STORED]]
     weight = math.log(0.4)
-    assert_allclose(found.weights[0], np.array([[0, 0], [0, 0], [weight, weight], [0, weight]]), atol=1e-12)
-    assert_allclose(found.stored[0], np.log([2 / 3, 1, 1 / 12, 1]), atol=1e-6)
-    assert_allclose(np.exp(found.log_prob[0]), [2 / 3, 1, 0.16 / 12, 0.4], atol=1e-7)
-    assert found.is_stored[0].tolist() == [[True, False], [True, True], [True, True], [True, False]]
+    assert_allclose(trace.weights[0], np.array([[0, 0], [0, 0], [weight, weight], [0, weight]]), atol=1e-12)
+    assert_allclose(trace.stored[0], np.log([2 / 3, 1, 1 / 12, 1]), atol=1e-6)
+    assert_allclose(np.exp(trace.log_prob[0]), [2 / 3, 1, 0.16 / 12, 0.4], atol=1e-7)
+    assert trace.is_stored[0].tolist() == [[True, False], [True, True], [True, True], [True, False]]
 
 
 def test_reasons_are_words() -> None:
     assert len(REASONS) == 4
     assert REASONS[WORD_NOT_STORED] == "backed off: context seen, word not seen after it"
     assert REASONS[CONTEXT_NOT_STORED] == "backed off: context not seen"
-    assert REASONS[NO_MORE_WORDS] == "beginning of the line: no more words before it"
+    assert REASONS[LINE_START] == "beginning of the line: no more words before it"
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
@@ -105,7 +105,7 @@ def test_put_together_again_it_is_the_score(smoothing: str, order: int, context:
     batch = unseen_rows(model)
     lm = cast(NgramModel, model.lm)
     scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
-    assert_array_equal(found_in(model, batch).log_prob[batch.mask], scores[batch.mask])
+    assert_array_equal(trace_of(model, batch).log_prob[batch.mask], scores[batch.mask])
 
 
 @pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "katz", "stupid-backoff"])
@@ -114,19 +114,19 @@ def test_so_it_is_with_pruned_tables(smoothing: str) -> None:
     batch = unseen_rows(model)
     lm = cast(NgramModel, model.lm)
     scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
-    found = found_in(model, batch)
-    assert_array_equal(found.log_prob[batch.mask], scores[batch.mask])
-    assert found.found[batch.mask].max() < 4  # hardly a 4-gram of this text comes three times
+    trace = trace_of(model, batch)
+    assert_array_equal(trace.log_prob[batch.mask], scores[batch.mask])
+    assert trace.matched[batch.mask].max() < 4  # hardly a 4-gram of this text comes three times
 
 
 def test_what_occurs_may_not_be_stored() -> None:
     # Bigrams and trigrams that come once are dropped: "b c", "c </s>", "a b c" and "b c </s>" are only in the text.
     lines = ["a b c", "a b d", "a b d"]
     model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
-    found = found_in(model, rows_of(cast(NgramModel, model.lm), [in_ids(model, "a b c")]))
-    assert found.found.tolist() == [[2, 3, 1, 1]]
+    trace = trace_of(model, rows_of(cast(NgramModel, model.lm), [in_ids(model, "a b c")]))
+    assert trace.matched.tolist() == [[2, 3, 1, 1]]
     # c: "b" has "b d" after it. </s>: nothing is stored after "c", though the text went on there.
-    assert [REASONS[why] for why in found.reason[0]] == [
+    assert [REASONS[why] for why in trace.reason[0]] == [
         "beginning of the line: no more words before it",
         "full order: the model has no longer n-grams",
         "backed off: context seen, word not seen after it",
@@ -149,7 +149,7 @@ def counted(order: int, context: Context) -> set[tuple[str, ...]]:
 def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
     model = trained("witten-bell", order, context)
     batch = unseen_rows(model)
-    found, seen = found_in(model, batch), counted(order, context)
+    trace, seen = trace_of(model, batch), counted(order, context)
     followed = {ngram[:-1] for ngram in seen}
     names = model.tokenizer.tokens(range(model.tokenizer.vocab_size))
     for b, t in np.argwhere(batch.mask):
@@ -158,14 +158,14 @@ def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
         word = names[batch.targets[b, t]]
         lengths = [n for n in range(1, order + 1) if n - 1 <= len(before)]
         longest = max((n for n in lengths if (*before[len(before) - n + 1 :], word) in seen), default=1)
-        assert found.found[b, t] == longest
+        assert trace.matched[b, t] == longest
         if longest == order:
-            expected = LONGEST
+            expected = FULL_ORDER
         elif longest > len(before):
-            expected = NO_MORE_WORDS
+            expected = LINE_START
         else:
             expected = WORD_NOT_STORED if tuple(before[-longest:]) in followed else CONTEXT_NOT_STORED
-        assert found.reason[b, t] == expected, (before, word)
+        assert trace.reason[b, t] == expected, (before, word)
 
 
 def test_a_text_in_two_pieces_is_the_text() -> None:
@@ -175,9 +175,9 @@ def test_a_text_in_two_pieces_is_the_text() -> None:
     first = Batch(whole.inputs[:, :3], whole.targets[:, :3], whole.mask[:, :3])
     second = Batch(whole.inputs[:, 3:], whole.targets[:, 3:], whole.mask[:, 3:])
     _, state = lm.score(first, lm.start(1))
-    pieces = [depths(lm, first, lm.start(1)), depths(lm, second, state)]
-    together = depths(lm, whole, lm.start(1))
-    for name in ("found", "stored", "weights", "is_stored", "reason"):
+    pieces = [trace_backoff(lm, first, lm.start(1)), trace_backoff(lm, second, state)]
+    together = trace_backoff(lm, whole, lm.start(1))
+    for name in ("matched", "stored", "weights", "is_stored", "reason"):
         parts = [cast(Any, getattr(piece, name)) for piece in pieces]
         assert_array_equal(np.concatenate(parts, axis=1), getattr(together, name))
 
@@ -186,11 +186,11 @@ def test_lines_in_one_row_start_anew() -> None:
     model = trained("katz", 4, "line")
     lm = cast(NgramModel, model.lm)
     one, other = in_ids(model, "a b c d"), in_ids(model, "e f")
-    apart = found_in(model, rows_of(lm, [one, other]))
-    joined = found_in(model, rows_of(lm, [[*one, *other]]))
-    assert_array_equal(joined.found[0, len(one) :], apart.found[1, : len(other)])
+    apart = trace_of(model, rows_of(lm, [one, other]))
+    joined = trace_of(model, rows_of(lm, [[*one, *other]]))
+    assert_array_equal(joined.matched[0, len(one) :], apart.matched[1, : len(other)])
     assert_array_equal(joined.reason[0, len(one) :], apart.reason[1, : len(other)])
-    assert joined.reason[0, len(one)] in (NO_MORE_WORDS, WORD_NOT_STORED, CONTEXT_NOT_STORED)
+    assert joined.reason[0, len(one)] in (LINE_START, WORD_NOT_STORED, CONTEXT_NOT_STORED)
 
 
 def test_a_trigram_whose_bigram_is_missing() -> None:
@@ -202,21 +202,21 @@ def test_a_trigram_whose_bigram_is_missing() -> None:
     bigrams = level([2 * 4 + 3], [-0.75], [-2.0])  # "a b", row 0
     trigrams = level([0 * 4 + 2], [-0.0625], [0.0])  # "a b a"
     tables = BackoffTables((unigrams, bigrams, trigrams), log_missing=-4.0)
-    lm = NgramModel.of_tables(tables, Vocabulary(4, 0, 1, None))
+    lm = NgramModel.from_tables(tables, Vocabulary(4, 0, 1, None))
     batch = rows_of(lm, [[2, 3, 2, 2]])
-    found = depths(lm, batch, lm.start(1))
+    trace = trace_backoff(lm, batch, lm.start(1))
     # a: unigram, weight of <s>. b: "a b", then "<s> a" is missing. a: "a b a". a: unigram, then the weight of a,
     # and "b a" is missing.
-    assert found.found.tolist() == [[1, 2, 3, 1]]
-    assert found.weights[0].tolist() == [[-0.5, 0.0], [0.0, -4.0], [0.0, 0.0], [-0.25, -4.0]]
-    assert found.log_prob.tolist() == [[-1.75, -4.75, -0.0625, -5.5]]
-    assert found.reason.tolist() == [[CONTEXT_NOT_STORED, CONTEXT_NOT_STORED, LONGEST, WORD_NOT_STORED]]
-    assert_array_equal(found.log_prob, lm.score(batch, lm.start(1))[0])
+    assert trace.matched.tolist() == [[1, 2, 3, 1]]
+    assert trace.weights[0].tolist() == [[-0.5, 0.0], [0.0, -4.0], [0.0, 0.0], [-0.25, -4.0]]
+    assert trace.log_prob.tolist() == [[-1.75, -4.75, -0.0625, -5.5]]
+    assert trace.reason.tolist() == [[CONTEXT_NOT_STORED, CONTEXT_NOT_STORED, FULL_ORDER, WORD_NOT_STORED]]
+    assert_array_equal(trace.log_prob, lm.score(batch, lm.start(1))[0])
 
 
 def test_order_one_has_nothing_to_back_off_to() -> None:
-    found = found_in(trained("laplace", 1), unseen_rows(trained("laplace", 1)))
-    ones: Ids = np.ones_like(found.found)
-    assert_array_equal(found.found, ones)
-    assert found.weights.shape == (*ones.shape, 0)
-    assert set(found.reason.ravel().tolist()) == {LONGEST}
+    trace = trace_of(trained("laplace", 1), unseen_rows(trained("laplace", 1)))
+    ones: Ids = np.ones_like(trace.matched)
+    assert_array_equal(trace.matched, ones)
+    assert trace.weights.shape == (*ones.shape, 0)
+    assert set(trace.reason.ravel().tolist()) == {FULL_ORDER}

@@ -1,4 +1,4 @@
-"""The compiled n-gram counts and modified Kneser–Ney against the readable ones: every row of every order."""
+"""Compiled n-gram counts and modified Kneser–Ney against the NumPy implementation, row by row."""
 
 import re
 import warnings
@@ -18,7 +18,7 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.discounts import modified_discounts
 from chainrule.ngram.estimate import estimate
-from chainrule.ngram.smoothing import continued
+from chainrule.ngram.smoothing import kneser_ney_counts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.text.default import default_text
 from interpreter_lock import releases_lock
@@ -92,7 +92,9 @@ def check(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, thread
     counts, tables, said = specified(ids, order, vocabulary, context)
     assert fell_back == said
     assert len(levels) == len(discounts) == order
-    for k, (found, table, seen) in enumerate(zip(levels, tables.levels, continued(counts), strict=True), start=1):
+    for k, (found, table, seen) in enumerate(
+        zip(levels, tables.levels, kneser_ney_counts(counts), strict=True), start=1
+    ):
         check_level(found, table, k)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ChainruleWarning)

@@ -13,7 +13,7 @@ from chainrule.model import Origin
 from chainrule.ngram.config import Config
 from chainrule.ngram.entropy_pruning import divergences, entropy_prune
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.preparation import prepare
+from chainrule.preparation import prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from ngram.brute_force import Dictionary, Gram, tables_of
@@ -143,7 +143,7 @@ def test_what_backs_off_to_a_pruned_n_gram_is_weighed_anew() -> None:
 @pytest.mark.data
 def test_the_more_is_pruned_the_smaller_and_the_worse(data_folder: Path) -> None:
     train, valid = (Corpus.of(data_folder / "ptb" / f"ptb.{part}.txt") for part in ("train", "valid"))
-    prepared = prepare(train, TokenizerConfig(), valid)
+    prepared = prepare_corpus(train, TokenizerConfig(), valid)
     thresholds = (0, 1e-8, 1e-7, 1e-6, 1e-5)
     configs = [Config(order=3, entropy_prune=threshold) for threshold in thresholds]
     models = [api.train_prepared("ngram", config, prepared, Origin()) for config in configs]

@@ -27,7 +27,7 @@ def model_of(lines: list[list[int]], config: Config, vocabulary: Vocabulary = OP
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         counts = count(flat(lines), config.order, vocabulary)
-        return NgramModel.of_tables(estimate(counts, config), vocabulary, is_normalized=config.is_normalized)
+        return NgramModel.from_tables(estimate(counts, config), vocabulary, is_normalized=config.is_normalized)
 
 
 def distribution(lm: NgramModel, h: Gram) -> Floats:

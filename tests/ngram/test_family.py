@@ -1,4 +1,4 @@
-"""Which text Jelinek–Mercer's weights are learnt on, and where a stream starts."""
+"""Held-out text of Jelinek–Mercer, and the start of a stream."""
 
 import dataclasses
 import math
@@ -12,8 +12,8 @@ import chainrule
 from chainrule import kenlm
 from chainrule.applications.correct import Corrector
 from chainrule.applications.identify import Identifier
-from chainrule.applications.rerank import log_probs
-from chainrule.data.encoded import Encoded
+from chainrule.applications.rerank import score_texts
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Ids, Vocabulary
@@ -21,7 +21,7 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.family import train
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.table_model import TableModel
-from chainrule.single import laid_out, pruned, single
+from chainrule.single import change_layout, merge_mixture, prune
 from chainrule.text.corpus import Corpus
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
@@ -30,8 +30,8 @@ TRAIN = np.array(([1, 2, 5] * 9 + [1, 3, 5]) * 4)
 CONFIG = Config(order=2, smoothing="jelinek-mercer")
 
 
-def encoded(ids: Ids) -> Encoded:
-    return Encoded(ids=ids, eos=5, unk=0, words=1, characters=1, bytes=1)
+def encoded(ids: Ids) -> EncodedText:
+    return EncodedText(ids=ids, eos=5, unk=0, words=1, characters=1, bytes=1)
 
 
 def p_of_two_after_one(valid: Ids | None) -> float:
@@ -101,7 +101,7 @@ def test_an_additive_stream_starts_as_a_line_does(order: int, smoothing: str, k:
 
 def test_an_additive_stream_is_the_formula_within_a_text() -> None:
     model = additive_stream(3)
-    lm, known, eos = model.lm, model.tokenizer.known, model.lm.vocabulary.eos
+    lm, known, eos = model.lm, model.tokenizer.vocab, model.lm.vocabulary.eos
 
     def p_after(*context: int) -> dict[str, float]:
         state = lm.start(1)
@@ -121,10 +121,10 @@ def test_an_additive_stream_starts_alike_in_every_form(tmp_path: Path) -> None:
     lm = cast(NgramModel, model.lm)
     forms = {
         "loaded": chainrule.load(tmp_path / "m"),
-        "small": laid_out(model, layout="small"),
+        "small": change_layout(model, layout="small"),
         "tables": dataclasses.replace(model, lm=TableModel(lm.tables, lm.vocabulary, "stream")),
-        "mixed": single(chainrule.mix([model, model], held_out=Corpus.from_lines(OTHERS))),
-        "pruned": pruned(model, 1e-12),
+        "mixed": merge_mixture(chainrule.mix([model, model], held_out=Corpus.from_lines(OTHERS))),
+        "pruned": prune(model, 1e-12),
     }
     for form in forms.values():
         assert dict(form.next("", top=9)) == pytest.approx(dict(model.next("", top=9)), rel=1e-5)
@@ -138,7 +138,7 @@ def test_an_additive_stream_starts_alike_in_every_form(tmp_path: Path) -> None:
         smoothing="witten-bell",
     )
     with pytest.raises(ConfigError, match="add-k"):
-        single(chainrule.mix([model, other], held_out=Corpus.from_lines(OTHERS)))
+        merge_mixture(chainrule.mix([model, other], held_out=Corpus.from_lines(OTHERS)))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_whatever_asks_a_stream_for_its_first_word(streams: dict[str, chainrule.
     assert str(model.generate("", strategy="greedy", max_tokens=1)) == "cat"
     cat, bat = model.score("cat ran off"), model.score("bat ran off")
     assert cat.log_probs[0] == pytest.approx(math.log(p["cat"]), rel=1e-5)
-    assert log_probs(model, ["cat ran off", "bat ran off"]) == pytest.approx([cat.log_prob, bat.log_prob])
+    assert score_texts(model, ["cat ran off", "bat ran off"]) == pytest.approx([cat.log_prob, bat.log_prob])
     assert Corrector(model).correct("zat ran off").corrected == "cat ran off"
     joint = Identifier.of({"a": model, "b": model}).log_joint(["cat ran off"])
     assert joint[0, 0] == pytest.approx(cat.log_prob + math.log(1 / 2))

@@ -1,4 +1,4 @@
-"""Training within a limit of memory through the public door: the same file, and what is refused."""
+"""External-memory training through the public API: identical files and error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ def test_a_network_has_no_such_limit(text: Path) -> None:
 
 
 def test_sizes() -> None:
-    assert memory.bytes_of("2G") == 2 * 1024**3 == memory.bytes_of("2GiB") == memory.bytes_of("2 gb")
-    assert memory.bytes_of("50%") * 2 == pytest.approx(memory.available(), rel=1e-9)
+    assert memory.parse_size("2G") == 2 * 1024**3 == memory.parse_size("2GiB") == memory.parse_size("2 gb")
+    assert memory.parse_size("50%") * 2 == pytest.approx(memory.available(), rel=1e-9)
     for wrong in ("", "much", "-1G", "0", "0%", "101%", "1e9", "5 X"):
         with pytest.raises(ConfigError, match="memory is '"):
-            memory.bytes_of(wrong)
+            memory.parse_size(wrong)

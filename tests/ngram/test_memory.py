@@ -1,4 +1,4 @@
-"""Training within a limit of memory: the bytes of training in memory, the rows of NumPy, and the limit itself."""
+"""External-memory training: identical bytes to in-memory training, and the memory limit."""
 
 import re
 import subprocess
@@ -64,7 +64,7 @@ def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[
     }
 
 
-def within(place: Path, **given: Any) -> tuple[bytes, Any]:
+def train_external(place: Path, **given: Any) -> tuple[bytes, Any]:
     """The file that training within a limit makes, and what it tells."""
     core: Any = native.load()
     out = place / "model.ngram"
@@ -73,7 +73,7 @@ def within(place: Path, **given: Any) -> tuple[bytes, Any]:
     return out.read_bytes(), told
 
 
-def in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
+def train_in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
     """The same of training in memory."""
     core: Any = native.load()
     model, *told = core.NgramModel.train(**given)
@@ -100,8 +100,8 @@ def test_the_bytes_of_training_in_memory(
     layout: str,
 ) -> None:
     given = settings_of(*text, cuts) | {"layout": layout}
-    wanted = in_memory(tmp_path, **given)
-    assert within(tmp_path, threads=threads, records=records, **given) == wanted
+    wanted = train_in_memory(tmp_path, **given)
+    assert train_external(tmp_path, threads=threads, records=records, **given) == wanted
 
 
 def is_close(found: Floats, wanted: Floats) -> bool:
@@ -122,7 +122,7 @@ def test_the_rows_of_numpy(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         tables = estimate(count(ids, len(cuts), vocabulary, context), Config(order=len(cuts), prune=cuts))
-    within(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
+    train_external(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
     core: Any = native.load()
     for found, wanted in zip(
         core.NgramModel.open(str(tmp_path / "model.ngram")).tables(), tables.levels, strict=True
@@ -147,9 +147,9 @@ GIVEN: dict[str, Any] = {"order": 3, "vocabulary_size": 1000, "bos": 1, "eos": 2
 def test_a_file_of_ids(tmp_path: Path) -> None:
     ids = random_line(100_000, 1000)
     (tmp_path / "ids").write_bytes(ids.astype("<i4").tobytes())
-    wanted = in_memory(tmp_path, ids=ids, **GIVEN)
-    assert within(tmp_path, ids=str(tmp_path / "ids"), **GIVEN) == wanted
-    assert within(tmp_path, ids=str(tmp_path / "ids"), records=300, threads=2, **GIVEN) == wanted
+    wanted = train_in_memory(tmp_path, ids=ids, **GIVEN)
+    assert train_external(tmp_path, ids=str(tmp_path / "ids"), **GIVEN) == wanted
+    assert train_external(tmp_path, ids=str(tmp_path / "ids"), records=300, threads=2, **GIVEN) == wanted
 
 
 def test_nothing_is_left_and_progress_is_told(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_nothing_is_left_and_progress_is_told(tmp_path: Path) -> None:
         seen.append((done, of))
         others.extend(path.name for path in tmp_path.iterdir())
 
-    within(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
+    train_external(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
     assert seen == [(i, 7) for i in range(1, 8)]  # the text, then each order counted and estimated
     assert others == []  # temporary files have no names
     assert [path.name for path in tmp_path.iterdir()] == ["model.ngram"]
@@ -172,7 +172,7 @@ def test_progress_may_stop_it(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        within(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
+        train_external(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_there_already(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("x")
     reached: list[int] = []
     with pytest.raises(ChainruleError, match="other is there already"):
-        within(
+        train_external(
             tmp_path,
             ids=random_line(5000, 1000),
             out=str(tmp_path / "other"),
@@ -277,5 +277,5 @@ def test_a_file_that_is_there_already(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = GIVEN | {"ids": np.array([3, 2], dtype=np.int32)}
     with pytest.raises(ChainruleError, match=re.escape(message)):
-        within(tmp_path, **(good | changed))
+        train_external(tmp_path, **(good | changed))
     assert not (tmp_path / "model.ngram").exists()

@@ -1,4 +1,4 @@
-"""`model.ngram`: any file that is not the very one that was written is refused, and never gives a score."""
+"""Damaged `model.ngram` files raise and never give a score."""
 
 import itertools
 import os
@@ -46,7 +46,7 @@ def test_it_comes_back(saved: Path) -> None:
     assert loaded.lm.engine.bits == loaded.config.bits
     assert loaded.lm.engine.has_names
     entry = folder.read(saved).files["model.ngram"]
-    assert entry.mark == engines.mark(loaded.lm.engine)
+    assert entry.content_id == engines.content_id(loaded.lm.engine)
     assert entry.size == loaded.lm.engine.bytes
 
 
@@ -124,7 +124,7 @@ def test_a_file_of_another_model(tmp_path: Path) -> None:
         chainrule.load(tmp_path / "m")
 
 
-def asked(engine: Any) -> Floats:
+def query_all(engine: Any) -> Floats:
     """Scores of words of all kinds."""
     tokens = np.random.default_rng(0).integers(0, engine.vocabulary_size, (50, engine.order + 9)).astype(np.int32)
     scores: Floats = engine.score(tokens, tokens[:, :10].copy())
@@ -149,13 +149,13 @@ def test_a_large_file_is_verified_as_it_is_read(tmp_path: Path, layout: str) -> 
     """Opened as files above 64 MiB are: without a look at most of it."""
     core: Any = native.load()
     path = large(tmp_path / "m.ngram", layout)
-    wanted, refusals = asked(core.NgramModel.open(str(path), verified_at_open=0)), 0
+    wanted, refusals = query_all(core.NgramModel.open(str(path), verified_at_open=0)), 0
     content = bytearray(path.read_bytes())
     for place in np.random.default_rng(2).integers(0, len(content), 40).tolist():
         content[place] ^= 4
         path.write_bytes(content)
         try:
-            found = asked(core.NgramModel.open(str(path), verified_at_open=0))
+            found = query_all(core.NgramModel.open(str(path), verified_at_open=0))
         except ChainruleError as error:
             is_named = "m.ngram is damaged" in str(error)
             refusals += is_named
@@ -281,12 +281,12 @@ def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
     models = [
         core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}, {"largest_copy": 1})
     ]
-    wanted = asked(core.NgramModel.open(str(path)))
+    wanted = query_all(core.NgramModel.open(str(path)))
     other = tmp_path / "other"
     other.write_bytes(b"another file")
     other.rename(path)
     for model in models:
-        np.testing.assert_array_equal(asked(model), wanted)
+        np.testing.assert_array_equal(query_all(model), wanted)
 
 
 def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
@@ -296,13 +296,13 @@ def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
     models = [
         core.NgramModel.open(str(path), **options) for options in ({"verified_at_open": 0}, {"largest_copy": 1})
     ]
-    wanted = asked(core.NgramModel.open(str(path)))
+    wanted = query_all(core.NgramModel.open(str(path)))
     (tmp_path / "link").hardlink_to(path)
     for model in models:
-        np.testing.assert_array_equal(asked(model), wanted)
+        np.testing.assert_array_equal(query_all(model), wanted)
     (tmp_path / "link").unlink()
     for model in models:
-        np.testing.assert_array_equal(asked(model), wanted)
+        np.testing.assert_array_equal(query_all(model), wanted)
 
 
 def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Texts too small or too odd for what a smoothing wants to know: no crash, and a word on what was taken instead."""
+"""Degenerate texts: no crash, and a warning about default discounts."""
 
 import math
 import warnings

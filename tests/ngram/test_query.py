@@ -1,4 +1,4 @@
-"""The compiled model against the readable one: every answer of the engine is that of the NumPy tables."""
+"""Compiled queries against the NumPy tables."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ def test_layouts_hold_the_same_rows() -> None:
     rng = np.random.default_rng(1)
     ids = np.append(rng.integers(0, 50, 5000), 51)
     tables = tables_of(ids, Config(order=4), Vocabulary(52, 50, 51, None), "line")
-    fast = engines.of_tables(tables, Vocabulary(52, 50, 51, None))
+    fast = engines.from_tables(tables, Vocabulary(52, 50, 51, None))
     small = fast.convert("small", 0, 2)
     assert (fast.layout, small.layout) == ("fast", "small")
     assert small.bytes < fast.bytes
@@ -148,7 +148,7 @@ GOOD: dict[str, Any] = {"tokens": np.zeros((2, 5), np.int32), "targets": np.zero
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
-    engine = engines.of_tables(SMALL, WORDS)
+    engine = engines.from_tables(SMALL, WORDS)
     assert engine.score(**GOOD).shape == (2, 3)
     with pytest.raises(ChainruleError, match=message):
         engine.score(**(GOOD | changed))
@@ -160,4 +160,4 @@ def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
 def test_tables_that_cannot_be(key: list[int]) -> None:
     tables = BackoffTables((SMALL.levels[0], level(key, [-1.0, -1.0], [0.0, 0.0])))
     with pytest.raises(ChainruleError, match="order 2 is not sound"):
-        engines.of_tables(tables, WORDS)
+        engines.from_tables(tables, WORDS)

@@ -1,4 +1,4 @@
-"""Our figures on Penn Treebank and WikiText-2 against those that SRILM 1.7.3 and KenLM give for the same files."""
+"""Perplexities on Penn Treebank and WikiText-2 against SRILM 1.7.3 and KenLM."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from chainrule.applications.filter import Judge
-from chainrule.data.encoded import Encoded
+from chainrule.applications.filter import LineCost
+from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.model import Model
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
@@ -31,15 +31,15 @@ THREE_DIGITS = 2e-3
 class Ready:
     """A text prepared and counted once for all orders and smoothings."""
 
-    prepared: Prepared
+    prepared: PreparedCorpus
     counts: Counts
-    test: Encoded
+    test: EncodedText
 
     def evaluate(self, order: int, **settings: Any) -> Evaluation:
         config = Config(order=order, **settings)
         counts = self.counts.up_to(order)
         model = Model(
-            lm=NgramModel.of_tables(estimate(counts, config), counts.vocabulary),
+            lm=NgramModel.from_tables(estimate(counts, config), counts.vocabulary),
             tokenizer=self.prepared.tokenizer,
             family="ngram",
             config=config,
@@ -50,7 +50,7 @@ class Ready:
 
 def ready(train: Path, test: Path, **settings: Any) -> Ready:
     texts = [Corpus.of(str(path), drop_blank_lines=True) for path in (train, test)]
-    prepared = prepare(texts[0], TokenizerConfig(**settings))
+    prepared = prepare_corpus(texts[0], TokenizerConfig(**settings))
     counts = count(prepared.train.ids, 5, prepared.tokenizer.vocabulary)
     return Ready(prepared, counts, encode(texts[1], prepared.tokenizer))
 
@@ -141,12 +141,12 @@ def test_words_unknown_to_a_text_with_a_placeholder(ptb: Ready, wikitext2: Ready
 def test_three_sentences(ptb: Ready) -> None:
     """One of known words, one with an unknown word, and gibberish of frequent words, as `filter` ranks them."""
     config = Config(order=5)
-    lm = NgramModel.of_tables(estimate(ptb.counts, config), ptb.counts.vocabulary)
+    lm = NgramModel.from_tables(estimate(ptb.counts, config), ptb.counts.vocabulary)
     prepared = ptb.prepared
     model = Model(lm=lm, tokenizer=prepared.tokenizer, family="ngram", config=config, speller=prepared.speller)
     sentences = ["the company said it expects a loss", "the kitten sat on the table", "the the the the of of of"]
     for by, kitten_is_near in (("perplexity", 10), ("bits-per-byte", 1.1)):
-        known, kitten, gibberish = Judge.of(model, by=by).costs(sentences)
+        known, kitten, gibberish = LineCost.of(model, by=by).costs(sentences)
         assert known < gibberish
         assert (
             kitten < kitten_is_near * gibberish

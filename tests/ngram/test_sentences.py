@@ -1,4 +1,4 @@
-"""Plain text and states of the compiled model against the readable one, a step at a time."""
+"""Compiled scoring of plain text and of states against the NumPy model, step by step."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.native
 
 @pytest.mark.parametrize("layout", ["fast", "small"])
 def test_states_by_hand(layout: str) -> None:
-    engine = engines.of_tables(SMALL, WORDS, layout=layout, names=["<s>", "</s>", "a", "b"])
+    engine = engines.from_tables(SMALL, WORDS, layout=layout, names=["<s>", "</s>", "a", "b"])
     state, out = engine.begin_state(), engine.null_state()
     assert state != out
     assert engine.advance(state, "a", out) == (-1.75, 1, False)
@@ -60,7 +60,7 @@ def named(request: pytest.FixtureRequest) -> Pair:
     ids[-1] = 7
     tables = tables_of(ids, Config(order=4), vocabulary, "line")
     names = ["<unk>", "a", "b", "c", "d", "日本", "<s>", "</s>"]
-    engine = engines.of_tables(tables, vocabulary, names=names, layout=request.param)
+    engine = engines.from_tables(tables, vocabulary, names=names, layout=request.param)
     return Pair(NgramModel(engine, vocabulary), TableModel(tables, vocabulary), rng)
 
 
@@ -143,7 +143,7 @@ def test_names(named: Pair) -> None:
 
 
 def test_a_model_without_names() -> None:
-    engine = engines.of_tables(SMALL, WORDS)
+    engine = engines.from_tables(SMALL, WORDS)
     assert not engine.has_names
     with pytest.raises(ChainruleError, match="by number alone"):
         engine.score_sentences(["a"])

@@ -1,4 +1,4 @@
-"""The one scale: that the speller makes word models distributions over strings."""
+"""The speller makes word models normalised distributions over strings."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -15,8 +15,8 @@ from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.lm import Batch
 from chainrule.model import Model
 from chainrule.ngram import storage
-from chainrule.ngram.spelling import LEAST_SPELLED, SCALARS, Speller, train_speller
-from chainrule.preparation import prepare
+from chainrule.ngram.spelling import MIN_SPELLED_PROBABILITY, UNICODE_SCALARS, Speller, train_speller
+from chainrule.preparation import prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 
@@ -36,7 +36,7 @@ def test_a_known_word_is_never_spelled() -> None:
 def test_all_spellings_sum_to_one() -> None:
     """Over strings of the alphabet and of one stranger, which stands for all others and counts for them all."""
     speller = train_speller(["ab", "ba", "a", "abb"], known=["b", "ab"])
-    others = SCALARS - len(set(speller.alphabet) | set(" \t\r\n"))
+    others = UNICODE_SCALARS - len(set(speller.alphabet) | set(" \t\r\n"))
     total = 0.0
     sums = []
     for length in range(1, 9):
@@ -54,7 +54,7 @@ def test_all_spellings_sum_to_one() -> None:
 
 def test_single_characters_sum_to_one() -> None:
     speller = train_speller(["x", "y", "x"], known=["a", "b"], is_single=True)
-    others = SCALARS - len("xy") - len("\r\n") - len("ab")
+    others = UNICODE_SCALARS - len("xy") - len("\r\n") - len("ab")
     p = np.exp(speller.log_probs(["x", "y", "z"]))
     assert p[0] > p[1] > p[2]
     assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
@@ -73,7 +73,7 @@ def test_a_placeholder_has_a_share_of_its_own() -> None:
 def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
     few, many = (train_speller(["<unk>"] * n, [], rare=["ab"], placeholder="<unk>") for n in (1000, 10**6))
     difference = few.log_probs(["ab"])[0] - many.log_probs(["ab"])[0]
-    assert difference == pytest.approx(np.log((1 / 1001) / LEAST_SPELLED), rel=1e-6)
+    assert difference == pytest.approx(np.log((1 / 1001) / MIN_SPELLED_PROBABILITY), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None
     """
     known = ["b", "bb"]
     speller = train_speller(unknown, known, rare=["bb", "abb", "b"], placeholder="ab")
-    others, stranger = SCALARS - len("ab \t\r\n"), "\u2603"
+    others, stranger = UNICODE_SCALARS - len("ab \t\r\n"), "\u2603"
     L, vocabulary = 6, speller.lm.vocabulary
     total = 0.0
     for length in range(1, L + 1):
@@ -103,7 +103,7 @@ def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None
 
 def test_single_characters_sum_to_one_with_a_placeholder() -> None:
     speller = train_speller(["_", "_", "x"], known=["a"], is_single=True, placeholder="_")
-    others = SCALARS - len("x_a\r\n")
+    others = UNICODE_SCALARS - len("x_a\r\n")
     p = np.exp(speller.log_probs(["_", "x", "z"]))
     assert p[0] == pytest.approx(1 / 2, rel=1e-12)  # ε = (1 + 1)/(3 + 1)
     assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
@@ -125,7 +125,7 @@ def test_a_placeholder_without_a_probability_is_refused(log_placeholder: float) 
     speller = train_speller(["<unk>"], known=["cat"], rare=["cat"], placeholder="<unk>")
     arrays = tensors.unpack(speller.to_bytes(), "") | {"log_placeholder": np.array([log_placeholder])}
     with pytest.raises(ModelFileError, match=r"its probability is not valid|NaN or infinite"):
-        Speller.from_bytes(storage.pack(arrays), "speller.safetensors")
+        Speller.from_bytes(storage.serialize(arrays), "speller.safetensors")
 
 
 OLD_FILE = Path(__file__).parent / "speller_tables.safetensors"
@@ -142,7 +142,7 @@ def test_a_file_of_tables_is_read_and_written_again() -> None:
 
 
 def test_the_counts_give_the_tables_of_the_old_file() -> None:
-    speller = prepare(Corpus.from_lines(OLD_LINES), TokenizerConfig(min_count=2)).speller
+    speller = prepare_corpus(Corpus.from_lines(OLD_LINES), TokenizerConfig(min_count=2)).speller
     assert speller is not None
     old = Speller.from_bytes(OLD_FILE.read_bytes(), "")
     for again in (speller, Speller.from_bytes(speller.to_bytes(), "")):
@@ -191,7 +191,7 @@ def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[
         unknown, spellings = [s[0] for s in unknown], [s[0] for s in spellings]
     speller = train_speller(unknown, known=["z"], is_single=is_single, placeholder=unknown[0])
     asked = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
-    np.testing.assert_allclose(speller.compiled().log_probs(asked), speller.specified(asked), rtol=1e-12)
+    np.testing.assert_allclose(speller.compiled().log_probs(asked), speller.reference_log_probs(asked), rtol=1e-12)
 
 
 @pytest.mark.native
@@ -224,7 +224,9 @@ def test_tables_that_are_none_are_refused_by_the_core() -> None:
 def mass(model: Model, length: int) -> float:
     """The probability of all texts of one line over the alphabet and the blank, up to a length."""
     symbols = ALPHABET + " "
-    lines = {model.tokenizer.see("".join(s)) for n in range(length + 1) for s in product(symbols, repeat=n)}
+    lines = {
+        model.tokenizer.canonicalize("".join(s)) for n in range(length + 1) for s in product(symbols, repeat=n)
+    }
     scores = list(model.scores(sorted(lines)))
     return float(sum(np.exp(s.log_prob_with_spelling) for s in scores))
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chainrule.inspection import plots
-from chainrule.report.figures import learning_curves
-from chainrule.report.page import render, verdict
+from chainrule.report.figures import plot_learning_curves
+from chainrule.report.page import render_page, summarize
 from chainrule.report.results import Curve, Difference, Results, Row, Sentence, Surprisal
 from report.example import HOSTILE, curve, neural_row, ngram_row, results
 
@@ -80,13 +80,13 @@ def example(request: pytest.FixtureRequest) -> Results:
 
 
 def test_well_formed_with_unique_ids(example: Results) -> None:
-    page = Nesting(render(example))
+    page = Nesting(render_page(example))
     assert len(page.ids) == len(set(page.ids))
     assert page.tags.count("script") == 1
 
 
 def test_asks_for_nothing_from_outside(example: Results) -> None:
-    page = render(example)
+    page = render_page(example)
     assert set(re.findall(r"https?://[^\s\"'<>)]+", page)) <= NAMESPACES
     assert "url(" not in page
     assert not {"link", "img", "iframe", "object"} & set(Nesting(page).tags)
@@ -94,8 +94,8 @@ def test_asks_for_nothing_from_outside(example: Results) -> None:
 
 
 def test_small_and_the_same_each_time() -> None:
-    assert len(render(results()).encode()) < 3_000_000
-    assert render(results()) == render(results())
+    assert len(render_page(results()).encode()) < 3_000_000
+    assert render_page(results()) == render_page(results())
 
 
 def test_foreign_text_is_shown_as_text() -> None:
@@ -116,25 +116,25 @@ def test_foreign_text_is_shown_as_text() -> None:
         text_sha256=HOSTILE,
         versions={HOSTILE: HOSTILE},
     )
-    page = Nesting(render(hostile))
+    page = Nesting(render_page(hostile))
     assert page.tags.count("script") == 1
     assert page.text.count(HOSTILE) > 10
 
 
 def test_odd_characters_do_not_break_the_page() -> None:
-    page = render(results(rows=(replace(MIXED[0], sample="nul \0 lone \ud800 bell \a"),)))
+    page = render_page(results(rows=(replace(MIXED[0], sample="nul \0 lone \ud800 bell \a"),)))
     assert page.encode("utf-8")
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", page)
 
 
 def test_text_of_any_direction_is_isolated() -> None:
-    page = render(results(text="שלום"))
+    page = render_page(results(text="שלום"))
     assert '<h1 dir="auto">שלום</h1>' in page
     assert "<bdi>ngram-5-mle</bdi>" in page
 
 
 def test_table_is_best_first_with_the_unranked_below() -> None:
-    names = re.findall(r"<bdi>([^<]*)</bdi>", render(results()).split("<tbody>")[1].split("</table>")[0])
+    names = re.findall(r"<bdi>([^<]*)</bdi>", render_page(results()).split("<tbody>")[1].split("</table>")[0])
     assert len(names) == 50
     assert names[0] == "ngram-5-modified-kneser-ney"
     assert {name.split("-", 2)[2] for name in names[40:]} == {"mle", "stupid-backoff"}
@@ -143,21 +143,21 @@ def test_table_is_best_first_with_the_unranked_below() -> None:
 def test_zero_bits_are_no_divisor() -> None:
     rows = tuple(replace(ngram_row(2, smoothing), bits_per_byte=0.0) for smoothing in ("katz", "absolute"))
     curves = (Curve(name=rows[0].name, tokens=(10, 20), bytes=(50, 100), bits_per_byte=(0.0, 0.0)),)
-    text = Nesting(render(replace(results(rows=rows), curves=curves))).text
+    text = Nesting(render_page(replace(results(rows=rows), curves=curves))).text
     assert "0.000 bits per byte, level with the next" in text
     assert "absolute needs 0.00% fewer bits than katz" in text
     assert "The last doubling saved ngram-2-katz 0.000 bits per byte." in text
 
 
 def test_unranked_rows_say_why() -> None:
-    text = Nesting(render(results())).text
+    text = Nesting(render_page(results())).text
     assert "a score, not a probability" in text
     assert "infinite: first impossible token 'mice' on line 3" in text
     assert "Not drawn, being infinite or no probability: mle and stupid-backoff." in text
 
 
 def test_figures_only_where_they_show_something() -> None:
-    drawn = {name: Nesting(render(example)).tags.count("svg") for name, example in PAGES.items()}
+    drawn = {name: Nesting(render_page(example)).tags.count("svg") for name, example in PAGES.items()}
     assert drawn == {
         "full": 6,  # two by order, bars, size, time, learning curves
         "mixed families": 5,  # one smoothing: no bars
@@ -172,18 +172,18 @@ def test_figures_only_where_they_show_something() -> None:
 
 def test_partly_infinite_smoothing_names_its_orders() -> None:
     rows = (*MIXED, replace(ngram_row(3, "mle"), facets={"order": 3, "smoothing": "katz"}))
-    assert "no probability: katz (order 3)." in Nesting(render(results(rows=rows))).text
+    assert "no probability: katz (order 3)." in Nesting(render_page(results(rows=rows))).text
 
 
 def test_without_matplotlib_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = Nesting(render(results()))
+    page = Nesting(render_page(results()))
     assert "pip install 'chainrule[plots]'" in page.text
     assert "svg" not in page.tags
 
 
 def words(example: Results) -> str:
-    return re.sub(r"<[^>]*>", "", verdict(example.rows))
+    return re.sub(r"<[^>]*>", "", summarize(example.rows))
 
 
 def test_verdict_names_the_lead_over_next_and_unigram() -> None:
@@ -214,7 +214,7 @@ def test_status_groups_and_differences_are_shown() -> None:
         advice=("the loss <rises>",),
         difference=Difference(other="gru", percent=0.4, margin=0.3, p_value=0.2),
     )
-    page = render(results(rows=(*rows, network), curves=(), sentences=()))
+    page = render_page(results(rows=(*rows, network), curves=(), sentences=()))
     assert "stopped at 3.1 of 12 epochs, validation still falling" in page
     assert "the loss &lt;rises&gt;" in page
     assert '1.500<span title="still improving when its time ran out">*</span>' in page
@@ -235,7 +235,7 @@ def test_a_row_survives_json() -> None:
 
 def test_curves_are_extrapolated_in_words() -> None:
     longer = replace(curve(5, "modified-kneser-ney"), doubled_bits=1.523)
-    page = render(results(curves=(longer,), sentences=()))
+    page = render_page(results(curves=(longer,), sentences=()))
     assert "Twice the text would give <b>ngram-5-modified-kneser-ney</b> about 1.523: an extrapolation" in page
     assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bytes": 4_928_000, "bits_per_byte": 1.523}
 
@@ -247,9 +247,9 @@ def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> N
         drawn.extend((series, options))
         return ""
 
-    monkeypatch.setattr(plots, "learning_curves", record)
+    monkeypatch.setattr(plots, "plot_learning_curves", record)
     given = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
-    learning_curves([given])
+    plot_learning_curves([given])
     series, options = drawn
     assert series == {"a": [(50, 3.0), (100, 2.0)]}
     assert options["extrapolated"] == {"a": (200.0, 1.5)}
@@ -257,6 +257,6 @@ def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_line_is_singular() -> None:
     example = results()
-    text = Nesting(render(replace(example, split=replace(example.split, valid_lines=1, test_lines=1)))).text
+    text = Nesting(render_page(replace(example, split=replace(example.split, valid_lines=1, test_lines=1)))).text
     assert "1 line" in text
     assert "1 lines" not in text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chainrule.inspection.flow import GradientFlow
-from chainrule.report.results import Curve, Surprisal, contenders, ranked
+from chainrule.report.results import Curve, Surprisal, rank_rows, rankable_rows
 from report.example import FLOOR, ngram_row, results
 
 INTERFACE = (
@@ -30,16 +30,16 @@ def test_rows_best_first_and_unranked_last() -> None:
         ngram_row(5, "stupid-backoff"),
     )
     assert score.bits_per_byte < best.bits_per_byte  # and yet it is not ranked
-    assert ranked([infinite, middle, score, best]) == (best, middle, infinite, score)
-    assert contenders([infinite, middle, score, best]) == (best, middle)
+    assert rank_rows([infinite, middle, score, best]) == (best, middle, infinite, score)
+    assert rankable_rows([infinite, middle, score, best]) == (best, middle)
 
 
 @pytest.mark.parametrize("bits", [math.inf, math.nan])
 def test_no_row_without_a_finite_figure_is_ranked(bits: float) -> None:
     row = replace(ngram_row(1, "katz"), bits_per_byte=bits)
     assert row.is_ranked
-    assert contenders([row]) == ()
-    assert [other.name for other in ranked([row, ngram_row(1, "laplace")])] == ["ngram-1-laplace", row.name]
+    assert rankable_rows([row]) == ()
+    assert [other.name for other in rank_rows([row, ngram_row(1, "laplace")])] == ["ngram-1-laplace", row.name]
 
 
 def test_json_has_the_keys_of_the_interface_and_no_infinity() -> None:

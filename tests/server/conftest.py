@@ -1,4 +1,4 @@
-"""What the tests of the server share: a model that takes no time, and clients of a server that serves it."""
+"""Fixtures of the server tests: a tiny model and an in-process client."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +10,12 @@ import chainrule
 from chainrule.server.app import create_app
 
 TEXT = "the cat sees the dog\na dog likes the cat\nthe fish sees a mouse\na mouse likes the fish today\n" * 8
-LOCAL = "http://127.0.0.1"  # a name the server answers to
+LOCAL = "http://127.0.0.1"  # accepted by the Host check
 
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few lines of small words."""
+    """A small training text."""
     path = tmp_path_factory.mktemp("text") / "train.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
@@ -23,7 +23,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def ngram_folder(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder `ngram`: a trigram of whole words."""
+    """Folder `ngram` of a word trigram model."""
     folder = tmp_path_factory.mktemp("models") / "ngram"
     chainrule.train("ngram", text_file, order=3, smoothing="witten-bell").save(folder)
     return folder
@@ -31,6 +31,6 @@ def ngram_folder(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def client(ngram_folder: Path) -> Iterator[TestClient]:
-    """A client of the n-gram's server, in process."""
-    with TestClient(create_app([ngram_folder]), base_url=LOCAL) as found:
-        yield found
+    """In-process client of a server of the n-gram model."""
+    with TestClient(create_app([ngram_folder]), base_url=LOCAL) as test_client:
+        yield test_client

@@ -1,4 +1,4 @@
-"""A real server on a free port in a thread of its own, and what a client on a bare socket says to it."""
+"""A real server on a free port in a thread, and a client that uses raw sockets."""
 
 import json
 import socket
@@ -14,12 +14,12 @@ from fastapi import FastAPI
 from chainrule.server import serving
 from chainrule.server.limits import Limits
 
-PATIENCE: Final = 60  # seconds after which a server that should answer is held to be stuck
+TIMEOUT_SECONDS: Final = 60  # for a response, before the server is considered stuck
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """Where a server listens."""
+class RunningServer:
+    """Address of a running server."""
 
     port: int
 
@@ -28,22 +28,22 @@ class Running:
         return f"http://127.0.0.1:{self.port}"
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_SECONDS)
 
-    def ask(self, request: bytes) -> "Heard":
-        """Send bytes, hear the answer to its end."""
+    def ask(self, request: bytes) -> "Response":
+        """Send bytes and read the response until the connection closes."""
         with self.connect() as connection:
             connection.sendall(request)
-            return hear(connection)
+            return read_until_closed(connection)
 
     def is_healthy(self) -> bool:
-        """Whether `/health` is answered."""
+        """Whether `/health` responds with 200."""
         return self.ask(get("/health")).status == 200
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """An answer as it came over the wire."""
+class Response:
+    """A raw HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -76,54 +76,54 @@ def post(path: str, body: bytes, *headers: str, length: int | None = None) -> by
     return "\r\n".join(lines).encode() + body
 
 
-def hear(connection: socket.socket) -> Heard:
-    """The one answer of a connection, read until the server closes it."""
+def read_until_closed(connection: socket.socket) -> Response:
+    """Read the only response of a connection until the server closes it."""
     whole = b""
     while part := connection.recv(1 << 16):
         whole += part
     head, _, body = whole.partition(b"\r\n\r\n")
-    return response_of(head, body)
+    return parse_response(head, body)
 
 
-def read_response(connection: socket.socket) -> Heard:
-    """The next answer of a connection that stays open; it must have a length."""
+def read_response(connection: socket.socket) -> Response:
+    """Read the next response of a persistent connection; it must have a Content-Length."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         byte = connection.recv(1)
         assert byte, f"the connection was closed after {head!r}"
         head += byte
-    response = response_of(head.removesuffix(b"\r\n\r\n"), b"")
+    response = parse_response(head.removesuffix(b"\r\n\r\n"), b"")
     body = b""
     while len(body) < int(response.headers["content-length"]):
         body += connection.recv(int(response.headers["content-length"]) - len(body))
     return replace(response, body=body)
 
 
-def response_of(head: bytes, body: bytes) -> Heard:
-    """An answer from its head, without the blank line, and its body."""
+def parse_response(head: bytes, body: bytes) -> Response:
+    """Parse a response from its head, without the blank line, and its body."""
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    return Heard(int(first.split()[1]), headers, body)
+    return Response(int(first.split()[1]), headers, body)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask again until it holds; fail if the server seems to be stuck."""
-    end = time.monotonic() + PATIENCE
+    """Poll until the condition holds; fail after the timeout."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < end, "it never came to hold"
+        assert time.monotonic() < end, "the condition never held"
 
 
 @contextmanager
-def running(app: FastAPI, limits: Limits | None = None) -> Iterator[Running]:
-    """The app on a free port of this machine."""
+def run_server(app: FastAPI, limits: Limits | None = None) -> Iterator[RunningServer]:
+    """Run the app on a free local port."""
     listener = serving.bind("127.0.0.1", 0)
     server = serving.Server(app, limits or Limits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     port = listener.getsockname()[1]
     thread.start()
     try:
-        yield Running(port)
+        yield RunningServer(port)
     finally:
         server.should_exit = True
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive(), "the server did not stop"

@@ -1,4 +1,4 @@
-"""What the scheduler's tests share: tiny models, watched and made slow, and ways to ask several things at once."""
+"""Helpers of the scheduler tests: tiny models, wrappers that record calls, and concurrent requests."""
 
 import asyncio
 import time
@@ -14,17 +14,17 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleError
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.model import Model
-from chainrule.server.scheduler import Drawn, Job, Scheduler
+from chainrule.server.scheduler import Job, Scheduler, TokenResult
 from laws.tiny import Case, cases
 
 
-def chosen() -> list[Case]:
+def model_cases() -> list[Case]:
     """One model of each family and context rule, and every kind of network state."""
-    found: dict[tuple[str, str, str], Case] = {}
+    cases_by_key: dict[tuple[str, str, str], Case] = {}
     for case in cases():
         if case.variant in ("", "window=4-heads=2-layers=2", "attention=dot-attention_use=sum-memory=3"):
-            found.setdefault((case.family, case.context, case.variant), case)
-    return [*found.values(), NGRAM]
+            cases_by_key.setdefault((case.family, case.context, case.variant), case)
+    return [*cases_by_key.values(), NGRAM]
 
 
 NGRAM = next(case for case in cases() if case.family == "ngram" and case.config.order == 3)
@@ -32,36 +32,36 @@ LSTM = next(case for case in cases() if case.family == "lstm")
 
 
 @asynccontextmanager
-async def scheduler(model: Model, rows: int = 256) -> AsyncIterator[Scheduler]:
-    made = Scheduler(model, rows=rows)
+async def open_scheduler(model: Model, rows: int = 256) -> AsyncIterator[Scheduler]:
+    scheduler = Scheduler(model, rows=rows)
     try:
-        yield made
+        yield scheduler
     finally:
-        await made.close()
+        await scheduler.close()
 
 
-def run(awaited: Coroutine[Any, Any, Any]) -> Any:
+def run_async(awaited: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(awaited, 20))
 
 
-def job_of(model: Model, prompt: str, settings: Decoding, samples: int = 3, top: int = 0) -> Job:
+def make_job(model: Model, prompt: str, settings: Decoding, samples: int = 3, top: int = 0) -> Job:
     return Job(Continuation(model.tokenizer, prompt).prompt_ids, settings, samples, top)
 
 
-async def collect(made: Scheduler, job: Job) -> list[list[Drawn]]:
-    """By sample."""
-    found: list[list[Drawn]] = [[] for _ in range(job.samples)]
-    async for drawn in made.generate(job):
-        found[drawn.sample].append(drawn)
-    return found
+async def collect(scheduler: Scheduler, job: Job) -> list[list[TokenResult]]:
+    """Run a job and return its tokens by sample."""
+    tokens: list[list[TokenResult]] = [[] for _ in range(job.samples)]
+    async for drawn in scheduler.generate(job):
+        tokens[drawn.sample].append(drawn)
+    return tokens
 
 
 def with_lm(model: Model, lm: Any) -> Model:
     return replace(model, lm=lm)
 
 
-class Watched:
-    """A model that notes how many rows are stepped, may be slow, and fails at one id."""
+class RecordingModel:
+    """Wrapper that records batch sizes, and can be slow or fail at one id."""
 
     def __init__(self, lm: AnyModel, pause: float = 0.0, fails_at: int | None = None) -> None:
         self.lm, self.pause, self.fails_at = lm, pause, fails_at
@@ -86,8 +86,8 @@ class Watched:
         return self.lm.score(batch, state)
 
 
-class Joined(Watched):
-    """The same, able to join."""
+class JoinableModel(RecordingModel):
+    """A `RecordingModel` that can join states."""
 
     def join(self, states: Sequence[Any]) -> Any:
         joined: Any = self.lm
@@ -95,9 +95,9 @@ class Joined(Watched):
 
 
 def never_ending(model: Model) -> AnyModel:
-    """The same model that never says `</s>`."""
+    """Wrap a model so that `</s>` has probability 0."""
 
-    class NeverEnding(Joined):
+    class NeverEnding(JoinableModel):
         def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
             log_p, state = super().step(state, ids)
             log_p = np.array(log_p)

@@ -1,4 +1,4 @@
-"""Small models of every kind of token, of a text with characters of one to four bytes, and a server of them."""
+"""Small models of every tokenizer, on a text with characters of one to four bytes, and an in-process client."""
 
 import json
 import warnings
@@ -19,8 +19,8 @@ TEXT: Final = "the cat sees the dög\na dög likes the 猫\nthe fish sees a 🐭
 KINDS: Final = ("word", "char", "byte", "bpe", "wordpiece", "unigram")
 
 
-def trained(folder: Path, kind: str, **settings: Any) -> Model:
-    """A trigram of these tokens, saved under their name."""
+def train_trigram(folder: Path, kind: str, **settings: Any) -> Model:
+    """Train a trigram model with this tokenizer and save it under its name."""
     folder.mkdir(parents=True, exist_ok=True)
     text = folder / "text.txt"
     text.write_text(TEXT, encoding="utf-8")
@@ -35,31 +35,31 @@ def trained(folder: Path, kind: str, **settings: Any) -> Model:
 
 
 @contextmanager
-def serving(*folders: Path, limits: Limits | None = None) -> Iterator[TestClient]:
-    """A client of a server of these models, in process."""
+def open_client(*folders: Path, limits: Limits | None = None) -> Iterator[TestClient]:
+    """Yield an in-process client of a server of these models."""
     with TestClient(create_app(folders, limits=limits), base_url="http://127.0.0.1") as client:
         yield client
 
 
-def ask(client: TestClient, path: str, **fields: Any) -> dict[str, Any]:
-    """The answer to a request that is right."""
-    answer = client.post(path, json=fields)
-    assert answer.status_code == 200, answer.text
-    return dict(json.loads(answer.text))
+def post_ok(client: TestClient, path: str, **fields: Any) -> dict[str, Any]:
+    """Send a request that must succeed; return the JSON response."""
+    response = client.post(path, json=fields)
+    assert response.status_code == 200, response.text
+    return dict(json.loads(response.text))
 
 
-def refused(client: TestClient, path: str, **fields: Any) -> dict[str, Any]:
-    """The error that a wrong request gets."""
-    answer = client.post(path, json=fields)
-    assert answer.status_code == 400, answer.text
-    return dict(answer.json()["error"])
+def post_error(client: TestClient, path: str, **fields: Any) -> dict[str, Any]:
+    """Send a request that must fail with 400; return the error."""
+    response = client.post(path, json=fields)
+    assert response.status_code == 400, response.text
+    return dict(response.json()["error"])
 
 
 def events(client: TestClient, **fields: Any) -> list[dict[str, Any]]:
-    """The documents of a stream, which must be closed by [DONE]."""
-    answer = client.post("/v1/completions", json={**fields, "stream": True})
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    *lines, last = answer.text.removesuffix("\n\n").split("\n\n")
+    """Return the documents of a streamed completion, which must end with [DONE]."""
+    response = client.post("/v1/completions", json={**fields, "stream": True})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *lines, last = response.text.removesuffix("\n\n").split("\n\n")
     assert last == "data: [DONE]"
     return [json.loads(line.removeprefix("data: ")) for line in lines]

@@ -19,9 +19,9 @@ from chainrule.server.errors import ApiError
 from chainrule.server.keys import read_key
 from chainrule.server.limits import Limits
 from chainrule.server.logs import JsonLines
-from chainrule.server.service import Service, named
+from chainrule.server.service import ModelRegistry, assign_names
 from server.conftest import LOCAL
-from server.workshop import workshop
+from server.workshop import create_faulty_app
 
 
 def error_of(response: Any, status: int) -> dict[str, Any]:
@@ -62,14 +62,14 @@ def test_models_are_listed_although_a_folder_is_gone(ngram_folder: Path, tmp_pat
 def test_two_folders_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
     for place in ("a/ngram", "b/ngram", "c/a/ngram"):
         (tmp_path / place).mkdir(parents=True)
-    found = named([tmp_path / "a/ngram", tmp_path / "b/ngram", tmp_path / "c/a/ngram"])
+    found = assign_names([tmp_path / "a/ngram", tmp_path / "b/ngram", tmp_path / "c/a/ngram"])
     assert list(found) == ["ngram", "b/ngram", "a/ngram"]
     with pytest.raises(UsageError, match="given twice"):
-        named([tmp_path / "a/ngram", tmp_path / "b/../a/ngram"])
+        assign_names([tmp_path / "a/ngram", tmp_path / "b/../a/ngram"])
     with pytest.raises(NotFoundError, match="no model folder"):
-        named([tmp_path / "nothing"])
+        assign_names([tmp_path / "nothing"])
     with pytest.raises(UsageError, match="no model to serve"):
-        named([])
+        assign_names([])
 
 
 def test_limits_are_positive() -> None:
@@ -89,16 +89,16 @@ def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch
     monkeypatch.setattr(api, "load", load)
 
     async def ask() -> None:
-        service = Service([ngram_folder])
+        service = ModelRegistry([ngram_folder])
         assert loads == []  # nothing is read before it is asked for
-        impatient = asyncio.create_task(service.loaded(None))
-        others = [asyncio.create_task(service.loaded(name)) for name in ("ngram", None, "ngram")]
+        impatient = asyncio.create_task(service.get(None))
+        others = [asyncio.create_task(service.get(name)) for name in ("ngram", None, "ngram")]
         while not loads:
             await asyncio.sleep(0)
         impatient.cancel()  # the first goes away, the others are answered
         gate.set()
         found = await asyncio.gather(*others)
-        assert found[0] is found[1] is found[2] is await service.loaded("ngram")
+        assert found[0] is found[1] is found[2] is await service.get("ngram")
         assert found[0].model.family == "ngram"
         await service.close()
 
@@ -119,11 +119,11 @@ def test_a_load_that_fails_is_told_and_tried_again(
     monkeypatch.setattr(api, "load", load)
 
     async def ask() -> None:
-        service = Service([ngram_folder])
+        service = ModelRegistry([ngram_folder])
         with pytest.raises(ApiError, match="cannot be loaded; the server's log says why") as told:
-            await service.loaded("ngram")
+            await service.get("ngram")
         assert told.value.status == 503
-        assert (await service.loaded("ngram")).name == "ngram"
+        assert (await service.get("ngram")).name == "ngram"
         await service.close()
 
     asyncio.run(ask())
@@ -139,7 +139,7 @@ def test_what_is_not_there_and_what_is_not_for_that(client: TestClient) -> None:
 
 
 def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    app, _ = workshop(ngram_folder)
+    app, _ = create_faulty_app(ngram_folder)
     with TestClient(app, base_url=LOCAL) as client:
         assert "cannot be read" in error_of(client.get("/refused"), 400)["message"]
         told = error_of(client.get("/broken"), 500)
@@ -164,7 +164,7 @@ def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixtu
     ],
 )
 def test_a_wrong_field_is_named(ngram_folder: Path, asked: dict[str, Any], param: str, says: str) -> None:
-    app, _ = workshop(ngram_folder)
+    app, _ = create_faulty_app(ngram_folder)
     with TestClient(app, base_url=LOCAL) as client:
         told = error_of(client.post("/try", json=asked), 400)
         assert told["param"] == param
@@ -211,7 +211,7 @@ def test_the_file_of_the_key(tmp_path: Path) -> None:
         read_key(path)
     for bad in ("", "\n", "two words\n", "schlüssel\n", "two\nlines\n"):
         path.write_text(bad)
-        with pytest.raises(InputError, match="holds no API key"):
+        with pytest.raises(InputError, match="contains no valid API key"):
             read_key(path)
     with pytest.raises(NotFoundError, match="there is no file"):
         read_key(tmp_path / "nothing")
@@ -245,7 +245,7 @@ def test_every_answer_has_the_safe_headers(client: TestClient) -> None:
 
 
 def test_the_log_tells_of_each_request_and_of_no_text(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    app, _ = workshop(ngram_folder)
+    app, _ = create_faulty_app(ngram_folder)
     with caplog.at_level(logging.INFO, "chainrule.server"), TestClient(app, base_url=LOCAL) as client:
         client.post("/try?private=1", json={"prompt": "a private word"})
         client.post("/try", json={"private": "a private word"})

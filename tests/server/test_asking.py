@@ -12,7 +12,7 @@ import chainrule
 from chainrule.model import Model
 from chainrule.server.limits import Limits
 from chainrule.text.corpus import Corpus
-from server.speaking import KINDS, ask, refused, serving, trained
+from server.speaking import KINDS, open_client, post_error, post_ok, train_trigram
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +23,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models(folder: Path) -> dict[str, Model]:
     for kind in KINDS:
-        trained(folder, kind)
-    trained(folder / "streams", "word", context="stream").save(folder / "stream")
+        train_trigram(folder, kind)
+    train_trigram(folder / "streams", "word", context="stream").save(folder / "stream")
     return {kind: chainrule.load(folder / kind) for kind in (*KINDS, "stream")}
 
 
 @pytest.fixture(scope="module")
 def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
-    with serving(*(folder / kind for kind in models), limits=Limits(prompts=4, prompt_tokens=100)) as found:
+    with open_client(*(folder / kind for kind in models), limits=Limits(prompts=4, prompt_tokens=100)) as found:
         yield found
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
     texts = ["the cat sees a 🐭", "a zebra\r\nthe  fish ", ""]
-    found = ask(client, "/v1/score", model=kind, input=texts)["results"]
+    found = post_ok(client, "/v1/score", model=kind, input=texts)["results"]
     for text, result, score in zip(texts, found, models[kind].scores(texts), strict=True):
         assert result["text"] == text
         assert result["tokens"] == list(score.tokens)
@@ -57,17 +57,17 @@ def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestCli
 
 
 def test_one_text_is_one_result_in_the_unit_asked_for(models: dict[str, Model], client: TestClient) -> None:
-    (bits,) = ask(client, "/v1/score", model="word", input="the cat", unit="bits")["results"]
-    (log10,) = ask(client, "/v1/score", model="word", input="the cat", unit="log10")["results"]
+    (bits,) = post_ok(client, "/v1/score", model="word", input="the cat", unit="bits")["results"]
+    (log10,) = post_ok(client, "/v1/score", model="word", input="the cat", unit="log10")["results"]
     nats = models["word"].score("the cat").log_prob
     assert bits["log_prob"] == pytest.approx(nats / math.log(2), rel=1e-6)
     assert log10["log_prob"] == pytest.approx(nats / math.log(10), rel=1e-6)
 
 
 def test_an_impossible_token_is_null(folder: Path) -> None:
-    trained(folder / "mle", "word", smoothing="mle")
-    with serving(folder / "mle" / "word") as client:
-        (result,) = ask(client, "/v1/score", input="the the")["results"]
+    train_trigram(folder / "mle", "word", smoothing="mle")
+    with open_client(folder / "mle" / "word") as client:
+        (result,) = post_ok(client, "/v1/score", input="the the")["results"]
     assert result["log_prob"] is None
     assert result["infinite"] is True
     assert result["log_probs"][1] is None
@@ -76,17 +76,17 @@ def test_an_impossible_token_is_null(folder: Path) -> None:
 
 
 def test_too_much_to_score_is_refused(client: TestClient) -> None:
-    assert refused(client, "/v1/score", model="word", input=["the"] * 5)["param"] == "input"
-    assert refused(client, "/v1/score", model="char", input="x" * 100)["code"] == "context_length_exceeded"
-    assert refused(client, "/v1/score", model="word", input=1)["param"] == "input"
-    assert refused(client, "/v1/score", model="word", input="the", unit="yards")["param"] == "unit"
-    assert ask(client, "/v1/score", model="word", input=[])["results"] == []
+    assert post_error(client, "/v1/score", model="word", input=["the"] * 5)["param"] == "input"
+    assert post_error(client, "/v1/score", model="char", input="x" * 100)["code"] == "context_length_exceeded"
+    assert post_error(client, "/v1/score", model="word", input=1)["param"] == "input"
+    assert post_error(client, "/v1/score", model="word", input="the", unit="yards")["param"] == "unit"
+    assert post_ok(client, "/v1/score", model="word", input=[])["results"] == []
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
     for context in ("", "the", "the cat\na "):
-        answer = ask(client, "/v1/next", model=kind, prompt=context, top=5)
+        answer = post_ok(client, "/v1/next", model=kind, prompt=context, top=5)
         expected = models[kind].next(context, 5)
         assert [item["token"] for item in answer["next"]] == [token for token, _ in expected]
         np.testing.assert_allclose([i["probability"] for i in answer["next"]], [p for _, p in expected], rtol=1e-6)
@@ -97,8 +97,8 @@ def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client
 
 
 def test_what_filters_cut_has_no_probability_left(client: TestClient) -> None:
-    own = ask(client, "/v1/next", model="word", prompt="the", top=4)["next"]
-    answer = ask(client, "/v1/next", model="word", prompt="the", top=4, top_k=2)
+    own = post_ok(client, "/v1/next", model="word", prompt="the", top=4)["next"]
+    answer = post_ok(client, "/v1/next", model="word", prompt="the", top=4, top_k=2)
     first, second, *rest = [item["shaped_probability"] for item in answer["next"]]
     both = own[0]["probability"] + own[1]["probability"]
     assert first == pytest.approx(own[0]["probability"] / both)
@@ -107,55 +107,55 @@ def test_what_filters_cut_has_no_probability_left(client: TestClient) -> None:
     assert answer["kept"] == 2
     assert [item["probability"] for item in answer["next"]] == [item["probability"] for item in own]
     # At temperature 0 one token is left, and nothing to ask: 0 bits.
-    answer = ask(client, "/v1/next", model="word", prompt="the", temperature=0)
+    answer = post_ok(client, "/v1/next", model="word", prompt="the", temperature=0)
     assert (answer["kept"], answer["shaped_entropy_bits"]) == (1, 0)
 
 
 def test_the_text_of_a_token_is_what_it_would_add(client: TestClient) -> None:
-    answer = ask(client, "/v1/next", model="word", prompt="the", top=1)
+    answer = post_ok(client, "/v1/next", model="word", prompt="the", top=1)
     assert answer["next"][0]["text"] == " " + answer["next"][0]["token"]
-    answer = ask(client, "/v1/next", model="word", prompt="the\n", top=1)
+    answer = post_ok(client, "/v1/next", model="word", prompt="the\n", top=1)
     assert answer["next"][0]["text"] == answer["next"][0]["token"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_the_end_of_a_line_adds_a_line_break(models: dict[str, Model], client: TestClient, kind: str) -> None:
     eos = models[kind].tokenizer.eos
-    found = ask(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
+    found = post_ok(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
     (text,) = [item["text"] for item in found if item["id"] == eos]
     assert text == "\n"
     # The prompt with it is the prompt whose last token is `</s>`.
     ids = models[kind].tokenizer.encode("the fish today").tolist()
-    by_text = ask(client, "/v1/next", model=kind, prompt="the fish today" + text)
-    assert by_text == ask(client, "/v1/next", model=kind, prompt=[*ids, eos])
+    by_text = post_ok(client, "/v1/next", model=kind, prompt="the fish today" + text)
+    assert by_text == post_ok(client, "/v1/next", model=kind, prompt=[*ids, eos])
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("char", "characters"), ("byte", "bytes")])
 def test_single_characters_have_no_beginning(client: TestClient, kind: str, unit: str) -> None:
-    told = refused(client, "/v1/next", model=kind, prompt="the ", prefix="c")
+    told = post_error(client, "/v1/next", model=kind, prompt="the ", prefix="c")
     assert told["param"] == "prefix"
-    assert f"single {unit}; leave it out, and put what was typed at the end of prompt" in told["message"]
-    assert ask(client, "/v1/next", model=kind, prompt="the ", prefix="")["prefix_probability"] == 1
+    assert f"single {unit}; leave it out, and append it to prompt" in told["message"]
+    assert post_ok(client, "/v1/next", model=kind, prompt="the ", prefix="")["prefix_probability"] == 1
 
 
 def test_a_word_is_completed_while_it_is_typed(models: dict[str, Model], client: TestClient) -> None:
-    answer = ask(client, "/v1/next", model="word", prompt="the", prefix="d")
+    answer = post_ok(client, "/v1/next", model="word", prompt="the", prefix="d")
     assert [item["token"] for item in answer["next"]] == ["dög"]
     assert answer["prefix_probability"] == pytest.approx(dict(models["word"].next("the", 100))["dög"])
-    answer = ask(client, "/v1/next", model="word", prompt="the cat", prefix="se")
+    answer = post_ok(client, "/v1/next", model="word", prompt="the cat", prefix="se")
     assert [item["token"] for item in answer["next"]] == ["sees"]
-    answer = ask(client, "/v1/next", model="word", prompt="the", prefix="q")
+    answer = post_ok(client, "/v1/next", model="word", prompt="the", prefix="q")
     assert (answer["next"], answer["prefix_probability"]) == ([], 0)
     # Sub-words carry the blank before them in their names.
-    found = ask(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
+    found = post_ok(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
     assert found[0]["token"] == " sees"
 
 
 def test_ids_may_be_the_prompt(models: dict[str, Model], client: TestClient) -> None:
     ids = models["char"].tokenizer.encode("the c").tolist()
-    by_text = ask(client, "/v1/next", model="char", prompt="the c")
-    assert ask(client, "/v1/next", model="char", prompt=ids) == by_text
-    assert ask(client, "/v1/next", model="char", prompt=[models["char"].tokenizer.bos, *ids]) == by_text
+    by_text = post_ok(client, "/v1/next", model="char", prompt="the c")
+    assert post_ok(client, "/v1/next", model="char", prompt=ids) == by_text
+    assert post_ok(client, "/v1/next", model="char", prompt=[models["char"].tokenizer.bos, *ids]) == by_text
 
 
 def test_numbers_out_of_range_are_refused(client: TestClient) -> None:
@@ -167,17 +167,19 @@ def test_numbers_out_of_range_are_refused(client: TestClient) -> None:
         "min_p": 2,
         "prompt": [10**6],
     }.items():
-        assert refused(client, "/v1/next", **{"model": "word", field: value})["param"] == field
-    assert refused(client, "/v1/next", model="word", top=101)["param"] == "top"
-    assert refused(client, "/v1/next", model="char", prompt="x" * 101)["param"] == "prompt"
+        assert post_error(client, "/v1/next", **{"model": "word", field: value})["param"] == field
+    assert post_error(client, "/v1/next", model="word", top=101)["param"] == "top"
+    assert post_error(client, "/v1/next", model="char", prompt="x" * 101)["param"] == "prompt"
 
 
 def test_next_agrees_with_score_for_an_unnormalised_model(tmp_path: Path) -> None:
     text = Corpus.from_lines(["the cat sees a dog", "the dog sees", "a cat"])
     model = chainrule.train("ngram", text, order=3, smoothing="stupid-backoff")
     model.save(tmp_path / "backoff")
-    with serving(tmp_path / "backoff") as client:
-        (entry,) = ask(client, "/v1/next", model="backoff", prompt="the cat sees a", top=1)["next"]
-        (result,) = ask(client, "/v1/score", model="backoff", input=f"the cat sees a {entry['token']}")["results"]
+    with open_client(tmp_path / "backoff") as client:
+        (entry,) = post_ok(client, "/v1/next", model="backoff", prompt="the cat sees a", top=1)["next"]
+        (result,) = post_ok(client, "/v1/score", model="backoff", input=f"the cat sees a {entry['token']}")[
+            "results"
+        ]
     assert entry["probability"] == pytest.approx(math.exp(result["log_probs"][-2]), rel=1e-5)
     assert entry["probability"] == pytest.approx(dict(model.next("the cat sees a", top=1))[entry["token"]])

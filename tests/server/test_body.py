@@ -16,9 +16,9 @@ NAMES = 100
 
 def test_brackets_inside_strings_are_not_depth() -> None:
     document = {"prompt": "[" * 50 + '"\\' + "{" * 50, "é": [[["]"]]]}
-    assert body.parse(json.dumps(document).encode(), 4, NAMES) == document
-    with pytest.raises(ApiError, match="more than 3 deep") as told:
-        body.parse(json.dumps(document).encode(), 3, NAMES)
+    assert body.parse_json(json.dumps(document).encode(), 4, NAMES) == document
+    with pytest.raises(ApiError, match="more than 3 levels deep") as told:
+        body.parse_json(json.dumps(document).encode(), 3, NAMES)
     assert told.value.param == "\\u00e9"
 
 
@@ -33,7 +33,7 @@ def count_calls(sent: bytes) -> int:
     sys.setprofile(count)
     try:
         with pytest.raises(ApiError):
-            body.parse(sent, 32, NAMES)
+            body.parse_json(sent, 32, NAMES)
     finally:
         sys.setprofile(None)
     return calls
@@ -69,10 +69,10 @@ def test_the_expressions_that_read_a_body_cannot_backtrack(expression: re.Patter
 )
 def test_too_many_names_are_refused_before_anything_is_made_of_them(sent: dict[str, Any]) -> None:
     with pytest.raises(ApiError, match="more than 100 names") as told:
-        body.parse(json.dumps(sent).encode(), 32, NAMES)
+        body.parse_json(json.dumps(sent).encode(), 32, NAMES)
     assert told.value.status == 400
 
 
 def test_as_many_names_as_allowed_are_read() -> None:
     sent = {f"field {number}": 1 for number in range(NAMES)}
-    assert body.parse(json.dumps(sent).encode(), 32, NAMES) == sent
+    assert body.parse_json(json.dumps(sent).encode(), 32, NAMES) == sent

@@ -17,10 +17,10 @@ from chainrule.decoding.stop_strings import StopStrings
 from chainrule.model import Model
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
-from chainrule.server.scheduler import Drawn, Job, Scheduler
+from chainrule.server.scheduler import Job, Scheduler, TokenResult
 from chainrule.text.corpus import Corpus
-from server.running import get, post, running
-from server.speaking import KINDS, ask, refused, serving, trained
+from server.running import get, post, run_server
+from server.speaking import KINDS, open_client, post_error, post_ok, train_trigram
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +31,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models(folder: Path) -> dict[str, Model]:
     for kind in KINDS:
-        trained(folder, kind)
+        train_trigram(folder, kind)
     return {kind: chainrule.load(folder / kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
 def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
-    with serving(*(folder / kind for kind in models), limits=Limits(tokens=100, prompts=4)) as found:
+    with open_client(*(folder / kind for kind in models), limits=Limits(tokens=100, prompts=4)) as found:
         yield found
 
 
 def complete(client: TestClient, **fields: Any) -> dict[str, Any]:
-    return ask(client, "/v1/completions", **fields)
+    return post_ok(client, "/v1/completions", **fields)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,7 +70,7 @@ def test_echo_tells_the_score_of_the_prompt(models: dict[str, Model], client: Te
     np.testing.assert_allclose(told["token_logprobs"][1:-1], score.log_probs[1:-1], rtol=1e-6)
     # Exactly one token more than the prompt has; score counts the </s> behind it.
     assert len(told["tokens"]) == len(score.tokens)
-    begun = tokenizer.bos, *ask(client, "/tokenize", model=kind, prompt=prompt)["tokens"]
+    begun = tokenizer.bos, *post_ok(client, "/tokenize", model=kind, prompt=prompt)["tokens"]
     (choice,) = complete(client, model=kind, prompt=list(begun), echo=True, logprobs=1, max_tokens=1)["choices"]
     np.testing.assert_allclose(choice["logprobs"]["token_logprobs"][1:-1], score.log_probs[:-1], rtol=1e-6)
     assert choice["logprobs"]["tokens"][0] == "<s>"
@@ -190,8 +190,8 @@ def test_tokens_of_a_stop_string_are_left_out_as_its_text_is(client: TestClient)
 
 
 def test_what_is_impossible_is_a_finite_number(folder: Path) -> None:
-    trained(folder / "mle", "char", smoothing="mle")
-    with serving(folder / "mle" / "char") as client:
+    train_trigram(folder / "mle", "char", smoothing="mle")
+    with open_client(folder / "mle" / "char") as client:
         (choice,) = complete(client, prompt="ttt", echo=True, logprobs=0, max_tokens=0)["choices"]
         assert choice["logprobs"]["token_logprobs"] == [None, -9999.0, -9999.0]
 
@@ -241,7 +241,7 @@ def test_log_probabilities_are_the_models_own_whatever_the_filters(
     ],
 )
 def test_what_it_does_not_give_is_refused_by_name(client: TestClient, field: str, value: Any) -> None:
-    error = refused(client, "/v1/completions", **{"prompt": "the", field: value})
+    error = post_error(client, "/v1/completions", **{"prompt": "the", field: value})
     assert error["param"] == field
     assert error["type"] == "invalid_request_error"
 
@@ -252,15 +252,15 @@ def test_numbers_at_the_edge_are_taken(client: TestClient) -> None:
 
 
 def test_a_prompt_may_be_too_long(folder: Path, models: dict[str, Model]) -> None:
-    with serving(folder / "char", limits=Limits(prompt_tokens=5)) as client:
+    with open_client(folder / "char", limits=Limits(prompt_tokens=5)) as client:
         complete(client, prompt="abcde")
-        error = refused(client, "/v1/completions", prompt="abcdef")
+        error = post_error(client, "/v1/completions", prompt="abcdef")
         assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
         assert "6" in error["message"]
 
 
 def test_an_answer_may_be_too_large(client: TestClient) -> None:
-    error = refused(client, "/v1/completions", model="byte", prompt="a" * 6000, echo=True, logprobs=100)
+    error = post_error(client, "/v1/completions", model="byte", prompt="a" * 6000, echo=True, logprobs=100)
     assert error["param"] == "logprobs"
 
 
@@ -273,7 +273,7 @@ def test_a_model_that_is_not_there_is_not_found(client: TestClient) -> None:
 def test_an_answer_has_a_size(client: TestClient) -> None:
     # 4 prompts · 60 samples · 100 tokens · (1 + 50 alternatives) = 1,224,000 > 2^20
     fields = {"prompt": ["a"] * 4, "n": 60, "max_tokens": 100, "logprobs": 50}
-    error = refused(client, "/v1/completions", **fields)
+    error = post_error(client, "/v1/completions", **fields)
     assert error["param"] == "max_tokens"
     assert "1224000" in error["message"]
 
@@ -284,18 +284,18 @@ def test_others_are_answered_while_tokens_are_ready_without_end(
     """A source of tokens that never waits; only a request that lets the event loop run leaves room for others."""
     begun, closed = threading.Event(), threading.Event()
 
-    async def endless(self: Scheduler, job: Job) -> AsyncGenerator[Drawn]:
+    async def endless(self: Scheduler, job: Job) -> AsyncGenerator[TokenResult]:
         begun.set()
         try:
             while True:
-                yield Drawn(sample=0, id=3, log_prob=-1.0, top=(), finish=None)
+                yield TokenResult(sample=0, id=3, log_prob=-1.0, top=(), finish=None)
         finally:
             closed.set()
 
     monkeypatch.setattr(Scheduler, "generate", endless)
     stops = ["\u0000" * 1024, *(chr(1 + number) * 1024 for number in range(63))]
     body = json.dumps({"prompt": "the", "max_tokens": 4096, "stop": stops}).encode()
-    with running(create_app([folder / "word"])) as server, server.connect() as connection:
+    with run_server(create_app([folder / "word"])) as server, server.connect() as connection:
         connection.sendall(post("/v1/completions", body))
         assert begun.wait(10)
         assert server.ask(get("/health")).status == 200
@@ -324,7 +324,7 @@ def rare_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestC
     lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
     text = Corpus.from_lines(lines)
     chainrule.train("ngram", text, order=1, smoothing="laplace", min_count=2).save(folder / "rare")
-    with serving(folder / "rare", limits=Limits()) as client:
+    with open_client(folder / "rare", limits=Limits()) as client:
         yield client, chainrule.load(folder / "rare")
 
 
@@ -386,30 +386,30 @@ def test_a_stop_string_inside_a_spelled_word_ends_the_text(rare_words: tuple[Tes
 
 def test_spelling_without_a_speller_is_refused(rare_words: tuple[TestClient, Model], tmp_path: Path) -> None:
     replace(rare_words[1], speller=None).save(tmp_path / "speechless")
-    with serving(tmp_path / "speechless", limits=Limits()) as client:
-        error = refused(client, "/v1/completions", prompt="cat", unk="spell")
+    with open_client(tmp_path / "speechless", limits=Limits()) as client:
+        error = post_error(client, "/v1/completions", prompt="cat", unk="spell")
         assert error["param"] == "unk"
         assert error["message"] == "unk is 'spell', but this model has no speller; choose exclude or keep"
 
 
 def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) -> None:
     client, _ = rare_words
-    listed = ask(client, "/v1/next", prompt="cat")["next"]
+    listed = post_ok(client, "/v1/next", prompt="cat")["next"]
     unknown = next(entry for entry in listed if entry["is_unknown"])
     assert unknown["token"] == "<unk>"
     assert unknown["shaped_probability"] == pytest.approx(unknown["probability"]) != 0
-    nodes = ask(client, "/v1/beam", prompt="cat")["nodes"]
+    nodes = post_ok(client, "/v1/beam", prompt="cat")["nodes"]
     assert "<unk>" not in {node["token"] for node in nodes}
 
 
 def test_an_opening_mark_is_continued_without_a_blank(tmp_path: Path) -> None:
     lines = Corpus.from_lines(['He said (as he did) that "the cat" was here.'])
     chainrule.train("ngram", lines, order=3, smoothing="witten-bell").save(tmp_path / "marks")
-    with serving(tmp_path / "marks", limits=Limits()) as client:
+    with open_client(tmp_path / "marks", limits=Limits()) as client:
         for prompt, text in (("He said (", "as he did)"), ('He said "', 'the cat" was')):
             (choice,) = complete(client, prompt=prompt, temperature=0, max_tokens=4)["choices"]
             assert choice["text"] == text
-            assert ask(client, "/v1/next", prompt=prompt)["next"][0]["text"] == text.split()[0]
+            assert post_ok(client, "/v1/next", prompt=prompt)["next"][0]["text"] == text.split()[0]
         told = complete(client, prompt="He said (", echo=True, logprobs=0, max_tokens=0)["choices"][0]["logprobs"]
-        scored = ask(client, "/v1/score", input="He said (")["results"][0]["log_probs"]
+        scored = post_ok(client, "/v1/score", input="He said (")["results"][0]["log_probs"]
         assert told["token_logprobs"][1:] == pytest.approx(scored[1:-1])  # an echoed prompt is scored as any text

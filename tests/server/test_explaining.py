@@ -19,8 +19,8 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning
 from chainrule.model import Model
 from chainrule.server import sights
-from chainrule.server.explaining import beside
-from chainrule.server.tree import grow
+from chainrule.server.explaining import run_cancellable
+from chainrule.server.tree import trace_beam_search
 from chainrule.text.corpus import Corpus
 
 LINES = ["the cat sees the dog", "the dog sees the mouse", "a cat loves the mouse", "the mouse runs"] * 6
@@ -46,31 +46,31 @@ def transformer() -> Model:
 def test_the_tree_holds_the_very_search(trigram: Model, size: int, length: int) -> None:
     prompt = Prompt(Continuation(trigram.tokenizer, "the").prompt_ids, trigram.lm.vocabulary)
     settings = Decoding(strategy="beam", beam_size=size, max_tokens=length, unk="keep")
-    tree = grow(trigram.lm, prompt, settings)
-    assert tree.found == beam.search(trigram.lm, prompt, settings, num=size)
-    for hypothesis in tree.found:  # each of them is a path of nodes that were not pruned
-        node = tree.nodes[tree.place(hypothesis.ids)]
+    trace = trace_beam_search(trigram.lm, prompt, settings)
+    assert trace.hypotheses == beam.search(trigram.lm, prompt, settings, num=size)
+    for hypothesis in trace.hypotheses:  # each of them is a path of nodes that were not pruned
+        node = trace.nodes[trace.index(hypothesis.ids)]
         assert node.score == pytest.approx(math.fsum(hypothesis.log_probs), rel=1e-6)
         while True:
-            assert node.fate != "pruned"
+            assert node.status != "pruned"
             if node.parent is None:
                 break
-            parent = tree.nodes[node.parent]
-            assert (parent.fate, parent.ids) == ("kept", node.ids[:-1])
+            parent = trace.nodes[node.parent]
+            assert (parent.status, parent.ids) == ("kept", node.ids[:-1])
             assert node.score == pytest.approx(parent.score + node.log_prob, rel=1e-6)
             node = parent
-    by_length = [[node for node in tree.nodes if len(node.ids) == n] for n in range(1, length + 1)]
+    by_length = [[node for node in trace.nodes if len(node.ids) == n] for n in range(1, length + 1)]
     for nodes in filter(None, by_length):
-        stayed = [node.score for node in nodes if node.fate != "pruned"]
+        stayed = [node.score for node in nodes if node.status != "pruned"]
         assert 1 <= len(stayed) <= size
-        assert all(node.score <= min(stayed) for node in nodes if node.fate == "pruned")
+        assert all(node.score <= min(stayed) for node in nodes if node.status == "pruned")
 
 
 @pytest.mark.parametrize("text", ["the cat  sees a dog", "the zebra runs\na cat\n", " the\tdog ", ""])
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte"])
 def test_pieces_are_the_text_and_bits_are_the_models(tokenizer: str, text: str) -> None:
     model = made("ngram", tokenizer, order=2)
-    found = sights.look(model, text)
+    found = sights.describe_context(model, text)
     assert "".join(token["piece"] for token in found["tokens"]) == text
     score = list(model.scores(sights.split_lines(text)))
     log_probs = [each for line in score for each in line.log_probs]
@@ -80,12 +80,12 @@ def test_pieces_are_the_text_and_bits_are_the_models(tokenizer: str, text: str) 
 
 
 def test_a_character_of_several_bytes_is_one_piece() -> None:
-    tokens = sights.look(made("ngram", "byte", order=2), "aé")["tokens"]
+    tokens = sights.describe_context(made("ngram", "byte", order=2), "aé")["tokens"]
     assert [token["piece"] for token in tokens] == ["a", "é", "", ""]  # é is C3 A9; then </s>
 
 
 def test_rank_and_depth_of_a_trigram(trigram: Model) -> None:
-    found = sights.look(trigram, "the cat runs")
+    found = sights.describe_context(trigram, "the cat runs")
     (view,) = found["views"]
     assert (view["kind"], view["order"]) == ("depth", 3)
     # <s> the: a bigram at a line's start; <s> the cat: a trigram; "cat runs" never stood there, "runs" did
@@ -100,7 +100,7 @@ def test_rank_and_depth_of_a_trigram(trigram: Model) -> None:
 
 
 def test_attention_has_a_row_for_every_token_that_sums_to_one(transformer: Model) -> None:
-    found = sights.look(transformer, "the cat sees the dog\nthe mouse runs")
+    found = sights.describe_context(transformer, "the cat sees the dog\nthe mouse runs")
     (view,) = found["views"]
     assert view["kind"] == "attention"
     firsts = [row["first"] for row in view["rows"]]
@@ -113,7 +113,7 @@ def test_attention_has_a_row_for_every_token_that_sums_to_one(transformer: Model
 
 def test_looking_leaves_the_network_as_it_was(transformer: Model) -> None:
     network = transformer.lm.network  # type: ignore[attr-defined]
-    sights.look(transformer, "the cat")
+    sights.describe_context(transformer, "the cat")
     assert not any(module._forward_pre_hooks for module in network.modules())
 
 
@@ -121,20 +121,20 @@ def test_a_network_without_attention_shows_nothing_and_a_mixture_all_its_parts(
     trigram: Model, transformer: Model
 ) -> None:
     lstm = made("lstm", hidden=8, epochs=1)
-    assert sights.look(lstm, "the cat")["views"] == []
+    assert sights.describe_context(lstm, "the cat")["views"] == []
     mixed = api.mix([trigram, transformer, lstm], held_out=Corpus.from_lines(LINES[:4]))
-    assert [view["kind"] for view in sights.look(mixed, "the cat")["views"]] == ["depth", "attention"]
+    assert [view["kind"] for view in sights.describe_context(mixed, "the cat")["views"]] == ["depth", "attention"]
 
 
 def test_long_texts_are_cut_and_said_so(trigram: Model) -> None:
-    found = sights.look(trigram, "the cat " * 400)
-    assert len(found["tokens"]) == sights.MOST_TOKENS
-    assert found["left_out"] == 801 - sights.MOST_TOKENS  # 800 words and </s>
+    found = sights.describe_context(trigram, "the cat " * 400)
+    assert len(found["tokens"]) == sights.MAX_TOKENS
+    assert found["left_out"] == 801 - sights.MAX_TOKENS  # 800 words and </s>
 
 
 def test_attention_of_a_long_text_is_bounded(transformer: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sights, "MOST_WEIGHTS", 200)
-    found = sights.look(transformer, "the cat sees the dog and the mouse " * 4)
+    monkeypatch.setattr(sights, "MAX_WEIGHTS", 200)
+    found = sights.describe_context(transformer, "the cat sees the dog and the mouse " * 4)
     (view,) = found["views"]
     assert len(view["rows"]) == 10  # four heads, a triangle of T²/2 each: T = √(2 · 200 / 4)
     assert len(found["tokens"]) > 10
@@ -190,7 +190,7 @@ def test_work_ends_when_nobody_waits_for_it() -> None:
             ended.set()
 
     async def abandon() -> None:
-        task = asyncio.create_task(beside(work))
+        task = asyncio.create_task(run_cancellable(work))
         await asyncio.to_thread(begun.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -15,68 +15,77 @@ import pytest
 from chainrule.server import serving
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
-from chainrule.server.scheduler import Drawn, Job, Scheduler
+from chainrule.server.scheduler import Job, Scheduler, TokenResult
 from chainrule.server.worker import Worker
-from server.running import PATIENCE, Running, get, hear, post, read_response, running, wait_until
-from server.workshop import Seen, workshop
+from server.running import (
+    TIMEOUT_SECONDS,
+    RunningServer,
+    get,
+    post,
+    read_response,
+    read_until_closed,
+    run_server,
+    wait_until,
+)
+from server.workshop import RouteEvents, create_faulty_app
 
 LIMITS = Limits(body_bytes=10_000, seconds=20)
 
 
 @pytest.fixture(scope="module")
-def server(ngram_folder: Path) -> Iterator[Running]:
-    app, _ = workshop(ngram_folder, LIMITS)
-    with running(app, LIMITS) as found:
+def server(ngram_folder: Path) -> Iterator[RunningServer]:
+    app, _ = create_faulty_app(ngram_folder, LIMITS)
+    with run_server(app, LIMITS) as found:
         yield found
 
 
 @pytest.fixture
-def seen_server(ngram_folder: Path) -> Iterator[tuple[Running, Seen]]:
-    app, seen = workshop(ngram_folder, LIMITS)
-    with running(app, LIMITS) as found:
+def seen_server(ngram_folder: Path) -> Iterator[tuple[RunningServer, RouteEvents]]:
+    app, seen = create_faulty_app(ngram_folder, LIMITS)
+    with run_server(app, LIMITS) as found:
         yield found, seen
 
 
 # The body's size.
 
 
-def test_a_body_within_the_limit_is_read(server: Running) -> None:
+def test_a_body_within_the_limit_is_read(server: RunningServer) -> None:
     filler = b" " * (10_000 - len(b'{"number": 7}'))
     heard = server.ask(post("/try", b'{"number": 7}' + filler))
     assert (heard.status, heard.body) == (200, b'{"number":7}')
     assert server.ask(post("/try", b'{"number": 7}' + filler + b" ")).status == 413
 
 
-def test_a_body_over_the_limit_is_refused_by_its_length_alone(server: Running) -> None:
+def test_a_body_over_the_limit_is_refused_by_its_length_alone(server: RunningServer) -> None:
     heard = server.ask(post("/try", b"", "Expect: 100-continue", length=150_000_000))
     assert heard.status == 413
     assert heard.error["code"] == "request_too_large"
     assert "10,000 bytes" in heard.error["message"]
 
 
-def test_a_sender_who_reads_no_answer_before_the_end_hears_the_refusal(server: Running) -> None:
+def test_a_sender_who_reads_no_answer_before_the_end_hears_the_refusal(server: RunningServer) -> None:
     assert server.ask(post("/try", b"x" * 3_000_000)).status == 413
 
 
-def test_a_length_of_absurd_size_is_refused(server: Running) -> None:
+def test_a_length_of_absurd_size_is_refused(server: RunningServer) -> None:
     assert server.ask(post("/try", b"", "Expect: 100-continue", length=10**30)).status in (400, 413)
 
 
-def test_a_chunked_body_over_the_limit_is_refused(server: Running) -> None:
+def test_a_chunked_body_over_the_limit_is_refused(server: RunningServer) -> None:
     head = b"POST /try HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n"
     chunk = b"400\r\n" + b" " * 0x400 + b"\r\n"
     heard = server.ask(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 12 + b"0\r\n\r\n")
     assert heard.status == 413
 
 
-def test_a_length_that_is_too_small_is_no_way_around(server: Running) -> None:
+def test_a_length_that_is_too_small_is_no_way_around(server: RunningServer) -> None:
     heard = server.ask(post("/try", b'{"number": 7}' + b" " * 20_000, length=13))
     assert heard.status == 200  # what the length names was read; the rest is no request
     heard = server.ask(post("/try", b'{"number": 7}', length=5))
     assert heard.status == 400
 
 
-def test_a_body_that_ends_too_early_costs_nothing(server: Running) -> None:
+def test_a_body_that_ends_too_early_costs_nothing(server: RunningServer) -> None:
     with server.connect() as connection:
         connection.sendall(post("/try", b'{"num', length=13))
     assert server.is_healthy()
@@ -88,14 +97,14 @@ def test_a_body_that_ends_too_early_costs_nothing(server: Running) -> None:
 @pytest.mark.parametrize(
     ("sent", "param", "says"),
     [
-        (b'{"prompt": ' + b"[" * 40 + b"]" * 40 + b"}", "prompt", "more than 32 deep"),
+        (b'{"prompt": ' + b"[" * 40 + b"]" * 40 + b"}", "prompt", "more than 32 levels deep"),
         (b'{"a": 1, "inner": {"name": {"x": ' + b'{"y": ' * 40 + b"1" + b"}" * 43, "inner", "deep"),
         (b"[" * 9000, None, "deep"),
         (b'{"number": 1, "number": 2}', "number", "given twice"),
         (b'{"inner": {"name": "a", "name": "a"}}', "name", "given twice"),
-        (b'{"number": NaN}', "number", "NaN is no number of JSON"),
-        (b'{"number": 1, "inner": {"name": [-Infinity]}}', "inner.name", "-Infinity is no number"),
-        (b'{"number": 1e999}', "number", "1e999 is no number"),
+        (b'{"number": NaN}', "number", "NaN is not a valid JSON number"),
+        (b'{"number": 1, "inner": {"name": [-Infinity]}}', "inner.name", "-Infinity is not a valid JSON number"),
+        (b'{"number": 1e999}', "number", "1e999 is not a valid JSON number"),
         (b'{"number": ' + b"9" * 5000 + b"}", None, "thousands of digits"),
         (b'{"number": 99999999999999999999}', None, ""),  # a whole number that JSON allows
         (b'{"prompt": "\xff"}', None, "not UTF-8: byte 12"),
@@ -112,7 +121,9 @@ def test_a_body_that_ends_too_early_costs_nothing(server: Running) -> None:
         (b'{"colour": 1}', "colour", "there is no field 'colour'"),
     ],
 )
-def test_what_is_not_strict_json_is_refused(server: Running, sent: bytes, param: str | None, says: str) -> None:
+def test_what_is_not_strict_json_is_refused(
+    server: RunningServer, sent: bytes, param: str | None, says: str
+) -> None:
     heard = server.ask(post("/try", sent))
     if not says:
         assert heard.status == 200
@@ -123,20 +134,20 @@ def test_what_is_not_strict_json_is_refused(server: Running, sent: bytes, param:
     assert heard.error["type"] == "invalid_request_error"
 
 
-def test_json_alone_is_read(server: Running) -> None:
+def test_json_alone_is_read(server: RunningServer) -> None:
     heard = server.ask(post("/try", b"{}").replace(b"application/json", b"text/plain"))
     assert heard.status == 415
     assert "application/json" in heard.error["message"]
 
 
-def test_what_is_not_http_is_answered_in_the_same_shape(server: Running) -> None:
+def test_what_is_not_http_is_answered_in_the_same_shape(server: RunningServer) -> None:
     heard = server.ask(b"what is the next word?\r\n\r\n")
     assert heard.status == 400
     assert heard.error["message"] == "Invalid HTTP request received: illegal request line"
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "9.9"])
-def test_other_versions_of_http_are_refused(server: Running, version: str) -> None:
+def test_other_versions_of_http_are_refused(server: RunningServer, version: str) -> None:
     heard = server.ask(get("/health").replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
     assert heard.status == 505
     assert "HTTP/1.1" in heard.error["message"]
@@ -145,19 +156,21 @@ def test_other_versions_of_http_are_refused(server: Running, version: str) -> No
     assert preface.error["type"] == "server_error"
 
 
-def test_an_older_client_is_answered(server: Running) -> None:
+def test_an_older_client_is_answered(server: RunningServer) -> None:
     heard = server.ask(post("/try", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"))
     assert (heard.status, heard.body) == (200, b'{"number":null}')
 
 
-def test_a_path_with_a_slash_too_many_is_not_found(server: Running) -> None:
+def test_a_path_with_a_slash_too_many_is_not_found(server: RunningServer) -> None:
     for request in (get("/health/"), post("/try/", b"{}")):
         heard = server.ask(request)
         assert heard.status == 404
         assert heard.error["code"] == "not_found"
 
 
-def test_a_client_cannot_fill_the_log_with_warnings(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_cannot_fill_the_log_with_warnings(
+    server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
     upgrade = get("/health", "Upgrade: websocket", "Sec-WebSocket-Version: 13").replace(b"close", b"Upgrade")
     with caplog.at_level(logging.INFO), server.connect() as connection:
         connection.sendall(upgrade)
@@ -172,7 +185,7 @@ def test_a_client_cannot_fill_the_log_with_warnings(server: Running, caplog: pyt
 # Clients that are slow, many, or gone.
 
 
-def test_two_hundred_idle_connections(server: Running) -> None:
+def test_two_hundred_idle_connections(server: RunningServer) -> None:
     idle = [server.connect() for _ in range(200)]
     try:
         assert server.is_healthy()
@@ -187,8 +200,8 @@ def test_two_hundred_idle_connections(server: Running) -> None:
 
 def test_a_connection_that_brings_no_request_is_closed(ngram_folder: Path) -> None:
     limits = Limits(idle_seconds=0.3)
-    app, _ = workshop(ngram_folder, limits)
-    with running(app, limits) as server, server.connect() as silent, server.connect() as slow:
+    app, _ = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server, server.connect() as silent, server.connect() as slow:
         slow.sendall(get("/health")[:10])
         slow.sendall(get("/health")[10:20])  # a little now and then is no request either
         assert silent.recv(1) == b""
@@ -198,65 +211,65 @@ def test_a_connection_that_brings_no_request_is_closed(ngram_folder: Path) -> No
 
 def test_a_slow_body_has_its_time(ngram_folder: Path) -> None:
     limits = Limits(seconds=0.4)
-    app, _ = workshop(ngram_folder, limits)
-    with running(app, limits) as server, server.connect() as connection:
+    app, _ = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server, server.connect() as connection:
         connection.sendall(post("/try", b'{"num', length=13))
         connection.sendall(b"ber")
-        heard = hear(connection)
+        heard = read_until_closed(connection)
         assert heard.status == 408
         assert heard.error["code"] == "request_timeout"
 
 
 def test_an_answer_has_its_time(ngram_folder: Path) -> None:
     limits = Limits(seconds=0.3)
-    app, seen = workshop(ngram_folder, limits)
-    with running(app, limits) as server:
+    app, seen = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server:
         heard = server.ask(post("/slow", b"{}"))
         assert heard.status == 504
         assert heard.error["type"] == "server_error"
-        assert seen.cancelled.wait(PATIENCE)
+        assert seen.cancelled.wait(TIMEOUT_SECONDS)
         seen.cancelled.clear()
         streamed = server.ask(get("/stream"))
         assert streamed.status == 200  # it had begun: the last event says what happened
-        assert seen.cancelled.wait(PATIENCE)
+        assert seen.cancelled.wait(TIMEOUT_SECONDS)
         last = next(line for line in streamed.body.split(b"\r\n") if b'"error"' in line)
         assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "timeout"
 
 
 def test_a_client_that_does_not_read_its_stream(ngram_folder: Path) -> None:
     limits = Limits(seconds=1.0)
-    app, seen = workshop(ngram_folder, limits)
-    with running(app, limits) as server, server.connect() as connection:
+    app, seen = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         connection.sendall(get("/stream?is_large=true"))  # 32 MB that nobody takes
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert server.is_healthy()
         assert not seen.begun.is_set()  # the work waits for the client
-        assert seen.cancelled.wait(PATIENCE)  # and does not wait for ever
+        assert seen.cancelled.wait(TIMEOUT_SECONDS)  # and does not wait for ever
         assert server.is_healthy()
 
 
-def test_the_work_of_a_client_that_has_gone_is_cancelled(seen_server: tuple[Running, Seen]) -> None:
+def test_the_work_of_a_client_that_has_gone_is_cancelled(seen_server: tuple[RunningServer, RouteEvents]) -> None:
     server, seen = seen_server
     for request in (post("/slow", b"{}"), get("/stream")):
         seen.begun.clear()
         seen.cancelled.clear()
         with server.connect() as connection:
             connection.sendall(request)
-            assert seen.begun.wait(PATIENCE)
-        assert seen.cancelled.wait(PATIENCE), request
+            assert seen.begun.wait(TIMEOUT_SECONDS)
+        assert seen.cancelled.wait(TIMEOUT_SECONDS), request
         assert server.is_healthy()
 
 
 def test_a_client_that_has_gone_is_told_of_in_the_log(
-    seen_server: tuple[Running, Seen], caplog: pytest.LogCaptureFixture
+    seen_server: tuple[RunningServer, RouteEvents], caplog: pytest.LogCaptureFixture
 ) -> None:
     server, seen = seen_server
     with caplog.at_level(logging.INFO, "chainrule.server"):
         with server.connect() as connection:
             connection.sendall(post("/slow", b"{}"))
-            assert seen.begun.wait(PATIENCE)
-        assert seen.cancelled.wait(PATIENCE)
+            assert seen.begun.wait(TIMEOUT_SECONDS)
+        assert seen.cancelled.wait(TIMEOUT_SECONDS)
         server.is_healthy()
     facts = [getattr(record, "facts", {}) for record in caplog.records]
     assert (499, True) in [(fact.get("status"), fact.get("is_gone")) for fact in facts]
@@ -264,19 +277,19 @@ def test_a_client_that_has_gone_is_told_of_in_the_log(
 
 def test_too_many_at_once_are_sent_away(ngram_folder: Path) -> None:
     limits = Limits(waiting=2)
-    app, seen = workshop(ngram_folder, limits)
-    with running(app, limits) as server, server.connect() as one, server.connect() as two:
+    app, seen = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server, server.connect() as one, server.connect() as two:
         for connection in (one, two):
             seen.begun.clear()
             connection.sendall(post("/slow", b"{}"))
-            assert seen.begun.wait(PATIENCE)
+            assert seen.begun.wait(TIMEOUT_SECONDS)
         heard = server.ask(post("/try", b"{}"))
         assert heard.status == 503
         assert heard.headers["retry-after"] == "1"
         assert heard.error["code"] == "overloaded"
         assert server.is_healthy()
         one.close()
-        assert seen.cancelled.wait(PATIENCE)
+        assert seen.cancelled.wait(TIMEOUT_SECONDS)
         wait_until(lambda: server.ask(post("/try", b"{}")).status == 200)  # the place is free
 
 
@@ -286,26 +299,26 @@ def test_the_rows_of_a_stream_that_nobody_reads_leave_the_batch(
 ) -> None:
     begun, closed = threading.Event(), threading.Event()
 
-    async def endless(self: Scheduler, job: Job) -> AsyncGenerator[Drawn]:
+    async def endless(self: Scheduler, job: Job) -> AsyncGenerator[TokenResult]:
         begun.set()
         try:
             while True:
-                yield Drawn(sample=0, id=3, log_prob=-1.0, top=(), finish=None)
+                yield TokenResult(sample=0, id=3, log_prob=-1.0, top=(), finish=None)
                 await asyncio.sleep(0)
         finally:
             closed.set()
 
     monkeypatch.setattr(Scheduler, "generate", endless)
     limits = Limits(seconds=1.5)
-    with running(create_app([ngram_folder], limits=limits), limits) as server, server.connect() as connection:
+    with run_server(create_app([ngram_folder], limits=limits), limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         asked = {"prompt": "the", "stream": True, "logprobs": 0, "max_tokens": 4096}
         connection.sendall(post("/v1/completions", json.dumps(asked).encode()))
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT_SECONDS)
         if is_gone:
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
             connection.close()
-        assert closed.wait(PATIENCE)
+        assert closed.wait(TIMEOUT_SECONDS)
         assert server.is_healthy()
 
 
@@ -313,23 +326,23 @@ def test_what_runs_at_the_end_of_the_grace_period_gets_the_error_503(
     ngram_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(grace_seconds=0)
-    app, seen = workshop(ngram_folder, limits)
-    with running(app, limits) as server:
+    app, seen = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server:
         waiting, streaming, sending = server.connect(), server.connect(), server.connect()
         waiting.sendall(post("/slow", b"{}"))
-        assert seen.begun.wait(PATIENCE)
+        assert seen.begun.wait(TIMEOUT_SECONDS)
         seen.begun.clear()
         streaming.sendall(get("/stream"))
-        assert seen.begun.wait(PATIENCE)
+        assert seen.begun.wait(TIMEOUT_SECONDS)
         sending.sendall(post("/try", b'{"num', length=13))  # the rest of the body never comes
         assert server.is_healthy()  # the server has read all of that
     with waiting, streaming, sending:
         for connection in (waiting, sending):
-            heard = hear(connection)
+            heard = read_until_closed(connection)
             assert (heard.status, heard.headers["content-type"]) == (503, "application/json")
             assert heard.error["code"] == "shutting_down"
             assert heard.error["type"] == "server_error"
-        streamed = hear(streaming)
+        streamed = read_until_closed(streaming)
         assert streamed.status == 200
         *_, last = (line for line in streamed.body.split(b"\r\n") if line.startswith(b"data: "))
         assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "shutting_down"
@@ -348,7 +361,7 @@ def test_what_ends_within_the_grace_period_is_answered(
     step = Worker._step
 
     def blocked(self: Worker) -> None:
-        assert is_stopping.wait(PATIENCE)
+        assert is_stopping.wait(TIMEOUT_SECONDS)
         step(self)
 
     original = serving.Server.shutdown
@@ -359,13 +372,13 @@ def test_what_ends_within_the_grace_period_is_answered(
 
     monkeypatch.setattr(Worker, "_step", blocked)
     monkeypatch.setattr(serving.Server, "shutdown", shutdown)
-    limits = Limits(grace_seconds=PATIENCE)
-    with running(create_app([ngram_folder], limits=limits), limits) as server:
+    limits = Limits(grace_seconds=TIMEOUT_SECONDS)
+    with run_server(create_app([ngram_folder], limits=limits), limits) as server:
         connection = server.connect()
         connection.sendall(post("/v1/completions", b'{"prompt": "the", "max_tokens": 3, "seed": 1}'))
         assert server.is_healthy()
     with connection:
-        assert hear(connection).status == 200
+        assert read_until_closed(connection).status == 200
     assert "aborted" not in caplog.text
 
 
@@ -404,20 +417,20 @@ CHUNKED = "2\r\n{}\r\n0\r\n\r\n"
         ("X: y\r\n" * 101 + "Content-Length: 2\r\n\r\n{}", 431, "more than 100 headers"),
     ],
 )
-def test_ambiguous_and_endless_heads_are_refused(server: Running, rest: str, status: int, says: str) -> None:
+def test_ambiguous_and_endless_heads_are_refused(server: RunningServer, rest: str, status: int, says: str) -> None:
     for before in (b"", post("/try", b"{}").replace(b"Connection: close\r\n", b"")):  # alone, and behind another
         with server.connect() as connection:
             connection.sendall(before + HEAD.encode() + rest.encode("latin-1"))
             if before:
                 assert read_response(connection).status == 200
-            heard = hear(connection)
+            heard = read_until_closed(connection)
         assert heard.status == status
         assert heard.headers["connection"] == "close"
         assert says in heard.error["message"]
     assert server.is_healthy()
 
 
-def test_a_long_target_and_a_head_within_the_limits(server: Running) -> None:
+def test_a_long_target_and_a_head_within_the_limits(server: RunningServer) -> None:
     assert server.ask(get("/" + "a" * 100_000)).status == 431
     assert server.ask(get("/health", "X: " + "x" * 30_000)).status == 200
     assert server.ask(get("/health", *["X: y"] * 97)).status == 200
@@ -430,11 +443,11 @@ def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(serving, "connection_limit", lambda: 3)
-    with running(create_app([ngram_folder])) as server:
+    with run_server(create_app([ngram_folder])) as server:
         idle = [server.connect() for _ in range(3)]
         for _ in range(10):
             with server.connect() as refused:
-                heard = hear(refused)
+                heard = read_until_closed(refused)
                 assert heard.status == 503
                 assert heard.error["code"] == "overloaded"
         for connection in idle:
@@ -443,7 +456,7 @@ def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
     assert caplog.text.count("refusing connections: 3 are open") == 1
 
 
-def is_served(server: Running) -> bool:
+def is_served(server: RunningServer) -> bool:
     """Whether a request is answered; a refused connection may be reset before its answer is read."""
     try:
         return server.is_healthy()
@@ -464,9 +477,9 @@ def test_without_a_descriptor_connections_are_refused_by_the_reserve(
     monkeypatch.setattr(socket.socket, "accept", exhausted)
     with serving.bind("127.0.0.1", 0) as listener:
         for _ in range(3):
-            with socket.create_connection(listener.getsockname(), timeout=PATIENCE) as client:
+            with socket.create_connection(listener.getsockname(), timeout=TIMEOUT_SECONDS) as client:
                 with pytest.raises(BlockingIOError):
                     listener.accept()
-                assert hear(client).status == 503
+                assert read_until_closed(client).status == 503
             assert listener._reserve is not None
     assert caplog.text.count("refusing connections") == 1

@@ -13,9 +13,19 @@ from chainrule import api
 from chainrule.server import serving
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
-from chainrule.server.patience import Turnstile
+from chainrule.server.patience import StartLimiter
 from chainrule.server.worker import Worker
-from server.running import PATIENCE, Heard, Running, get, hear, post, read_response, running, wait_until
+from server.running import (
+    TIMEOUT_SECONDS,
+    Response,
+    RunningServer,
+    get,
+    post,
+    read_response,
+    read_until_closed,
+    run_server,
+    wait_until,
+)
 
 ASKED = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}')
 KEEP = b"Connection: close\r\n"
@@ -24,13 +34,13 @@ KEEP = b"Connection: close\r\n"
 @contextmanager
 def full_server(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, api_key: str | None = None
-) -> Iterator[Running]:
+) -> Iterator[RunningServer]:
     """A server whose queue is full for as long as the context lasts: its model is blocked."""
     gate = threading.Event()
     step = Worker._step
 
     def wait(self: Worker) -> None:
-        assert gate.wait(PATIENCE)
+        assert gate.wait(TIMEOUT_SECONDS)
         step(self)
 
     monkeypatch.setattr(Worker, "_step", wait)
@@ -38,7 +48,7 @@ def full_server(
     key = () if api_key is None else (f"Authorization: Bearer {api_key}",)
     asked = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}', *key)
     app = create_app([ngram_folder], limits=limits, api_key=api_key)
-    with running(app, limits) as server:
+    with run_server(app, limits) as server:
         connections = [server.connect() for _ in range(limits.waiting)]
         for connection in connections:
             connection.sendall(asked)
@@ -48,12 +58,12 @@ def full_server(
             assert len(app.state.requests) == limits.waiting
         finally:
             gate.set()
-        assert [hear(connection).status for connection in connections] == [200] * limits.waiting
+        assert [read_until_closed(connection).status for connection in connections] == [200] * limits.waiting
         for connection in connections:
             connection.close()
 
 
-def without_date(heard: Heard) -> tuple[int, dict[str, str], bytes]:
+def without_date(heard: Response) -> tuple[int, dict[str, str], bytes]:
     return heard.status, {name: value for name, value in heard.headers.items() if name != "date"}, heard.body
 
 
@@ -89,7 +99,7 @@ def test_access_is_checked_before_the_queue(ngram_folder: Path, monkeypatch: pyt
 
 
 def test_direct_answers_and_others_alternate_on_one_connection(ngram_folder: Path) -> None:
-    with running(create_app([ngram_folder])) as server, server.connect() as connection:
+    with run_server(create_app([ngram_folder])) as server, server.connect() as connection:
         health, asked = get("/health").replace(KEEP, b""), ASKED.replace(KEEP, b"")
         for request in (health, asked, health, health, asked):
             connection.sendall(request)
@@ -97,7 +107,7 @@ def test_direct_answers_and_others_alternate_on_one_connection(ngram_folder: Pat
         connection.sendall(health + asked + health)  # pipelined
         assert [read_response(connection).status for _ in range(3)] == [200] * 3
         connection.sendall(get("/health"))
-        assert hear(connection).status == 200  # and the connection is closed
+        assert read_until_closed(connection).status == 200  # and the connection is closed
 
 
 WHOLE = b"POST /v1/score?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
@@ -141,7 +151,7 @@ def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -
     started: list[int] = []
 
     async def main() -> list[int]:
-        turnstile = Turnstile(4)
+        turnstile = StartLimiter(4)
 
         async def request(number: int) -> None:
             await turnstile.enter()
@@ -167,17 +177,17 @@ def test_the_server_stops_while_a_model_is_loaded(ngram_folder: Path, monkeypatc
 
     def load(*folder: object, **settings: object) -> None:
         is_loading.set()
-        assert gate.wait(2 * PATIENCE)
+        assert gate.wait(2 * TIMEOUT_SECONDS)
 
     monkeypatch.setattr(api, "load", load)
     limits = Limits(grace_seconds=0)
     try:
-        with running(create_app([ngram_folder], limits=limits), limits) as server:
+        with run_server(create_app([ngram_folder], limits=limits), limits) as server:
             connection = server.connect()
             connection.sendall(ASKED)
-            assert is_loading.wait(PATIENCE)
+            assert is_loading.wait(TIMEOUT_SECONDS)
         with connection:
-            assert hear(connection).error["code"] == "shutting_down"
+            assert read_until_closed(connection).error["code"] == "shutting_down"
     finally:
         gate.set()
 
@@ -191,14 +201,14 @@ def test_completions_that_run_when_the_server_stops_get_its_error(
     limits = Limits(grace_seconds=0)
     app = create_app([ngram_folder], limits=limits)
     body = json.dumps({"prompt": "the", "stream": is_stream}).encode()
-    with running(app, limits) as server:
+    with run_server(app, limits) as server:
         connections = [server.connect() for _ in range(30)]
         for connection in connections:
             connection.sendall(post("/v1/completions", body))
         wait_until(lambda: len(app.state.requests) == 30)
     for connection in connections:
         with connection:
-            heard = hear(connection)
+            heard = read_until_closed(connection)
         assert heard.status in ((200, 503) if is_stream else (503,))
         document = heard.body
         if heard.status == 200:

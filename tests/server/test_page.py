@@ -5,7 +5,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from chainrule.server.page import FOLDER, KINDS, passages
+from chainrule.server.page import FOLDER, MEDIA_TYPES, passages
 
 FILES = sorted(path.name for path in FOLDER.iterdir())
 
@@ -37,7 +37,7 @@ def test_the_head_of_the_page_can_be_asked_for(client: TestClient) -> None:
 def test_every_file_is_served_with_its_kind_and_is_small(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
     assert answer.status_code == 200
-    assert answer.headers["content-type"] == KINDS[f".{name.rpartition('.')[2]}"]
+    assert answer.headers["content-type"] == MEDIA_TYPES[f".{name.rpartition('.')[2]}"]
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert len(answer.text.splitlines()) <= 300
 

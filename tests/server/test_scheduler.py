@@ -8,17 +8,27 @@ import pytest
 from numpy.testing import assert_allclose
 
 from chainrule.decoding.continuation import Continuation
-from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.lm import Batch
 from chainrule.model import Model
-from chainrule.server.pieces import Pieces
-from chainrule.server.scheduler import Drawn, Job
-from chainrule.server.work import tops
+from chainrule.server.pieces import TokenDecoder
+from chainrule.server.scheduler import Job, TokenResult
+from chainrule.server.work import top_tokens
 from chainrule.server.writing import stop_checks
 from laws.tiny import Case, tiny
-from server.side_by_side import LSTM, NGRAM, Watched, chosen, collect, job_of, run, scheduler, with_lm
+from server.side_by_side import (
+    LSTM,
+    NGRAM,
+    RecordingModel,
+    collect,
+    make_job,
+    model_cases,
+    open_scheduler,
+    run_async,
+    with_lm,
+)
 
 PROMPTS = ["the cat", "", "a dog sees the mouse and the dog", "the"]
 SETTINGS = [
@@ -29,7 +39,7 @@ SETTINGS = [
 ]
 
 
-CASES = pytest.mark.parametrize("case", chosen(), ids=str)
+CASES = pytest.mark.parametrize("case", model_cases(), ids=str)
 
 
 @CASES
@@ -37,12 +47,12 @@ CASES = pytest.mark.parametrize("case", chosen(), ids=str)
 def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int) -> None:
     model = tiny(case)
 
-    async def together() -> list[list[list[Drawn]]]:
-        async with scheduler(model, rows) as made:
-            jobs = [job_of(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
+    async def together() -> list[list[list[TokenResult]]]:
+        async with open_scheduler(model, rows) as made:
+            jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
             return await asyncio.gather(*(collect(made, job) for job in jobs))
 
-    for prompt, settings, found in zip(PROMPTS, SETTINGS, run(together()), strict=True):
+    for prompt, settings, found in zip(PROMPTS, SETTINGS, run_async(together()), strict=True):
         names = {name: getattr(settings, name) for name in Decoding.__slots__}
         expected = model.generate_several(prompt, 3, **names)
         assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
@@ -58,18 +68,18 @@ def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int)
 def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
     model = tiny(NGRAM)
     continuation = Continuation(model.tokenizer, "the", ["cat"])
-    checks = stop_checks(Pieces(model.tokenizer), continuation.prompt_ids[-1], StopStrings(["cat"]))
+    checks = stop_checks(TokenDecoder(model.tokenizer), continuation.prompt_ids[-1], StopStrings(["cat"]))
     job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, checks)
 
-    async def ask() -> list[list[Drawn]]:
-        async with scheduler(model) as made:
+    async def ask() -> list[list[TokenResult]]:
+        async with open_scheduler(model) as made:
             return await collect(made, job)
 
     expected = model.generate_several("the", 4, max_tokens=40, seed=1, stop="cat")
-    found = run(ask())
+    found = run_async(ask())
     assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
     assert any("cat" in alone.tokens for alone in expected)
-    log_p, state = read(model.lm, Prompt(continuation.prompt_ids, model.lm.vocabulary))
+    log_p, state = read_prompt(model.lm, Prompt(continuation.prompt_ids, model.lm.vocabulary))
     for drawn in found[0]:
         best = np.argsort(-log_p[0], kind="stable")[:3]
         assert drawn.top == tuple((int(i), float(log_p[0, i])) for i in best)
@@ -80,11 +90,11 @@ def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
 def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
     model = tiny(NGRAM)
 
-    async def ask() -> list[list[Drawn]]:
-        async with scheduler(model) as made:
-            return await collect(made, job_of(model, "the", Decoding(max_tokens=0), samples=1))
+    async def ask() -> list[list[TokenResult]]:
+        async with open_scheduler(model) as made:
+            return await collect(made, make_job(model, "the", Decoding(max_tokens=0), samples=1))
 
-    assert run(ask()) == [[]]
+    assert run_async(ask()) == [[]]
 
 
 @CASES
@@ -98,12 +108,16 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
     ]
 
     async def ask() -> Any:
-        async with scheduler(model) as made:
+        async with open_scheduler(model) as made:
             return await asyncio.gather(
-                made.read(ids), made.read(ids, 2), made.read(ids[:3], 1), made.read([], 5), made.after(ids)
+                made.score(ids),
+                made.score(ids, 2),
+                made.score(ids[:3], 1),
+                made.score([], 5),
+                made.next_log_probs(ids),
             )
 
-    plain, full, short, empty, after = run(ask())
+    plain, full, short, empty, after = run_async(ask())
     state, expected = lm.start(1), []
     for id_ in [v.bos, *ids]:
         log_p, state = lm.step(state, np.array([id_]))
@@ -111,7 +125,7 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
     own = [row[id_] for row, id_ in zip(expected, ids, strict=False)]
     for reading in (plain, full):
         assert_allclose(reading.log_probs, own, rtol=1e-5)
-        assert_allclose(reading.after, expected[-1], rtol=1e-5)
+        assert_allclose(reading.next_log_probs, expected[-1], rtol=1e-5)
     assert_allclose(after, expected[-1], rtol=1e-5)
     assert plain.top == [()] * len(ids)
     for t, top in enumerate(full.top):
@@ -122,7 +136,7 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
             assert id_ != ids[t] or log_p == full.log_probs[t]
     assert_allclose(short.log_probs, own[:3], rtol=1e-5)
     assert len(empty.log_probs) == len(empty.top) == 0
-    assert_allclose(empty.after, expected[0], rtol=1e-5)
+    assert_allclose(empty.next_log_probs, expected[0], rtol=1e-5)
 
 
 @CASES
@@ -147,17 +161,17 @@ def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
 
 def test_models_without_the_extras_are_served_one_at_a_time() -> None:
     model = tiny(LSTM)
-    lm = Watched(model.lm)
+    lm = RecordingModel(model.lm)
     assert not hasattr(lm, "join")
 
     async def ask(served: Model) -> Any:
-        async with scheduler(served) as made:
-            jobs = [job_of(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
+        async with open_scheduler(served) as made:
+            jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
             ids = model.tokenizer.encode("the cat sees a dog").tolist()
-            return await asyncio.gather(*(collect(made, job) for job in jobs), made.read(ids, 2))
+            return await asyncio.gather(*(collect(made, job) for job in jobs), made.score(ids, 2))
 
-    *found, reading = run(ask(with_lm(model, lm)))
-    *expected, whole = run(ask(model))
+    *found, reading = run_async(ask(with_lm(model, lm)))
+    *expected, whole = run_async(ask(model))
     assert [[d.id for s in f for d in s] for f in found] == [[d.id for s in f for d in s] for f in expected]
     assert set(lm.stepped) == {1}
     assert_allclose(reading.log_probs, whole.log_probs, rtol=1e-5)
@@ -167,7 +181,7 @@ def test_models_without_the_extras_are_served_one_at_a_time() -> None:
 def test_the_most_probable_are_told_in_order_and_what_is_impossible_is_not() -> None:
     with np.errstate(divide="ignore"):
         log_p = np.log([[0.1, 0.3, 0.3, 0.0, 0.3], [0.0, 0.0, 1.0, 0.0, 0.0]])
-    assert [[i for i, _ in row] for row in tops(log_p, 2)] == [[1, 2], [2]]
-    assert [[i for i, _ in row] for row in tops(log_p, 9)] == [[1, 2, 4, 0], [2]]
-    assert [[i for i, _ in row] for row in tops(log_p, 1)] == [[1], [2]]
-    assert tops(log_p, 0) == [(), ()]
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 2)] == [[1, 2], [2]]
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 9)] == [[1, 2, 4, 0], [2]]
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 1)] == [[1], [2]]
+    assert top_tokens(log_p, 0) == [(), ()]

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
-from server.running import Running, running
+from server.running import RunningServer, run_server
 
 LIMITS = Limits(tokens=32, samples=4, prompts=8)
 PATHS = (
@@ -34,13 +34,13 @@ EXAMPLES = int(os.environ.get("CHAINRULE_EXAMPLES", "20"))  # of each path; more
 
 
 @pytest.fixture(scope="module")
-def server(ngram_folder: Path) -> Iterator[Running]:
-    with running(create_app([ngram_folder], limits=LIMITS)) as found:
+def server(ngram_folder: Path) -> Iterator[RunningServer]:
+    with run_server(create_app([ngram_folder], limits=LIMITS)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def described(server: Running) -> schemathesis.BaseSchema:
+def described(server: RunningServer) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
 
 

@@ -14,14 +14,14 @@ import pytest
 from chainrule.errors import NotFoundError
 from chainrule.server import serving
 from cli.command import ENTRY, call
-from server.running import PATIENCE, Running, get, hear, post, wait_until
+from server.running import TIMEOUT_SECONDS, RunningServer, get, post, read_until_closed, wait_until
 from server.test_faults import is_served
 
 
 @contextmanager
 def serving_process(
     *arguments: object, descriptors: int | None = None
-) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+) -> Iterator[tuple[subprocess.Popen[str], RunningServer]]:
     """The command in a process of its own, once it has said where it listens."""
     command = [ENTRY, "serve", *map(str, arguments), "--port", "0"]
     if descriptors is not None:
@@ -31,7 +31,7 @@ def serving_process(
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             assert address.startswith("http://127.0.0.1:"), address
-            yield process, Running(int(address.rpartition(":")[2]))
+            yield process, RunningServer(int(address.rpartition(":")[2]))
         finally:
             process.kill()
 
@@ -45,10 +45,10 @@ def test_a_signal_ends_the_server_and_not_the_answer(ngram_folder: Path, number:
             asking.sendall(post("/v1/completions", long))
             assert server.is_healthy()  # what was sent before has been read
             process.send_signal(number)
-            heard = hear(asking)
+            heard = read_until_closed(asking)
             assert heard.status == 200
             assert idle.recv(1) == b""
-        assert process.wait(PATIENCE) == status
+        assert process.wait(TIMEOUT_SECONDS) == status
         with pytest.raises(ConnectionRefusedError):
             server.connect()
         assert process.stderr is not None
@@ -69,7 +69,7 @@ def test_a_quiet_server_with_a_key(ngram_folder: Path, tmp_path: Path) -> None:
         assert server.ask(get("/v1/models")).status == 401
         assert server.ask(get("/v1/models", "Authorization: Bearer s3cret")).status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 143
+        assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
         assert process.stderr.read().splitlines() == ["serving ngram; stop with Ctrl-C", "stopped"]
 
@@ -116,9 +116,9 @@ def test_sigterm_with_no_grace_ends_what_runs_with_an_error_and_a_quiet_log(ngra
         sending.sendall(post("/v1/completions", b'{"prompt"', length=1000))  # the rest of the body never comes
         assert server.is_healthy()  # what was sent before has been read
         process.send_signal(signal.SIGTERM)
-        heard = hear(sending)
+        heard = read_until_closed(sending)
         assert (heard.status, heard.error["code"]) == (503, "shutting_down")
-        assert process.wait(PATIENCE) == 143
+        assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
         said = process.stderr.read().splitlines()
     assert said[-1] == "stopped"
@@ -132,13 +132,13 @@ def test_a_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngra
     limit = 48
     with serving_process(ngram_folder, "--quiet", descriptors=limit) as (process, server):
         connections = [server.connect() for _ in range(3 * limit)]
-        refused = [connection for connection in connections[limit:] if hear(connection).status == 503]
+        refused = [connection for connection in connections[limit:] if read_until_closed(connection).status == 503]
         assert len(refused) == 2 * limit
         for connection in connections:
             connection.close()
         wait_until(lambda: is_served(server))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 143
+        assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
         said = process.stderr.read().splitlines()
     assert [json.loads(line)["message"][:20] for line in said if line.startswith("{")] == ["refusing connections"]

@@ -13,20 +13,20 @@ from starlette.testclient import TestClient
 from chainrule.errors import InputError
 from chainrule.server.completions import chunks, prepare
 from chainrule.server.limits import Limits
-from chainrule.server.scheduler import Drawn, Job
+from chainrule.server.scheduler import Job, TokenResult
 from chainrule.server.schema import CompletionRequest
-from chainrule.server.service import Loaded
+from chainrule.server.service import LoadedModel
 from chainrule.server.streaming import events as as_events
-from chainrule.server.streaming import merged
-from server.speaking import KINDS, ask, events, serving, trained
+from chainrule.server.streaming import merge
+from server.speaking import KINDS, events, open_client, post_ok, train_trigram
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("streaming")
     for kind in KINDS:
-        trained(folder, kind)
-    with serving(*(folder / kind for kind in KINDS)) as found:
+        train_trigram(folder, kind)
+    with open_client(*(folder / kind for kind in KINDS)) as found:
         yield found
 
 
@@ -42,7 +42,7 @@ def test_a_stream_tells_what_one_answer_tells(client: TestClient, kind: str) -> 
         "logprobs": 2,
         "echo": True,
     }
-    whole = ask(client, "/v1/completions", **fields)
+    whole = post_ok(client, "/v1/completions", **fields)
     told = events(client, **fields)
     for choice in whole["choices"]:
         own = [e["choices"][0] for e in told if e["choices"][0]["index"] == choice["index"]]
@@ -79,7 +79,9 @@ def test_the_counts_come_last_where_asked_for(client: TestClient) -> None:
     assert all(e["usage"] is None for e in told[:-1])
     assert told[-1]["choices"] == []
     usage = told[-1]["usage"]
-    assert usage == ask(client, "/v1/completions", model="word", prompt="the cat", max_tokens=3, seed=1)["usage"]
+    assert (
+        usage == post_ok(client, "/v1/completions", model="word", prompt="the cat", max_tokens=3, seed=1)["usage"]
+    )
 
 
 class Source:
@@ -102,7 +104,7 @@ class Source:
 
 def test_sources_are_joined_each_in_its_order() -> None:
     async def collect() -> list[int]:
-        return [number async for number in merged([Source(0, 200).numbers(), Source(1000, 100).numbers()])]
+        return [number async for number in merge([Source(0, 200).numbers(), Source(1000, 100).numbers()])]
 
     found = asyncio.run(collect())
     assert sorted(found) == [*range(200), *range(1000, 1100)]
@@ -113,7 +115,7 @@ def test_who_stops_reading_closes_every_source() -> None:
     sources = [Source(0, 10**9), Source(0, 10**9)]
 
     async def take_one() -> int:
-        async with aclosing(merged([source.numbers() for source in sources])) as both:
+        async with aclosing(merge([source.numbers() for source in sources])) as both:
             async for number in both:
                 return number
         return -1
@@ -126,7 +128,7 @@ def test_the_failure_of_one_ends_all() -> None:
     sources = [Source(0, 10**9), Source(0, 1, InputError("this cannot be read"))]
 
     async def collect() -> None:
-        async for _ in merged([source.numbers() for source in sources]):
+        async for _ in merge([source.numbers() for source in sources]):
             pass
 
     with pytest.raises(InputError, match="cannot be read"):
@@ -154,11 +156,11 @@ class Endless:
     def __init__(self) -> None:
         self.closed = 0
 
-    async def generate(self, job: Job) -> AsyncGenerator[Drawn]:
+    async def generate(self, job: Job) -> AsyncGenerator[TokenResult]:
         try:
             while True:
                 await asyncio.sleep(0)
-                yield Drawn(0, 1, -1.0, (), None)
+                yield TokenResult(0, 1, -1.0, (), None)
         finally:
             self.closed += 1
 
@@ -166,7 +168,7 @@ class Endless:
 @pytest.mark.parametrize("prompts", [["the"], ["the", "a", ""]])
 def test_who_leaves_a_stream_ends_the_draw_of_every_prompt(tmp_path: Path, prompts: list[str]) -> None:
     scheduler: Any = Endless()
-    loaded = Loaded("word", trained(tmp_path, "word"), scheduler)
+    loaded = LoadedModel("word", train_trigram(tmp_path, "word"), scheduler)
     asked = prepare(CompletionRequest(prompt=prompts, stream=True), loaded, Limits(), None)
 
     async def leave() -> None:

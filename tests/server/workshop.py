@@ -1,4 +1,4 @@
-"""Routes that behave badly on purpose, on a server that is otherwise whole."""
+"""An application with additional routes that are slow, broken or refuse requests."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from chainrule.errors import InputError
 from chainrule.server.app import create_app
 from chainrule.server.limits import Limits
-from chainrule.server.patience import Stream
+from chainrule.server.patience import ClosingStreamingResponse
 
 
 class Inner(BaseModel):
@@ -21,7 +21,7 @@ class Inner(BaseModel):
     name: str = ""
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     number: int | None = None
     prompt: str | list[int] = ""
@@ -29,47 +29,47 @@ class Asked(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the slow routes went through."""
+class RouteEvents:
+    """Events of the slow routes."""
 
     begun: threading.Event = field(default_factory=threading.Event)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
-def workshop(folder: Path, limits: Limits | None = None, **chosen: Any) -> tuple[FastAPI, Seen]:
-    """The server with `/try`, `/slow`, `/stream`, `/broken` and `/refused` besides its own routes."""
-    app, seen = create_app([folder], limits=limits, **chosen), Seen()
+def create_faulty_app(folder: Path, limits: Limits | None = None, **settings: Any) -> tuple[FastAPI, RouteEvents]:
+    """Create the application with the additional routes `/try`, `/slow`, `/stream`, `/broken` and `/refused`."""
+    app, events_seen = create_app([folder], limits=limits, **settings), RouteEvents()
 
     async def wait() -> None:
-        seen.begun.set()
+        events_seen.begun.set()
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
-            seen.cancelled.set()
+            events_seen.cancelled.set()
             raise
 
     @app.post("/try")
-    async def attempt(asked: Asked) -> dict[str, Any]:
-        return {"number": asked.number}
+    async def attempt(body: Body) -> dict[str, Any]:
+        return {"number": body.number}
 
     @app.post("/slow")
-    async def slow(asked: Asked) -> dict[str, Any]:
+    async def slow(body: Body) -> dict[str, Any]:
         await wait()
         return {}
 
     @app.get("/stream")
-    async def stream(is_large: bool = False) -> Stream:
+    async def stream(is_large: bool = False) -> ClosingStreamingResponse:
         async def events() -> AsyncGenerator[bytes]:
             try:
                 yield b"data: first\n\n"
                 yield b"data: " + b"x" * (32 << 20 if is_large else 1) + b"\n\n"
                 yield b"data: last\n\n"
-                seen.begun.set()
+                events_seen.begun.set()
                 await asyncio.sleep(30)
             finally:
-                seen.cancelled.set()
+                events_seen.cancelled.set()
 
-        return Stream(events(), media_type="text/event-stream")
+        return ClosingStreamingResponse(events(), media_type="text/event-stream")
 
     @app.get("/broken")
     async def broken() -> None:
@@ -79,4 +79,4 @@ def workshop(folder: Path, limits: Limits | None = None, **chosen: Any) -> tuple
     async def refused() -> None:
         raise InputError("this text cannot be read; send another")
 
-    return app, seen
+    return app, events_seen

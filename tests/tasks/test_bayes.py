@@ -15,7 +15,7 @@ from chainrule import config as settings
 from chainrule import folder
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.ngram.config import Config as NgramConfig
-from chainrule.tasks.bayes import Bayes, Config
+from chainrule.tasks.bayes import BayesClassifier, Config
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer
 
@@ -24,8 +24,8 @@ LABELS = ["pos", "neg", "pos"]
 ADD_ONE = NgramConfig(order=1, smoothing="laplace")
 
 
-def naive(**chosen: Any) -> Bayes:
-    return Bayes.train(TEXTS, LABELS, ngram=ADD_ONE, **chosen)
+def naive(**chosen: Any) -> BayesClassifier:
+    return BayesClassifier.train(TEXTS, LABELS, ngram=ADD_ONE, **chosen)
 
 
 def test_naive_bayes_by_hand() -> None:
@@ -78,7 +78,7 @@ def test_bigrams_by_definition() -> None:
 
     texts = [line(label) for label in labels]
     new = [line("x"), line("y"), "", f"{line('x')}\n{line('y')}", "\n", line("z"), "unknown a words"]
-    made = Bayes.train(texts, labels, ngram=NgramConfig(order=2, smoothing="witten-bell"))
+    made = BayesClassifier.train(texts, labels, ngram=NgramConfig(order=2, smoothing="witten-bell"))
     size = len({word for text in texts for word in text.split()} | {"<unk>", "</s>"})
     joint = np.array(
         [
@@ -98,7 +98,7 @@ def test_bigrams_by_definition() -> None:
 
 def test_what_a_token_says() -> None:
     made = naive()
-    evidence = made.token_evidence("GOOD dull\nbad")
+    evidence = made.token_log_likelihoods("GOOD dull\nbad")
     assert [token for token, _ in evidence] == ["good", "<unk>", "</s>", "bad", "</s>"]
     # As above: neg 1/6 and pos 4/10 for good, 1/6 and 1/10 for what is unknown, 1/3 and 3/10 for </s>.
     log_p = np.stack([of_classes for _, of_classes in evidence])  # (T, K)
@@ -109,7 +109,7 @@ def test_what_a_token_says() -> None:
 
 
 def test_a_text_impossible_for_one_class_or_for_all() -> None:
-    made = Bayes.train(TEXTS, LABELS, ngram=NgramConfig(order=1, smoothing="mle"))
+    made = BayesClassifier.train(TEXTS, LABELS, ngram=NgramConfig(order=1, smoothing="mle"))
     assert_array_equal(made.log_posteriors(["good"]), [[-np.inf, 0]])
     with pytest.warns(ChainruleWarning, match="2 of 3 texts are impossible for every class") as caught:
         found = made.log_posteriors(["dull", "good", "good dull"])
@@ -137,23 +137,25 @@ def test_the_tokenizer_sees_all_classes_and_is_shared() -> None:
 
 @pytest.mark.parametrize("order", [1, 3])
 def test_a_folder_gives_it_back(tmp_path: Path, order: int) -> None:
-    made = Bayes.train(TEXTS, LABELS, ngram=NgramConfig(order=order, smoothing="witten-bell"))
+    made = BayesClassifier.train(TEXTS, LABELS, ngram=NgramConfig(order=order, smoothing="witten-bell"))
 
     def fill(target: Path) -> None:
         for name, content in made.files().items():
-            folder.put(target / name, content)
+            folder.write_file(target / name, content)
 
     assert {Path(name).parent.as_posix() for name in made.files()} == {"classes/0", "classes/1"}
     folder.write(tmp_path / "m", fill, {})
     saved = json.loads(json.dumps(settings.to_json(made.config)))
     tokenizer = Tokenizer.from_json(made.tokenizer.to_json(), made.tokenizer.config)
-    loaded = Bayes.load(folder.read(tmp_path / "m"), settings.make(Config, saved, "classifier"), tokenizer)
+    loaded = BayesClassifier.load(
+        folder.read(tmp_path / "m"), settings.build_config(Config, saved, "classifier"), tokenizer
+    )
     assert loaded.config == made.config
     texts = ["good bad", "bad", "dull good", ""]
     assert_array_equal(loaded.log_posteriors(texts), made.log_posteriors(texts))
     more = Config(labels=("a", "b", "c"), prior=(0.5, 0.25, 0.25), ngram=made.config.ngram)
     with pytest.raises(ModelFileError, match="classes/2"):
-        Bayes.load(folder.read(tmp_path / "m"), more, tokenizer)
+        BayesClassifier.load(folder.read(tmp_path / "m"), more, tokenizer)
 
 
 @pytest.mark.parametrize(
@@ -168,19 +170,19 @@ def test_a_folder_gives_it_back(tmp_path: Path, order: int) -> None:
 )
 def test_texts_that_teach_nothing(texts: list[str], labels: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Bayes.train(texts, labels)
+        BayesClassifier.train(texts, labels)
 
 
 def test_one_text_where_several_belong() -> None:
     with pytest.raises(UsageError, match="such as"):
-        Bayes.train("ab", ["x", "y"])
+        BayesClassifier.train("ab", ["x", "y"])
     with pytest.raises(UsageError, match="such as"):
         naive().predict("good")
 
 
 def test_scores_that_are_no_probabilities() -> None:
     with pytest.raises(ConfigError, match="stupid-backoff"):
-        Bayes.train(TEXTS, LABELS, ngram=NgramConfig(smoothing="stupid-backoff"))
+        BayesClassifier.train(TEXTS, LABELS, ngram=NgramConfig(smoothing="stupid-backoff"))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_configs_that_are_no_classifier(labels: tuple[str, ...], prior: tuple[fl
         Config(labels=labels, prior=prior, ngram={})
 
 
-def accuracy(made: Bayes, texts: list[str], labels: list[str]) -> float:
+def accuracy(made: BayesClassifier, texts: list[str], labels: list[str]) -> float:
     return float(np.mean([found == label for found, label in zip(made.predict(texts), labels, strict=True)]))
 
 
@@ -211,7 +213,7 @@ def read_labelled(path: Path, separator: str) -> tuple[list[str], list[str]]:
 @pytest.mark.data
 def test_naive_bayes_on_sst2(data_folder: Path) -> None:
     train, test = (read_labelled(data_folder / "sst2" / f"stsa.binary.{part}", " ") for part in ("train", "test"))
-    made = Bayes.train(*train, ngram=ADD_ONE)
+    made = BayesClassifier.train(*train, ngram=ADD_ONE)
     # Socher et al. 2013, table 1: naive Bayes 81.8 %; of 1,821 texts one per cent is one standard error.
     assert accuracy(made, *test) == pytest.approx(0.818, abs=0.01)
 
@@ -225,6 +227,6 @@ def test_messages_on_sms_spam(data_folder: Path) -> None:
         [[x for x, t in zip(of_all, is_test, strict=True) if t == is_part] for of_all in (texts, labels)]
         for is_part in (False, True)
     )
-    made = Bayes.train(*train)
+    made = BayesClassifier.train(*train)
     # 86.6 % are ham.
     assert accuracy(made, *test) > 0.96

@@ -12,13 +12,13 @@ from numpy.testing import assert_array_equal
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.neural import weights
 from chainrule.neural.classifier import ClassifyConfig
-from chainrule.neural.encoder import EncoderConfig, Reader
+from chainrule.neural.encoder import EncoderConfig, TextEncoder
 from chainrule.neural.tagger import TagConfig
 from chainrule.tasks import classify, pretrain, tag
-from chainrule.tasks.beginning import Beginning, Given, begin, known_share
-from chainrule.tasks.running import Running
+from chainrule.tasks.beginning import Initialization, PretrainedSources, initialize, known_word_share
+from chainrule.tasks.running import RunOptions
 from chainrule.text.corpus import Corpus
-from chainrule.text.labelled import Labelled
+from chainrule.text.labelled import LabelledTexts
 from tasks.tagging import TINY, grammar
 from tasks.test_classify import network
 from training.test_resuming import signalled
@@ -31,9 +31,11 @@ KINDS = pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig])
 
 def begun(
     kind: type[EncoderConfig] = ClassifyConfig, family: str = "lstm", seed: int = 0, **chosen: Any
-) -> Beginning[EncoderConfig]:
-    given = Given(**{name: chosen.pop(name) for name in ("tokenizer", "pretrained", "vectors") if name in chosen})
-    return begin(kind, family, chosen, LINES, given, Running(seed=seed), {"lowercase": False})
+) -> Initialization[EncoderConfig]:
+    given = PretrainedSources(
+        **{name: chosen.pop(name) for name in ("tokenizer", "pretrained", "vectors") if name in chosen}
+    )
+    return initialize(kind, family, chosen, LINES, given, RunOptions(seed=seed), {"lowercase": False})
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -43,8 +45,8 @@ def write(path: Path, *lines: str) -> Path:
 
 def encoder(path: Path, seed: int = 0, family: str = "lstm", **chosen: Any) -> Path:
     text = Corpus.from_lines([" ".join(s.words) for s in grammar(20, seed=1)])
-    running = Running(device="cpu", seed=seed)
-    pretrain.train(family, text, running=running, **SHAPE | {"epochs": 1, "clip": 0.0} | chosen).save(path)
+    running = RunOptions(device="cpu", seed=seed)
+    pretrain.train(family, text, options=running, **SHAPE | {"epochs": 1, "clip": 0.0} | chosen).save(path)
     return path
 
 
@@ -56,12 +58,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_but_text() -> None:
     made = begun(hidden=12)
     assert (made.config.family, made.config.hidden) == ("lstm", 12)
-    assert {"The", "the", "cat"} <= set(made.tokenizer.known)
-    assert "The" not in begun(lowercase=True).tokenizer.known  # what is chosen goes before what is usual
+    assert {"The", "the", "cat"} <= set(made.tokenizer.vocab)
+    assert "The" not in begun(lowercase=True).tokenizer.vocab  # what is chosen goes before what is usual
     assert (made.reader, made.vectors, made.metrics, made.digest) == (None, None, {}, "")
-    reader = Reader(made.config, made.tokenizer.vocab_size)
+    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
     before = reader.embedding.detach().clone()
-    made.give(reader)
+    made.apply(reader)
     assert_array_equal(reader.embedding.detach(), before)
 
 
@@ -75,9 +77,9 @@ def test_vectors_by_name_and_at_variance_one(tmp_path: Path) -> None:
     made = begun(vectors=file, hidden=8)
     assert made.config.embedding == 4
     assert made.metrics == {"vectors_coverage": 1.0}
-    reader = Reader(made.config, made.tokenizer.vocab_size)
-    made.give(reader)
-    rows = {name: reader.embedding[made.tokenizer.known[name]].tolist() for name in ("The", "the", "cat", "dog")}
+    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
+    made.apply(reader)
+    rows = {name: reader.embedding[made.tokenizer.vocab[name]].tolist() for name in ("The", "the", "cat", "dog")}
     assert rows == {
         "The": [0.5, -0.5, -0.5, 0.5],
         "the": [-0.5, 0.5, 0.5, -0.5],
@@ -89,7 +91,7 @@ def test_vectors_by_name_and_at_variance_one(tmp_path: Path) -> None:
 def test_lower_case_where_a_name_is_not_there(tmp_path: Path) -> None:
     made = begun(vectors=write(tmp_path / "v.txt", "the 1 3", "cat 5 7"))
     assert made.vectors is not None
-    rows = made.vectors[[made.tokenizer.known[name] for name in ("The", "the", "cat")]]
+    rows = made.vectors[[made.tokenizer.vocab[name] for name in ("The", "the", "cat")]]
     assert rows.tolist() == [[1, 3], [1, 3], [5, 7]]
     # The, the and cat of The, the, cat, saw, dog, <unk>, <s>, </s>
     assert made.metrics["vectors_coverage"] == pytest.approx(3 / 8)
@@ -98,7 +100,7 @@ def test_lower_case_where_a_name_is_not_there(tmp_path: Path) -> None:
 @KINDS
 def test_another_width_than_that_of_the_vectors(kind: type[EncoderConfig], tmp_path: Path) -> None:
     file = write(tmp_path / "v.txt", "the 1 2 3", "cat 0 1 0")
-    with pytest.raises(ConfigError, match=r"model.embedding is 5 but .*v.txt has vectors of 3; leave it out"):
+    with pytest.raises(ConfigError, match=r"model.embedding is 5 but .*v.txt has vectors of width 3; leave it out"):
         begun(kind, vectors=file, embedding=5)
     assert begun(kind, vectors=file, embedding="3").config.embedding == 3
 
@@ -111,9 +113,9 @@ def test_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
     assert shape == known.shape == SHAPE | {"family": "lstm", "layers": 2, "directions": "apart"}
     assert made.config.dropout == 0.25
     assert made.tokenizer.to_json() == known.tokenizer.to_json()
-    reader = Reader(made.config, made.tokenizer.vocab_size)
-    made.give(reader)
-    assert weights.to_bytes(reader) == weights.to_bytes(known.reader)
+    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
+    made.apply(reader)
+    assert weights.serialize(reader) == weights.serialize(known.reader)
 
 
 @KINDS
@@ -131,23 +133,33 @@ def test_how_much_of_the_text_an_encoder_knows(
     heard: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        running = Running(say=heard.append)
-        made = begin(kind, "lstm", {}, lines, Given(pretrained=folder), running, {"lowercase": False})
-    assert heard == [f"the encoder of {folder} knows {share:.1%} of the running words"]
+        running = RunOptions(announce=heard.append)
+        made = initialize(
+            kind, "lstm", {}, lines, PretrainedSources(pretrained=folder), running, {"lowercase": False}
+        )
+    assert heard == [f"the encoder of {folder} covers {share:.1%} of the running words"]
     assert made.metrics == {"pretrained_coverage": pytest.approx(share)}
     assert [warning.category for warning in caught] == ([ChainruleWarning] if share < 0.5 else [])
-    assert all(f"knows {share:.1%} of the running words" in str(warning.message) for warning in caught)
+    assert all(f"covers {share:.1%} of the running words" in str(warning.message) for warning in caught)
 
 
 def test_bytes_know_every_word() -> None:
     tokenizer = begun(tokenizer="byte").tokenizer
-    assert known_share(tokenizer, ["any word", "whatever"]) == known_share(tokenizer, []) == 1
+    assert known_word_share(tokenizer, ["any word", "whatever"]) == known_word_share(tokenizer, []) == 1
 
 
 def test_how_many_words_have_vectors_is_said(tmp_path: Path) -> None:
     """The (by its lower case), the and cat of The, the, cat, saw, dog."""
     file, heard = write(tmp_path / "v.txt", "the 1 3", "cat 5 7", "zebra 1 1"), list[str]()
-    begin(ClassifyConfig, "lstm", {}, LINES, Given(vectors=file), Running(say=heard.append), {"lowercase": False})
+    initialize(
+        ClassifyConfig,
+        "lstm",
+        {},
+        LINES,
+        PretrainedSources(vectors=file),
+        RunOptions(announce=heard.append),
+        {"lowercase": False},
+    )
     assert heard == [f"{file} has vectors for 3 of the 5 words of the vocabulary"]
 
 
@@ -164,12 +176,12 @@ def test_two_names_of_one_shape(tmp_path: Path) -> None:
         ({"hidden": 10}, r"model.hidden is 10 but 8 in .*encoder; set it so, or leave it out"),
         ({"embedding": 0}, r"model.embedding is 8 but 6 in .*encoder"),
         ({"directions": "joined"}, r"model.directions is 'joined' but 'apart' in .*encoder"),
-        ({"family": "gru"}, r"the family is 'gru' but 'lstm' in .*encoder; take that one"),
-        ({"family": "transformer"}, r"the family is 'transformer' but 'lstm' in .*encoder; take that one"),
-        ({"tokenizer": "char"}, r"encoder has words and vectors of its own; leave out tokenizer$"),
+        ({"family": "gru"}, r"the family is 'gru' but 'lstm' in .*encoder; use that family"),
+        ({"family": "transformer"}, r"the family is 'transformer' but 'lstm' in .*encoder; use that family"),
+        ({"tokenizer": "char"}, r"encoder already has a tokenizer and word vectors; leave out tokenizer$"),
         (
             {"vectors": "v.txt", "min_count": 2},
-            r"encoder has words and vectors of its own; leave out vectors, min_count",
+            r"encoder already has a tokenizer and word vectors; leave out vectors, min_count",
         ),
         ({"hiden": 8}, r"no setting 'hiden' for family 'lstm'; did you mean 'hidden'"),
     ],
@@ -219,9 +231,9 @@ def test_a_digest_of_an_encoder(folder: Path) -> None:
 
 def test_the_digest_is_part_of_a_run() -> None:
     made = begun()
-    plain = Running().job("tag", made.config, [LINES], {"text": made.tokenizer})
+    plain = RunOptions().job("tag", made.config, [LINES], {"text": made.tokenizer})
     assert "begun" not in plain.identity
-    job = Running().job("tag", made.config, [LINES], {"text": made.tokenizer}, "0a1b")
+    job = RunOptions().job("tag", made.config, [LINES], {"text": made.tokenizer}, "0a1b")
     assert job.identity == plain.identity | {"begun": "0a1b"}
 
 
@@ -231,7 +243,7 @@ def test_other_vectors_do_not_resume(tmp_path: Path) -> None:
 
     def run(vectors: Path | None, **running: Any) -> tag.Tagger:
         return tag.train(
-            "lstm", grammar(20, seed=1), vectors=vectors, running=Running(device="cpu", **running), **chosen
+            "lstm", grammar(20, seed=1), vectors=vectors, options=RunOptions(device="cpu", **running), **chosen
         )
 
     whole, place = run(first), tmp_path / "m"
@@ -242,16 +254,16 @@ def test_other_vectors_do_not_resume(tmp_path: Path) -> None:
             run(other, out=place, resume=True)
     moved = first.rename(tmp_path / "moved.txt")  # the same vectors by another name
     again = run(moved, out=place, resume=True)
-    assert weights.to_bytes(again.network) == weights.to_bytes(whole.network)
+    assert weights.serialize(again.network) == weights.serialize(whole.network)
 
 
 def test_another_encoder_does_not_resume(folder: Path, tmp_path: Path) -> None:
     texts = [" ".join(s.words) for s in grammar(20, seed=1)]
-    data = Labelled(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
+    data = LabelledTexts(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "clip": 0.0}
 
     def run(pretrained: Path | None, **running: Any) -> classify.Classifier:
-        running = {"running": Running(device="cpu", **running)}
+        running = {"options": RunOptions(device="cpu", **running)}
         return classify.train("lstm", data, pretrained=pretrained, **chosen | running)
 
     place = tmp_path / "m"
@@ -267,9 +279,9 @@ def test_another_encoder_does_not_resume(folder: Path, tmp_path: Path) -> None:
 
 def test_vectors_that_stay_as_they_were(folder: Path) -> None:
     texts = [" ".join(s.words) for s in grammar(20, seed=1)]
-    data = Labelled(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
+    data = LabelledTexts(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "weight_decay": 1.0, "frozen_vectors": True}
-    model = classify.train("lstm", data, pretrained=folder, running=Running(device="cpu"), **chosen)
+    model = classify.train("lstm", data, pretrained=folder, options=RunOptions(device="cpu"), **chosen)
     before, after = (dict(r.named_parameters()) for r in (pretrain.load(folder).reader, network(model).reader))
     assert [name for name in before if torch.equal(before[name], after[name])] == [
         "embedding"
@@ -277,5 +289,5 @@ def test_vectors_that_stay_as_they_were(folder: Path) -> None:
 
 
 def test_vectors_that_cannot_stay() -> None:
-    with pytest.raises(ConfigError, match="frozen_vectors is true, and no vectors were learnt before"):
+    with pytest.raises(ConfigError, match="frozen_vectors is true, but there are no pretrained vectors to freeze"):
         begun(frozen_vectors=True)

@@ -18,9 +18,9 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.neural import weights
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
-from chainrule.tasks.classify_report import number, tempered
-from chainrule.tasks.running import Running
-from chainrule.text.labelled import Labelled
+from chainrule.tasks.classify_report import apply_temperature, encode_labels
+from chainrule.tasks.running import RunOptions
+from chainrule.text.labelled import LabelledTexts
 from training.small import entries
 from training.test_resuming import signalled
 
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"hidden": 32, "embedding": 16, "dropout": 0.0, "unknown
 QUICK: dict[str, Any] = SMALL | {"epochs": 8, "learning_rate": 1e-2, "clip": 0.0}
 
 
-def which_comes_first(number: int, seed: int) -> Labelled:
+def which_comes_first(number: int, seed: int) -> LabelledTexts:
     """One a and one b among four other words; the label says which stands first, the words themselves nothing."""
     rng = np.random.default_rng(seed)
     texts, labels = [], []
@@ -41,15 +41,15 @@ def which_comes_first(number: int, seed: int) -> Labelled:
             words[place] = word
         texts.append(" ".join(words))
         labels.append(label)
-    return Labelled(tuple(texts), tuple(labels), "order")
+    return LabelledTexts(tuple(texts), tuple(labels), "order")
 
 
 TRAIN, TEST = which_comes_first(400, 0), which_comes_first(300, 1)
 
 
-def learnt(family: str = "lstm", data: Labelled = TRAIN, **given: Any) -> Classifier:
-    running = given.pop("running", Running(device="cpu"))
-    return classify.train(family, data, running=running, **(QUICK | given))
+def learnt(family: str = "lstm", data: LabelledTexts = TRAIN, **given: Any) -> Classifier:
+    running = given.pop("options", RunOptions(device="cpu"))
+    return classify.train(family, data, options=running, **(QUICK | given))
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +71,14 @@ def test_order_is_beyond_a_bag_of_words() -> None:
     assert 0.6 < bigrams.classes.accuracy < 0.95
 
 
-def rare(number: int, seed: int) -> Labelled:
+def rare(number: int, seed: int) -> LabelledTexts:
     """5 % are rare; x stands in 80 % of those and in 10 % of the others."""
     rng = np.random.default_rng(seed)
     is_rare = np.arange(number) % 20 == 0
     has_x = rng.random(number) < np.where(is_rare, 0.8, 0.1)
     filler = rng.choice(list("cdefg"), size=(number, 3))
     texts = tuple(" ".join([*row, *"x" * bool(x)]) for row, x in zip(filler.tolist(), has_x, strict=True))
-    return Labelled(texts, tuple("rare" if r else "usual" for r in is_rare), "rare")
+    return LabelledTexts(texts, tuple("rare" if r else "usual" for r in is_rare), "rare")
 
 
 def test_balanced_weights_raise_the_recall_of_the_rare_label() -> None:
@@ -97,13 +97,13 @@ def test_balanced_weights_raise_the_recall_of_the_rare_label() -> None:
 def test_naive_bayes_by_hand() -> None:
     # good, bad, </s> and <unk> can come next. pos: 3 good, 1 bad, 2 </s> of 6, so p = (c + 1)/10; neg: 1 bad,
     # 1 </s> of 2, so p = (c + 1)/6. "good": neg 1/3 · 1/6 · 2/6 = 1/54, pos 2/3 · 4/10 · 3/10 = 4/50.
-    data = Labelled(("good good", "bad", "Good bad"), ("pos", "neg", "pos"), "toy")
+    data = LabelledTexts(("good good", "bad", "Good bad"), ("pos", "neg", "pos"), "toy")
     made = classify.train("ngram", data, smoothing="laplace")
     pos = (4 / 50) / (4 / 50 + 1 / 54)
     assert made.labels == ("neg", "pos")
     assert_allclose(made.probabilities(["good"]), [[1 - pos, pos]], rtol=1e-6)
     assert made.predict(["good", "bad bad bad"]) == ["pos", "neg"]
-    report = made.evaluate(Labelled(("good", "bad bad bad", "good"), ("pos", "pos", "neg"), "three"))
+    report = made.evaluate(LabelledTexts(("good", "bad bad bad", "good"), ("pos", "pos", "neg"), "three"))
     assert report.classes.confusion.tolist() == [[0, 1], [1, 1]]
     assert report.classes.accuracy == pytest.approx(1 / 3)
     assert report.majority == "pos"
@@ -124,15 +124,15 @@ def test_the_temperature_of_a_run_is_the_best_there_is(order: Classifier) -> Non
     made = learnt(data=data, valid=rare(300, 3), epochs=3)
     held_out = rare(300, 3)
     log_p = made.posterior.log_posteriors(held_out.texts)
-    gold = number(held_out, made.counts)
+    gold = encode_labels(held_out, made.counts)
 
     def nats(T: float) -> float:
-        return float(-tempered(log_p, T)[np.arange(len(gold)), gold].mean())
+        return float(-apply_temperature(log_p, T)[np.arange(len(gold)), gold].mean())
 
     best = nats(made.temperature)
     assert all(best <= nats(T) + 1e-9 for T in np.geomspace(0.5, 20, 60))
     assert made.metrics["temperature"] == made.temperature != 1.0
-    assert_allclose(made.probabilities(held_out.texts), np.exp(tempered(log_p, made.temperature)))
+    assert_allclose(made.probabilities(held_out.texts), np.exp(apply_temperature(log_p, made.temperature)))
     assert {"valid_calibration_error_before", "valid_calibration_error"} <= made.metrics.keys()
     assert order.metrics["valid_accuracy"] >= 0.99
 
@@ -140,7 +140,7 @@ def test_the_temperature_of_a_run_is_the_best_there_is(order: Classifier) -> Non
 @pytest.mark.parametrize("family", ["lstm", "transformer", "ngram"])
 def test_a_folder_gives_it_back(tmp_path: Path, family: str) -> None:
     given: dict[str, Any] = {"order": 2} if family == "ngram" else SMALL | {"epochs": 1, "clip": 0.0}
-    made = classify.train(family, TRAIN, valid=TEST, running=Running(device="cpu"), **given)
+    made = classify.train(family, TRAIN, valid=TEST, options=RunOptions(device="cpu"), **given)
     made.save(tmp_path / "m")
     for again in (classify.load(tmp_path / "m", "cpu"), chainrule.load(tmp_path / "m", device="cpu")):
         assert isinstance(again, Classifier)
@@ -177,15 +177,15 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path, step: int) -> None:
     settings |= {"pooling": "attention", "clip": 0.0, "log_every": 5}  # 25 steps an epoch
 
     def run(place: Path | None, resume: bool = False) -> Classifier:
-        running = Running(device="cpu", out=place, resume=resume, seed=4)
-        return classify.train("lstm", TRAIN, valid=TEST, running=running, **settings)
+        running = RunOptions(device="cpu", out=place, resume=resume, seed=4)
+        return classify.train("lstm", TRAIN, valid=TEST, options=running, **settings)
 
     with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
         run(tmp_path / "m")
     with pytest.raises(UsageError, match="unfinished run"):
         run(tmp_path / "m")
     again, whole = run(tmp_path / "m", resume=True), run(None)
-    assert weights.to_bytes(network(again)) == weights.to_bytes(network(whole))
+    assert weights.serialize(network(again)) == weights.serialize(network(whole))
     assert entries(again.log) == entries(whole.log)
     assert again.temperature == whole.temperature
 
@@ -205,7 +205,7 @@ def test_explanations_of_networks(order: Classifier) -> None:
     assert sum(weight for _, weight in looked) == pytest.approx(1)
     assert attentive.explain(text, by="attention") == looked
     assert attentive.explain(text, by="gradient") != looked
-    with pytest.raises(ConfigError, match="looks nowhere"):
+    with pytest.raises(ConfigError, match="has no attention"):
         order.explain(text, by="attention")
     with pytest.raises(ConfigError, match="explained by gradient or attention, not by 'evidence'"):
         order.explain(text, by="evidence")
@@ -234,13 +234,13 @@ def test_long_texts_are_cut_and_counted() -> None:
 
 
 def test_unknown_labels_and_single_ones() -> None:
-    odd = Labelled(("a b", "b a"), ("ab", "xy"), "dev.tsv")
+    odd = LabelledTexts(("a b", "b a"), ("ab", "xy"), "dev.tsv")
     with pytest.raises(
         InputError, match=r"dev\.tsv, example 2 has the label 'xy', which the training texts do not"
     ):
         learnt(valid=odd)
     with pytest.raises(InputError, match="one label alone, 'ab'"):
-        learnt(data=Labelled(("a b", "a"), ("ab", "ab"), "t"))
+        learnt(data=LabelledTexts(("a b", "a"), ("ab", "ab"), "t"))
 
 
 def test_settings_that_do_not_fit(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_without_torch_there_are_n_grams() -> None:
 import sys
 sys.modules["torch"] = None
 from chainrule import tasks
-from chainrule.text.labelled import Labelled
-classify, data = tasks.get("classify"), Labelled(("good", "bad"), ("pos", "neg"), "toy")
+from chainrule.text.labelled import LabelledTexts
+classify, data = tasks.get("classify"), LabelledTexts(("good", "bad"), ("pos", "neg"), "toy")
 print(classify.train("ngram", data).predict(["good"]))
 try:
     classify.train("lstm", data)
@@ -283,7 +283,7 @@ except Exception as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert first == "['pos']"
-    assert second.startswith("MissingExtra a network that classifies needs torch: pip install")
+    assert second.startswith("MissingExtra a neural classifier needs torch: pip install")
 
 
 @pytest.mark.data

@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.tasks import classify, pretrain
-from chainrule.tasks.pretrain import Pieces
-from chainrule.tasks.running import Running
+from chainrule.tasks.pretrain import Segments
+from chainrule.tasks.running import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from tasks.test_classify import TRAIN, learnt, network
@@ -24,7 +24,7 @@ def test_given_vectors(tmp_path: Path) -> None:
     # a and b of a, b, c … g, <unk>, <s>, </s>
     assert made.metrics["vectors_coverage"] == pytest.approx(2 / 10)
     E = network(made).reader.embedding.detach().numpy()
-    a, b = (E[made.tokenizer.known[word]] for word in "ab")
+    a, b = (E[made.tokenizer.vocab[word]] for word in "ab")
     assert_allclose(a / a[0], [1, 2, 3], rtol=1e-4)
     assert_allclose(b / a[0], [-1, 0, 1], atol=1e-4)
     assert (E * math.sqrt(3)).std() == pytest.approx(1, rel=1e-4)
@@ -34,9 +34,9 @@ def test_a_pre_trained_encoder(tmp_path: Path) -> None:
     lines = tmp_path / "plain.txt"
     lines.write_text("\n".join(TRAIN.texts[:50]) + "\n")
     small: dict[str, Any] = {"hidden": 8, "embedding": 6, "layers": 1, "epochs": 1, "clip": 0.0}
-    plain = pretrain.train("lstm", lines, running=Running(device="cpu"), **small)
+    plain = pretrain.train("lstm", lines, options=RunOptions(device="cpu"), **small)
     plain.save(tmp_path / "encoder")
-    settings: dict[str, Any] = {"epochs": 1, "clip": 0.0, "running": Running(device="cpu")}
+    settings: dict[str, Any] = {"epochs": 1, "clip": 0.0, "options": RunOptions(device="cpu")}
     made = classify.train("lstm", TRAIN, pretrained=tmp_path / "encoder", learning_rate=1e-12, **settings)
     assert (made.config.hidden, made.config.embedding, made.config.directions) == (8, 6, "apart")
     assert made.tokenizer.to_json() == plain.tokenizer.to_json()
@@ -47,7 +47,7 @@ def test_a_pre_trained_encoder(tmp_path: Path) -> None:
     network(made).reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
     made.probabilities(["a b"])
     text = encode(Corpus.from_lines(["a b"]), plain.tokenizer)
-    line, _ = Pieces.of(text, plain.tokenizer.vocabulary, 9).rows(np.arange(1))
+    line, _ = Segments.of(text, plain.tokenizer.vocabulary, 9).rows(np.arange(1))
     assert read == [line.tolist()]  # as pre-training read the same line
     made.save(tmp_path / "m")
     shutil.rmtree(tmp_path / "encoder")

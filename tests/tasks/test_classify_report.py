@@ -13,13 +13,13 @@ from numpy.testing import assert_allclose
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
-from chainrule.tasks.classify_report import count, fit_temperature, tempered
-from chainrule.text.labelled import Labelled
+from chainrule.tasks.classify_report import apply_temperature, count_labels, fit_temperature
+from chainrule.text.labelled import LabelledTexts
 
 
 def test_the_temperature_by_hand() -> None:
     # Odds of e⁴ for the first label, right three times in four: e^(4/T) = 3, T = 4 / ln 3.
-    log_p = np.tile(tempered(np.array([[4.0, 0.0]]), 1.0), (4, 1))
+    log_p = np.tile(apply_temperature(np.array([[4.0, 0.0]]), 1.0), (4, 1))
     assert fit_temperature(log_p, np.array([0, 0, 1, 0])) == pytest.approx(4 / math.log(3), rel=1e-6)
     assert fit_temperature(log_p, np.array([0, 0, 0, 0])) == pytest.approx(0.5)  # sure is sure, up to there
     assert fit_temperature(log_p, np.array([1, 1, 1, 1])) == pytest.approx(20)
@@ -28,7 +28,7 @@ def test_the_temperature_by_hand() -> None:
         np.vstack([log_p, impossible, impossible]), np.array([0, 0, 1, 0, 1, 0])
     ) == pytest.approx(4 / math.log(3), rel=1e-6)
     assert fit_temperature(impossible, np.array([1])) == 1.0
-    assert_allclose(np.exp(tempered(log_p[:1], 4 / math.log(3))), [[0.75, 0.25]])
+    assert_allclose(np.exp(apply_temperature(log_p[:1], 4 / math.log(3))), [[0.75, 0.25]])
 
 
 NOTHING: Any = []
@@ -38,32 +38,32 @@ TEN = [f"text {i}" for i in range(10)]
 def test_labels_that_hardly_recur() -> None:
     names = [f"t{i}" for i in range(9)]
     with pytest.raises(InputError, match=r"has 9 different labels for 10 texts: label and text look swapped"):
-        count(Labelled(["ham", "spam"] * 5, [*names, "t0"]))
+        count_labels(LabelledTexts(["ham", "spam"] * 5, [*names, "t0"]))
     with pytest.warns(ChainruleWarning, match=r"9 different labels for 10 texts: is the label the first column"):
-        count(Labelled(TEN, [*names, "t0"]))
-    assert len(count(Labelled(TEN, [*names[:8], "t0", "t1"]))) == 8  # fewer than nine in ten
-    assert len(count(Labelled(TEN[:9], names))) == 9  # so few texts say nothing
+        count_labels(LabelledTexts(TEN, [*names, "t0"]))
+    assert len(count_labels(LabelledTexts(TEN, [*names[:8], "t0", "t1"]))) == 8  # fewer than nine in ten
+    assert len(count_labels(LabelledTexts(TEN[:9], names))) == 9  # so few texts say nothing
 
 
 @pytest.fixture(scope="module")
 def made() -> Classifier:
-    return classify.train("ngram", Labelled(["good", "bad"], ["pos", "neg"]))
+    return classify.train("ngram", LabelledTexts(["good", "bad"], ["pos", "neg"]))
 
 
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda made: made.predict(5), "5 is no list of texts; give a list of str"),
+        (lambda made: made.predict(5), "5 is not a list of texts; give a list of str"),
         (lambda made: made.predict(["a", 5]), "text 2 is 5, not a str"),
-        (lambda made: made.predict(None), "None is no list of texts"),
+        (lambda made: made.predict(None), "None is not a list of texts"),
         (lambda made: made.explain(5), "text 1 is 5, not a str"),
-        (lambda made: made.evaluate([("a", "pos")]), r"is no file; name one, or give Labelled\(texts, labels\)"),
+        (lambda made: made.evaluate([("a", "pos")]), r"is not a file; name one, or give Labelled\(texts, labels\)"),
         (
             lambda _: classify.train("ngram", NOTHING),
-            r"\[\] is no file; name one, or give Labelled\(texts, labels\)",
+            r"\[\] is not a file; name one, or give Labelled\(texts, labels\)",
         ),
-        (lambda _: classify.train("ngram", Labelled([], [])), "the texts given holds no examples"),
-        (lambda _: classify.train("ngram", Labelled(["a"], ["x", "y"])), "1 texts but 2 labels"),
+        (lambda _: classify.train("ngram", LabelledTexts([], [])), "the texts given holds no examples"),
+        (lambda _: classify.train("ngram", LabelledTexts(["a"], ["x", "y"])), "1 texts but 2 labels"),
     ],
 )
 def test_data_that_is_none(made: Classifier, attempt: Callable[[Any], object], message: str) -> None:

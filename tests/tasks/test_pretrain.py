@@ -16,14 +16,14 @@ import torch
 
 import chainrule
 from chainrule import recipes
-from chainrule.config import make
-from chainrule.data.encoded import Encoded
+from chainrule.config import build_config
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.pretraining import PretrainConfig, build
 from chainrule.tasks import pretrain
-from chainrule.tasks.pretrain import Pieces, Pretrained
-from chainrule.tasks.running import Running
+from chainrule.tasks.pretrain import Pretrained, Segments
+from chainrule.tasks.running import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
@@ -63,14 +63,14 @@ def model(request: pytest.FixtureRequest) -> Pretrained:
     return trained(request.param, SENTENCES, valid=SENTENCES, **TINY, **FAMILIES[request.param])
 
 
-def encoded(*lines: list[int]) -> Encoded:
+def encoded(*lines: list[int]) -> EncodedText:
     ids = np.array([token for line in lines for token in [*line, EOS]], dtype=np.int32)
-    return Encoded(ids, EOS, 2, 0, 0, 0)
+    return EncodedText(ids, EOS, 2, 0, 0, 0)
 
 
 def test_pieces() -> None:
     """The first line has 6 steps from token to token, more than a piece of 4 tokens has: twice three."""
-    pieces = Pieces.of(encoded([], [3, 4, 5, 6, 7], [], [], [8]), VOCABULARY, longest=4)
+    pieces = Segments.of(encoded([], [3, 4, 5, 6, 7], [], [], [8]), VOCABULARY, longest=4)
     ids, mask = pieces.rows(np.arange(3))
     assert [row[keep].tolist() for row, keep in zip(ids, mask, strict=True)] == [
         [BOS, 3, 4, 5],
@@ -85,14 +85,14 @@ def test_pieces() -> None:
 def test_however_a_line_is_cut_each_word_is_predicted_once_by_each_direction(longest: int) -> None:
     rng = np.random.default_rng(longest)
     lines = [rng.integers(2, 40, n).tolist() for n in (0, 1, 2, 5, 6, 7, 30, 0, 131, 13)]
-    pieces = Pieces.of(encoded(*lines), VOCABULARY, longest)
+    pieces = Segments.of(encoded(*lines), VOCABULARY, longest)
     assert pieces.lengths.max() <= longest
     assert pieces.lengths.min() >= 2
     network = build(PretrainConfig(hidden=4), VOCABULARY)
     found = [Counter[int](), Counter[int]()]
     for ids, mask in pieces.by_length():
         batch = network.collate(ids, mask)
-        for place, target in zip(batch.places.tolist(), batch.targets.tolist(), strict=True):
+        for place, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
             found[place >= batch.inputs.numel()][target] += 1
     words = Counter(word for line in lines for word in line)
     assert found[1] == words
@@ -100,7 +100,7 @@ def test_however_a_line_is_cut_each_word_is_predicted_once_by_each_direction(lon
 
 
 def test_a_line_of_a_million_words() -> None:
-    pieces = Pieces.of(encoded(list(range(2, 40)) * 26_316), VOCABULARY, longest=128)
+    pieces = Segments.of(encoded(list(range(2, 40)) * 26_316), VOCABULARY, longest=128)
     assert len(pieces.starts) == math.ceil(1_000_009 / 127)
     assert pieces.lengths.min() >= 127
     assert pieces.ids.nbytes == 4 * (1_000_008 + 2)
@@ -212,10 +212,10 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str) -> None:
     for step in (1, 3, 4, 5, 8):
         out = tmp_path / str(step)
         with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
-            trained(family, SENTENCES, running=Running(out=out), **own)
+            trained(family, SENTENCES, options=RunOptions(out=out), **own)
         with pytest.raises(UsageError, match="unfinished run"):
-            trained(family, SENTENCES, running=Running(out=out), **own)
-        again = trained(family, SENTENCES, running=Running(out=out, resume=True), **own)
+            trained(family, SENTENCES, options=RunOptions(out=out), **own)
+        again = trained(family, SENTENCES, options=RunOptions(out=out, resume=True), **own)
         for mine, theirs in zip(again.network.parameters(), whole.network.parameters(), strict=True):
             assert torch.equal(mine, theirs), f"stopped at step {step}"
         assert entries(again.log) == entries(whole.log)
@@ -223,14 +223,14 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str) -> None:
 
 def test_a_run_is_taken_up_with_its_own_text_alone(tmp_path: Path) -> None:
     with signalled(signal.SIGTERM, 3), pytest.raises(SystemExit):
-        trained("lstm", SENTENCES, running=Running(out=tmp_path), **TINY)
+        trained("lstm", SENTENCES, options=RunOptions(out=tmp_path), **TINY)
     other = corpus(*SENTENCES, "a cat")
     with pytest.raises(chainrule.ChainruleError, match="text"):
-        trained("lstm", other, running=Running(out=tmp_path, resume=True), **TINY)
+        trained("lstm", other, options=RunOptions(out=tmp_path, resume=True), **TINY)
 
 
 def test_the_seed_decides() -> None:
-    first, again, other = (trained("gru", SENTENCES, running=Running(seed=seed), **TINY) for seed in (0, 0, 1))
+    first, again, other = (trained("gru", SENTENCES, options=RunOptions(seed=seed), **TINY) for seed in (0, 0, 1))
     assert torch.equal(first.reader.embedding, again.reader.embedding)
     assert not torch.equal(first.reader.embedding, other.reader.embedding)
 
@@ -265,9 +265,9 @@ def test_a_word_is_one_setting_of_one_kind() -> None:
 @pytest.mark.parametrize(("name", "family"), [("wikitext2-bilm", "lstm"), ("wikitext2-masked", "transformer")])
 def test_recipes(name: str, family: str) -> None:
     chosen = recipes.read(name, family, "pretrain").choices
-    config = make(PretrainConfig, {"family": family, **chosen.model}, "model")
+    config = build_config(PretrainConfig, {"family": family, **chosen.model}, "model")
     assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
-    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+    build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
     with pytest.raises(ConfigError, match="chainrule pretrain"):
         recipes.read(name, family)
 
@@ -277,7 +277,7 @@ def test_the_pieces_of_real_text(data_folder: Path) -> None:
     """WikiText-2 has 213,886 words for validation; many paragraphs are longer than a piece, and lines blank."""
     text = Corpus.of(data_folder / "wikitext2" / "wiki.valid.tokens")
     tokenizer = tokenizer_training.train(text, TokenizerConfig(vocab_size=1000))
-    pieces = Pieces.of(encode(text, tokenizer), tokenizer.vocabulary, longest=128)
+    pieces = Segments.of(encode(text, tokenizer), tokenizer.vocabulary, longest=128)
     lines = sum(bool(line.strip(" ")) for line in text)
     assert (pieces.lengths - 1).sum() == 213_886 + lines  # what the forward direction predicts
     assert lines < len(pieces.starts)

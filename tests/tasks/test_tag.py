@@ -16,22 +16,22 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.loading import load as load_any
 from chainrule.neural import weights
 from chainrule.tasks import pretrain, tag
-from chainrule.tasks.pretrain import Pieces
-from chainrule.tasks.running import Running
-from chainrule.text.columns import Tagged
+from chainrule.tasks.pretrain import Segments
+from chainrule.tasks.running import RunOptions
+from chainrule.text.columns import TaggedSentence
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from tasks.tagging import TINY, grammar, names, write
 from training.small import entries
 from training.test_resuming import signalled
 
-CPU = Running(device="cpu")
+CPU = RunOptions(device="cpu")
 SENTENCE = ("the", "old", "saw", "saw", "a", "duck")
 
 
-def learn(data: Any, running: Running = CPU, family: str = "lstm", **chosen: Any) -> tag.Tagger:
+def learn(data: Any, running: RunOptions = CPU, family: str = "lstm", **chosen: Any) -> tag.Tagger:
     settings = {name: value for name, value in (TINY | chosen).items() if value is not None}
-    return tag.train(family, data, running=running, **{"characters": 0, "epochs": 5} | settings)
+    return tag.train(family, data, options=running, **{"characters": 0, "epochs": 5} | settings)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def model() -> tag.Tagger:
     return learn(grammar(100, seed=1), valid=grammar(30, seed=2))
 
 
-def best_table(train: list[Tagged], test: list[Tagged]) -> float:
+def best_table(train: list[TaggedSentence], test: list[TaggedSentence]) -> float:
     """The accuracy of each word's most frequent tag."""
     seen: dict[str, Counter[str]] = {}
     pairs = [list(zip(s.words, s.tags, strict=True)) for part in (train, test) for s in part]
@@ -126,7 +126,7 @@ def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> No
             assert again.config == made.config
             assert again.metrics == made.metrics
             assert again.log == made.log
-            assert weights.to_bytes(again.network) == weights.to_bytes(made.network)
+            assert weights.serialize(again.network) == weights.serialize(made.network)
             words = [s.words for s in sentences]
             assert again.tag_all(words) == made.tag_all(words)
             assert again.confidences(words) == made.confidences(words)
@@ -158,17 +158,17 @@ def test_a_changed_folder_is_refused(model: tag.Tagger, tmp_path: Path) -> None:
 def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
     data, valid = names(40, seed=1), names(10, seed=2)
     chosen: dict[str, Any] = {"valid": valid, "characters": 4, "epochs": 3, "rare_unknown": 0.5, "min_count": 1}
-    data = [*data, Tagged(("Zoe", "sees", "Oslo"), ("I-PER", "O", "I-LOC"))]  # words met once
+    data = [*data, TaggedSentence(("Zoe", "sees", "Oslo"), ("I-PER", "O", "I-LOC"))]  # words met once
     whole = learn(data, **chosen)
     for step in (1, 4, 6, 7, 15):  # 41 sentences, 8 at a time: 6 steps an epoch
         place = tmp_path / str(step)
         with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
-            learn(data, Running(device="cpu", out=place), **chosen)
-        again = learn(data, Running(device="cpu", out=place, resume=True), **chosen)
-        assert weights.to_bytes(again.network) == weights.to_bytes(whole.network)
+            learn(data, RunOptions(device="cpu", out=place), **chosen)
+        again = learn(data, RunOptions(device="cpu", out=place, resume=True), **chosen)
+        assert weights.serialize(again.network) == weights.serialize(whole.network)
         assert entries(again.log) == entries(whole.log)
     other = learn(data, **chosen | {"rare_unknown": 0.0})
-    assert weights.to_bytes(other.network) != weights.to_bytes(whole.network)
+    assert weights.serialize(other.network) != weights.serialize(whole.network)
 
 
 def test_files_and_their_columns(tmp_path: Path) -> None:
@@ -190,24 +190,24 @@ def test_files_and_their_columns(tmp_path: Path) -> None:
 
 def test_one_id_a_word(tmp_path: Path) -> None:
     """Words are looked up in lower case, a blank inside one as `_`; `<s>` is a word like any other unknown one."""
-    data = [Tagged(("10 000", "Cats", "<s>"), ("NUM", "NOUN", "SYM"))]
+    data = [TaggedSentence(("10 000", "Cats", "<s>"), ("NUM", "NOUN", "SYM"))]
     made = learn(data, epochs=1, characters=3)
-    assert set(made.tokenizer.known) == {"<unk>", "10_000", "cats"}
+    assert set(made.tokenizer.vocab) == {"<unk>", "10_000", "cats"}
     assert made.spellings is not None
     assert {" ", "C", "<"} <= set(made.spellings.characters)
     assert len(made.tag(["CATS", "10\t000", "x y"])) == 3
     cased = learn(data, epochs=1, lowercase=False)
-    assert "Cats" in cased.tokenizer.known
+    assert "Cats" in cased.tokenizer.vocab
     with pytest.raises(InputError, match="sentence 2 has 2 words, some of them empty"):
         made.tag_all([["a"], ["a", ""]])
     with pytest.raises(InputError, match="sentence 1 is one text, 'a cat'; give a list of words"):
         made.tag("a cat")
-    with pytest.raises(ConfigError, match="tokenizer is 'bpe', and tags belong to words"):
+    with pytest.raises(ConfigError, match="tokenizer is 'bpe', but tags belong to words"):
         learn(data, tokenizer="bpe")
 
 
 def test_long_sentences_of_a_transformer() -> None:
-    data = [*grammar(20, seed=1), Tagged(("the",) * 30, ("DET",) * 30)]
+    data = [*grammar(20, seed=1), TaggedSentence(("the",) * 30, ("DET",) * 30)]
     said = r"1 sentences have more than 20 words and are left out; set longest to 32 \(words, <s> and </s>\)"
     with pytest.warns(ChainruleWarning, match=said):
         made = learn(data, family="transformer", heads=2, epochs=1, longest=22, positions="learned", clip=0)
@@ -224,7 +224,7 @@ def test_long_sentences_of_a_transformer() -> None:
 
 def test_tags_never_met_count_as_errors(model: tag.Tagger) -> None:
     with pytest.warns(ChainruleWarning, match="the model never met ADV") as said:
-        found = model.evaluate([Tagged(SENTENCE, ("DET", "ADV", "NOUN", "VERB", "DET", "NOUN"))])
+        found = model.evaluate([TaggedSentence(SENTENCE, ("DET", "ADV", "NOUN", "VERB", "DET", "NOUN"))])
     assert len(said) == 1
     assert found.accuracy == pytest.approx(5 / 6)
 
@@ -237,10 +237,10 @@ def test_given_vectors(tmp_path: Path) -> None:
     assert made.config.embedding == 3
     V = made.tokenizer.vocab_size
     assert made.metrics["vectors_coverage"] == pytest.approx(2 / V)
-    rows = made.network.reader.embedding.detach().numpy()[[made.tokenizer.known[w] for w in ("the", "saw")]]
+    rows = made.network.reader.embedding.detach().numpy()[[made.tokenizer.vocab[w] for w in ("the", "saw")]]
     assert_allclose(rows / rows[0, 0], [[1.0, 0.0, -1.0], [0.5, 0.5, 2.0]], atol=1e-4)
     again = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
-    assert weights.to_bytes(again.network) == weights.to_bytes(made.network)
+    assert weights.serialize(again.network) == weights.serialize(made.network)
 
 
 def test_a_pretrained_encoder(tmp_path: Path) -> None:
@@ -248,10 +248,10 @@ def test_a_pretrained_encoder(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("".join(" ".join(s.words) + "\n" for s in data))
     shape: dict[str, Any] = {"hidden": 8, "embedding": 6}
-    first = pretrain.train("lstm", text, running=CPU, epochs=1, **shape)
+    first = pretrain.train("lstm", text, options=CPU, epochs=1, **shape)
     first.save(tmp_path / "encoder")
     own = {k: v for k, v in TINY.items() if k not in shape}
-    chosen: dict[str, Any] = own | {"pretrained": tmp_path / "encoder", "running": CPU, "epochs": 1}
+    chosen: dict[str, Any] = own | {"pretrained": tmp_path / "encoder", "options": CPU, "epochs": 1}
     made = tag.train("lstm", data, **chosen | {"learning_rate": 1e-9})
     assert made.tokenizer.to_json() == first.tokenizer.to_json()
     assert (made.config.hidden, made.config.embedding) == (8, 6)
@@ -260,24 +260,24 @@ def test_a_pretrained_encoder(tmp_path: Path) -> None:
     read: list[Any] = []
     made.network.reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
     made.tag(["the", "saw"])
-    line, _ = Pieces.of(
+    line, _ = Segments.of(
         encode(Corpus.from_lines(["the saw"]), first.tokenizer), first.tokenizer.vocabulary, 9
     ).rows(np.arange(1))
     assert read == [line.tolist()]  # as pre-training read the same line
-    pretrain.train("lstm", text, tokenizer="char", running=CPU, epochs=1, **shape).save(tmp_path / "letters")
-    with pytest.raises(ConfigError, match="tokenizer is 'char', and tags belong to words"):
+    pretrain.train("lstm", text, tokenizer="char", options=CPU, epochs=1, **shape).save(tmp_path / "letters")
+    with pytest.raises(ConfigError, match="tokenizer is 'char', but tags belong to words"):
         tag.train("lstm", data, **chosen | {"pretrained": tmp_path / "letters"})
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no setting 'crff'.*did you mean 'crf'"):
         learn(grammar(2, seed=1), crff=True)
-    with pytest.raises(ConfigError, match="are no scheme of spans"):
+    with pytest.raises(ConfigError, match="follow no span scheme"):
         learn(write(tmp_path / "x.conll", grammar(2, seed=1)), scheme="iob2")
 
 
 def test_no_span_found_is_answered_with_advice() -> None:
-    data = [Tagged(("John", "sings"), ("B-PER", "O")), Tagged(("he", "sings"), ("O", "O"))] * 4
+    data = [TaggedSentence(("John", "sings"), ("B-PER", "O")), TaggedSentence(("he", "sings"), ("O", "O"))] * 4
     with pytest.warns(ChainruleWarning, match=r"F1 0\.0\) after 1 steps: .*--epochs \(now 1\).*--learning-rate"):
         made = learn(data, epochs=1, valid=data, learning_rate=1e-9, batch_size=32, init="uniform", init_range=1e-6)
     assert made.metrics["valid_f1"] == 0

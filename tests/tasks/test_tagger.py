@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose
 
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.tasks import store, tag
-from chainrule.tasks.running import Running
-from chainrule.tasks.tagger import cut
-from chainrule.text.columns import Tagged
+from chainrule.tasks.running import RunOptions
+from chainrule.tasks.tagger import split_windows
+from chainrule.text.columns import TaggedSentence
 from tasks.tagging import TINY, grammar
 
 LONG = [word for sentence in grammar(12, seed=7) for word in sentence.words]
@@ -23,7 +23,7 @@ LONG = [word for sentence in grammar(12, seed=7) for word in sentence.words]
 
 def learn(family: str, data: Any, **chosen: Any) -> tag.Tagger:
     settings = TINY | {"characters": 0, "epochs": 1, "clip": 0} | chosen
-    return tag.train(family, data, running=Running(device="cpu"), **settings)
+    return tag.train(family, data, options=RunOptions(device="cpu"), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,9 @@ def furthest(n: int, most: int, starts: list[int]) -> list[int]:
 
 @given(st.integers(1, 120), st.integers(1, 40))
 def test_pieces_of_a_sentence(n: int, most: int) -> None:
-    pieces = cut(n, most)
-    read = [range(n)[piece.read] for piece in pieces]
-    kept = [range(n)[piece.read][piece.kept] for piece in pieces]
+    windows = split_windows(n, most)
+    read = [range(n)[window.span] for window in windows]
+    kept = [range(n)[window.span][window.core] for window in windows]
     assert [t for words in kept for t in words] == list(range(n))
     assert all(len(words) == min(n, most) for words in read)
     assert all(len(set(a) & set(b)) >= most // 4 for a, b in pairwise(read))
@@ -57,7 +57,7 @@ def test_pieces_of_a_sentence(n: int, most: int) -> None:
 
 
 def test_no_words_no_pieces() -> None:
-    assert cut(0, 5) == []
+    assert split_windows(0, 5) == []
 
 
 def test_a_long_sentence_is_read_in_pieces(short_sighted: tag.Tagger) -> None:
@@ -78,7 +78,7 @@ def test_a_long_sentence_is_read_in_pieces(short_sighted: tag.Tagger) -> None:
         ways = short_sighted.marginals(words, most=9)
     assert_allclose([sum(way.values()) for way in ways], np.ones(n), atol=1e-5)
     with pytest.warns(ChainruleWarning, match="in pieces"):
-        assert short_sighted.evaluate([Tagged(tuple(words), ("NOUN",) * n)]).words == n
+        assert short_sighted.evaluate([TaggedSentence(tuple(words), ("NOUN",) * n)]).words == n
 
 
 @pytest.mark.parametrize("family", ["rnn", "gru"])
@@ -96,8 +96,8 @@ def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, col
     assert tag.load(tmp_path / "new", "cpu").column == column
     real = store.save
 
-    def save_as_before(path: Any, parts: store.Parts, files: Any, **_: Any) -> None:
-        real(path, replace(parts, more={k: v for k, v in parts.more.items() if k != "column"}), files)
+    def save_as_before(path: Any, parts: store.ModelParts, files: Any, **_: Any) -> None:
+        real(path, replace(parts, extra={k: v for k, v in parts.extra.items() if k != "column"}), files)
 
     monkeypatch.setattr(store, "save", save_as_before)
     made.save(tmp_path / "old")
@@ -111,7 +111,7 @@ def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, col
         (None, "there are no sentences; give a file, or a list of Tagged"),
         ([["the", "cat"]], r"sentence 1 is \['the', 'cat'\]; give Tagged\(words, tags\), each word with a tag"),
         ([*grammar(1, seed=1), "the cat"], "sentence 2 is 'the cat'; give Tagged"),
-        ([Tagged((), ())], "the training text holds no words"),
+        ([TaggedSentence((), ())], "the training text holds no words"),
     ],
 )
 def test_python_data_that_is_not_tagged(data: Any, message: str) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.evaluation import spans
-from chainrule.tasks.tagset import TagSet, as_bioes, compare
-from chainrule.text.columns import Tagged, read_tagged
+from chainrule.tasks.tagset import TagSet, bilou_to_bioes, evaluate_tags
+from chainrule.text.columns import TaggedSentence, read_tagged
 
 
-def tagged(*sentences: str) -> list[Tagged]:
+def tagged(*sentences: str) -> list[TaggedSentence]:
     """Sentences of these tags; what the words are makes no difference here."""
-    return [Tagged(tuple("w" * len(s.split())), tuple(s.split())) for s in sentences]
+    return [TaggedSentence(tuple("w" * len(s.split())), tuple(s.split())) for s in sentences]
 
 
 IOB1 = tagged("I-PER I-PER O I-LOC", "O O", "I-LOC B-LOC")
@@ -22,7 +22,7 @@ IOB1 = tagged("I-PER I-PER O I-LOC", "O O", "I-LOC B-LOC")
 
 def test_spans_are_learnt_in_bioes() -> None:
     made = TagSet.of(IOB1, "auto", "x")
-    assert (made.scheme, made.learnt) == ("iob1", "bioes")
+    assert (made.scheme, made.model_scheme) == ("iob1", "bioes")
     # B-PER E-PER O S-LOC / O O / S-LOC S-LOC: O and S-LOC three times each, by name among equals
     assert made.names == ("O", "S-LOC", "B-PER", "E-PER")
     assert [row.tolist() for row in made.encode(IOB1)] == [[2, 3, 0, 1], [0, 0], [1, 1]]
@@ -31,9 +31,9 @@ def test_spans_are_learnt_in_bioes() -> None:
 
 def test_schemes_that_are_asked_for() -> None:
     kept, plain = TagSet.of(IOB1, "keep", "x"), TagSet.of(IOB1, "iob2", "x")
-    assert (kept.scheme, kept.learnt) == ("iob1", "iob1")
+    assert (kept.scheme, kept.model_scheme) == ("iob1", "iob1")
     assert set(kept.names) == {"O", "I-PER", "I-LOC", "B-LOC"}
-    assert (plain.scheme, plain.learnt) == ("iob1", "iob2")
+    assert (plain.scheme, plain.model_scheme) == ("iob1", "iob2")
     assert set(plain.names) == {"O", "B-PER", "I-PER", "B-LOC"}
     for made in (kept, plain):
         assert [made.decode(row) for row in made.encode(IOB1)] == [list(s.tags) for s in IOB1]
@@ -44,7 +44,7 @@ def test_tags_without_spans() -> None:
     assert made == TagSet(("NOUN", "DET", "VERB"), None, None)
     assert made.allowed is None
     assert made.decode(np.array([1, 0])) == ["DET", "NOUN"]
-    with pytest.raises(ConfigError, match=r"model\.scheme is 'bioes', and the tags of x are no scheme of spans"):
+    with pytest.raises(ConfigError, match=r"model\.scheme is 'bioes', but the tags of x follow no span scheme"):
         TagSet.of(tagged("DET NOUN VERB"), "bioes", "x")
 
 
@@ -60,11 +60,11 @@ def test_whether_a_file_writes_tags_of_the_model() -> None:
 
 def test_bilou_is_read_as_bioes() -> None:
     """L ends a span of several words and U is a span of one: E and S by other letters."""
-    data = as_bioes(tagged("B-PER I-PER L-PER O", "U-LOC O"))
+    data = bilou_to_bioes(tagged("B-PER I-PER L-PER O", "U-LOC O"))
     assert [s.tags for s in data] == [("B-PER", "I-PER", "E-PER", "O"), ("S-LOC", "O")]
     assert TagSet.of(data, "auto", "x").scheme == "bioes"
     for other in (IOB1, tagged("O O"), tagged("U-LOC S-LOC"), tagged("L U"), tagged("UH LS O")):
-        assert as_bioes(other) is other  # no L or U, two schemes mixed, or no spans
+        assert bilou_to_bioes(other) is other  # no L or U, two schemes mixed, or no spans
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_unknown_gold_is_named_once() -> None:
 
 def test_gold_that_is_no_spans_is_refused() -> None:
     made = TagSet.of(IOB1, "auto", "x")
-    with pytest.raises(InputError, match=r"y: a tag such as 'NNP' writes no span.*\(iob1\); name the column"):
+    with pytest.raises(InputError, match=r"y: a tag such as 'NNP' is not a span tag.*\(iob1\); name the column"):
         made.gold(tagged("I-LOC NNP"), "y")
 
 
@@ -140,7 +140,7 @@ def test_gold_that_is_no_spans_is_refused() -> None:
 def test_only_what_was_written_is_read(given: dict[str, object]) -> None:
     for whole in (TagSet.of(IOB1, "auto", "x"), TagSet(("A", "B2"), None, None)):
         assert TagSet.from_json(whole.to_json()) == whole
-    with pytest.raises(ValueError, match=r"tags are names|scheme|is no tag of bioes"):
+    with pytest.raises(ValueError, match=r"tags are names|scheme|is not a tag of bioes"):
         TagSet.from_json(given)
 
 
@@ -148,12 +148,12 @@ def test_a_report_by_hand() -> None:
     gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
     found = [["B-PER", "O", "O"], ["B-LOC", "O"]]
     is_unknown = [np.array([True, True, False]), np.array([False, False])]
-    made = compare(gold, found, is_unknown, "iob2", seconds=2.0)
+    made = evaluate_tags(gold, found, is_unknown, "iob2", seconds=2.0)
     assert (made.sentences, made.words, made.unknown_words) == (2, 5, 2)
     assert made.accuracy == pytest.approx(4 / 5)
     assert made.unknown_accuracy == pytest.approx(1 / 2)
     assert made.spans is not None
-    assert (made.spans.gold, made.spans.found, made.spans.correct) == (2, 2, 1)  # PER ends too early
+    assert (made.spans.gold, made.spans.predicted, made.spans.correct) == (2, 2, 1)  # PER ends too early
     assert made.error == pytest.approx(1 - 1 / 2)
     assert made.words_per_second == pytest.approx(2.5)
     assert made.by_label["LOC"].f1 == 1
@@ -161,13 +161,13 @@ def test_a_report_by_hand() -> None:
 
 
 def test_a_report_on_plain_tags() -> None:
-    made = compare([["A", "B2", "A"]], [["A", "A", "A"]], [np.zeros(3, dtype=bool)], None, seconds=0.0)
+    made = evaluate_tags([["A", "B2", "A"]], [["A", "A", "A"]], [np.zeros(3, dtype=bool)], None, seconds=0.0)
     assert made.error == pytest.approx(1 / 3)
     assert made.unknown_accuracy == 0
     assert made.spans is None
     assert made.by_label["A"].precision == pytest.approx(2 / 3)
     assert made.by_label["A"].recall == 1
-    assert (made.by_label["B2"].gold, made.by_label["B2"].found, made.by_label["B2"].correct) == (1, 0, 0)
+    assert (made.by_label["B2"].gold, made.by_label["B2"].predicted, made.by_label["B2"].correct) == (1, 0, 0)
 
 
 @pytest.mark.data
@@ -181,6 +181,6 @@ def test_conll_2003(data_folder: Path) -> None:
     changed = 0
     for sentence, ids in zip(data, made.encode(data), strict=True):
         again = made.decode(ids)
-        assert spans.read(again, "iob1") == spans.read(sentence.tags, "iob1")
+        assert spans.tags_to_spans(again, "iob1") == spans.tags_to_spans(sentence.tags, "iob1")
         changed += again != list(sentence.tags)
     assert changed <= 2

@@ -19,9 +19,9 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.neural import conditional
 from chainrule.tasks import translate
-from chainrule.tasks.running import Running
+from chainrule.tasks.running import RunOptions
 from chainrule.tasks.translate import BEAM, Translator
-from chainrule.tasks.translation import seed_of
+from chainrule.tasks.translation import source_seed
 from chainrule.tasks.translation_report import evaluate
 from tasks.toy_pairs import dates, made, no_advice, reversed_strings
 from training.small import entries
@@ -63,14 +63,14 @@ def test_dates_become_iso() -> None:
         translator = translate.train("gru", dates(2000), tokenizer="char", **LEARN, **own)
     unseen = dates(100, seed=2)
     report = evaluate(translator, unseen, BEAM)
-    assert np.mean([a == b for a, b in zip(report.found, unseen.targets, strict=True)]) >= 0.97
+    assert np.mean([a == b for a, b in zip(report.translations, unseen.targets, strict=True)]) >= 0.97
     assert report.perplexity < 1.1
     assert report.unfinished == 0
 
 
 def test_given_a_source_it_is_a_language_model(tiny: Translator) -> None:
     """`generate` of the decoding folder serves; so does the beam, which `translate` uses."""
-    lm = tiny.given("abc")
+    lm = tiny.condition_on("abc")
     greedy = generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=20))[0]
     assert tiny.translate("abc", strategy="greedy", max_tokens=20).tokens == greedy.tokens
     beams = generate(lm, tiny.target, "", dataclasses.replace(BEAM, max_tokens=26), num=3)
@@ -144,9 +144,9 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str, own: dict[
     with no_advice():
         whole = translate.train(family, reversed_strings(100), **settings)
         with signalled(signal.SIGTERM, 9), pytest.raises(SystemExit):
-            translate.train(family, reversed_strings(100), running=Running(out=tmp_path), **settings)
+            translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
-            translate.train(family, reversed_strings(100), running=Running(out=tmp_path), **settings)
+            translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)
         again = translate.train(family, reversed_strings(100), out=tmp_path, resume=True, **settings)
     for name, weight in whole.network.state_dict().items():
         assert (again.network.state_dict()[name] == weight).all(), name
@@ -161,10 +161,10 @@ def test_what_is_too_long() -> None:
         no_advice_but_first(),
     ):
         translator = translate.train("transformer", pairs, tokenizer="word", longest=5, heads=2, **TINY)
-    with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, and this model reads 5"):
+    with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, but this model reads at most 5"):
         translator.translate_all(["a b", "a b c d e f"])
     for refused in (translator.score, lambda s, t: evaluate(translator, made(s, t))):
-        with pytest.raises(InputError, match=r"target 2 has 7 tokens with </s>, and this model reads 5"):
+        with pytest.raises(InputError, match=r"target 2 has 7 tokens with </s>, but this model reads at most 5"):
             refused(["a b", "a"], ["a b", "a b c d e f"])
     with pytest.raises(InputError, match="target 1 has 7 tokens"):
         translator.align("a b", "a b c d e f")
@@ -182,9 +182,9 @@ def no_advice_but_first() -> Any:
 @pytest.mark.parametrize(
     ("settings", "words_"),
     [
-        ({"heads": 2}, "heads is no setting of family 'gru'"),
+        ({"heads": 2}, "heads is not a setting of family 'gru'"),
         ({"atention": "dot"}, "did you mean 'attention'"),
-        ({"precision": "bf16", "running": Running(device="cpu")}, "computes in fp32"),
+        ({"precision": "bf16", "options": RunOptions(device="cpu")}, "computes in fp32"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], words_: str) -> None:
@@ -219,8 +219,8 @@ def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> No
     sign = whole.text[3:5]
     stopping = dataclasses.replace(settings, stop=(sign,))
     found = endless(tiny).translate_all(["abcdef"], stopping)[0][0]
-    seeded = dataclasses.replace(stopping, seed=seed_of(4, 0))  # of the first source
-    lm = endless(tiny).given("abcdef")
+    seeded = dataclasses.replace(stopping, seed=source_seed(4, 0))  # of the first source
+    lm = endless(tiny).condition_on("abcdef")
     lm.vocabulary = dataclasses.replace(lm.vocabulary, closed=True)  # a translation has no <unk>
     expected = generate(lm, tiny.target, "", seeded)[0]
     assert (found.text, found.ids) == (expected.text, expected.ids)
@@ -232,7 +232,7 @@ def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> No
 
 
 def test_progress_counts_the_pairs_that_are_done(tiny: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional, "SIDE_BY_SIDE", 8)
+    monkeypatch.setattr(conditional, "BATCH_SIZE", 8)
     pairs, seen = reversed_strings(20, seed=9), list[tuple[str, int, int | None]]()
     tiny.score(pairs.sources, pairs.targets, lambda *told: seen.append(told))
     assert seen == [("scoring", 0, 20), ("scoring", 8, 20), ("scoring", 16, 20)]
@@ -263,7 +263,7 @@ def test_max_tokens_may_be_more_than_the_source_would_give(tiny: Translator) -> 
 @pytest.mark.parametrize(
     ("sources", "targets", "message"),
     [
-        (["a", "b"], ["c"], "2 sources but 1 targets; give one target a source"),
+        (["a", "b"], ["c"], "2 sources but 1 targets; give one target for each source"),
         ([], [], "there are no pairs; give at least one"),
         ("abc", ["c"], "sources is one text; give a list of texts"),
         (["a"], "cba", "targets is one text; give a list of texts"),
@@ -280,7 +280,7 @@ def test_what_are_no_pairs(tiny: Translator, sources: Any, targets: Any, message
 def test_empty_sides_are_scored_as_what_they_are(tiny: Translator) -> None:
     scores = tiny.score(["abc", "", "abc", " "], ["", "abc", "cba", ""])
     assert np.isnan(scores).tolist() == [False, True, False, True]
-    first = tiny.given("abc").step(tiny.given("abc").start(1), np.array([tiny.target.bos]))[0]
+    first = tiny.condition_on("abc").step(tiny.condition_on("abc").start(1), np.array([tiny.target.bos]))[0]
     assert scores[0] == pytest.approx(first[0, tiny.target.eos], rel=1e-5)  # </s> alone
 
 

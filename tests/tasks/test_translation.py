@@ -12,10 +12,10 @@ from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.tasks import translate
-from chainrule.tasks.running import Running, make_tokenizer
+from chainrule.tasks.running import RunOptions, make_tokenizer
 from chainrule.tasks.translate import BEAM, Translator
-from chainrule.tasks.translation import Translation, decoding_of, ranked, seed_of
-from chainrule.text.pairs import Pairs
+from chainrule.tasks.translation import Translation, override_decoding, rank_translations, source_seed
+from chainrule.text.pairs import SentencePairs
 from tasks.toy_pairs import no_advice, reversed_strings
 
 
@@ -27,10 +27,10 @@ def tiny() -> Translator:
 
 
 def test_a_seed_and_a_number_make_a_seed() -> None:
-    seeds = {seed_of(seed, number) for seed in range(4) for number in range(50)}
+    seeds = {source_seed(seed, number) for seed in range(4) for number in range(50)}
     assert len(seeds) == 200
-    assert seed_of(3, 7) == seed_of(3, 7)
-    assert seed_of(None, 7) is None
+    assert source_seed(3, 7) == source_seed(3, 7)
+    assert source_seed(None, 7) is None
 
 
 def test_what_is_finished_comes_first() -> None:
@@ -43,7 +43,7 @@ def test_what_is_finished_comes_first() -> None:
             ("a", [-0.5, -0.5], True),
         )
     ]
-    assert [(t.text, t.score) for t in ranked(made)] == [("a", -0.5), ("b", -1.5), ("c", -0.5)]
+    assert [(t.text, t.score) for t in rank_translations(made)] == [("a", -0.5), ("b", -1.5), ("c", -0.5)]
     assert Translation("", "", [], [], [], 1.0, True).score == 0
 
 
@@ -80,7 +80,7 @@ def test_the_unknown_word_is_never_written(tiny: Translator, strategy: Any) -> N
     unk = tiny.target.unk
     assert unk is not None
     fond = in_favour(tiny, unk)
-    lm = fond.given("abc")  # the model itself stays as it is: it would write nothing else
+    lm = fond.condition_on("abc")  # the model itself stays as it is: it would write nothing else
     assert generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=3, unk="keep"))[0].ids == [unk] * 3
     found = fond.translate_all(["abc", "fed"], dataclasses.replace(BEAM, strategy=strategy, seed=1))
     assert all(unk not in best.ids and best.ids for (best,) in found)
@@ -92,13 +92,13 @@ def test_the_unknown_word_is_never_written(tiny: Translator, strategy: Any) -> N
 
 
 def test_settings_by_name_stand_over_those_of_translation() -> None:
-    found = decoding_of(BEAM, {"beam_size": 2, "max_tokens": 7}, num=2)
+    found = override_decoding(BEAM, {"beam_size": 2, "max_tokens": 7}, num=2)
     assert found == Decoding(strategy="beam", beam_size=2, length_penalty=1.0, max_tokens=7)
-    assert decoding_of(Decoding(strategy="beam"), {}).length_penalty == 0  # a whole one is taken as it is
+    assert override_decoding(Decoding(strategy="beam"), {}).length_penalty == 0  # a whole one is taken as it is
     with pytest.raises(ConfigError, match="num is 3, and greedy gives one translation; use beam or sample"):
-        decoding_of(BEAM, {"strategy": "greedy"}, num=3)
+        override_decoding(BEAM, {"strategy": "greedy"}, num=3)
     with pytest.raises(ConfigError, match="decoding has no setting 'beams'"):
-        decoding_of(BEAM, {"beams": 3})
+        override_decoding(BEAM, {"beams": 3})
 
 
 def test_lists_and_reports_take_the_same_names_as_one_source(tiny: Translator) -> None:
@@ -108,7 +108,7 @@ def test_lists_and_reports_take_the_same_names_as_one_source(tiny: Translator) -
         found = tiny.translate(pairs.sources[0], **chosen)
         assert tiny.translate_all(pairs.sources, **chosen) == [[found]]
         with no_advice():
-            assert tiny.evaluate(Pairs(pairs.sources, pairs.targets), **chosen).found == [found.text]
+            assert tiny.evaluate(SentencePairs(pairs.sources, pairs.targets), **chosen).translations == [found.text]
     assert len(tiny.translate_all(["abc"], max_tokens=3)[0][0].ids) <= 3
 
 
@@ -120,10 +120,10 @@ def test_a_vocabulary_without_words_is_warned_of() -> None:
 
 def test_a_run_is_checked_when_it_begins(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seed is -1; choose 0 or more"):
-        Running.of(None, {"seed": -1})
+        RunOptions.merge(None, {"seed": -1})
     told: list[str] = []
-    Running.of(Running(say=told.append), {"out": tmp_path, "resume": True})
+    RunOptions.merge(RunOptions(announce=told.append), {"out": tmp_path, "resume": True})
     assert told == [f"nothing to resume in {tmp_path}; starting from the beginning"]
     (tmp_path / "checkpoint").mkdir()
-    Running.of(Running(say=told.append), {"out": tmp_path, "resume": True})
+    RunOptions.merge(RunOptions(announce=told.append), {"out": tmp_path, "resume": True})
     assert len(told) == 1

@@ -14,7 +14,7 @@ from chainrule.lm import Floats
 from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM, Translator
 from chainrule.tasks.translation import Translation
-from chainrule.tasks.translation_report import evaluate, words
+from chainrule.tasks.translation_report import count_words, evaluate
 from chainrule.text.pairs import read_pairs
 from tasks.toy_pairs import made, no_advice, reversed_strings
 
@@ -51,7 +51,7 @@ def sources(number: int) -> list[str]:
 
 
 def test_words_by_hand() -> None:
-    assert words("Ein Mann, 3 Hunde.") == 6
+    assert count_words("Ein Mann, 3 Hunde.") == 6
 
 
 def test_exact_matches_by_hand(tiny: Translator) -> None:
@@ -87,7 +87,7 @@ def test_what_has_an_empty_side_is_left_out(tiny: Translator) -> None:
     other = [LONG[1], "never seen", LONG[2], "never seen"]
     report = evaluate(translator, pairs, other=other)
     assert translator.asked == ["s0", "s1"]
-    assert (report.left_out, report.numbers, report.found) == (2, (1, 3), [LONG[0], LONG[1]])
+    assert (report.left_out, report.numbers, report.translations) == (2, (1, 3), [LONG[0], LONG[1]])
     assert report.by_line == [LONG[0], "", LONG[1], ""]
     assert report.against is not None
     assert report.against.b == pytest.approx(bleu([LONG[1], LONG[2]], [LONG[0], LONG[2]]).score)
@@ -139,4 +139,4 @@ def test_a_translator_measures_itself(tiny: Translator, tmp_path: Path) -> None:
             evaluate(tiny, read_pairs(files), settings)
         ]
     assert len({replace(report, seconds=0.0).perplexity for report in reports}) == 1
-    assert all(report.found == reports[0].found for report in reports)
+    assert all(report.translations == reports[0].translations for report in reports)

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chainrule.errors import ChainruleWarning
-from chainrule.text.pairs import Pairs
+from chainrule.text.pairs import SentencePairs
 
 MONTHS = tuple(calendar.month_name)[1:]
 
 
-def reversed_strings(number: int, seed: int = 1, longest: int = 6) -> Pairs:
+def reversed_strings(number: int, seed: int = 1, longest: int = 6) -> SentencePairs:
     rng = random.Random(seed)
     sources = ["".join(rng.choices("abcdef", k=rng.randint(2, longest))) for _ in range(number)]
     return made(sources, [text[::-1] for text in sources])
 
 
-def dates(number: int, seed: int = 1) -> Pairs:
+def dates(number: int, seed: int = 1) -> SentencePairs:
     """`March 5, 1987` and other ways to write it, to 1987-03-05."""
     rng = random.Random(seed)
     sources, targets = [], []
@@ -36,8 +36,8 @@ def dates(number: int, seed: int = 1) -> Pairs:
     return made(sources, targets)
 
 
-def made(sources: list[str], targets: list[str]) -> Pairs:
-    return Pairs(tuple(sources), tuple(targets), "toy", tuple(range(1, len(sources) + 1)))
+def made(sources: list[str], targets: list[str]) -> SentencePairs:
+    return SentencePairs(tuple(sources), tuple(targets), "toy", tuple(range(1, len(sources) + 1)))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
-from chainrule.text.columns import HEADERS, Tagged, read_tagged
+from chainrule.text.columns import HEADERS, TaggedSentence, read_tagged
 from chainrule.text.sheets import read_words
 
 COLUMNS = """-DOCSTART- -X- O O
@@ -21,7 +21,7 @@ rejects VBZ I-VP O
 # SYM I-NP O
 1 CD I-NP O
 """
-SENTENCES = [Tagged(("EU", "rejects"), ("I-ORG", "O")), Tagged(("#", "1"), ("O", "O"))]
+SENTENCES = [TaggedSentence(("EU", "rejects"), ("I-ORG", "O")), TaggedSentence(("#", "1"), ("O", "O"))]
 
 
 def conllu_line(number: str, form: str, upos: str, xpos: str) -> str:
@@ -85,13 +85,16 @@ def test_other_spellings_of_the_same(tmp_path: Path, text: str) -> None:
 
 def test_only_spaces_and_tabs_part_words(tmp_path: Path) -> None:
     file = store(tmp_path, "10\u00a0000 NUM\nNew York\tPROPN\n\n\u2028 X\n")
-    assert read_tagged(file) == [Tagged(("10\u00a0000", "New York"), ("NUM", "PROPN")), Tagged(("\u2028",), ("X",))]
+    assert read_tagged(file) == [
+        TaggedSentence(("10\u00a0000", "New York"), ("NUM", "PROPN")),
+        TaggedSentence(("\u2028",), ("X",)),
+    ]
 
 
 @pytest.mark.parametrize("name", ["text", "text.conllu", "TEXT.CONLLU", "text.tsv"])
 def test_conllu_by_suffix_or_by_look(tmp_path: Path, name: str) -> None:
     file = store(tmp_path, CONLLU, name)
-    assert read_tagged(file) == [Tagged(words, tags) for words, tags in zip(WORDS, UPOS, strict=True)]
+    assert read_tagged(file) == [TaggedSentence(words, tags) for words, tags in zip(WORDS, UPOS, strict=True)]
     assert [sentence.tags for sentence in read_tagged(file, column="xpos")] == XPOS
     assert [sentence.tags for sentence in read_tagged(file, column="UPOS")] == UPOS
     assert [sentence.tags for sentence in read_tagged(file, column=8)] == [("dep",) * 5, ("dep",)]
@@ -101,11 +104,11 @@ def test_conllu_by_suffix_or_by_look(tmp_path: Path, name: str) -> None:
 def test_conllu_is_known_by_a_range_and_without_comments(tmp_path: Path) -> None:
     lines = [conllu_line("1-2", "zum", "_", "_"), conllu_line("1", "zu", "ADP", "APPR")]
     lines += [conllu_line("2", "dem", "DET", "ART")]
-    assert read_tagged(store(tmp_path, "\n".join(lines))) == [Tagged(("zu", "dem"), ("ADP", "DET"))]
+    assert read_tagged(store(tmp_path, "\n".join(lines))) == [TaggedSentence(("zu", "dem"), ("ADP", "DET"))]
 
 
 def test_ten_columns_without_numbers_are_no_conllu(tmp_path: Path) -> None:
-    assert read_tagged(store(tmp_path, "word" + "\tx" * 8 + "\ttag\n")) == [Tagged(("word",), ("tag",))]
+    assert read_tagged(store(tmp_path, "word" + "\tx" * 8 + "\ttag\n")) == [TaggedSentence(("word",), ("tag",))]
 
 
 @pytest.mark.parametrize(
@@ -144,15 +147,15 @@ def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a X\nb\n", r"text, line 2 has one column but the first line has 2; mend it"),
-        ("a X\nb Y Z\n", r"text, line 2 has 3 columns but the first line has 2; mend it"),
+        ("a X\nb\n", r"text, line 2 has one column but the first line has 2; correct it"),
+        ("a X\nb Y Z\n", r"text, line 2 has 3 columns but the first line has 2; correct it"),
         ("# by hand, 2020\na X\n", r"text, line 1 looks like a comment, '# by hand, 2020'; .*remove the line"),
         ("a X\n\n#id 1 2\nb Y\n", r"text, line 3 looks like a comment"),
-        ("a\nb\n", r"text, line 1 has one column and so no tag"),
+        ("a\nb\n", r"text, line 1 has one column and no tags"),
         ("\na X\nb _\n", r"text, line 3: 'b' has no tag in column 2 \('_'\)"),
         ("a\tX\nb\t\n", r"text, line 2: 'b' has no tag in column 2 \(''\)"),
         ("a\tX\n\tX\n", r"text, line 2 has no word in column 1"),
-        ("a\tDT I-NP\n", r"text, line 1: the tag 'DT I-NP' of 'a' holds a blank"),
+        ("a\tDT I-NP\n", r"text, line 1: the tag 'DT I-NP' of 'a' contains a blank"),
         ("", r"text holds no sentence"),
         ("\n \n-DOCSTART- O\n\n", r"text holds no sentence"),
     ],
@@ -165,8 +168,8 @@ def test_bad_columns_are_refused_by_line(tmp_path: Path, text: str, message: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (CONLLU + "3\tword\tNOUN\n", r"text\.conllu, line 13 has 3 columns parted by tabs but CoNLL-U has 10"),
-        (CONLLU.replace("\t", " "), r"text\.conllu, line 3 has one column parted"),  # 10 000 or not
+        (CONLLU + "3\tword\tNOUN\n", r"text\.conllu, line 13 has 3 columns separated by tabs but CoNLL-U has 10"),
+        (CONLLU.replace("\t", " "), r"text\.conllu, line 3 has one column separated"),  # 10 000 or not
         (CONLLU.replace("4.1", "4a"), r"text\.conllu, line 8 begins with '4a'"),
         (CONLLU.replace("AUX", "_"), r"text\.conllu, line 5: 'do' has no tag in column 4 \('_'\)"),
         (CONLLU.replace("\tsee\t", "\t\t"), r"text\.conllu, line 7 has no word in column 2"),
@@ -186,14 +189,14 @@ def test_a_column_that_is_not_there(tmp_path: Path, column: int | str) -> None:
 
 
 def test_the_column_of_the_words_is_no_column_of_tags(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 3 has its words in column 1"):
+    with pytest.raises(InputError, match="line 3 has words in column 1"):
         read_tagged(store(tmp_path, COLUMNS), column=1)
-    with pytest.raises(InputError, match="line 3 has its words in column 2"):
+    with pytest.raises(InputError, match="line 3 has words in column 2"):
         read_tagged(store(tmp_path, CONLLU), column=2)
 
 
 def test_the_numbers_of_words_are_no_tags(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 3 has the numbers of words in column 1"):
+    with pytest.raises(InputError, match="line 3 has word ids in column 1"):
         read_tagged(store(tmp_path, CONLLU), column="1")
 
 
@@ -207,12 +210,12 @@ def test_a_header_is_told_of(tmp_path: Path) -> None:
 def test_a_column_by_a_wrong_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'pos'; choose upos or xpos"):
         read_tagged(store(tmp_path, CONLLU), column="pos")
-    with pytest.raises(ConfigError, match=r"'upos' but .*text is no CoNLL-U"):
+    with pytest.raises(ConfigError, match=r"'upos' but .*text is not CoNLL-U"):
         read_tagged(store(tmp_path, COLUMNS), column="upos")
 
 
 def test_lines_may_be_longer_where_the_column_is_named(tmp_path: Path) -> None:
-    assert read_tagged(store(tmp_path, "a X\nb Y Z\n"), column=2) == [Tagged(("a", "b"), ("X", "Y"))]
+    assert read_tagged(store(tmp_path, "a X\nb Y Z\n"), column=2) == [TaggedSentence(("a", "b"), ("X", "Y"))]
 
 
 def test_what_the_corpus_refuses(tmp_path: Path) -> None:
@@ -223,7 +226,7 @@ def test_what_the_corpus_refuses(tmp_path: Path) -> None:
     file.write_bytes(b"caf\xe9 NN\n")
     with pytest.raises(InputError, match="byte 3"):
         read_tagged(file)
-    assert read_tagged(file, errors="replace") == [Tagged(("caf\ufffd",), ("NN",))]
+    assert read_tagged(file, errors="replace") == [TaggedSentence(("caf\ufffd",), ("NN",))]
 
 
 def test_words_alone_are_enough_to_be_tagged(tmp_path: Path) -> None:
@@ -247,7 +250,7 @@ def test_plain_words(tmp_path: Path) -> None:
 
 def test_as_many_tags_as_words() -> None:
     with pytest.raises(InputError, match="2 words have 1 tags"):
-        Tagged(("a", "b"), ("X",))
+        TaggedSentence(("a", "b"), ("X",))
 
 
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1).filter(

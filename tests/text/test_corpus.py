@@ -22,7 +22,7 @@ from pyarrow import parquet
 import chainrule
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, WordLengthCheck
-from chainrule.text.plain import find_plain
+from chainrule.text.plain import find_plain_files
 
 
 def as_json_lines(text: str) -> bytes:
@@ -259,7 +259,7 @@ def test_a_column_of_a_table(tmp_path: Path, name: str, stored: bytes) -> None:
     (tmp_path / name).write_bytes(stored)
     corpus = Corpus.of(tmp_path / name, column="text")
     assert list(corpus) == ['a "b", c', "two", "lines", ""]
-    assert find_plain(corpus) is None
+    assert find_plain_files(corpus) is None
 
 
 @pytest.mark.parametrize(
@@ -296,5 +296,5 @@ def test_a_column_of_plain_text_is_refused(tmp_path: Path) -> None:
 def test_training_reads_a_column_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id,body\n1,"a, b"\n2,b a\n')
     model = chainrule.train("ngram", Corpus.of(tmp_path / "t.csv", column="body"), order=1, smoothing="laplace")
-    assert set(model.tokenizer.known) == {"<unk>", "a", "b", "\uffed,"}  # of "a, b": neither quotes nor header
+    assert set(model.tokenizer.vocab) == {"<unk>", "a", "b", "\uffed,"}  # of "a, b": neither quotes nor header
     assert model.metrics["train_tokens"] == 7

@@ -9,7 +9,7 @@ import pytest
 from chainrule.errors import NotFoundError, UsageError
 from chainrule.text.corpus import Corpus
 from chainrule.text.default import NOVEL, default_corpus, default_text, python_reference
-from chainrule.text.parts import divide
+from chainrule.text.parts import split_text
 
 DIGEST = "eaa94544bb57de7a1e7e9823ef185e7ee52d14d376d55b525054511124ad75de"
 
@@ -40,7 +40,7 @@ def test_callers_get_lists_of_their_own() -> None:
 
 
 def test_the_default_of_a_comparison() -> None:
-    parts = divide(None, None, None, seed=0)
+    parts = split_text(None, None, None, seed=0)
     assert (parts.name, parts.sha256) == ("Pride and Prejudice (embedded)", DIGEST)
     assert sorted(parts.train + parts.valid + parts.test) == sorted(default_text())
 
@@ -50,7 +50,7 @@ def test_python_by_name() -> None:
     assert corpus.name == "the Python language reference"
     assert list(corpus) == python_reference()
     assert Corpus.of(corpus) == corpus  # the title included
-    assert divide(corpus, None, None, seed=0).name == corpus.name
+    assert split_text(corpus, None, None, seed=0).name == corpus.name
     with pytest.raises(UsageError, match="text is 'perl'; choose one of novel, python"):
         default_corpus("perl")
 

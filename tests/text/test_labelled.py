@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.text.labelled import Labelled, as_texts, read_labelled, read_texts
+from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled, read_texts
 
 
 def write(file: Path, text: str) -> Path:
@@ -20,7 +20,7 @@ def test_the_first_tab_parts_label_and_text(tmp_path: Path) -> None:
     file = write(tmp_path / "x.tsv", "\ufeffham\thello\tyou\r\n spam \t win now \t\t\nnot so\tfine\n")
     expected = ("hello\tyou", " win now ", "fine"), ("ham", "spam", "not so")
     found = read_labelled(file)
-    assert found == Labelled(*expected, str(file))
+    assert found == LabelledTexts(*expected, str(file))
     assert len(found) == 3
 
 
@@ -31,12 +31,12 @@ def test_json_lines_give_labels_of_every_kind(tmp_path: Path) -> None:
     )
     file = tmp_path / "x.JSONL.gz"
     file.write_bytes(gzip.compress(records.encode()))
-    assert read_labelled(file) == Labelled(("a\nb", "b", "c", "d"), ("x", "1", "true", "-2.5"), str(file))
+    assert read_labelled(file) == LabelledTexts(("a\nb", "b", "c", "d"), ("x", "1", "true", "-2.5"), str(file))
 
 
 def test_columns_go_by_the_names_given(tmp_path: Path) -> None:
     file = write(tmp_path / "x.ndjson", '{"review": "good", "stars": 5, "text": "no"}\n')
-    assert read_labelled(file, column="review", label="stars") == Labelled(("good",), ("5",), str(file))
+    assert read_labelled(file, column="review", label="stars") == LabelledTexts(("good",), ("5",), str(file))
     assert read_texts(file, column="review") == ["good"]
 
 
@@ -67,7 +67,9 @@ def test_a_blank_parts_label_and_text_where_there_is_no_tab(tmp_path: Path, text
     ],
 )
 def test_plain_text_is_not_taken_for_labels(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match=r"x has no labels that can be told.*label<TAB>text, JSON Lines.*<SPACE>"):
+    with pytest.raises(
+        InputError, match=r"x: labels cannot be distinguished from text.*label<TAB>text, JSON Lines.*<SPACE>"
+    ):
         read_labelled(write(tmp_path / "x", text))
 
 
@@ -120,7 +122,7 @@ def test_an_empty_json_file_holds_no_examples(tmp_path: Path) -> None:
 def test_several_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a", "1 a\n")
     write(tmp_path / "b", "0 b\n")
-    with pytest.raises(UsageError, match="stands for 2 files"):
+    with pytest.raises(UsageError, match="names 2 files"):
         read_labelled(tmp_path)
 
 
@@ -139,7 +141,7 @@ RECORDS = '\n {"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
 )
 def test_json_lines_go_by_their_name_or_their_first_line(tmp_path: Path, name: str, is_warned: bool) -> None:
     file = write(tmp_path / name, RECORDS)
-    assert read_labelled(file) == Labelled(("a", "b"), ("x", "y"), str(file))
+    assert read_labelled(file) == LabelledTexts(("a", "b"), ("x", "y"), str(file))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert read_texts(file) == ["a", "b"]
@@ -208,20 +210,20 @@ def test_what_is_no_labelled_table_is_read_as_it_is(tmp_path: Path, text: str) -
     ("texts", "labels", "message"),
     [
         (["a", "b"], ["x"], "there are 2 texts but 1 labels; give one label a text"),
-        ("ab", ["x", "y"], "'ab' is no list of texts"),
-        (["a"], 5, "5 is no list of labels"),
+        ("ab", ["x", "y"], "'ab' is not a list of texts"),
+        (["a"], 5, "5 is not a list of labels"),
         (["a", 5], ["x", "y"], "text 2 is 5, not a str"),
         (["a", "b"], [0, 1], "label 1 is 0, not a str"),
     ],
 )
 def test_examples_that_are_none(texts: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=f"the texts given: {message}"):
-        Labelled(texts, labels)
+        LabelledTexts(texts, labels)
 
 
 def test_any_row_of_texts_will_do() -> None:
-    assert as_texts(text for text in "ab") == ("a", "b")
-    assert Labelled(np.array(["a", "b"]), ["x", "y"]) == Labelled(("a", "b"), ("x", "y"))  # type: ignore[arg-type]
+    assert check_texts(text for text in "ab") == ("a", "b")
+    assert LabelledTexts(np.array(["a", "b"]), ["x", "y"]) == LabelledTexts(("a", "b"), ("x", "y"))  # type: ignore[arg-type]
 
 
 @pytest.mark.data
@@ -232,7 +234,7 @@ def test_real_data_is_read(data_folder: Path) -> None:
     sst = read_labelled(data_folder / "sst2" / "stsa.binary.train")
     assert Counter(sst.labels) == {"0": 3310, "1": 3610}
     assert sst.texts[1] == "apparently reassembled from the cutting-room floor of any given daytime soap ."
-    with pytest.raises(InputError, match="no labels that can be told"):
+    with pytest.raises(InputError, match="labels cannot be distinguished"):
         read_labelled(data_folder / "ptb" / "ptb.valid.txt")
 
 

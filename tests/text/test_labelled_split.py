@@ -1,4 +1,4 @@
-"""Examples dealt into parts, every label in proportion."""
+"""Stratified splits of labelled examples."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError, UsageError
-from chainrule.text.labelled import Labelled, read_labelled, split
+from chainrule.text.labelled import LabelledTexts, read_labelled, split
 
 
-def numbered(labels: list[str]) -> Labelled:
-    return Labelled(tuple(f"text {i}" for i in range(len(labels))), tuple(labels), "some.tsv")
+def numbered(labels: list[str]) -> LabelledTexts:
+    return LabelledTexts(tuple(f"text {i}" for i in range(len(labels))), tuple(labels), "some.tsv")
 
 
 def test_every_part_has_the_labels_in_proportion() -> None:
@@ -53,7 +53,7 @@ def test_the_seed_alone_decides() -> None:
 def test_parts_are_disjoint_ordered_and_stratified(labels: list[str], counts: list[int], seed: int) -> None:
     examples, N = numbered(labels), len(labels)
     if sum(counts) > N:
-        with pytest.raises(UsageError, match=f"{N} examples cannot be parted"):
+        with pytest.raises(UsageError, match=f"{N} examples cannot be split"):
             split(examples, counts, seed)
         return
     parts = split(examples, counts, seed)
@@ -72,7 +72,7 @@ def test_parts_are_disjoint_ordered_and_stratified(labels: list[str], counts: li
 
 @pytest.mark.parametrize("sizes", [(0.5, 0.4), (1.5, -0.5), 1.0, (), (0, 3), (2, 2), 3])
 def test_sizes_that_make_no_sense_are_refused(sizes: tuple[float, ...]) -> None:
-    with pytest.raises(UsageError, match=r"sizes are|cannot be parted"):
+    with pytest.raises(UsageError, match=r"sizes are|cannot be split"):
         split(numbered(["a", "b", "a"]), sizes)
 
 

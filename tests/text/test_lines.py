@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.text import lines
-from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
+from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blank_lines, end_lines, join_lines
 
 texts = st.text(st.sampled_from("ab  \t\r\né\u2028"), max_size=60)
 
@@ -58,7 +58,7 @@ def test_the_default_limit_cuts_long_lines_alone() -> None:
 
 @given(text=texts, limit=st.integers(1, 9))
 def test_dropping_blanks_drops_blank_lines_alone(text: str, limit: int) -> None:
-    kept = list(join_lines(drop_blanks(cut_lines([text], limit))))
+    kept = list(join_lines(drop_blank_lines(cut_lines([text], limit))))
     assert kept == [line for line in lines_by_definition(text) if line.strip(" \t")]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError, UsageError
-from chainrule.text.pairs import Pairs, read_beside, read_pairs, read_sources
+from chainrule.text.pairs import SentencePairs, read_aligned_lines, read_pairs, read_sources
 
 
 def write(file: Path, text: str) -> Path:
@@ -20,7 +20,7 @@ def test_two_files_are_read_line_by_line(tmp_path: Path) -> None:
     )
     pairs = read_pairs([source, str(target)])
     expected = ("a cat", "two\tdogs"), ("eine Katze", "zwei Hunde")  # a tab in two files is text
-    assert pairs == Pairs(*expected, f"{source}, {target}", (1, 2))
+    assert pairs == SentencePairs(*expected, f"{source}, {target}", (1, 2))
     assert len(pairs) == 2
 
 
@@ -28,7 +28,7 @@ def test_a_table_has_one_tab_a_line(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv.gz"
     file.write_bytes(gzip.compress("\ufeffa cat\teine Katze\n two \tzwei\n".encode()))
     pairs = read_pairs([file])
-    assert pairs == Pairs(("a cat", " two "), ("eine Katze", "zwei"), str(file), (1, 2))
+    assert pairs == SentencePairs(("a cat", " two "), ("eine Katze", "zwei"), str(file), (1, 2))
     assert read_pairs(str(file)) == pairs
 
 
@@ -55,7 +55,7 @@ def test_pairs_come_from_one_file_or_two(tmp_path: Path, number: int) -> None:
 def test_a_folder_of_several_files_has_no_line_numbers(tmp_path: Path) -> None:
     write(tmp_path / "a", "a\tb\n")
     write(tmp_path / "b", "a\tb\n")
-    with pytest.raises(UsageError, match="stands for 2 files"):
+    with pytest.raises(UsageError, match="names 2 files"):
         read_pairs([tmp_path])
 
 
@@ -123,17 +123,17 @@ def test_bytes_that_are_no_text_are_not_answered_with_an_option_of_other_command
 
 
 def test_lines_beside_pairs_are_as_many(tmp_path: Path) -> None:
-    pairs = Pairs(["a", "b", "c"], ["A", "B", "C"], "x.tsv", (1, 2, 4), left_out=1)
+    pairs = SentencePairs(["a", "b", "c"], ["A", "B", "C"], "x.tsv", (1, 2, 4), left_out=1)
     for number in (3, 4):
-        assert len(read_beside(write(tmp_path / "y", "a\n" * number), pairs)) == number
-    with pytest.raises(InputError, match=r"y has 2 lines, but 4 are wanted: one for every line of x\.tsv"):
-        read_beside(write(tmp_path / "y", "a\n" * 2), pairs)
+        assert len(read_aligned_lines(write(tmp_path / "y", "a\n" * number), pairs)) == number
+    with pytest.raises(InputError, match=r"y has 2 lines, but 4 are needed: one for every line of x\.tsv"):
+        read_aligned_lines(write(tmp_path / "y", "a\n" * 2), pairs)
 
 
 def test_pairs_of_ones_own() -> None:
-    pairs = Pairs(["a", "b"], ["A", "B"])
+    pairs = SentencePairs(["a", "b"], ["A", "B"])
     assert (pairs.sources, pairs.targets, pairs.numbers) == (("a", "b"), ("A", "B"), (1, 2))
     with pytest.raises(InputError, match="there are 2 sources but 1 targets"):
-        Pairs(["a", "b"], ["A"])
+        SentencePairs(["a", "b"], ["A"])
     with pytest.raises(InputError, match="targets is one text"):
-        Pairs(["a"], "A")
+        SentencePairs(["a"], "A")

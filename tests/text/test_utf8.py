@@ -60,7 +60,7 @@ def test_a_document_keeps_its_mark_and_names_its_place() -> None:
 
 
 def test_lone_surrogates_are_refused_or_replaced_and_counted() -> None:
-    with pytest.raises(InputError, match=r"line 3 holds the lone surrogate U\+D800.*--errors replace"):
+    with pytest.raises(InputError, match=r"line 3 contains the lone surrogate U\+D800.*--errors replace"):
         Decoder().check("a\ud800", "line 3")
     decoder = Decoder("replace")
     assert decoder.check("a\ud800b\udfff\ufffd", "line 3") == "a\ufffdb\ufffd\ufffd"

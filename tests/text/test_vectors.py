@@ -1,4 +1,4 @@
-"""Vectors come back from every form of the file; what is wrong with one is said with its line."""
+"""Word vector files: every format is read, and errors name the line."""
 
 import bz2
 import gzip
@@ -13,7 +13,7 @@ import zstandard
 from numpy.testing import assert_array_equal
 
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError, UsageError
-from chainrule.text.vectors import LONGEST_LINE, Vectors, initial, read_vectors
+from chainrule.text.vectors import LONGEST_LINE, Vectors, initial_embeddings, read_vectors
 
 WORDS = ("the", "über", "a\u00a0b", "a\u2028b")  # a no-break space and a line separator are no blanks
 MATRIX = np.array([[0.5, -1.0], [2.0, 1e-3], [0.0, 3.0], [4.0, 5.0]], dtype=np.float32)
@@ -107,7 +107,7 @@ def test_the_width_of_lines_that_are_not_kept_is_checked(tmp_path: Path) -> None
 
 
 def test_none_of_the_words(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds none of the 2 words asked for"):
+    with pytest.raises(InputError, match="holds none of the 2 requested words"):
         read_vectors(write(tmp_path, FORMS["glove"]), {"The", "dog"})
 
 
@@ -123,7 +123,7 @@ def test_one_file_and_no_more(tmp_path: Path) -> None:
 
 def test_a_word_that_comes_again_keeps_its_first_vector(tmp_path: Path) -> None:
     path = write(tmp_path, "4 1\na 1\nb 2\na 3\na 4\n")
-    with pytest.warns(ChainruleWarning, match="2 lines give a word again") as caught:
+    with pytest.warns(ChainruleWarning, match="2 lines repeat a word") as caught:
         found = read_vectors(path)
     assert len(caught) == 1
     assert found.words == ("a", "b")
@@ -153,17 +153,17 @@ def test_first_embeddings_by_name() -> None:
     # ±2 has the standard deviation 2 around its mean 0.
     vectors = Vectors(("the", "The", "cat"), np.array([[2, -2], [-2, 2], [2, -2]], dtype=np.float32))
     names = ["</s>", "Cat", "The", "the", "THE"]
-    found, coverage = initial(vectors, names, np.random.default_rng(3))
+    found, coverage = initial_embeddings(vectors, names, np.random.default_rng(3))
     assert coverage == 0.8
     assert found.dtype == np.float32
     assert_array_equal(found[1:], [[2, -2], [-2, 2], [2, -2], [2, -2]])
-    again, _ = initial(vectors, names, np.random.default_rng(3))
+    again, _ = initial_embeddings(vectors, names, np.random.default_rng(3))
     assert_array_equal(found, again)
 
 
 def test_rows_without_a_vector_are_noise_of_the_same_size() -> None:
     vectors = Vectors(("a", "b"), np.array([[2, -2], [-2, 2]], dtype=np.float32))
-    found, coverage = initial(vectors, [f"w{i}" for i in range(50_000)], np.random.default_rng(0))
+    found, coverage = initial_embeddings(vectors, [f"w{i}" for i in range(50_000)], np.random.default_rng(0))
     assert coverage == 0
     # 100,000 draws: the deviation is known to 2/√200,000 = 0.0045, the mean to 2/√100,000 = 0.0063.
     assert found.std() == pytest.approx(2, abs=0.02)
@@ -172,7 +172,7 @@ def test_rows_without_a_vector_are_noise_of_the_same_size() -> None:
 
 def test_no_names_have_no_rows() -> None:
     vectors = Vectors(("a",), np.ones((1, 3), dtype=np.float32))
-    found, coverage = initial(vectors, [], np.random.default_rng(0))
+    found, coverage = initial_embeddings(vectors, [], np.random.default_rng(0))
     assert found.shape == (0, 3)
     assert coverage == 0
 

@@ -1,4 +1,4 @@
-"""Which `tokenizer.json` files are loaded: those chainrule writes, and components on the list, nothing else."""
+"""Allow-list of `tokenizer.json` components: the files of chainrule and listed components are loaded, no others."""
 
 import copy
 import json

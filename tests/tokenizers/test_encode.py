@@ -60,7 +60,7 @@ def test_pieces_of_lines_and_batches_do_not_matter(kind: str, lines: list[str]) 
     assert cut.ids.tolist() == whole.ids.tolist()
     assert (cut.words, cut.characters, cut.bytes) == (whole.words, whole.characters, whole.bytes)
     assert cut.spellings == whole.spellings
-    seen = [tokenizer.see(line) for line in long]
+    seen = [tokenizer.canonicalize(line) for line in long]
     assert whole.bytes == sum(len(line.encode()) + 1 for line in seen)
     assert whole.characters == sum(len(line) + 1 for line in seen)
 

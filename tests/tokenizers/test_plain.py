@@ -1,4 +1,4 @@
-"""Which texts and tokenizers the compiled core takes; that it makes the same of them is in test_preparation.py."""
+"""Texts and tokenizers supported by the compiled extension; test_preparation.py compares its results."""
 
 import gzip
 import hashlib
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from chainrule import native
 from chainrule.errors import ChainruleError
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import SHORT, fingerprint
+from chainrule.text.fingerprint import SHORTEST_LINE, fingerprint
 from chainrule.text.lines import FRAGMENT
-from chainrule.text.plain import find_plain
+from chainrule.text.plain import find_plain_files
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.plain import count_words, encode_words
 from chainrule.tokenizers.train import train
@@ -45,25 +45,25 @@ def test_a_line_that_would_be_cut_is_left_to_the_python_way(tmp_path: Path, leng
     "name", ["a.jsonl", "a.NDJSON", "a.parquet", "a.txt.gz", "a.bz2", "a.xz", "a.zst", "a.jsonl.gz"]
 )
 def test_records_and_packed_files_are_told_by_their_names(tmp_path: Path, name: str) -> None:
-    assert find_plain(corpus_of(tmp_path, b"a\n", name)) is None
+    assert find_plain_files(corpus_of(tmp_path, b"a\n", name)) is None
 
 
 def test_packed_files_are_told_by_their_bytes(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, gzip.compress(b"a b\n"))
     assert count_words(corpus, WORDS) is None
-    assert train(corpus, WORDS).known.keys() == {"<unk>", "a", "b"}
+    assert train(corpus, WORDS).vocab.keys() == {"<unk>", "a", "b"}
 
 
 def test_lines_in_memory_and_dropped_lines_are_not_plain(tmp_path: Path) -> None:
     path = corpus_of(tmp_path, b"a\n\n").files[0].path
-    assert find_plain(Corpus.of(path)) is not None
-    assert find_plain(Corpus.of(path, drop_blank_lines=True)) is None
-    assert find_plain(Corpus.from_lines(["a"])) is None
+    assert find_plain_files(Corpus.of(path)) is not None
+    assert find_plain_files(Corpus.of(path, drop_blank_lines=True)) is None
+    assert find_plain_files(Corpus.from_lines(["a"])) is None
 
 
 def test_without_the_extension_there_is_no_such_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load", lambda: None)
-    assert find_plain(corpus_of(tmp_path, b"a\n")) is None
+    assert find_plain_files(corpus_of(tmp_path, b"a\n")) is None
 
 
 @pytest.mark.parametrize("config", [TokenizerConfig(kind="char"), TokenizerConfig(lowercase=True)])
@@ -95,14 +95,14 @@ def test_a_folder_that_is_not_there_for_the_ids(tmp_path: Path) -> None:
         encode_words(corpus, train(corpus, WORDS), tmp_path / "nowhere" / "ids")
 
 
-@given(line=st.text(st.sampled_from("ab é日"), min_size=SHORT, max_size=700))
+@given(line=st.text(st.sampled_from("ab é日"), min_size=SHORTEST_LINE, max_size=700))
 def test_a_line_has_the_hash_of_the_standard_library(tmp_path_factory: pytest.TempPathFactory, line: str) -> None:
     corpus = corpus_of(tmp_path_factory.mktemp("hash"), line.encode())
     wanted = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
     assert fingerprint(corpus).sketch.tolist() == [wanted]
 
 
-@pytest.mark.parametrize("length", [SHORT, 127, 128, 129, 255, 256, 257, 1000])
+@pytest.mark.parametrize("length", [SHORTEST_LINE, 127, 128, 129, 255, 256, 257, 1000])
 def test_whole_blocks_are_hashed_as_such(tmp_path: Path, length: int) -> None:
     line = b"abcdefghij" * 100
     wanted = int.from_bytes(hashlib.blake2b(line[:length], digest_size=8).digest(), "little")
@@ -111,7 +111,7 @@ def test_whole_blocks_are_hashed_as_such(tmp_path: Path, length: int) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, 1 << 20])
 def test_threads_out_of_range_are_refused(tmp_path: Path, threads: int) -> None:
-    files = find_plain(corpus_of(tmp_path, b"a\n"))
+    files = find_plain_files(corpus_of(tmp_path, b"a\n"))
     assert files is not None
     with pytest.raises(ChainruleError, match="threads is"):
         files.core.count_plain_words(files.names, threads)

@@ -37,7 +37,7 @@ def test_round_trip(kind: str, line: str) -> None:
     assert tokenizer.eos not in ids
     assert all(0 <= i < tokenizer.vocab_size for i in ids)
     if tokenizer.unk is None or tokenizer.unk not in ids:
-        assert tokenizer.decode(ids.tolist()) == tokenizer.see(line)
+        assert tokenizer.decode(ids.tolist()) == tokenizer.canonicalize(line)
     assert len(tokenizer.tokens(ids.tolist())) == len(ids)
 
 
@@ -116,7 +116,7 @@ def test_lower_casing_is_kept_in_the_file() -> None:
     tokenizer = train(Corpus.from_lines(["The CAT the"]), TokenizerConfig(lowercase=True))
     again = Tokenizer.from_json(tokenizer.to_json(), tokenizer.config)
     assert again.tokens(again.encode("THE Cat").tolist()) == ["the", "cat"]
-    assert again.see("THE  Cat") == "the cat"
+    assert again.canonicalize("THE  Cat") == "the cat"
 
 
 def test_one_kind_of_file_that_the_library_reads() -> None:
@@ -144,7 +144,7 @@ def test_the_vocabulary_is_the_most_frequent_words_first(kind: Kind) -> None:
 def test_settings_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match="min-count is 0"):
         TokenizerConfig(min_count=0)
-    with pytest.raises(ConfigError, match="no room"):
+    with pytest.raises(ConfigError, match="allows no words outside"):
         TokenizerConfig(closed=True, min_count=2)
     with pytest.raises(ConfigError, match="unk is 'two words'"):
         TokenizerConfig(unk="two words")

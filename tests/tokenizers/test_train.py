@@ -1,4 +1,4 @@
-"""Training a tokenizer: the same text gives the same bytes, and `lowercase` applies to the unknown word."""
+"""Tokenizer training is deterministic, and `lowercase` applies to the unknown word."""
 
 import subprocess
 import sys
@@ -40,8 +40,8 @@ def test_lowercase_applies_to_the_unknown_word() -> None:
     config = TokenizerConfig(unk="UNK", lowercase=True)
     tokenizer = train(Corpus.from_lines(["The cat saw UNK", "the dog saw unk"]), config)
     assert tokenizer.config.unk == "unk"
-    assert tokenizer.unk == tokenizer.known["unk"]
-    assert "UNK" not in tokenizer.known
+    assert tokenizer.unk == tokenizer.vocab["unk"]
+    assert "UNK" not in tokenizer.vocab
     encoded = encode(Corpus.from_lines(["the UNK saw Unk"]), tokenizer).ids.tolist()
     assert encoded.count(tokenizer.unk) == 2
 
@@ -50,8 +50,8 @@ def test_lowercase_applies_to_the_unknown_word_of_a_list(tmp_path: Path) -> None
     (tmp_path / "words.txt").write_text("The\nUNK\ncat\n", encoding="utf-8")
     config = TokenizerConfig(unk="UNK", lowercase=True, vocab=str(tmp_path / "words.txt"))
     tokenizer = train(Corpus.from_lines(["the cat"]), config)
-    assert tokenizer.known.keys() == {"unk", "the", "cat"}
-    assert tokenizer.unk == tokenizer.known["unk"]
+    assert tokenizer.vocab.keys() == {"unk", "the", "cat"}
+    assert tokenizer.unk == tokenizer.vocab["unk"]
 
 
 def test_an_unknown_word_that_lower_cases_to_a_control_symbol_is_refused() -> None:

@@ -5,7 +5,7 @@ import pytest
 from chainrule import api, artifact
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
 from chainrule.model import Origin
-from chainrule.preparation import prepare
+from chainrule.preparation import prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ def test_the_words_of_the_file_in_its_order_and_no_others(tmp_path: Path, toy: P
     assert names(made) == ["<unk>", "dogs", "zebra", "cats", "<s>", "</s>"]
     assert made.encode("cats chase zebra").tolist() == [3, 0, 2]
     config = TokenizerConfig(vocab=str(tmp_path / "words.txt"))
-    assert names(prepare(Corpus.of(toy), config).tokenizer) == names(made)
+    assert names(prepare_corpus(Corpus.of(toy), config).tokenizer) == names(made)
 
 
 def test_what_is_passed_over(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 def test_settings_that_contradict_it(tmp_path: Path) -> None:
     for cut in ({"vocab_size": 5}, {"min_count": 2}, {"top_percent": 50.0}):
-        with pytest.raises(ConfigError, match="vocab says which words there are"):
+        with pytest.raises(ConfigError, match="vocab fixes the vocabulary"):
             TokenizerConfig(vocab="words.txt", **cut)
-    with pytest.raises(ConfigError, match="a bpe tokenizer has none"):
+    with pytest.raises(ConfigError, match="a bpe tokenizer has no words"):
         TokenizerConfig(vocab="words.txt", kind="bpe")
 
 

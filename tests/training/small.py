@@ -1,4 +1,4 @@
-"""What the tests of learning share: a text of numbers, a network of a few weights, and runs of both."""
+"""Shared helpers of the training tests: a small text, a network of a few weights, and short runs."""
 
 import json
 import warnings
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule import families
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Context, Vocabulary
@@ -25,17 +25,17 @@ VOCABULARY = Vocabulary(9, BOS, EOS, 2)
 CPU = torch.device("cpu")
 
 
-def lines(number: int = 12, seed: int = 1, longest: int = 9) -> Encoded:
+def lines(number: int = 12, seed: int = 1, longest: int = 9) -> EncodedText:
     """So many lines of 1 to `longest` tokens with their `</s>`, each word most often followed by the next one."""
     rng = np.random.default_rng(seed)
     ids: list[int] = []
     for size in rng.integers(0, longest, number).tolist():
         first = int(rng.integers(7))
         ids += [2 + (first + t + int(rng.random() < 0.2)) % 7 for t in range(size)] + [EOS]
-    return Encoded(np.array(ids, dtype=np.int32), EOS, 2, 0, 0, 0)
+    return EncodedText(np.array(ids, dtype=np.int32), EOS, 2, 0, 0, 0)
 
 
-def learn(family: str, context: Context = "line", place: Path | None = None, **settings: Any) -> NeuralModel:
+def learn(family: str, context: Context = "line", run_dir: Path | None = None, **settings: Any) -> NeuralModel:
     """A network after a short run, as the table of families trains it; `resume` is no setting."""
     resume = bool(settings.pop("resume", False))
     train, valid = settings.pop("train", lines()), settings.pop("valid", lines(5, seed=2))
@@ -45,7 +45,7 @@ def learn(family: str, context: Context = "line", place: Path | None = None, **s
         vocabulary=VOCABULARY,
         context=context,
         device=settings.pop("device", "cpu"),
-        place=place,
+        run_dir=run_dir,
         resume=resume,
         identity={"family": family},
     )

@@ -1,4 +1,4 @@
-"""What looks wrong is said with its numbers and a remedy; what looks right is not."""
+"""Diagnostics appear with numbers and a remedy when they apply, and only then."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chainrule.errors import ChainruleError
-from chainrule.training.advice import Diverged, Facts, findings, name_the_bad
+from chainrule.training.advice import Diverged, RunStatistics, diagnose, first_nonfinite
 
 HEALTHY: dict[str, Any] = {
     "epochs_done": 3,
@@ -24,11 +24,11 @@ HEALTHY: dict[str, Any] = {
 
 
 def test_a_healthy_run_needs_no_advice() -> None:
-    assert findings(Facts(**HEALTHY)) == {}
+    assert diagnose(RunStatistics(**HEALTHY)) == {}
 
 
 def test_little_known_is_nothing_said() -> None:
-    assert findings(Facts(epochs_done=1, learning_rate=0.1)) == {}
+    assert diagnose(RunStatistics(epochs_done=1, learning_rate=0.1)) == {}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_little_known_is_nothing_said() -> None:
 def test_each_fault_is_told_alone_with_numbers_and_remedy(
     name: str, changed: dict[str, Any], words: list[str]
 ) -> None:
-    found = findings(Facts(**(HEALTHY | changed)))
+    found = diagnose(RunStatistics(**(HEALTHY | changed)))
     assert found.keys() == {name}
     assert all(word in found[name] for word in words), found[name]
 
@@ -95,27 +95,27 @@ def test_each_fault_is_told_alone_with_numbers_and_remedy(
     ],
 )
 def test_what_only_resembles_a_fault_is_not_told(changed: dict[str, Any]) -> None:
-    assert findings(Facts(**(HEALTHY | changed))) == {}
+    assert diagnose(RunStatistics(**(HEALTHY | changed))) == {}
 
 
 def test_several_faults_are_told_the_gravest_first() -> None:
     changed = {"loss": 7.0, "clipped_share": 1.0, "valid_history": (7.0, 6.9)}
-    said = list(findings(Facts(**(HEALTHY | changed))).values())
+    said = list(diagnose(RunStatistics(**(HEALTHY | changed))).values())
     assert [words.split(",")[0] for words in said] == ["the loss", "the gradient was clipped on 100% of the steps"]
 
 
 def test_the_bad_tensor_is_named_with_its_count() -> None:
     good, bad = torch.zeros(8), torch.zeros(64, 64)
     bad[0, :12] = float("nan")
-    assert name_the_bad([("W", good), ("layers.0.R", bad)]) == "layers.0.R has 12 NaN of 4,096 values"
+    assert first_nonfinite([("W", good), ("layers.0.R", bad)]) == "layers.0.R has 12 NaN of 4,096 values"
     bad[1, :3] = float("inf")
     bad[1, 3] = -float("inf")
-    assert name_the_bad([("R", bad)]) == "R has 12 NaN and 4 infinite of 4,096 values"
-    assert name_the_bad([("R", bad[1]), ("W", bad)]) == "R has 4 infinite of 64 values"
+    assert first_nonfinite([("R", bad)]) == "R has 12 NaN and 4 infinite of 4,096 values"
+    assert first_nonfinite([("R", bad[1]), ("W", bad)]) == "R has 4 infinite of 64 values"
 
 
 def test_nothing_bad_is_none() -> None:
-    assert name_the_bad([("W", torch.ones(3)), ("ids", torch.tensor([1, 2]))]) is None
+    assert first_nonfinite([("W", torch.ones(3)), ("ids", torch.tensor([1, 2]))]) is None
 
 
 def test_divergence_names_step_tensor_and_remedy() -> None:

@@ -1,4 +1,4 @@
-"""Every token is learnt from once an epoch, in windows that an epoch and a seed decide."""
+"""Every token is used once per epoch, in windows determined by epoch and seed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chainrule.lm import Ids
 from chainrule.training import batches
-from chainrule.training.batches import Lines, Stream, Window
+from chainrule.training.batches import LineBatches, StreamBatches, Window
 from chainrule.training.config import Training
 from training.small import BOS, CPU, EOS
 
@@ -28,8 +28,8 @@ def config(**settings: Any) -> Training:
     return Training(**settings)
 
 
-def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> Lines:
-    return Lines(ids, BOS, EOS, config(**settings), seed, CPU)
+def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> LineBatches:
+    return LineBatches(ids, BOS, EOS, config(**settings), seed, CPU)
 
 
 def rows_of(windows: list[Window]) -> list[tuple[list[int], list[int]]]:
@@ -72,7 +72,7 @@ def test_every_line_is_learnt_from_once(lengths: list[int], B: int, bptt: int, s
 
 @given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 12), st.integers(0, 3))
 def test_a_stream_leaves_out_less_than_one_window(N: int, B: int, bptt: int, epoch: int) -> None:
-    source = Stream(np.arange(N), config(batch_size=B, bptt=bptt), 5, CPU)
+    source = StreamBatches(np.arange(N), config(batch_size=B, bptt=bptt), 5, CPU)
     windows = list(source.windows(epoch))
     assert len(windows) == source.steps(epoch) > 0
     assert all(w.mask is None and w.inputs.shape == (source.B, source.T) for w in windows)
@@ -86,7 +86,7 @@ def test_a_stream_leaves_out_less_than_one_window(N: int, B: int, bptt: int, epo
 
 
 def test_what_one_epoch_leaves_out_another_reads() -> None:
-    source = Stream(np.arange(23), config(batch_size=2, bptt=4), 0, CPU)  # 2 · 11, of which 2 · 8 are read
+    source = StreamBatches(np.arange(23), config(batch_size=2, bptt=4), 0, CPU)  # 2 · 11, of which 2 · 8 are read
     read = {int(t) for epoch in range(30) for w in source.windows(epoch) for t in w.targets.flatten()}
     assert read == set(range(23))
 
@@ -96,7 +96,7 @@ def test_what_one_epoch_leaves_out_another_reads() -> None:
 def test_a_run_can_be_taken_up_anywhere(shuffle: bool, is_stream: bool) -> None:
     chosen = config(batch_size=3, bptt=2, shuffle=shuffle)
     ids = text([1, 5, 2, 7, 3, 3, 4, 1, 6, 2])
-    source: Any = Stream(ids, chosen, 1, CPU) if is_stream else Lines(ids, BOS, EOS, chosen, 1, CPU)
+    source: Any = StreamBatches(ids, chosen, 1, CPU) if is_stream else LineBatches(ids, BOS, EOS, chosen, 1, CPU)
     whole = list(source.windows(1))
     for first in range(len(whole) + 1):
         rest = list(source.windows(1, first))
@@ -110,7 +110,9 @@ def test_an_epoch_and_a_seed_decide(is_stream: bool) -> None:
 
     def first(epoch: int, seed: int, shuffle: bool = True) -> Window:
         chosen = config(batch_size=4, shuffle=shuffle)
-        source: Any = Stream(ids, chosen, seed, CPU) if is_stream else Lines(ids, BOS, EOS, chosen, seed, CPU)
+        source: Any = (
+            StreamBatches(ids, chosen, seed, CPU) if is_stream else LineBatches(ids, BOS, EOS, chosen, seed, CPU)
+        )
         window: Window = next(iter(source.windows(epoch)))
         return window
 
@@ -124,7 +126,7 @@ def test_without_shuffling_the_order_of_the_text_is_kept() -> None:
     ids = text([4, 1, 9, 2, 2, 7, 1])
     rows = rows_of(list(lines_of(ids, batch_size=2, bptt=3, shuffle=False).windows(5)))
     assert [target for _, targets in rows for target in targets] == ids.tolist()
-    stream = Stream(np.arange(12), config(batch_size=3, bptt=2, shuffle=False), 9, CPU)
+    stream = StreamBatches(np.arange(12), config(batch_size=3, bptt=2, shuffle=False), 9, CPU)
     inputs = [w.inputs.tolist() for w in stream.windows(4)]
     assert inputs == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
 
@@ -138,8 +140,8 @@ def test_lines_of_like_length_stand_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_text_smaller_than_a_batch_is_read_all_the_same() -> None:
-    assert rows_of(list(Stream(np.arange(5), config(batch_size=32), 0, CPU).windows(0)))
-    one = Stream(np.array([EOS]), config(batch_size=32, shuffle=False), 0, CPU)
+    assert rows_of(list(StreamBatches(np.arange(5), config(batch_size=32), 0, CPU).windows(0)))
+    one = StreamBatches(np.array([EOS]), config(batch_size=32, shuffle=False), 0, CPU)
     assert rows_of(list(one.windows(0))) == [([EOS], [EOS])]
     assert rows_of(list(lines_of(np.array([EOS]), batch_size=32).windows(0))) == [([BOS], [EOS])]
 
@@ -149,4 +151,4 @@ def test_windows_follow_the_config_alone() -> None:
     assert [w.starts for w in source.windows(0)] == [True, False]
     assert [w.inputs.shape[1] for w in source.windows(0)] == [3, 2]
     whole = replace(config(batch_size=2), bptt=0)
-    assert [w.inputs.shape[1] for w in Lines(text([5, 5]), BOS, EOS, whole, 0, CPU).windows(0)] == [5]
+    assert [w.inputs.shape[1] for w in LineBatches(text([5, 5]), BOS, EOS, whole, 0, CPU).windows(0)] == [5]

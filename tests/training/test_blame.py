@@ -1,4 +1,4 @@
-"""Which matrix a gradient came from, worked by hand; nothing of it changes what is learnt."""
+"""Per-parameter gradient statistics worked by hand; they do not affect training."""
 
 import dataclasses
 import math
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from chainrule import families
 from chainrule.training import checkpoint
 from chainrule.training.batches import Window
-from chainrule.training.blame import Blame
-from chainrule.training.flat import Flat
-from chainrule.training.step import Step
+from chainrule.training.blame import GradientStatistics
+from chainrule.training.flat import FlatParameters
+from chainrule.training.step import TrainingStep
 from training.small import CPU, Slopes, Weights, entries, learn, sgd, trainer
 from training.test_resuming import finished, interrupted, weights
 
@@ -38,9 +38,9 @@ def pull(network: Pair, window: Window, state: Any) -> tuple[Tensor, Tensor, Any
     return loss, loss, state
 
 
-def after(clip: float, *gradients: tuple[float, float, float], **settings: Any) -> Step:
+def after(clip: float, *gradients: tuple[float, float, float], **settings: Any) -> TrainingStep:
     """A pair of zeros after one step down each of these."""
-    step = Step(Pair(), pull, sgd(clip=clip, **settings), CPU)
+    step = TrainingStep(Pair(), pull, sgd(clip=clip, **settings), CPU)
     for each in gradients:
         step(Window(torch.tensor([each]), torch.zeros(1, 1)), ())
     return step
@@ -50,7 +50,7 @@ STEPS = ((3.0, 4.0, 0.0), (0.6, 0.8, 12.0), (0.0, 1.0, 1.0))  # norms 5, √145 
 
 
 def test_parts_of_three_steps_by_hand() -> None:
-    found = after(2.0, *STEPS).blame.read()
+    found = after(2.0, *STEPS).gradient_stats.flush()
     assert found["clipped_by"] == {"a": 1, "b": 1}  # 25 against 0, then 1 against 144; √2 is below 2
     # a: √((25 + 1 + 1) / 3), b: √((0 + 144 + 1) / 3) = 6.9522
     assert found["gradient_norms"] == {"a": 3.0, "b": 6.952}
@@ -58,40 +58,40 @@ def test_parts_of_three_steps_by_hand() -> None:
 
 
 def test_only_what_was_to_blame_is_named() -> None:
-    assert after(2.0, STEPS[0], STEPS[0]).blame.read()["clipped_by"] == {"a": 2}
-    assert after(99.0, *STEPS).blame.read()["clipped_by"] == {}
-    assert after(0.0, *STEPS).blame.read()["clipped_by"] == {}  # never clipped
+    assert after(2.0, STEPS[0], STEPS[0]).gradient_stats.flush()["clipped_by"] == {"a": 2}
+    assert after(99.0, *STEPS).gradient_stats.flush()["clipped_by"] == {}
+    assert after(0.0, *STEPS).gradient_stats.flush()["clipped_by"] == {}  # never clipped
 
 
 def test_the_first_of_equals_is_to_blame() -> None:
-    assert after(1.0, (0.0, 3.0, 3.0)).blame.read()["clipped_by"] == {"a": 1}
+    assert after(1.0, (0.0, 3.0, 3.0)).gradient_stats.flush()["clipped_by"] == {"a": 1}
 
 
 def test_values_that_were_capped_count_as_capped() -> None:
     """As in the norm that clips: (3, 4, 12) capped at 3 is (3, 3, 3)."""
-    found = after(1.0, (3.0, 4.0, 12.0), clip_value=3.0).blame.read()
+    found = after(1.0, (3.0, 4.0, 12.0), clip_value=3.0).gradient_stats.flush()
     assert found == {"clipped_by": {"a": 1}, "gradient_norms": {"a": 4.243, "b": 3.0}, "update_ratio": {}}
 
 
 def test_the_squares_add_up_to_that_of_the_whole() -> None:
     step = after(0.0, (0.3, -1.7, 2.9))
     whole = float(torch.linalg.vector_norm(step.flat.gradient)) ** 2
-    assert float(step.blame.squares.sum()) == pytest.approx(whole, rel=1e-6)
+    assert float(step.gradient_stats.squares.sum()) == pytest.approx(whole, rel=1e-6)
 
 
 def test_sums_start_anew_after_a_line() -> None:
     step = after(2.0, *STEPS)
-    step.blame.read()
-    assert step.blame.read() == {"clipped_by": {}, "gradient_norms": {}, "update_ratio": {}}
+    step.gradient_stats.flush()
+    assert step.gradient_stats.flush() == {"clipped_by": {}, "gradient_norms": {}, "update_ratio": {}}
 
 
 def test_how_far_a_step_moved_each() -> None:
-    flat = Flat(Pair((3.0, 4.0), 0.0))
-    blame, before = Blame(flat), flat.weights.clone()
-    dict(flat.named(flat.weights))["a"].copy_(torch.tensor([3.0, 3.0]))
-    blame.moved(before)
+    flat = FlatParameters(Pair((3.0, 4.0), 0.0))
+    stats, before = GradientStatistics(flat), flat.weights.clone()
+    dict(flat.named_slices(flat.weights))["a"].copy_(torch.tensor([3.0, 3.0]))
+    stats.record_update(before)
     # ‖(0, −1)‖ / ‖(3, 3)‖ = 1 / √18; b was and is 0
-    assert blame.read()["update_ratio"] == {"a": pytest.approx(1 / math.sqrt(18), abs=1e-4), "b": 0.0}
+    assert stats.flush()["update_ratio"] == {"a": pytest.approx(1 / math.sqrt(18), abs=1e-4), "b": 0.0}
 
 
 def test_the_log_tells_of_the_last_step_before_each_line() -> None:
@@ -108,7 +108,7 @@ def test_the_log_tells_of_the_last_step_before_each_line() -> None:
 def test_a_line_at_a_time_nobody_knew_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step takes a second, the time is up after the first of four, and lines come every hundred."""
     run = trainer(Weights(1.0), Slopes(*[(1.0,)] * 4), sgd(log_every=100, max_seconds=1.0, epochs=1))
-    monkeypatch.setattr(run.meter, "seconds", lambda: float(run.position.step))
+    monkeypatch.setattr(run.metrics, "seconds", lambda: float(run.position.step))
     lines = [entry for entry in entries(run.fit()) if "loss" in entry]
     assert [(line["step"], line["gradient_norms"], line["update_ratio"]) for line in lines] == [(1, {"w": 1.0}, {})]
 
@@ -117,8 +117,8 @@ def test_a_line_at_a_time_nobody_knew_has_no_ratio(monkeypatch: pytest.MonkeyPat
 def test_what_is_learnt_is_the_same_without_any_of_it(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"clip": 0.2, "dropout": 0.2, "log_every": 2}
     seen = learn(family, "stream", **settings)
-    monkeypatch.setattr(Blame, "note", lambda *_: None)
-    monkeypatch.setattr(Blame, "moved", lambda *_: None)
+    monkeypatch.setattr(GradientStatistics, "update", lambda *_: None)
+    monkeypatch.setattr(GradientStatistics, "record_update", lambda *_: None)
     unseen = learn(family, "stream", **settings)
     files = [families.get(family).files(model)["model.safetensors"] for model in (seen, unseen)]
     assert files[0] == files[1]

@@ -1,4 +1,4 @@
-"""A checkpoint gives every bit back and survives every death of its writer."""
+"""Checkpoints restore every bit and survive a crash of the writer at any point."""
 
 import errno
 import json

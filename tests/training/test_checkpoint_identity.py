@@ -1,4 +1,4 @@
-"""A checkpoint of another run is refused, with what differs and what to do."""
+"""A checkpoint of another run is rejected, naming the differences and a remedy."""
 
 from hashlib import sha256
 from typing import Any

@@ -1,11 +1,11 @@
-"""How a run ended: early stopping, evenly spaced validations, and what the metrics say of it."""
+"""Outcome of a run: early stopping, evenly spaced validations, metrics."""
 
 from typing import Any
 
 import pytest
 
 from chainrule.errors import ConfigError
-from chainrule.training.ending import falling_percent, judge
+from chainrule.training.ending import falling_percent, judge_convergence
 from training.small import UP, Slopes, Weights, events, learn, lines, sgd, trainer, validating
 
 
@@ -43,7 +43,7 @@ def test_what_the_last_epoch_brought(losses: list[float], epochs: list[float], p
     ],
 )
 def test_the_status(done: float, losses: list[float], waited: int, status: str, is_converged: bool | None) -> None:
-    ending = judge(done, 12, losses, [done - len(losses) + 1 + i for i in range(len(losses))], waited)
+    ending = judge_convergence(done, 12, losses, [done - len(losses) + 1 + i for i in range(len(losses))], waited)
     assert (ending.status, ending.is_converged) == (status, is_converged)
     assert ("train_is_converged" in ending.figures()) == (is_converged is not None)
 
@@ -110,11 +110,11 @@ def test_validation_reads_a_part_of_the_text(context: Any, monkeypatch: pytest.M
 
 
 def test_a_sample_of_lines_holds_whole_lines() -> None:
-    from chainrule.neural.validation import sample
+    from chainrule.neural.validation import subsample
 
     text = lines(40, seed=4)
     whole = [line.tolist() for line in split(text)]
-    part = [line.tolist() for line in split(sample(text, text.tokens // 4, "line"))]
+    part = [line.tolist() for line in split(subsample(text, text.tokens // 4, "line"))]
     assert len(part) == 10
     assert (part[0], part[-1]) == (whole[0], whole[-1])
     assert all(line in whole for line in part)

@@ -1,4 +1,4 @@
-"""Every example once an epoch, like lengths together, the same batches for the same seed."""
+"""Every example once per epoch, batched by length, reproducible by seed."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,12 @@ import torch
 
 from chainrule.lm import Ids
 from chainrule.training.config import Training
-from chainrule.training.examples import Examples, moved, pad, padded
+from chainrule.training.examples import ExampleBatches, pad_rows, pad_to_device, to_device
 
 
-def source(number: int, batch_size: int, *, shuffle: bool = True, seed: int = 3) -> Examples:
+def source(number: int, batch_size: int, *, shuffle: bool = True, seed: int = 3) -> ExampleBatches:
     lengths = np.random.default_rng(1).integers(1, 40, number)
-    return Examples(lengths, lambda rows: rows, Training(batch_size=batch_size, shuffle=shuffle), seed)
+    return ExampleBatches(lengths, lambda rows: rows, Training(batch_size=batch_size, shuffle=shuffle), seed)
 
 
 @pytest.mark.parametrize("number", [1, 7, 8, 401, 1000])
@@ -52,12 +52,12 @@ def test_like_lengths_stand_together() -> None:
 
 
 def test_pad() -> None:
-    assert pad([np.array([1, 2, 3]), np.array([4])], 9).tolist() == [[1, 2, 3], [4, 9, 9]]
-    assert pad([], 0).shape == (0, 0)
+    assert pad_rows([np.array([1, 2, 3]), np.array([4])], 9).tolist() == [[1, 2, 3], [4, 9, 9]]
+    assert pad_rows([], 0).shape == (0, 0)
 
 
 def test_padded_rows_on_a_device() -> None:
-    ids, mask = padded([np.array([4, 5, 6]), np.array([7])], 1, torch.device("cpu"))
+    ids, mask = pad_to_device([np.array([4, 5, 6]), np.array([7])], 1, torch.device("cpu"))
     assert ids.tolist() == [[4, 5, 6], [7, 1, 1]]
     assert mask.tolist() == [[True, True, True], [True, False, False]]
 
@@ -75,6 +75,6 @@ def test_a_copy_to_a_gpu_leaves_from_pinned_memory_and_is_not_waited_for(monkeyp
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     monkeypatch.setattr(torch.Tensor, "to", to)
-    moved(torch.zeros(2), torch.device("cpu"))
-    moved(torch.zeros(2), torch.device("cuda"))
+    to_device(torch.zeros(2), torch.device("cpu"))
+    to_device(torch.zeros(2), torch.device("cuda"))
     assert asked == [("cpu", False), ("pin", None), ("cuda", True)]

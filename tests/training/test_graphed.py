@@ -1,4 +1,4 @@
-"""On the GPU: a step replayed as a CUDA graph is the step as it stands; a run can be taken up there."""
+"""On the GPU: a captured CUDA graph equals the eager step, and a run can be resumed."""
 
 import signal
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ import torch
 
 from chainrule import api
 from chainrule.neural import gru, lstm, rnn, transformer
-from chainrule.training.batches import Stream
+from chainrule.training.batches import StreamBatches
 from chainrule.training.objective import next_token
-from chainrule.training.step import Eager, Graphed, Step
+from chainrule.training.step import CudaGraphStepper, EagerStepper, TrainingStep
 from training.small import VOCABULARY, entries, learn, lines
 
 pytestmark = [
@@ -34,11 +34,11 @@ def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
     config = kind.Config(hidden=16, layers=2, dropout=0.0, batch_size=4, bptt=8, clip=0.25, learning_rate=1e-2)
     ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
     weights = []
-    for reader in (Eager, Graphed):
+    for reader in (EagerStepper, CudaGraphStepper):
         torch.manual_seed(1)
         network = kind.build(config, VOCABULARY, None).to(gpu).train()
-        step = Step(network, next_token, config, gpu)
-        run: Any = reader(step, Stream(ids, config, 0, gpu))
+        step = TrainingStep(network, next_token, config, gpu)
+        run: Any = reader(step, StreamBatches(ids, config, 0, gpu))
         for epoch in range(2):
             for _ in run.epoch(epoch, 0):
                 pass
@@ -51,17 +51,19 @@ def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
     config = lstm.Config(hidden=16, layers=2, dropout=0.0, batch_size=4, bptt=8, clip=0.25, learning_rate=1e-3)
     ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
     found = []
-    for reader in (Eager, Graphed):
+    for reader in (EagerStepper, CudaGraphStepper):
         torch.manual_seed(1)
         network = lstm.build(config, VOCABULARY, None).to(gpu).train()
-        step = Step(network, next_token, config, gpu)
-        run: Any = reader(step, Stream(ids, config, 0, gpu))
+        step = TrainingStep(network, next_token, config, gpu)
+        run: Any = reader(step, StreamBatches(ids, config, 0, gpu))
         steps = sum(1 for _ in run.epoch(0, 0))
         before = step.flat.weights.clone()
         next(iter(run.epoch(1, 0)))
-        step.blame.moved(before)
-        assert step.blame.steps.tolist() == [steps + 1] * len(step.blame.names)  # warming up is not counted
-        found.append(step.blame.read())
+        step.gradient_stats.record_update(before)
+        assert step.gradient_stats.steps.tolist() == [steps + 1] * len(
+            step.gradient_stats.names
+        )  # warming up is not counted
+        found.append(step.gradient_stats.flush())
     assert sum(found[0]["clipped_by"].values()) > 3
     assert found[1]["clipped_by"] == found[0]["clipped_by"]
     for part in ("gradient_norms", "update_ratio"):
@@ -81,9 +83,9 @@ def test_a_model_of_the_gpu_opens_on_the_processor(tmp_path: Path) -> None:
 @contextmanager
 def stopped_after(steps: int) -> Iterator[None]:
     """A request to stop comes after so many replays."""
-    real = Graphed.epoch
+    real = CudaGraphStepper.epoch
 
-    def counted(self: Graphed, epoch: int, first: int) -> Iterator[None]:
+    def counted(self: CudaGraphStepper, epoch: int, first: int) -> Iterator[None]:
         nonlocal steps
         for _ in real(self, epoch, first):
             steps -= 1
@@ -92,7 +94,7 @@ def stopped_after(steps: int) -> Iterator[None]:
             yield
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Graphed, "epoch", counted)
+        patch.setattr(CudaGraphStepper, "epoch", counted)
         yield
 
 

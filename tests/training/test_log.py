@@ -1,4 +1,4 @@
-"""The log is strict JSON, whole lines, cut back exactly; TensorBoard reads the same numbers."""
+"""The log is strict JSON in whole lines and truncates exactly; TensorBoard shows the same numbers."""
 
 import errno
 import json

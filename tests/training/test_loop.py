@@ -1,4 +1,4 @@
-"""The order of things in a run: rates, validations, what is kept, when it ends."""
+"""Training loop: learning rates, validations, selected weights, stopping."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ def test_every_step_has_the_rate_of_its_schedule(schedule: Any) -> None:
     config = sgd(schedule=schedule, warmup=2, flat=0.25)
     network = Weights(0.0)
     log = [entry for entry in entries(trainer(network, UP, config).fit()) if "event" not in entry]
-    expected = [schedules.rate(config, done, done / 8) for done in range(8)]
+    expected = [schedules.learning_rate(config, done, done / 8) for done in range(8)]
     assert [entry["learning_rate"] for entry in log] == pytest.approx(expected)
     assert network.w.item() == pytest.approx(sum(expected), rel=1e-6)
     assert len(set(expected)) > 4

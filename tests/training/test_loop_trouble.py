@@ -1,4 +1,4 @@
-"""How a run goes wrong: numbers that are none, what is kept of it, and what is said."""
+"""Failures of a run: non-finite values, what is saved, and the messages."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def breaking(at: int, value: float) -> Any:
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) -> None:
     config = sgd(checkpoint_seconds=0.0)
     run = trainer(
-        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), place=tmp_path
+        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), run_dir=tmp_path
     )
     with pytest.raises(Diverged, match=r"diverged at step 6: w has 2 (NaN|infinite) of 2 values") as stopped:
         run.fit()
@@ -46,7 +46,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) ->
 def test_weights_that_overflow_are_never_the_last_good_checkpoint(tmp_path: Path) -> None:
     """The loss of the step was a number, and so was its gradient; what came of them is none."""
     config = sgd(learning_rate=3e38, checkpoint_seconds=0.0)
-    run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, place=tmp_path)
+    run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, run_dir=tmp_path)
     with pytest.raises(Diverged, match=r"step 2: w has 1 infinite of 1 values.*last good checkpoint"):
         run.fit()
     found = checkpoint.load(tmp_path)
@@ -64,13 +64,15 @@ def test_without_a_checkpoint_none_is_promised() -> None:
 
 
 def test_the_checkpoint_of_an_earlier_run_is_not_promised(tmp_path: Path) -> None:
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), place=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
     assert (tmp_path / checkpoint.NAME).exists()
-    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), place=tmp_path)
+    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), run_dir=tmp_path)
     with pytest.raises(Diverged, match="step 1: ") as stopped:
         other.fit()
     assert "checkpoint" not in str(stopped.value)
-    resumed = trainer(Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), place=tmp_path, resume=True)
+    resumed = trainer(
+        Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), run_dir=tmp_path, resume=True
+    )
     with pytest.raises(Diverged, match=f"the last good checkpoint is kept at {tmp_path / checkpoint.NAME}"):
         resumed.fit()
 
@@ -91,16 +93,16 @@ def test_a_validation_that_is_no_number_stops_the_run() -> None:
 def test_a_network_with_far_too_high_a_rate_diverges(tmp_path: Path, family: str, rate: float, words: str) -> None:
     huge: dict[str, Any] = {"optimizer": "sgd", "learning_rate": rate, "clip": 0.0, "warmup": 0}
     with pytest.raises(Diverged, match=rf"diverged at step \d+: {words}; the last good checkpoint"):
-        learn(family, place=tmp_path, checkpoint_seconds=0.0, **huge)
+        learn(family, run_dir=tmp_path, checkpoint_seconds=0.0, **huge)
     found = checkpoint.load(tmp_path)
     assert found is not None
     assert all(tensor.isfinite().all() for tensor in found.weights.values() if tensor.is_floating_point())
 
 
 def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), place=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), run_dir=tmp_path).fit()
     assert checkpoint.load(tmp_path) is None
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), place=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
     found = checkpoint.load(tmp_path)
     assert found is not None
     assert found.position["step"] == 8
@@ -110,7 +112,7 @@ def test_the_log_is_on_the_disk_while_it_learns(tmp_path: Path) -> None:
     path = tmp_path / "train_log.part.jsonl"
     path.write_text('{"of": "a run before"}\n')
     sizes: list[int] = []
-    run = trainer(Weights(0.0), UP, sgd(), place=tmp_path, progress=lambda *_: sizes.append(path.stat().st_size))
+    run = trainer(Weights(0.0), UP, sgd(), run_dir=tmp_path, progress=lambda *_: sizes.append(path.stat().st_size))
     log = run.fit()
     assert sizes == sorted(set(sizes))
     assert path.read_bytes() == log
@@ -166,6 +168,6 @@ def test_time_enough_is_no_time_limit() -> None:
 
 
 def test_a_run_that_runs_out_of_time_is_read_to_its_end(tmp_path: Path) -> None:
-    model = learn("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, place=tmp_path)
+    model = learn("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, run_dir=tmp_path)
     found = [json.loads(line) for line in model.log.splitlines()]
     assert any("loss" in line for line in found)

@@ -1,4 +1,4 @@
-"""What is read off a run: the sums of its steps, and how much of its state is saturated."""
+"""Training metrics: accumulated step statistics, and the saturated share of the state."""
 
 import json
 from pathlib import Path
@@ -14,19 +14,19 @@ from chainrule.training.batches import Window
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
 from chainrule.training.loop import Position, Run
-from chainrule.training.meter import Meter
+from chainrule.training.meter import TrainingMetrics
 from training.small import CPU, VOCABULARY, Slopes, Weights, entries, learn, slope, trainer
 
 
-def meter(epochs: int = 5) -> Meter:
+def meter(epochs: int = 5) -> TrainingMetrics:
     run = Run(source=Slopes(), objective=slope, validate=None, device=CPU, unigram_nats=2.0)
-    return Meter(Training(epochs=epochs), run)
+    return TrainingMetrics(Training(epochs=epochs), run)
 
 
 def test_one_line_from_the_sums(tmp_path: Path) -> None:
     position, seen = Position(step=7, epoch=2), torch.tensor([30.0, 12.0, 4.0, 1.0, 10.0, 6.0])
     with TrainLog(tmp_path / "log.jsonl") as log:
-        meter().read(seen, position, 0.25, 0.5, log)
+        meter().log_step(seen, position, 0.25, 0.5, log)
         (line,) = log.content().splitlines()
     found = json.loads(line)
     assert found.pop("seconds") >= 0
@@ -45,28 +45,28 @@ def test_one_line_from_the_sums(tmp_path: Path) -> None:
 
 
 def test_the_sums_of_an_epoch_add_up_and_start_anew() -> None:
-    read, position = meter(), Position(epoch=1)
+    metrics, position = meter(), Position(epoch=1)
     with TrainLog(None) as log:
         for nats in (10.0, 20.0):
-            read.read(torch.tensor([nats, 10.0, 2.0, 0.0, 2.0, 1.0]), position, 0.1, 0.1, log)
-    assert list(read.advice(None, None, position)) == []
+            metrics.log_step(torch.tensor([nats, 10.0, 2.0, 0.0, 2.0, 1.0]), position, 0.1, 0.1, log)
+    assert list(metrics.diagnose(None, None, position)) == []
     assert position.train_history == [1.5]  # 30 nats over 20 tokens
     assert (position.sums, position.norms, position.largest_norm) == ([0] * 4, [], 0)
 
 
 def test_a_leap_of_the_gradient_is_spoken_of() -> None:
-    read, position = meter(), Position(epoch=1)
+    metrics, position = meter(), Position(epoch=1)
     with TrainLog(None) as log:
         for largest in (1.0, 1.0, 900.0, 1.0):
-            read.read(torch.tensor([10.0, 10.0, 2.0, 0.0, 2.0, largest]), position, 0.1, 0.1, log)
+            metrics.log_step(torch.tensor([10.0, 10.0, 2.0, 0.0, 2.0, largest]), position, 0.1, 0.1, log)
     with pytest.warns(ChainruleWarning, match="leaps from 1 to 9e"):
-        assert len(list(read.advice(None, None, position))) == 1
+        assert len(list(metrics.diagnose(None, None, position))) == 1
 
 
 def test_time_goes_on_where_it_stood() -> None:
-    read = meter()
-    read.begin(Position(seconds=1000.0))
-    assert 1000 <= read.seconds() < 2000
+    metrics = meter()
+    metrics.start_clock(Position(seconds=1000.0))
+    assert 1000 <= metrics.seconds() < 2000
 
 
 def test_a_large_loss_is_shown_as_a_number() -> None:
@@ -74,9 +74,9 @@ def test_a_large_loss_is_shown_as_a_number() -> None:
     run = Run(
         source=Slopes(), objective=slope, validate=None, device=CPU, progress=lambda what, *_: said.append(what)
     )
-    shown = Meter(Training(), run)
+    shown = TrainingMetrics(Training(), run)
     shown.loss = 1e30
-    shown.show(Position(best=1e30), 0.5, 10.0)
+    shown.show_progress(Position(best=1e30), 0.5, 10.0)
     assert "perplexity 1.014e+304, validation 1.014e+304" in said[0]  # e^700, where e^1e30 would be no float
 
 
@@ -101,7 +101,7 @@ def states(network: Any, *values: float) -> tuple[Tensor, ...]:
 def test_which_of_a_state_is_bounded(module: Any, settings: dict[str, Any], expected: list[float]) -> None:
     network = module.build(module.Config(hidden=4, **settings), VOCABULARY, None)
     state = states(network, *range(1, 1 + len(network.start(1))))
-    assert [float(tensor.flatten()[0]) for tensor in network.bounded(state)] == expected
+    assert [float(tensor.flatten()[0]) for tensor in network.saturating_states(state)] == expected
 
 
 def test_a_transformer_has_nothing_bounded() -> None:
@@ -118,7 +118,7 @@ class Bounded(Weights):
     def start(self, rows: int) -> tuple[Tensor, ...]:
         return self.h, torch.full((1, 30), 0.5)
 
-    def bounded(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def saturating_states(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return state[:1]
 
 

@@ -1,4 +1,4 @@
-"""The mean of −log p over what is there to learn from."""
+"""Mean of −log p over the unmasked targets."""
 
 from typing import Any, NamedTuple
 

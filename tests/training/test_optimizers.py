@@ -1,4 +1,4 @@
-"""Each optimiser against its formula in plain Python, and going on where it was cut off."""
+"""Each optimiser against its formula in plain Python, and after a resumption."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A run that was stopped and taken up again is the run that was never stopped, bit for bit."""
+"""A stopped and resumed run equals an uninterrupted one bit for bit."""
 
 import signal
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from chainrule.errors import ChainruleError
 from chainrule.neural import validation
 from chainrule.neural.adapter import NeuralModel
 from chainrule.training import checkpoint
-from chainrule.training.step import Step
+from chainrule.training.step import TrainingStep
 from training.small import entries, learn
 
 RUNS: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -45,9 +45,9 @@ RUNS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 @contextmanager
 def signalled(number: int, step: int) -> Iterator[None]:
     """This signal comes while this step of the run, counted from where it is taken up, is being made."""
-    real, made = Step.__call__, [0]
+    real, made = TrainingStep.__call__, [0]
 
-    def counted(self: Step, *given: Any) -> Any:
+    def counted(self: TrainingStep, *given: Any) -> Any:
         made[0] += 1
         if made[0] == step:
             signal.raise_signal(number)
@@ -56,7 +56,7 @@ def signalled(number: int, step: int) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have left it ignored
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Step, "__call__", counted)
+            patch.setattr(TrainingStep, "__call__", counted)
             yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Rates worked by hand: a rate of 8, decay after half of the run."""
+"""Learning rates worked by hand: peak rate 8, decay after half of the run."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chainrule.training.config import Schedule, Training
-from chainrule.training.schedules import Plateau, rate
+from chainrule.training.schedules import Plateau, learning_rate
 
 
 def config(**fields: Any) -> Training:
@@ -14,7 +14,7 @@ def config(**fields: Any) -> Training:
 
 
 def test_warm_up_rises_by_equal_steps_and_wastes_none() -> None:
-    rates = [rate(config(warmup=4, schedule="constant"), step, 0.0) for step in range(6)]
+    rates = [learning_rate(config(warmup=4, schedule="constant"), step, 0.0) for step in range(6)]
     assert rates == [2.0, 4.0, 6.0, 8.0, 8.0, 8.0]
 
 
@@ -30,34 +30,34 @@ def test_warm_up_rises_by_equal_steps_and_wastes_none() -> None:
     ],
 )
 def test_each_curve(schedule: Schedule, expected: list[float]) -> None:
-    rates = [rate(config(schedule=schedule, decay=0.25), 10, at) for at in (0.0, 0.5, 0.75, 1.0)]
+    rates = [learning_rate(config(schedule=schedule, decay=0.25), 10, at) for at in (0.0, 0.5, 0.75, 1.0)]
     assert rates == pytest.approx(expected, abs=1e-12)
 
 
 def test_cosine_is_not_linear() -> None:
     # a third of the decay: (1 + cos 60°) / 2 = 3/4, where linear has 2/3
-    assert rate(config(schedule="cosine"), 0, 0.5 + 0.5 / 3) == pytest.approx(6.0)
-    assert rate(config(schedule="linear"), 0, 0.5 + 0.5 / 3) == pytest.approx(16 / 3)
+    assert learning_rate(config(schedule="cosine"), 0, 0.5 + 0.5 / 3) == pytest.approx(6.0)
+    assert learning_rate(config(schedule="linear"), 0, 0.5 + 0.5 / 3) == pytest.approx(16 / 3)
 
 
 def test_warm_up_and_decay_multiply() -> None:
     # at 1/20 of the run: 2 of 4 steps of warm-up; 1/20 of the decay, which begins at once
-    found = rate(config(warmup=4, schedule="linear", flat=0.0), 1, 0.05)
+    found = learning_rate(config(warmup=4, schedule="linear", flat=0.0), 1, 0.05)
     assert found == pytest.approx(8 * 2 / 4 * 19 / 20)
 
 
 def test_warm_up_takes_a_tenth_of_a_short_run_at_most() -> None:
     long = config(warmup=1000, schedule="constant")
-    assert rate(long, 1, 0.05) == pytest.approx(8 * 0.05 / 0.1)
-    assert rate(long, 3, 0.1) == 8.0
+    assert learning_rate(long, 1, 0.05) == pytest.approx(8 * 0.05 / 0.1)
+    assert learning_rate(long, 3, 0.1) == 8.0
 
 
 def test_a_run_that_is_all_flat_does_not_divide_by_zero() -> None:
-    assert rate(config(schedule="linear", flat=1.0), 0, 1.0) == 8.0
+    assert learning_rate(config(schedule="linear", flat=1.0), 0, 1.0) == 8.0
 
 
 def test_progress_beyond_the_end_is_the_end() -> None:
-    assert rate(config(schedule="linear"), 0, 1.01) == 0.0
+    assert learning_rate(config(schedule="linear"), 0, 1.01) == 0.0
 
 
 def test_the_factor_falls_after_patience_validations_without_a_best() -> None:

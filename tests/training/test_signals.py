@@ -1,4 +1,4 @@
-"""Signals are noted, acted on when the loop says so, and handed back afterwards."""
+"""Signals are recorded, acted on when requested, and handlers restored afterwards."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainrule.training.signals import Stop
+from chainrule.training.signals import GracefulStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,34 +32,34 @@ def handlers() -> list[Any]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
-    with Stop() as stop:
+    with GracefulStop() as stop:
         assert stop.signal is None
         os.kill(os.getpid(), number)
         assert stop.signal == number
 
 
 def test_leaving_after_sigint_is_an_interrupt() -> None:
-    with Stop() as stop:
+    with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            stop.leave()
+            stop.exit_if_signalled()
 
 
 def test_leaving_after_sigterm_is_an_exit_with_143() -> None:
-    with Stop() as stop:
+    with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(SystemExit) as left:
-            stop.leave()
+            stop.exit_if_signalled()
     assert left.value.code == 143
 
 
 def test_leaving_without_a_signal_is_nothing() -> None:
-    with Stop() as stop:
-        stop.leave()
+    with GracefulStop() as stop:
+        stop.exit_if_signalled()
 
 
 def test_a_second_sigint_interrupts_at_once() -> None:
-    with Stop() as stop:
+    with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
@@ -67,7 +67,7 @@ def test_a_second_sigint_interrupts_at_once() -> None:
 
 
 def test_the_first_signal_decides_how_it_ends() -> None:
-    with Stop() as stop:
+    with GracefulStop() as stop:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
         assert stop.signal == signal.SIGTERM
@@ -75,17 +75,17 @@ def test_the_first_signal_decides_how_it_ends() -> None:
 
 def test_handlers_are_restored_also_after_an_error() -> None:
     before = handlers()
-    with Stop():
+    with GracefulStop():
         assert all(now != then for now, then in zip(handlers(), before, strict=True))
     assert handlers() == before
-    with pytest.raises(ZeroDivisionError), Stop():
+    with pytest.raises(ZeroDivisionError), GracefulStop():
         raise ZeroDivisionError
     assert handlers() == before
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Stop() as stop:
+    with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.signal is None
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
@@ -95,9 +95,9 @@ def test_outside_the_main_thread_nothing_happens() -> None:
     before, seen = handlers(), []
 
     def train() -> None:
-        with Stop() as stop:
+        with GracefulStop() as stop:
             seen.append(handlers())
-            stop.leave()
+            stop.exit_if_signalled()
 
     thread = threading.Thread(target=train)
     thread.start()
@@ -107,12 +107,12 @@ def test_outside_the_main_thread_nothing_happens() -> None:
 
 PROGRAM = """
 import os, signal
-from chainrule.training.signals import Stop
+from chainrule.training.signals import GracefulStop
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with Stop() as stop:
+with GracefulStop() as stop:
     os.kill(os.getpid(), {number})
     print("saved", flush=True)
-    stop.leave()
+    stop.exit_if_signalled()
 print("never")
 """
 

@@ -1,1 +1,1 @@
-"""What likelihood is for: ranking candidates, correcting, filtering, completing, telling apart."""
+"""Applications of sentence likelihood: reranking, spelling correction, filtering, completion and identification."""

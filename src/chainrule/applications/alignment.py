@@ -1,16 +1,13 @@
-"""Two spellings put side by side with the fewest edits (Damerau 1964): the letters of one beside the other's.
-
-Lives here: one pair at a time, readably. Not here: how far many pairs are apart (candidates.py).
-"""
+"""Damerau–Levenshtein alignment of two spellings (Damerau 1964)."""
 
 
 def align(meant: str, written: str) -> list[tuple[str, str]]:
-    """Steps (part of `meant`, part of `written`): kept, replaced, lost, added, or two letters exchanged.
+    """Edit steps (part of `meant`, part of `written`): match, substitution, deletion, insertion or transposition.
 
     >>> align("form", "from")
     [('f', 'f'), ('or', 'ro'), ('m', 'm')]
     """
-    cost = _costs(meant, written)
+    cost = _distance_table(meant, written)
     i, j = len(meant), len(written)
     steps: list[tuple[str, str]] = []
     while i or j:
@@ -20,17 +17,17 @@ def align(meant: str, written: str) -> list[tuple[str, str]]:
     return steps[::-1]
 
 
-def edits(meant: str, written: str) -> int:
-    """The fewest edits from one to the other.
+def edit_distance(meant: str, written: str) -> int:
+    """Damerau–Levenshtein distance.
 
-    >>> edits("form", "fromm")
+    >>> edit_distance("form", "fromm")
     2
     """
-    return _costs(meant, written)[-1][-1]
+    return _distance_table(meant, written)[-1][-1]
 
 
-def _costs(meant: str, written: str) -> list[list[int]]:
-    """D[i][j]: fewest edits from the first i letters to the first j."""
+def _distance_table(meant: str, written: str) -> list[list[int]]:
+    """Dynamic-programming table: D[i][j] edits turn i letters of `meant` into j letters of `written`."""
     cost = [list(range(len(written) + 1))]
     for i, x in enumerate(meant, start=1):
         above = cost[-1]
@@ -45,13 +42,13 @@ def _costs(meant: str, written: str) -> list[list[int]]:
 
 
 def _last_step(cost: list[list[int]], meant: str, written: str, i: int, j: int) -> tuple[int, int]:
-    """How many letters of each side the last of the fewest steps takes; what is kept goes first."""
-    here = cost[i][j]
-    if i and j and meant[i - 1] == written[j - 1] and cost[i - 1][j - 1] == here:
+    """Letters of either side consumed by the last step of an optimal path; matches are preferred."""
+    distance = cost[i][j]
+    if i and j and meant[i - 1] == written[j - 1] and cost[i - 1][j - 1] == distance:
         return 1, 1
     swapped = i > 1 and j > 1 and meant[i - 1] == written[j - 2] and meant[i - 2] == written[j - 1]
-    if swapped and cost[i - 2][j - 2] + 1 == here:
+    if swapped and cost[i - 2][j - 2] + 1 == distance:
         return 2, 2
-    if i and j and cost[i - 1][j - 1] + 1 == here:
+    if i and j and cost[i - 1][j - 1] + 1 == distance:
         return 1, 1
-    return (1, 0) if i and cost[i - 1][j] + 1 == here else (0, 1)
+    return (1, 0) if i and cost[i - 1][j] + 1 == distance else (0, 1)

@@ -1,7 +1,7 @@
-"""Candidates for a written word, each with log p(written | meant).
+"""Correction candidates for a written word, each with log p(written | meant).
 
-A candidate is the word itself, an out-of-vocabulary word, a word of the vocabulary within two edits, two words that
-were run together, or one word that was cut in two.
+Candidates are the word itself, vocabulary words within two edits, two vocabulary words that were run together, one
+vocabulary word that was split in two, and words reached by undoing learnt error patterns.
 """
 
 import math
@@ -17,48 +17,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.applications.channel import Channel
-from chainrule.applications.edits import Edits
-from chainrule.applications.neighbors import FURTHEST, Neighbors
-from chainrule.applications.rewriting import Rewriting
-from chainrule.applications.words import Word, is_mark, split_punctuation
+from chainrule.applications.edits import ChannelTables
+from chainrule.applications.neighbors import MAX_DISTANCE, SymSpellIndex
+from chainrule.applications.rewriting import ErrorPatterns
+from chainrule.applications.words import Word, is_combining_mark, split_punctuation
 from chainrule.errors import ConfigError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 
-NONE: Final = -1  # in place of a second word
-CRUDE: Final = 4.0  # nats an edit costs at the first look
-FIRST_LOOK: Final = {
-    True: 16,
-    False: 48,
-}  # near words that are worth the channel's time, of a word that is known or not
+NO_WORD: Final = -1  # id that marks the absence of a second word
+ROUGH_EDIT_COST: Final = 4.0  # nats per edit in the preselection of neighbours
+MAX_NEIGHBORS: Final = {True: 16, False: 48}
+"""Neighbours of a word scored by the channel model, by whether the word is in the vocabulary."""
 SYMBOLS: Final = frozenset("&@#/\\_+=<>|~^*$%§©®°")
-"""A word with one of these inside (`A&M`, `and/or`, an address) is left alone, as one with digits is."""
+"""Words that contain one of these (`A&M`, `and/or`, an address) or a digit are not corrected."""
 INITIALS: Final = re.compile(r"(?:\w\.)+\w?")
-"""`U.S`, `e.g`: left alone, too."""
+"""Initials such as `U.S` and `e.g` are not corrected."""
 LATIN: Final = frozenset(string.ascii_lowercase)
 RARE_ACCENT: Final = 1e-4
-"""Share of the letters of the vocabulary below which an accented letter does not belong to the alphabet."""
-INITIAL: Final = 2.0
-"""A word so many times as probable at the beginning of a line as on average owes its capital to its place."""
-CONTEXTS: Final = 64  # over which a word's probability by itself is averaged
+"""Relative frequency below which an accented letter is excluded from the alphabet."""
+INITIAL_RATIO: Final = 2.0
+"""Ratio of line-initial to overall probability above which a capital is attributed to the position."""
+PRIOR_CONTEXTS: Final = 64  # contexts over which the prior of a word is averaged
 
-LONGEST_CORRECTED: Final = 100
-"""Characters of a word that is looked up; a longer one stays as it is, for the ways to cut it are as many."""
-MOST_READINGS: Final = 10_000
-"""Of a sentence, and choices for a word: the work grows with both."""
+MAX_WORD_LENGTH: Final = 100
+"""Maximum length of a word to correct; the number of possible splits grows with it."""
+MAX_BEAM: Final = 10_000
+"""Upper limit of `beam` and `choices`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a text is corrected."""
+    """Settings of the spelling corrector."""
 
-    error_rate: float = 0.02  # ε: how many words are taken to be wrong
-    weight: float = 1.0  # λ of the language model's log p beside the channel's
-    choices: int = 12  # candidates of a word that are tried in its sentence
-    beam: int = 8  # ways to read a sentence that are kept from word to word
-    distance: int = 2  # edits of a word that is not in the vocabulary
-    real_word_distance: int = 2  # edits of one that is; 0: words of the vocabulary are right
-    name_error_ratio: float = 1e-8  # error rate of capitalised words outside the vocabulary, as a share of ε
+    error_rate: float = 0.02  # ε: prior probability that a word is misspelt
+    weight: float = 1.0  # λ: weight of the language model relative to the channel
+    choices: int = 12  # candidates per word in the lattice
+    beam: int = 8  # beam size of the lattice search
+    distance: int = 2  # maximum edits for out-of-vocabulary words
+    real_word_distance: int = 2  # maximum edits for vocabulary words; 0: never change them
+    name_error_ratio: float = 1e-8  # error rate of capitalised out-of-vocabulary words relative to ε
 
     def __post_init__(self) -> None:
         if not 0 < self.error_rate < 1:
@@ -68,88 +66,86 @@ class Settings:
         if not 0 < self.name_error_ratio <= 1:
             raise ConfigError(f"name-error-ratio is {self.name_error_ratio}; choose a number above 0, at most 1")
         for name in ("choices", "beam"):
-            if not 1 <= getattr(self, name) <= MOST_READINGS:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)}; choose a whole number from 1 to {MOST_READINGS}"
-                )
+            if not 1 <= getattr(self, name) <= MAX_BEAM:
+                raise ConfigError(f"{name} is {getattr(self, name)}; choose a whole number from 1 to {MAX_BEAM}")
         for name, least in (("distance", 1), ("real_word_distance", 0)):
-            if not least <= getattr(self, name) <= FURTHEST:
-                given = f"{name.replace('_', '-')} is {getattr(self, name)}"
-                raise ConfigError(f"{given}; choose a whole number from {least} to {FURTHEST}")
+            if not least <= getattr(self, name) <= MAX_DISTANCE:
+                setting = f"{name.replace('_', '-')} is {getattr(self, name)}"
+                raise ConfigError(f"{setting}; choose a whole number from {least} to {MAX_DISTANCE}")
 
 
 @dataclass(frozen=True, slots=True)
 class Arcs:
-    """Candidates side by side; the first is always what is written."""
+    """Candidates of one word; the first is always the written word."""
 
     texts: tuple[str, ...]
-    ids: Ids  # (k, 2) what the model reads for each; NONE where there is no second word
-    log_channel: Floats  # (k,) log p(written | meant), for a new word with its spelling
+    ids: Ids  # (k, 2) token ids; NO_WORD for single words
+    log_channel: Floats  # (k,) log p(written | meant); includes the spelling of an unknown word
 
 
 class Candidates:
-    """Candidates of words, each word looked up once."""
+    """Candidate generator with a cache of looked-up words."""
 
     def __init__(self, model: Model, channel: Channel, settings: Settings) -> None:
-        if not model.tokenizer.config.is_words:
+        if not model.tokenizer.config.is_word_level:
             kind = model.tokenizer.config.kind
             raise UsageError(f"correcting needs a model of whole words; this one reads {kind} tokens")
         self._model = model
         self._settings = settings
-        self._edits = Edits.of(channel)
-        self._rewriting = Rewriting.of(channel)
+        self._edits = ChannelTables.of(channel)
+        self._rewriting = ErrorPatterns.of(channel)
         unk = model.tokenizer.unk
-        by_id = sorted(model.tokenizer.known.items(), key=lambda item: item[1])  # `known` has no fixed order
+        by_id = sorted(model.tokenizer.vocab.items(), key=lambda item: item[1])  # `vocab` is unordered
         self.known = {word: i for word, i in by_id if i != unk}
         self._words = list(self.known)
         self._alphabet = alphabet(self._words)
         self._characters = frozenset("".join(self._words))
         self._ids = np.array([self.known[word] for word in self._words], dtype=np.int64)
-        self._neighbors = Neighbors.of(self._words)
-        self._ends: dict[tuple[str, str], int] = {}  # a number for each punctuation around words
-        self._ends_of = np.array([self._end(word) for word in self._words], dtype=np.int64)
-        self.log_prior = prior(model)
+        self._neighbors = SymSpellIndex.of(self._words)
+        self._punctuation: dict[tuple[str, str], int] = {}  # id of each combination of surrounding punctuation
+        self._punctuation_ids = np.array([self._punctuation_id(word) for word in self._words], dtype=np.int64)
+        self.log_prior = unigram_log_prior(model)
         first = np.full(1, model.lm.vocabulary.bos, dtype=np.int32)
-        self._log_initial = model.lm.step(model.lm.start(1), first)[0][0]  # (V,) log p of a line's first word
-        self._found: dict[str, Arcs] = {}
-        self._fitted: dict[tuple[str, bool, bool, bool, bool], Arcs] = {}
+        self._log_initial = model.lm.step(model.lm.start(1), first)[0][0]  # (V,) log p of the first word of a line
+        self._cache: dict[str, Arcs] = {}
+        self._case_cache: dict[tuple[str, bool, bool, bool, bool], Arcs] = {}
 
     def of(self, words: Iterable[str]) -> list[Arcs]:
-        """The candidates of each word, in whatever case the vocabulary has them."""
-        wanted = list(words)
-        new = [word for word in dict.fromkeys(wanted) if word not in self._found]
-        if new:
-            self._look_up(new)
-        return [self._found[word] for word in wanted]
+        """Candidates of each word, in the case of the vocabulary."""
+        queries = list(words)
+        uncached = [word for word in dict.fromkeys(queries) if word not in self._cache]
+        if uncached:
+            self._generate(uncached)
+        return [self._cache[word] for word in queries]
 
-    def of_words(self, words: Sequence[Word]) -> list[Arcs]:
-        """The candidates of words as they stand in a line, in the case that is written there; names cost more."""
-        every = self.of(word.core for word in words)
-        return [self._fit(word, arcs) for word, arcs in zip(words, every, strict=True)]
+    def find_in_line(self, words: Sequence[Word]) -> list[Arcs]:
+        """Candidates of words in a line, filtered by case; changing a name is penalised."""
+        candidates = self.of(word.core for word in words)
+        return [self._fit_case(word, arcs) for word, arcs in zip(words, candidates, strict=True)]
 
-    def _fit(self, word: Word, arcs: Arcs) -> Arcs:
-        """Drop candidates that change the case alone, or a fixed word; make changing a name less probable."""
-        if word.query not in self._fitted:
-            texts = [arcs.texts[0], *(self._within_sentence(word, text) for text in arcs.texts[1:])]
+    def _fit_case(self, word: Word, arcs: Arcs) -> Arcs:
+        """Drop candidates that only change case or change a fixed word; penalise changing a name."""
+        if word.lookup_key not in self._case_cache:
+            texts = [arcs.texts[0], *(self._lower_initial(word, text) for text in arcs.texts[1:])]
             rows = [0]
             if not word.is_fixed:
                 rows += [i for i, text in enumerate(texts) if i and self._keeps_case(word, text)]
             log_channel = arcs.log_channel[rows]
             if word.is_name:
                 log_channel[1:] += math.log(self._settings.name_error_ratio)
-            self._fitted[word.query] = Arcs(tuple(texts[i] for i in rows), arcs.ids[rows], log_channel)
-        return self._fitted[word.query]
+            self._case_cache[word.lookup_key] = Arcs(tuple(texts[i] for i in rows), arcs.ids[rows], log_channel)
+        return self._case_cache[word.lookup_key]
 
-    def _within_sentence(self, word: Word, text: str) -> str:
-        """The candidate in lower case if it owes its capital to its place and the written word has none."""
-        place = self.known.get(text)
-        if word.is_capitalized or place is None or text.islower():
+    def _lower_initial(self, word: Word, text: str) -> str:
+        """Lower-case a candidate whose capital comes from line-initial use if the written word is lower-case."""
+        word_id = self.known.get(text)
+        if word.is_capitalized or word_id is None or text.islower():
             return text
-        is_initial = self._log_initial[place] - self.log_prior[place] > math.log(INITIAL)
+        is_initial = self._log_initial[word_id] - self.log_prior[word_id] > math.log(INITIAL_RATIO)
         return text.lower() if is_initial and text == text.capitalize() else text
 
     def _keeps_case(self, word: Word, text: str) -> bool:
-        """Whether the candidate leaves the case of what is written, or no other form of it is in the vocabulary."""
+        """Whether the candidate has the case of the written word, or exists in the vocabulary in no such case."""
         if word.is_upper or text.islower():
             return True
         if word.core in self.known and text.lower() == word.core.lower():
@@ -161,89 +157,94 @@ class Candidates:
         )
 
     def joined(self, pairs: Sequence[tuple[str, str]]) -> list[Arcs]:
-        """Of two words written that together are one of the vocabulary, that word."""
+        """Arcs for two written words whose concatenation is a vocabulary word."""
         meant = [first + second for first, second in pairs]
         log_p = self._edits.log_probs(meant, [f"{first} {second}" for first, second in pairs])
         log_p = log_p + math.log(self._settings.error_rate)
         return [
-            Arcs((word,), np.array([[self.known[word], NONE]]), np.array([p]))
+            Arcs((word,), np.array([[self.known[word], NO_WORD]]), np.array([p]))
             for word, p in zip(meant, log_p, strict=True)
         ]
 
-    def _look_up(self, words: list[str]) -> None:
-        open_ = [word for word in words if self._is_correctable(word)]
-        near = self._near(open_)
-        far = {word: self._far(word) for word in open_ if word not in self.known}
+    def _generate(self, words: list[str]) -> None:
+        correctable = [word for word in words if self._is_correctable(word)]
+        near = self._neighbor_words(correctable)
+        far = {word: self._distant_words(word) for word in correctable if word not in self.known}
         texts = {word: list(dict.fromkeys([*near.get(word, ()), *far.get(word, ())])) for word in words}
-        rows = [(text, word) for word in words for text in texts[word]]
-        log_p = self._edits.log_probs([text for text, _ in rows], [word for _, word in rows])
+        pairs = [(text, word) for word in words for text in texts[word]]
+        log_p = self._edits.log_probs([text for text, _ in pairs], [word for _, word in pairs])
         log_p = log_p + math.log(self._settings.error_rate)
-        spellings = self._spellings([word for word in words if word not in self.known])
-        at = 0
+        spellings = self._log_spellings([word for word in words if word not in self.known])
+        offset = 0
         for word in words:
-            own = texts[word]
-            self._found[word] = self._arcs(word, own, log_p[at : at + len(own)], spellings.get(word, 0.0))
-            at += len(own)
+            word_texts = texts[word]
+            self._cache[word] = self._arcs(
+                word, word_texts, log_p[offset : offset + len(word_texts)], spellings.get(word, 0.0)
+            )
+            offset += len(word_texts)
 
     def _is_correctable(self, word: str) -> bool:
-        """Whether a word could be misspelt: a spelling in the letters of the alphabet, not the unknown word."""
+        """Whether a word consists of letters of the alphabet and is not the unknown word."""
         if word == self._model.tokenizer.config.unk or not _is_spelling(word):
             return False
-        return all(c in self._alphabet for c in word.lower() if c.isalpha() or is_mark(c))
+        return all(c in self._alphabet for c in word.lower() if c.isalpha() or is_combining_mark(c))
 
     def _arcs(self, word: str, texts: list[str], log_channel: Floats, log_spelling: float) -> Arcs:
-        """The best of them by their own probability, after the word itself."""
+        """The written word and its best candidates by context-free probability."""
         unk = self._model.tokenizer.unk
         assert unk is not None
-        own = (self.known.get(word, unk), NONE)
-        ids = np.array([own, *map(self._read, texts)], dtype=np.int64)
+        written_ids = (self.known.get(word, unk), NO_WORD)
+        ids = np.array([written_ids, *map(self._word_ids, texts)], dtype=np.int64)
         channel = np.array([math.log1p(-self._settings.error_rate) + log_spelling, *log_channel])
         log_p = channel + self._settings.weight * self.log_prior[ids[:, 0]]
         log_p += np.where(ids[:, 1] >= 0, self._settings.weight * self.log_prior[ids[:, 1]], 0)
-        kept = _kept(log_p, ids[:, 1] >= 0, self._settings.choices)
-        return Arcs(tuple([word, *texts][i] for i in kept), ids[kept], channel[kept])
+        rows = _best_rows(log_p, ids[:, 1] >= 0, self._settings.choices)
+        return Arcs(tuple([word, *texts][i] for i in rows), ids[rows], channel[rows])
 
-    def _read(self, text: str) -> tuple[int, int]:
+    def _word_ids(self, text: str) -> tuple[int, int]:
         first, _, second = text.partition(" ")
-        return self.known[first], self.known[second] if second else NONE
+        return self.known[first], self.known[second] if second else NO_WORD
 
-    def _near(self, words: list[str]) -> dict[str, list[str]]:
-        """The most promising words within the distance; a frequent word one edit away before a rare one."""
-        found: dict[str, list[str]] = {}
+    def _neighbor_words(self, words: list[str]) -> dict[str, list[str]]:
+        """Vocabulary words within the edit distance, preselected by prior and number of edits."""
+        neighbors: dict[str, list[str]] = {}
         for is_known in (True, False):
             distance = self._settings.real_word_distance if is_known else self._settings.distance
-            asked = [word for word in words if (word in self.known) == is_known]
-            if not distance or not asked:
+            queries = [word for word in words if (word in self.known) == is_known]
+            if not distance or not queries:
                 continue
-            rows, places, edits = self._neighbors.find(asked, distance)
-            ends = np.array([self._end(word) for word in asked])
-            is_meant = (edits > 0) & (self._ends_of[places] == ends[rows])
-            rows, places, edits = (column[is_meant] for column in (rows, places, edits))
-            rough = self._settings.weight * self.log_prior[self._ids[places]] - CRUDE * edits
+            rows, indices, edits = self._neighbors.find(queries, distance)
+            punctuation = np.array([self._punctuation_id(word) for word in queries])
+            is_meant = (edits > 0) & (self._punctuation_ids[indices] == punctuation[rows])
+            rows, indices, edits = (values[is_meant] for values in (rows, indices, edits))
+            rough = self._settings.weight * self.log_prior[self._ids[indices]] - ROUGH_EDIT_COST * edits
             order = np.lexsort((-rough, rows))
-            rows, places = rows[order], places[order]
-            is_kept = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left") < FIRST_LOOK[is_known]
-            for row, place in zip(rows[is_kept].tolist(), places[is_kept].tolist(), strict=True):
-                found.setdefault(asked[row], []).append(self._words[place])
-        return found
+            rows, indices = rows[order], indices[order]
+            is_kept = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left") < MAX_NEIGHBORS[is_known]
+            for row, index in zip(rows[is_kept].tolist(), indices[is_kept].tolist(), strict=True):
+                neighbors.setdefault(queries[row], []).append(self._words[index])
+        return neighbors
 
-    def _far(self, word: str) -> list[str]:
-        """Two words of the vocabulary run together, and those found by undoing what was learnt."""
+    def _distant_words(self, word: str) -> list[str]:
+        """Splits into two vocabulary words, and words reached by undoing learnt error patterns."""
         cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
         split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
         undone = (text for text in self._rewriting.undo(word) if text in self.known)
-        return [*split, *sorted(text for text in undone if self._end(text) == self._end(word))]
+        return [
+            *split,
+            *sorted(text for text in undone if self._punctuation_id(text) == self._punctuation_id(word)),
+        ]
 
-    def _end(self, word: str) -> int:
-        """The number of the punctuation around a word: it is no slip, and stays as it is written."""
+    def _punctuation_id(self, word: str) -> int:
+        """Id of the punctuation around a word; corrections never change it."""
         before, _, after = split_punctuation(word)
-        return self._ends.setdefault((before, after), len(self._ends))
+        return self._punctuation.setdefault((before, after), len(self._punctuation))
 
-    def _spellings(self, words: list[str]) -> dict[str, float]:
-        """log p(spelling) of new words; a model without a speller finds every letter as probable as another.
+    def _log_spellings(self, words: list[str]) -> dict[str, float]:
+        """log p(spelling) of out-of-vocabulary words; uniform over letters without a speller.
 
-        The channel ignores case. A word with a capital that no word of the vocabulary has is therefore spelt in
-        lower case: otherwise the capital would count against what is written, and not against its corrections.
+        The channel ignores case, so a word with a capital that no vocabulary word contains is scored in lower case:
+        otherwise the capital would count against the written word but not against its corrections.
         """
         if self._model.speller is None or not words:
             return {word: -math.log(26) * (len(word) + 1) for word in words}
@@ -252,12 +253,12 @@ class Candidates:
 
 
 def alphabet(words: Iterable[str]) -> frozenset[str]:
-    """The letters and combining marks of words, in lower case, without rare accented forms of other letters.
+    """Lower-case letters and combining marks of words, without rare accented letters.
 
-    English text has a few words such as `Zoë`: `ë` is rare there, and nobody writes it for `e` by mistake. All of
-    a-z belong to an alphabet that has one of them, as a small vocabulary may lack some.
+    English text has a few words such as `Zoë`, whose rare `ë` is not a plausible misspelling of `e`. If any of a-z
+    occurs, all are included, since a small vocabulary may lack some.
     """
-    counts = Counter(c for c in "".join(words).lower() if c.isalpha() or is_mark(c))
+    counts = Counter(c for c in "".join(words).lower() if c.isalpha() or is_combining_mark(c))
     least = RARE_ACCENT * counts.total()
 
     def is_rare_accent(letter: str) -> bool:
@@ -268,13 +269,13 @@ def alphabet(words: Iterable[str]) -> frozenset[str]:
     return frozenset(letters.union(LATIN) if letters & LATIN else letters)
 
 
-def prior(model: Model) -> Floats:
-    """(V,) log p of each word when nothing is known: the mean over contexts that the model itself draws."""
+def unigram_log_prior(model: Model) -> Floats:
+    """(V,) context-free log p of each word: the mean over contexts sampled from the model."""
     lm, rng = model.lm, np.random.default_rng(0)
-    rows = max(1, min(CONTEXTS // 4, (1 << 22) // lm.vocabulary.size))
+    rows = max(1, min(PRIOR_CONTEXTS // 4, (1 << 22) // lm.vocabulary.size))
     total = np.zeros(lm.vocabulary.size)
     state, ids = lm.start(rows), np.full(rows, lm.vocabulary.bos, dtype=np.int32)
-    steps = -(-CONTEXTS // rows)
+    steps = -(-PRIOR_CONTEXTS // rows)
     for _ in range(steps):
         log_p, state = lm.step(state, ids)
         p = np.exp(log_p.astype(np.float64))
@@ -287,8 +288,8 @@ def prior(model: Model) -> Floats:
     return np.log(np.maximum(total, floor))
 
 
-def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
-    """What is written, then the most probable others; the last gives way to the best split if there is none yet."""
+def _best_rows(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
+    """Row 0, then the most probable others; the best split replaces the last if none is included."""
     order = np.argsort(-log_p[1:], kind="stable") + 1
     best, rest = order[: choices - 1], order[choices - 1 :]
     splits = rest[is_split[rest]]
@@ -298,7 +299,7 @@ def _kept(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:
 
 
 def _is_spelling(word: str) -> bool:
-    """Whether a word is one of letters: no digits, symbols or hidden blanks, not initials, and not too long."""
-    if len(word) > LONGEST_CORRECTED or INITIALS.fullmatch(word) or not word.isprintable():
+    """Whether a word has letters, no digits, symbols or invisible characters, and is not initials or too long."""
+    if len(word) > MAX_WORD_LENGTH or INITIALS.fullmatch(word) or not word.isprintable():
         return False
     return any(c.isalpha() for c in word) and not any(c.isdigit() or c in SYMBOLS for c in word)

@@ -1,7 +1,7 @@
-"""Whose text is it: one model for each language, author or kind, and Bayes' rule.
+"""Identify the language, author or genre of a text with one model per class and Bayes' rule.
 
-p(class | text) ∝ p(class) · p(text | class). The probabilities are of the text itself, unknown words spelled out,
-so that models with vocabularies of their own can be compared. Not here: learning classes (tasks/classify.py).
+p(class | text) ∝ p(class) · p(text | class). Unknown words are spelled out, so that models with different
+vocabularies can be compared.
 """
 
 import warnings
@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from chainrule.applications.lines import Scorer
+from chainrule.applications.lines import LineScorer
 from chainrule.errors import ChainruleWarning, UsageError
 from chainrule.lm import Floats
 from chainrule.model import Model
@@ -19,15 +19,15 @@ from chainrule.model import Model
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """K models with a name and a prior probability each."""
+    """K named class models with prior probabilities."""
 
     names: tuple[str, ...]
-    scorers: tuple[Scorer, ...]
+    scorers: tuple[LineScorer, ...]
     prior: tuple[float, ...]
 
     @classmethod
     def of(cls, models: Mapping[str, Model], prior: Sequence[float] | None = None) -> Self:
-        """Of models by name; every class is as probable as the others unless a prior is given."""
+        """Create from models by name; the prior defaults to uniform."""
         if len(models) < 2:
             raise UsageError(f"{len(models)} model given; identification is between two or more")
         weights = [1.0] * len(models) if prior is None else list(prior)
@@ -36,7 +36,7 @@ class Identifier:
         if not all(np.isfinite(weight) and weight > 0 for weight in weights):
             raise UsageError("the prior has a number that is not above 0; give weights such as 2,1,1")
         _check(models)
-        scorers = tuple(Scorer(model) for model in models.values())
+        scorers = tuple(LineScorer(model) for model in models.values())
         return cls(tuple(models), scorers, tuple(weight / sum(weights) for weight in weights))
 
     @property
@@ -52,7 +52,7 @@ class Identifier:
         return np.concatenate(columns, axis=1)
 
     def probabilities(self, lines: Sequence[str]) -> Floats:
-        """(N, K) p(class | text); the prior, where no model gives the line any probability."""
+        """(N, K) p(class | text); the prior for lines of probability 0 under every model."""
         joint = self.log_joint(lines)
         impossible = np.isneginf(joint).all(axis=1)
         joint[impossible] = np.log(self.prior)
@@ -60,17 +60,17 @@ class Identifier:
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def identify(self, lines: Sequence[str]) -> list[str]:
-        """The most probable class of each line, the first among equals."""
+        """Most probable class of each line; ties go to the first."""
         return [self.names[k] for k in self.probabilities(lines).argmax(axis=1).tolist()]
 
 
 def _check(models: Mapping[str, Model]) -> None:
-    """Refuse scores that are no probabilities; warn where two models see different texts."""
+    """Raise for unnormalised models; warn if models normalise the text differently."""
     for name, model in models.items():
         if not model.lm.is_normalized:
             raise UsageError(f"{name} gives scores, not probabilities; train it with another smoothing")
-    seen = {(m.tokenizer.config.collapses_blanks, m.tokenizer.config.lowercase) for m in models.values()}
-    if len(seen) > 1:
+    normalizations = {(m.tokenizer.config.collapses_blanks, m.tokenizer.config.lowercase) for m in models.values()}
+    if len(normalizations) > 1:
         warnings.warn(
             "some of these models see blanks or capitals that others do not, which favours those that see less; "
             "train all with one kind of tokenizer",

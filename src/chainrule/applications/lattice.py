@@ -1,10 +1,8 @@
-"""The most probable reading of sentences whose words have candidates: a beam, for many sentences side by side.
+"""Beam search for the most probable path through word lattices, batched over sentences.
 
-Lives here: the search. Not here: the candidates (candidates.py), what words are in a line (correct.py).
-
-A sentence is a lattice: node t stands before word t, an arc from t to t + 1 is a candidate of that word, and an arc
-to t + 2 one word for two. The score of a path is Σ log p(written | meant) + λ Σ log p(word | the words before),
-`</s>` included.
+Node t of a lattice precedes word t; an arc from t to t + 1 is a candidate of that word, an arc to t + 2 replaces
+two words by one. The score of a path is Σ log p(written | meant) + λ Σ log p(word | preceding words), `</s>`
+included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,136 +14,135 @@ import numpy as np
 from chainrule.lm import AnyModel, Floats, Ids
 from chainrule.ngram.engine import check_scores
 from chainrule.ngram.table_model import NgramState
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 
-FEW = 1 << 13
-"""Questions that are not worth a second thread."""
-MARGIN = 10.0
-"""Nats behind the best of its sentence at which a hypothesis is given up."""
-IMPOSSIBLE = -100.0
-"""What a word costs that the model rules out: it may have been meant all the same."""
+MIN_PARALLEL_QUERIES = 1 << 13
+"""Minimum number of n-gram queries for multithreading."""
+PRUNING_MARGIN = 10.0
+"""Hypotheses this many nats below the best of their sentence are pruned."""
+LOG_P_FLOOR = -100.0
+"""Floor of log p, so that words of probability 0 stay possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lattices:
-    """The arcs of B sentences; those of word t of sentence b are `first[b, t]` and the `count[b, t]` from there."""
+    """Lattices of B sentences; word t of sentence b has `count[b, t]` arcs from index `first[b, t]`."""
 
-    ids: Ids  # (A, 2) what the model reads for an arc; −1: no second word
+    ids: Ids  # (A, 2) token ids of an arc; −1: no second word
     log_channel: Floats  # (A,)
     first: Ids  # (B, T)
-    count: Ids  # (B, T) 0 behind the sentence's end
-    sizes: Ids  # (B,) words of each
-    joins: dict[int, list[tuple[int, int]]] = field(
-        default_factory=dict
-    )  # by node: sentence and arc over two words
+    count: Ids  # (B, T) 0 after the end of the sentence
+    sizes: Ids  # (B,) words per sentence
+    joins: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """(sentence, arc) of the arcs over two words, by node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The best reading of a sentence: its arcs, from the first word on."""
+    """Best path of a sentence: its arcs and its score."""
 
     arcs: tuple[int, ...]
     score: float
 
 
-class Read(Protocol):
-    """What a model has read, row by row."""
+class NextWordScorer(Protocol):
+    """Model state after a prefix per row, with access to next-word log-probabilities."""
 
     @property
     def state(self) -> Any:
-        """The model's state after it."""
+        """Model state."""
         ...
 
-    def ask(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of each id after its row."""
+    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
+        """(P,) log p of `ids` after the prefixes `rows`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """Every distribution in full: what any model can tell."""
+class _FullDistributions:
+    """Full next-word distributions, for any model."""
 
     state: Any
     log_p: Floats  # (K, V)
 
-    def ask(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of each id after its row."""
-        return np.maximum(self.log_p[rows, ids], IMPOSSIBLE)
+    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
+        """(P,) log p of `ids` after the prefixes `rows`."""
+        return np.maximum(self.log_p[rows, ids], LOG_P_FLOOR)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ngrams:
-    """An n-gram engine, which is asked for what is wanted and no more."""
+class _NgramQueries:
+    """N-gram engine queried only for the requested words."""
 
-    tokens: Ids  # (K, n) the last read
+    tokens: Ids  # (K, n) last tokens read
     engine: Any
 
     @property
     def state(self) -> NgramState:
-        """The last n − 1 of them."""
+        """The last n − 1 tokens."""
         return NgramState(self.tokens[:, 1:])
 
-    def ask(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of each id after its row."""
+    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
+        """(P,) log p of `ids` after the prefixes `rows`."""
         tokens = self.tokens[rows]
-        workers = 1 if len(rows) < FEW else threads()
+        workers = 1 if len(rows) < MIN_PARALLEL_QUERIES else thread_count()
         log_p: Floats = self.engine.score(tokens, np.ascontiguousarray(ids[:, None], dtype=np.int32), workers)
-        return np.maximum(check_scores(log_p[:, 0], self.engine), IMPOSSIBLE)
+        return np.maximum(check_scores(log_p[:, 0], self.engine), LOG_P_FLOOR)
 
 
-def read(lm: AnyModel, state: Any, ids: Ids) -> Read:
-    """One token a row."""
+def advance_state(lm: AnyModel, state: Any, ids: Ids) -> NextWordScorer:
+    """NextWordScorer one token per row."""
     engine = getattr(lm, "engine", None)
     if engine is None:
         log_p, after = lm.step(state, ids)
-        return _Row(after, log_p)
+        return _FullDistributions(after, log_p)
     tokens = np.concatenate([state.ids, ids[:, None]], axis=1, dtype=np.int32, casting="same_kind")
-    return _Ngrams(tokens, engine)
+    return _NgramQueries(tokens, engine)
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """Hypotheses; `last` is still to be read by row `row` of the model's state."""
+class _Hypotheses:
+    """Hypotheses; `last` has yet to be read by row `row` of the model state."""
 
     state: Any
     row: Ids  # (K,)
     last: Ids  # (K,)
-    line: Ids  # (K,) sentence
+    line: Ids  # (K,) sentence index
     score: Floats  # (K,)
-    trace: Ids  # (K,) how it came here
+    trace: Ids  # (K,) index of the back-pointer
 
-    def keep(self, rows: Ids) -> "_Batch":
-        """Some of them, with their own states and no others."""
-        state, everything = self.state.select(self.row[rows]), np.arange(len(rows))
-        return _Batch(state, everything, self.last[rows], self.line[rows], self.score[rows], self.trace[rows])
+    def select(self, rows: Ids) -> "_Hypotheses":
+        """Select hypotheses and their states."""
+        state, identity = self.state.select(self.row[rows]), np.arange(len(rows))
+        return _Hypotheses(state, identity, self.last[rows], self.line[rows], self.score[rows], self.trace[rows])
 
 
-class Search:
-    """One search over the lattices of some sentences."""
+class LatticeSearch:
+    """Beam search over a batch of lattices."""
 
     def __init__(self, lm: AnyModel, lattices: Lattices, beam: int, weight: float) -> None:
         self._lm, self._lattices, self._beam, self._weight = lm, lattices, beam, weight
-        self._arcs: list[Ids] = [np.full(1, -1)]  # of every hypothesis the arc it took, and the one it came from
+        self._arcs: list[Ids] = [np.full(1, -1)]  # last arc and parent of every hypothesis
         self._parents: list[Ids] = [np.full(1, -1)]
-        self._traced = 1
+        self._recorded = 1
         B, T = lattices.first.shape
-        self._waiting: list[list[_Batch]] = [[] for _ in range(T + 2)]  # by node
-        self._ended: list[tuple[Ids, Ids, Floats]] = []  # sentence, trace, score
+        self._agenda: list[list[_Hypotheses]] = [[] for _ in range(T + 2)]  # hypotheses by node
+        self._finished: list[tuple[Ids, Ids, Floats]] = []  # sentence, trace, score
         bos = np.full(B, lm.vocabulary.bos, dtype=np.int32)
-        nowhere = np.zeros(B, dtype=np.int64)
-        self._waiting[0].append(_Batch(lm.start(B), np.arange(B), bos, np.arange(B), np.zeros(B), nowhere))
+        root = np.zeros(B, dtype=np.int64)
+        self._agenda[0].append(_Hypotheses(lm.start(B), np.arange(B), bos, np.arange(B), np.zeros(B), root))
 
     def run(self) -> list[Path]:
-        """The best path of every sentence."""
-        for node in range(len(self._waiting)):
-            for batch in self._pruned(node):
+        """Best path of every sentence."""
+        for node in range(len(self._agenda)):
+            for batch in self._prune(node):
                 self._expand(node, batch)
-            self._waiting[node] = []
+            self._agenda[node] = []
         return list(self._paths())
 
-    def _pruned(self, node: int) -> Iterator[_Batch]:
-        """The best hypotheses of each sentence at a node."""
-        batches = self._waiting[node]
+    def _prune(self, node: int) -> Iterator[_Hypotheses]:
+        """Best hypotheses of each sentence at a node."""
+        batches = self._agenda[node]
         if not batches:
             return
         line = np.concatenate([batch.line for batch in batches])
@@ -153,79 +150,81 @@ class Search:
         order = np.lexsort((-score, line))
         line, score = line[order], score[order]
         best = np.searchsorted(line, line, side="left")  # the first of the same sentence
-        is_near = (np.arange(len(line)) - best < self._beam) & (score > score[best] - MARGIN)
+        is_near = (np.arange(len(line)) - best < self._beam) & (score > score[best] - PRUNING_MARGIN)
         is_kept = np.zeros(len(line), dtype=bool)
         is_kept[order[is_near]] = True
-        at = 0
+        offset = 0
         for batch in batches:
-            rows = np.flatnonzero(is_kept[at : at + len(batch.line)])
-            at += len(batch.line)
+            rows = np.flatnonzero(is_kept[offset : offset + len(batch.line)])
+            offset += len(batch.line)
             if len(rows):
-                yield batch.keep(rows)
+                yield batch.select(rows)
 
-    def _expand(self, node: int, batch: _Batch) -> None:
-        """Take every arc from here; what stands at its sentence's end is ended instead."""
+    def _expand(self, node: int, batch: _Hypotheses) -> None:
+        """Extend hypotheses by every arc of the node; finish those at the end of their sentence."""
         lattices = self._lattices
-        known = read(self._lm, batch.state, batch.last)
+        context = advance_state(self._lm, batch.state, batch.last)
         is_over = lattices.sizes[batch.line] == node
         if is_over.any():
             rows = np.flatnonzero(is_over)
             eos = np.full(len(rows), self._lm.vocabulary.eos)
-            score = batch.score[rows] + self._weight * known.ask(rows, eos)
-            self._ended.append((batch.line[rows], batch.trace[rows], score))
+            score = batch.score[rows] + self._weight * context.log_probs(rows, eos)
+            self._finished.append((batch.line[rows], batch.trace[rows], score))
         if node < lattices.first.shape[1]:
             count = lattices.count[batch.line, node]
             rows = np.repeat(np.arange(len(count)), count)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-            self._take(node + 1, batch, known, rows, lattices.first[batch.line[rows], node] + within)
+            self._extend(node + 1, batch, context, rows, lattices.first[batch.line[rows], node] + within)
         joins = lattices.joins.get(node, ())
         for line, arc in joins:
             rows = np.flatnonzero(batch.line == line)
-            self._take(node + 2, batch, known, rows, np.full(len(rows), arc))
+            self._extend(node + 2, batch, context, rows, np.full(len(rows), arc))
 
-    def _take(self, to: int, batch: _Batch, known: Read, rows: Ids, arcs: Ids) -> None:
-        """Follow arcs, each from its row, to a node."""
+    def _extend(self, to: int, batch: _Hypotheses, context: NextWordScorer, rows: Ids, arcs: Ids) -> None:
+        """Extend hypothesis `rows[i]` by `arcs[i]` to node `to`."""
         if not len(rows):
             return
         lattices = self._lattices
         first, second = lattices.ids[arcs].T
-        score = batch.score[rows] + lattices.log_channel[arcs] + self._weight * known.ask(rows, first)
-        one, two = np.flatnonzero(second < 0), np.flatnonzero(second >= 0)
-        if len(one):
-            trace = self._note(arcs[one], batch.trace[rows[one]])
-            line = batch.line[rows[one]]
-            found = _Batch(known.state, rows[one], first[one].astype(np.int32), line, score[one], trace)
-            self._waiting[to].append(found)
-        if len(two):
-            between = read(self._lm, known.state.select(rows[two]), first[two].astype(np.int32))
-            everything = np.arange(len(two))
-            both = score[two] + self._weight * between.ask(everything, second[two])
-            trace = self._note(arcs[two], batch.trace[rows[two]])
-            line = batch.line[rows[two]]
-            found = _Batch(between.state, everything, second[two].astype(np.int32), line, both, trace)
-            self._waiting[to].append(found)
+        score = batch.score[rows] + lattices.log_channel[arcs] + self._weight * context.log_probs(rows, first)
+        single, double = np.flatnonzero(second < 0), np.flatnonzero(second >= 0)
+        if len(single):
+            trace = self._record(arcs[single], batch.trace[rows[single]])
+            line = batch.line[rows[single]]
+            hypotheses = _Hypotheses(
+                context.state, rows[single], first[single].astype(np.int32), line, score[single], trace
+            )
+            self._agenda[to].append(hypotheses)
+        if len(double):
+            between = advance_state(self._lm, context.state.select(rows[double]), first[double].astype(np.int32))
+            identity = np.arange(len(double))
+            total = score[double] + self._weight * between.log_probs(identity, second[double])
+            trace = self._record(arcs[double], batch.trace[rows[double]])
+            line = batch.line[rows[double]]
+            hypotheses = _Hypotheses(between.state, identity, second[double].astype(np.int32), line, total, trace)
+            self._agenda[to].append(hypotheses)
 
-    def _note(self, arcs: Ids, parents: Ids) -> Ids:
-        """Where new hypotheses are written down."""
+    def _record(self, arcs: Ids, parents: Ids) -> Ids:
+        """Record back-pointers of new hypotheses; return their indices."""
         self._arcs.append(arcs)
         self._parents.append(parents)
-        self._traced += len(arcs)
-        return np.arange(self._traced - len(arcs), self._traced)
+        self._recorded += len(arcs)
+        return np.arange(self._recorded - len(arcs), self._recorded)
 
     def _paths(self) -> Iterator[Path]:
         arcs, parents = np.concatenate(self._arcs), np.concatenate(self._parents)
-        line, trace, score = (np.concatenate(column) for column in zip(*self._ended, strict=True))
+        line, trace, score = (np.concatenate(column) for column in zip(*self._finished, strict=True))
         order = np.lexsort((-score, line))
         firsts = order[np.unique(line[order], return_index=True)[1]]
-        for at in firsts.tolist():
-            found: list[int] = []
-            here = int(trace[at])
-            while here > 0:
-                found.append(int(arcs[here]))
-                here = int(parents[here])
-            yield Path(tuple(found[::-1]), float(score[at]))
+        for row in firsts.tolist():
+            path: list[int] = []
+            index = int(trace[row])
+            while index > 0:
+                path.append(int(arcs[index]))
+                index = int(parents[index])
+            yield Path(tuple(path[::-1]), float(score[row]))
 
 
 def search(lm: AnyModel, lattices: Lattices, beam: int, weight: float) -> Sequence[Path]:
-    """The best path of every sentence."""
-    return Search(lm, lattices, beam, weight).run() if len(lattices.sizes) else []
+    """Best path of every sentence."""
+    return LatticeSearch(lm, lattices, beam, weight).run() if len(lattices.sizes) else []

@@ -1,7 +1,7 @@
-"""Lines of text and what a model makes of each, many at a time.
+"""Log-probabilities of many independent lines.
 
-Lines are read in batches of bounded size. Where tokens are words as they are written, the n-gram engine reads the
-lines itself. What the log-probabilities are used for is in filter.py and identify.py.
+Lines are scored in batches of bounded size. If tokens are white-space separated words, the n-gram engine reads the
+lines directly.
 """
 
 import math
@@ -16,79 +16,79 @@ from chainrule.evaluation.scores import TokenScorer, token_log_probs
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 from chainrule.ngram.engine import check_scores
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import FRAGMENT, cut_lines
 from chainrule.tokenizers.encode import encode, encode_fragments
 from chainrule.tokenizers.tokenizer import split_words
 
-LONG: Final = FRAGMENT
-"""Characters of a line that the engine is not given: it would not cut a word that the tokenizer cuts."""
+MAX_ENGINE_LINE: Final = FRAGMENT
+"""Longer lines are not passed to the engine, which would not split words where the tokenizer does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineScores:
-    """Of each of N lines the log-probability, in nats, of its tokens and of its unknown words' spellings."""
+    """Log-probabilities of N lines in nats: of the tokens and of the spellings of unknown words."""
 
-    log_probs: Floats  # (N,)  `</s>` among the tokens, p(`<unk>`) without its spelling
+    log_probs: Floats  # (N,)  including `</s>`; p(`<unk>`) without its spelling
     tokens: Ids  # (N,)
-    spellings: Floats  # (N,)  of the unknown words; −inf where a line has some and the model has no speller
+    spellings: Floats  # (N,)  of unknown words; −inf for these if the model has no speller
 
     @property
     def log_probs_with_spelling(self) -> Floats:
-        """(N,) log-probability of the text itself: what lines are ranked by."""
+        """(N,) log-probability of the text itself, used to rank lines."""
         return self.log_probs + self.spellings
 
 
-def batches_for(models: Sequence[Model], corpus: Corpus) -> Iterator[list[str]]:
-    """The batches these models may be given one by one: all lines at once where one of them reads a stream."""
+def read_batches_for(models: Sequence[Model], corpus: Corpus) -> Iterator[list[str]]:
+    """Batches that can be scored independently: a single batch if any model has `stream` context."""
     if all(model.lm.context == "line" for model in models):
         return read_batches(corpus)
     return iter([lines] if (lines := list(corpus.read())) else [])
 
 
-class Scorer:
-    """A model that is given lines, batch after batch."""
+class LineScorer:
+    """Scores batches of lines with one model."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._engine = _engine(model)
 
     def score(self, lines: Sequence[str]) -> LineScores:
-        """What `model.scores` says of these lines; one that holds line breaks is several, added up."""
+        """Score lines like `model.scores`; a text with line breaks is scored as the sum of its lines."""
         if isinstance(lines, str):
             raise UsageError("score was given one text; give a list of lines, such as [text]")
         if not lines:
             return LineScores(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
-        if max(map(len, lines)) > LONG:
+        if max(map(len, lines)) > MAX_ENGINE_LINE:
             return self._score_some_long(lines)
         text = "\n".join(lines)
         if text.count("\n") + text.count("\r") >= len(lines):
-            return self._score_parted(lines)
-        # `<s>` is a word like any other in a text, but a control symbol to the engine.
+            return self._score_multiline(lines)
+        # In text `<s>` is an ordinary word; the engine would read it as a control symbol.
         if self._engine is None or "<s>" in text or "</s>" in text:
             return self._score_encoded(lines)
         try:
             return self._score_words(lines)
-        except UnicodeEncodeError:  # a lone surrogate, which is refused where text is read
+        except UnicodeEncodeError:  # a lone surrogate; the tokenizer raises the proper error
             return self._score_encoded(lines)
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
-        """(N,) UTF-8 bytes of each line as the tokenizer sees it, one for its break."""
-        see = self.model.tokenizer.see
+        """(N,) UTF-8 bytes of each line after normalisation, plus one for the line break."""
+        see = self.model.tokenizer.canonicalize
         if self._engine is None or any("\n" in line or "\r" in line for line in lines):
-            parted = (Corpus.from_lines([text]) for text in lines)
-            return np.array([sum(len(see(line).encode()) + 1 for line in text) for text in parted], dtype=np.int64)
-        whole = np.array([len(line.encode()) for line in lines], dtype=np.int64)
+            texts = (Corpus.from_lines([text]) for text in lines)
+            return np.array([sum(len(see(line).encode()) + 1 for line in text) for text in texts], dtype=np.int64)
+        total = np.array([len(line.encode()) for line in lines], dtype=np.int64)
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
         is_split = self.model.tokenizer.config.splits_punctuation
         words = (count_words(lines) if is_split else scores.tokens) - 1
-        return whole - blanks + np.maximum(words, 1)  # a blank between two words, and the break
+        return total - blanks + np.maximum(words, 1)  # one blank between words, and the line break
 
     def _score_words(self, lines: Sequence[str]) -> LineScores:
-        """By the engine, which splits punctuation and cuts at blanks itself."""
+        """Score with the engine, which tokenizes the lines itself."""
         speller, config = self.model.speller, self.model.tokenizer.config
-        options = {"threads": threads(), "placeholder": config.unk if config.splits_punctuation else None}
+        options = {"threads": thread_count(), "placeholder": config.unk if config.splits_punctuation else None}
         if speller is not None:
             log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), **options)
             return LineScores(check_scores(log_probs, self._engine), *others)
@@ -96,22 +96,22 @@ class Scorer:
         check_scores(log_probs, self._engine)
         return LineScores(log_probs, tokens, np.where(unknown > 0, -np.inf, 0.0))
 
-    def _score_parted(self, texts: Sequence[str]) -> LineScores:
-        """Texts of several lines: the sums over their lines."""
-        parted = [list(Corpus.from_lines([text])) for text in texts]
-        starts = np.cumsum([0, *map(len, parted[:-1])])
-        found = self.score([line for lines in parted for line in lines])
-        sums = (np.add.reduceat(values, starts) for values in (found.log_probs, found.tokens, found.spellings))
+    def _score_multiline(self, texts: Sequence[str]) -> LineScores:
+        """Score multi-line texts as the sums over their lines."""
+        text_lines = [list(Corpus.from_lines([text])) for text in texts]
+        starts = np.cumsum([0, *map(len, text_lines[:-1])])
+        scores = self.score([line for lines in text_lines for line in lines])
+        sums = (np.add.reduceat(values, starts) for values in (scores.log_probs, scores.tokens, scores.spellings))
         return LineScores(*sums)
 
     def _score_some_long(self, lines: Sequence[str]) -> LineScores:
-        """Lines some of which are longer than `LONG`: each of these by itself, piece by piece."""
+        """Score lines longer than `MAX_ENGINE_LINE` one at a time in fragments, and the others as a batch."""
         if any("\n" in line or "\r" in line for line in lines):
-            return self._score_parted(lines)
+            return self._score_multiline(lines)
         if self.model.lm.context == "stream":
             return self._score_encoded(lines)
         scores = LineScores(np.zeros(len(lines)), np.zeros(len(lines), dtype=np.int64), np.zeros(len(lines)))
-        short = [i for i, line in enumerate(lines) if len(line) <= LONG]
+        short = [i for i, line in enumerate(lines) if len(line) <= MAX_ENGINE_LINE]
         short_scores = self.score([lines[i] for i in short])
         for name in ("log_probs", "tokens", "spellings"):
             getattr(scores, name)[short] = getattr(short_scores, name)
@@ -122,7 +122,7 @@ class Scorer:
         return scores
 
     def _score_encoded(self, lines: Sequence[str]) -> LineScores:
-        """By way of ids, whatever the family and the tokenizer."""
+        """Score via token ids, for any family and tokenizer."""
         encoded = encode(Corpus.from_lines(lines), self.model.tokenizer)
         ends = np.flatnonzero(encoded.ids == encoded.eos) + 1
         starts = np.concatenate([[0], ends[:-1]])
@@ -138,23 +138,24 @@ class Scorer:
 
 @dataclass(frozen=True, slots=True)
 class LongLineScore:
-    """What a model makes of one line that is read in pieces; nats."""
+    """Score of a line read in fragments, in nats."""
 
     log_prob: float
     tokens: int
     oov: int
     log_prob_of_spellings: float
-    ids: list[Ids]  # in pieces; empty unless asked for
+    ids: list[Ids]  # per fragment; empty without `keeps_tokens`
     log_probs: list[Floats]  # likewise
 
 
 def score_long_line(
     model: Model, line: str, scorer: TokenScorer | None = None, *, keeps_tokens: bool = False
 ) -> LongLineScore:
-    """What `model.score` says of a line of any length, in memory that does not grow with it.
+    """Score a line of any length in constant memory.
 
-    The sum is the same to the last bit: it is exact until it is rounded once (`math.fsum`). With `keeps_tokens`
-    every token's id and log-probability are kept, 12 bytes each. A `stream` model goes on with its `scorer`.
+    The result equals `model.score` bit for bit: sums are exact until rounded once (`math.fsum`). With
+    `keeps_tokens` the id and log-probability of every token are stored, 12 bytes each. `scorer` carries the state
+    of `stream` models.
     """
     scorer = scorer or TokenScorer(model.lm)
     kept_ids: list[Ids] = []
@@ -184,12 +185,12 @@ def score_long_line(
 
 
 def count_words(lines: Sequence[str]) -> Ids:
-    """(N,) words of each line as blanks part them, its break being one more."""
+    """(N,) white-space separated words per line, plus one for the line break."""
     return np.array([len(split_words(line)) + 1 for line in lines], dtype=np.int64)
 
 
 def _engine(model: Model) -> Any:
-    """The n-gram engine, where reading words by blanks is what the tokenizer does; else None."""
+    """The n-gram engine if its word splitting equals that of the tokenizer, else None."""
     tokenizer, engine = model.tokenizer, getattr(model.lm, "engine", None)
-    is_plain = tokenizer.config.is_words and tokenizer.backend.normalizer is None
+    is_plain = tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
     return engine if is_plain and engine is not None and engine.has_names and model.lm.context == "line" else None

@@ -1,7 +1,4 @@
-"""Pairs of a misspelling and the word that was meant, from files.
-
-Lives here: the three forms in which such pairs are passed around. Not here: what is learnt from them (channel.py).
-"""
+"""Read pairs of misspelt and intended words from files."""
 
 import re
 from collections.abc import Sequence
@@ -13,20 +10,20 @@ from chainrule.text.corpus import Corpus
 
 
 class Misspelling(NamedTuple):
-    """What was written, and what was meant."""
+    """A misspelt word and the intended word."""
 
     wrong: str
     right: str
 
 
 def read_misspellings(files: Sequence[str | Path]) -> list[Misspelling]:
-    """The pairs of all files, each in one of three forms, told apart line by line.
+    """Read the pairs of all files; the format is detected line by line.
 
-    `wrong<TAB>right`; `right: wrong wrong`; or `$right` with its misspellings below it, one a line, and `_` for a
-    blank. A word that is given as its own misspelling is left out.
+    Formats: `wrong<TAB>right`; `right: wrong wrong`; or `$right` followed by its misspellings, one per line, with
+    `_` for a blank. Pairs of identical words are dropped.
     """
-    found = [pair for file in files for pair in _read(file)]
-    return [pair for pair in found if pair.wrong and pair.right and pair.wrong != pair.right]
+    pairs = [pair for file in files for pair in _read(file)]
+    return [pair for pair in pairs if pair.wrong and pair.right and pair.wrong != pair.right]
 
 
 def _read(file: str | Path) -> list[Misspelling]:
@@ -43,19 +40,19 @@ def _read(file: str | Path) -> list[Misspelling]:
                 raise InputError(f"{where}; a line is: what was written, one tab, what was meant")
             pairs.append(Misspelling(*(column.strip() for column in columns)))
         elif line.startswith("$"):
-            meant = _spaced(line[1:])
+            meant = _parse_word(line[1:])
         elif ":" in line:
             right, _, wrongs = line.partition(":")
-            pairs += [Misspelling(_spaced(wrong), _spaced(right)) for wrong in wrongs.split()]
+            pairs += [Misspelling(_parse_word(wrong), _parse_word(right)) for wrong in wrongs.split()]
         elif meant:
-            pairs.append(Misspelling(_spaced(re.sub(r" \d+$", "", line)), meant))
+            pairs.append(Misspelling(_parse_word(re.sub(r" \d+$", "", line)), meant))
         else:
             raise InputError(
-                f"{corpus.name}, line {number}: {line[:40]!r} is no pair; "
+                f"{corpus.name}, line {number}: {line[:40]!r} is not a pair; "
                 "write wrong<TAB>right, or right: wrong wrong, or $right and below it its misspellings"
             )
     return pairs
 
 
-def _spaced(word: str) -> str:
+def _parse_word(word: str) -> str:
     return word.strip().replace("_", " ")

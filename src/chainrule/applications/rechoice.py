@@ -1,7 +1,7 @@
-"""A second look at a line that was chosen: every word again, the others being as they are.
+"""Refine a corrected line by iterated conditional modes: re-decide each word given all the others.
 
-Lives here: the scores of a word's candidates in their line, and the choice by them. A beam may lose what only later
-words speak for; after this each word is the most probable of its candidates. Not here: the search (lattice.py).
+Beam search may prune a candidate that only later words support; afterwards every word is the best of its
+candidates.
 """
 
 from collections.abc import Sequence
@@ -11,128 +11,130 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.applications.grid import Part
-from chainrule.applications.lattice import FEW, IMPOSSIBLE
+from chainrule.applications.grid import WordChoice
+from chainrule.applications.lattice import LOG_P_FLOOR, MIN_PARALLEL_QUERIES
 from chainrule.applications.words import Word
 from chainrule.lm import AnyModel, Batch, Floats
 from chainrule.ngram.engine import check_scores
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 
-SWEEPS: Final = 8  # looks at a line; each but the last may change one of its words
-ROWS_AT_ONCE: Final = 512
+MAX_SWEEPS: Final = 8  # passes over a line; each but the last may change one word
+BATCH_ROWS: Final = 512
 
 
 @dataclass(slots=True)
-class Line:
-    """A line as it is read now; `scores` are those of each part's candidates, the other parts as they are."""
+class DecodedLine:
+    """A decoded line; `scores` are those of the candidates of each part, given the other parts."""
 
     words: list[Word]
-    parts: list[Part]
+    parts: list[WordChoice]
     score: float
     scores: list[Floats]
 
 
-def rechoose(lm: AnyModel, weight: float, lines: Sequence[Line]) -> None:
-    """Change words, one at a time, until each is the best of its candidates."""
-    open_ = list(lines)
-    for sweep in range(SWEEPS):
-        _look(lm, weight, open_)
-        if sweep < SWEEPS - 1:
-            open_ = [line for line in open_ if _change(line)]
+def refine_words(lm: AnyModel, weight: float, lines: Sequence[DecodedLine]) -> None:
+    """Change one word at a time until each is the best of its candidates."""
+    active = list(lines)
+    for sweep in range(MAX_SWEEPS):
+        _rescore(lm, weight, active)
+        if sweep < MAX_SWEEPS - 1:
+            active = [line for line in active if _apply_best_change(line)]
 
 
-def merge(texts: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:
-    """Every text once; log Σ exp of the scores of those that are the same."""
-    place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    total = np.full(len(place), -np.inf)
-    np.logaddexp.at(total, [place[text] for text in texts], scores)
-    return list(place), total
+def merge_duplicates(texts: Sequence[str], scores: Floats) -> tuple[list[str], Floats]:
+    """Merge equal texts; their scores are combined by log-sum-exp."""
+    index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    total = np.full(len(index), -np.inf)
+    np.logaddexp.at(total, [index[text] for text in texts], scores)
+    return list(index), total
 
 
-def _change(line: Line) -> bool:
-    """Put a better candidate where most is gained; False: there is none."""
+def _apply_best_change(line: DecodedLine) -> bool:
+    """Apply the change with the largest gain; return False if no change improves the score."""
     best, change = 0.0, None
-    for place, (part, scores) in enumerate(zip(line.parts, line.scores, strict=True)):
+    for position, (part, scores) in enumerate(zip(line.parts, line.scores, strict=True)):
         if len(scores) == 1:
             continue
         texts = [part.put(line.words, text) for text in part.arcs.texts]
-        distinct, total = merge(texts, scores)
+        distinct, total = merge_duplicates(texts, scores)
         gain = float(total.max() - total[distinct.index(texts[part.choice])])
         if gain > best:
-            wanted = distinct[int(total.argmax())]
-            of_wanted = np.where([text == wanted for text in texts], scores, -np.inf)
-            best, change = gain, (place, int(of_wanted.argmax()))
+            best_text = distinct[int(total.argmax())]
+            candidate_scores = np.where([text == best_text for text in texts], scores, -np.inf)
+            best, change = gain, (position, int(candidate_scores.argmax()))
     if change is None:
         return False
-    place, choice = change
-    part = line.parts[place]
-    line.score += float(line.scores[place][choice] - line.scores[place][part.choice])
-    line.parts[place] = replace(part, choice=choice)
+    position, choice = change
+    part = line.parts[position]
+    line.score += float(line.scores[position][choice] - line.scores[position][part.choice])
+    line.parts[position] = replace(part, choice=choice)
     return True
 
 
-def _look(lm: AnyModel, weight: float, lines: Sequence[Line]) -> None:
-    """The scores of all candidates, up to a term that is the same for all of one place."""
+def _rescore(lm: AnyModel, weight: float, lines: Sequence[DecodedLine]) -> None:
+    """Score all candidates, up to a constant per position."""
     engine = getattr(lm, "engine", None)
-    log_p = _whole(lm, lines) if engine is None else _near(lm, engine, lines)
-    at = 0
+    log_p = _score_lines(lm, lines) if engine is None else _score_ngrams(lm, engine, lines)
+    offset = 0
     for line in lines:
         line.scores = []
         for part in line.parts:
             size = len(part.arcs.texts)
-            line.scores.append(part.arcs.log_channel + weight * log_p[at : at + size])
-            at += size
+            line.scores.append(part.arcs.log_channel + weight * log_p[offset : offset + size])
+            offset += size
 
 
-def _near(lm: AnyModel, engine: Any, lines: Sequence[Line]) -> Floats:
-    """log p of each candidate and of the words behind that see it: all that an n-gram needs."""
+def _score_ngrams(lm: AnyModel, engine: Any, lines: Sequence[DecodedLine]) -> Floats:
+    """log p of each candidate and of the following n − 1 words, whose context contains it."""
     start = [*lm.start(1).ids[0].tolist(), lm.vocabulary.bos]
     n = len(start)
     tokens: list[int] = []
-    places: list[int] = []  # of the tokens that are asked for
+    targets: list[int] = []  # indices of the tokens to score
     owners: list[int] = []
     rows = 0
     for line in lines:
-        own = [part.ids for part in line.parts]
-        flat = [*start, *chain.from_iterable(own), lm.vocabulary.eos]
-        at = n
-        for part, ids in zip(line.parts, own, strict=True):
-            before, after = flat[at - n : at], flat[at + len(ids) : at + len(ids) + n - 1]
-            at += len(ids)
+        part_ids = [part.ids for part in line.parts]
+        flat = [*start, *chain.from_iterable(part_ids), lm.vocabulary.eos]
+        position = n
+        for part, ids in zip(line.parts, part_ids, strict=True):
+            before, after = flat[position - n : position], flat[position + len(ids) : position + len(ids) + n - 1]
+            position += len(ids)
             for first, second in part.arcs.ids.tolist():
                 tokens += [*before, first, *([second] if second >= 0 else ()), *after]
-                asked = 1 + (second >= 0) + len(after)
-                places += range(len(tokens) - asked, len(tokens))
-                owners += [rows] * asked
+                count = 1 + (second >= 0) + len(after)
+                targets += range(len(tokens) - count, len(tokens))
+                owners += [rows] * count
                 rows += 1
     if not rows:
         return np.zeros(0)
-    read, asked_at = np.array(tokens, dtype=np.int32), np.array(places)
-    contexts = read[asked_at[:, None] + np.arange(-n, 0)]
-    workers = 1 if len(asked_at) < FEW else threads()
-    log_p = engine.score(contexts, np.ascontiguousarray(read[asked_at][:, None]), workers)[:, 0]
+    token_array, target_array = np.array(tokens, dtype=np.int32), np.array(targets)
+    contexts = token_array[target_array[:, None] + np.arange(-n, 0)]
+    workers = 1 if len(target_array) < MIN_PARALLEL_QUERIES else thread_count()
+    log_p = engine.score(contexts, np.ascontiguousarray(token_array[target_array][:, None]), workers)[:, 0]
     check_scores(log_p, engine)
-    found = np.zeros(rows)
-    np.add.at(found, owners, np.maximum(log_p, IMPOSSIBLE))
-    return found
+    totals = np.zeros(rows)
+    np.add.at(totals, owners, np.maximum(log_p, LOG_P_FLOOR))
+    return totals
 
 
-def _whole(lm: AnyModel, lines: Sequence[Line]) -> Floats:
-    """log p of the whole line with each candidate in it."""
+def _score_lines(lm: AnyModel, lines: Sequence[DecodedLine]) -> Floats:
+    """log p of the whole line for each candidate."""
     rows: list[list[int]] = []
     for line in lines:
-        own = [part.ids for part in line.parts]
-        for place, part in enumerate(line.parts):
-            before, after = (list(chain.from_iterable(side)) for side in (own[:place], own[place + 1 :]))
+        part_ids = [part.ids for part in line.parts]
+        for position, part in enumerate(line.parts):
+            before, after = (
+                list(chain.from_iterable(side)) for side in (part_ids[:position], part_ids[position + 1 :])
+            )
             rows += [[*before, *(i for i in ids if i >= 0), *after] for ids in part.arcs.ids.tolist()]
     eos, bos = lm.vocabulary.eos, lm.vocabulary.bos
-    found = []
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        some = rows[first : first + ROWS_AT_ONCE]
-        T = max(len(row) for row in some) + 1
-        inputs = np.array([[bos, *row, *[eos] * (T - 1 - len(row))] for row in some], dtype=np.int32)
-        targets = np.array([[*row, *[eos] * (T - len(row))] for row in some], dtype=np.int32)
-        mask = np.arange(T) <= np.array([len(row) for row in some])[:, None]
-        log_p, _ = lm.score(Batch(inputs, targets, mask), lm.start(len(some)))
-        found.append(np.where(mask, np.maximum(log_p, IMPOSSIBLE), 0).sum(axis=1))
-    return np.concatenate([np.zeros(0), *found])
+    log_probs = []
+    for first in range(0, len(rows), BATCH_ROWS):
+        batch = rows[first : first + BATCH_ROWS]
+        T = max(len(row) for row in batch) + 1
+        inputs = np.array([[bos, *row, *[eos] * (T - 1 - len(row))] for row in batch], dtype=np.int32)
+        targets = np.array([[*row, *[eos] * (T - len(row))] for row in batch], dtype=np.int32)
+        mask = np.arange(T) <= np.array([len(row) for row in batch])[:, None]
+        log_p, _ = lm.score(Batch(inputs, targets, mask), lm.start(len(batch)))
+        log_probs.append(np.where(mask, np.maximum(log_p, LOG_P_FLOOR), 0).sum(axis=1))
+    return np.concatenate([np.zeros(0), *log_probs])

@@ -1,4 +1,4 @@
-"""Words as rows of code points, so that many can be compared at once."""
+"""Words as padded matrices of code points, for vectorised comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from chainrule.lm import Ids
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
-    """Words from the left, 0 where one has ended."""
+class CodePoints:
+    """Words as rows of code points, padded with 0 on the right."""
 
     codes: Ids  # (N, L) code points
-    sizes: Ids  # (N,) characters of each
+    sizes: Ids  # (N,) word lengths
 
     def padded(self, width: int) -> Ids:
-        """The same, (N, width), for a width that is no smaller."""
+        """(N, width) code points; `width` must not be smaller than L."""
         return np.pad(self.codes, ((0, 0), (0, width - self.codes.shape[1])))
 
     def reversed(self, width: int) -> Ids:
-        """The words from their ends: (N, width)."""
-        at = self.sizes[:, None] - 1 - np.arange(width)
-        return np.where(at >= 0, np.take_along_axis(self.padded(width), np.maximum(at, 0), axis=1), 0)
+        """(N, width) code points of the reversed words."""
+        columns = self.sizes[:, None] - 1 - np.arange(width)
+        return np.where(columns >= 0, np.take_along_axis(self.padded(width), np.maximum(columns, 0), axis=1), 0)
 
 
-def spell(words: Sequence[str]) -> Spelled:
-    """The code points of words; none may hold U+0000."""
+def to_code_points(words: Sequence[str]) -> CodePoints:
+    """Convert words to code points; no word may contain U+0000."""
     sizes = np.array([len(word) for word in words], dtype=np.int64)
     width = int(sizes.max(initial=1))
     letters = np.frombuffer("".join(words).encode("utf-32-le", errors="surrogatepass"), dtype="<u4")
     codes = np.zeros((len(words), width), dtype=np.int32)
     codes[np.arange(width) < sizes[:, None]] = letters
-    return Spelled(codes, sizes)
+    return CodePoints(codes, sizes)

@@ -1,4 +1,4 @@
-"""Split a line into words, and put corrections back without changing blanks, punctuation or capitals."""
+"""Split a line into words for correction, and restore case, punctuation and white space of corrections."""
 
 import re
 import unicodedata
@@ -13,10 +13,10 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 WORD: Final = re.compile(r"[^ \t]+")
 CORE: Final = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
 LONGEST_ACRONYM: Final = 5
-"""Letters of an unknown word in capitals that is never changed; a longer one may be there for emphasis."""
+"""Unknown upper-case words up to this length are treated as acronyms and never changed."""
 FIRST_LETTER: Final = re.compile(r"[^\W\d_]")
 SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
-"""What the word before the first word of a sentence ends with."""
+"""End of the last word of a sentence."""
 LONGEST_SENTENCE_END: Final = 16
 ABBREVIATION_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{0,3}\.$")
 """A capitalised word of up to four letters and a dot, such as `Dr.`: it does not end a sentence."""
@@ -24,33 +24,33 @@ ABBREVIATION_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{0,3}\.$")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a line: `text` = before + the part that is looked up as `core` + after."""
+    """One word of a line: `text` = before + word + after, where the word is looked up as `core`."""
 
     text: str
     core: str
     start: int
     before: str = ""
     after: str = ""
-    is_capitalized: bool = False  # a correction in lower case gets a capital
-    is_upper: bool = False  # a correction is written in capitals
+    is_capitalized: bool = False  # corrections are capitalised
+    is_upper: bool = False  # corrections are upper-cased
     is_name: bool = False  # not in the vocabulary, with capitals that the start of a sentence does not explain
     is_fixed: bool = False  # never changed: a punctuation mark, an acronym, or a word in mixed case
-    blanks: str = ""  # between it and the word before
+    blanks: str = ""  # white space before the word
 
     @property
     def end(self) -> int:
-        """Where it ends in the line."""
+        """End offset in the line."""
         return self.start + len(self.text)
 
     @property
-    def query(self) -> tuple[str, bool, bool, bool, bool]:
-        """What its candidates depend on."""
+    def lookup_key(self) -> tuple[str, bool, bool, bool, bool]:
+        """Cache key of the candidates."""
         return self.core, self.is_capitalized, self.is_upper, self.is_name, self.is_fixed
 
     def put(self, correction: str) -> str:
-        """A correction in its place, in the case of what is written there.
+        """Render a correction with the case and punctuation of the written word.
 
-        A correction that has capitals of its own (`iPhone`, `McDonald`) keeps them in a capitalised word.
+        Capitals inside a correction (`iPhone`, `McDonald`) are kept in a capitalised word.
         """
         if correction == self.core:
             return self.text
@@ -61,23 +61,23 @@ class Word:
         return self.before + correction + self.after
 
 
-def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
-    """The words of a line, cut where the tokenizer cuts.
+def find_words(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
+    """Split a line into words with the tokenizer's word boundaries.
 
-    A word that the vocabulary does not hold as it stands is looked up without the punctuation around it and, where
-    it has capitals, in lower case. Where the tokenizer splits punctuation, a mark is a word that never changes.
+    Words outside the vocabulary are looked up without surrounding punctuation and, if capitalised, in lower case.
+    If the tokenizer splits punctuation, marks are words that never change.
     """
     if tokenizer.config.splits_punctuation:
-        found = [
+        tokens = [
             _split_word(line[first:last], name, first, tokenizer, known)
             for name, first, last in tokenizer.spans(line)
         ]
     else:
-        found = [_word(match[0], match.start(), tokenizer, known) for match in WORD.finditer(line)]
-    is_all_upper = len(found) > 1 and not any(map(str.islower, line))
+        tokens = [_parse_word(match[0], match.start(), tokenizer, known) for match in WORD.finditer(line)]
+    is_all_upper = len(tokens) > 1 and not any(map(str.islower, line))
     words: list[Word] = []
     end = 0
-    for word in found:
+    for word in tokens:
         if word.core not in known and not word.is_fixed:
             begins_sentence = _begins_sentence(line, word.start) and not _is_abbreviation(line, word)
             is_name = _is_written_as_name(word, begins_sentence)
@@ -88,7 +88,7 @@ def cut(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
 
 
 def _begins_sentence(line: str, start: int) -> bool:
-    """Whether the word that begins there is the first of a sentence; quotes and brackets may stand before it."""
+    """Whether the word at `start` begins a sentence, possibly after quotes or brackets."""
     chunk = 1 + max(line.rfind(" ", 0, start), line.rfind("\t", 0, start))
     if any(map(str.isalnum, line[chunk:start])):
         return False
@@ -98,7 +98,7 @@ def _begins_sentence(line: str, start: int) -> bool:
 
 
 def _is_abbreviation(line: str, word: Word) -> bool:
-    """Whether a word is short and capitalised, with a dot and a capitalised word behind it, as in `Dr. Who`."""
+    """Whether a word is short, capitalised and followed by a dot and a capitalised word, as in `Dr. Who`."""
     end = word.start + len(word.before) + len(word.core)
     is_short = ABBREVIATION_BEFORE.search(line[: end + 1]) is not None and line[word.start : end].isalpha()
     following = line[end + 1 :].lstrip(" \t")
@@ -106,17 +106,17 @@ def _is_abbreviation(line: str, word: Word) -> bool:
 
 
 def split_punctuation(text: str) -> tuple[str, str, str]:
-    """The punctuation before a word, the word, the punctuation after it; a combining mark is part of the word."""
+    """Split into leading punctuation, word and trailing punctuation; combining marks belong to the word."""
     match = CORE.match(text)
     before, core, after = match.groups() if match else ("", text, "")
     marks = 0
-    while core and marks < len(after) and is_mark(after[marks]):
+    while core and marks < len(after) and is_combining_mark(after[marks]):
         marks += 1
     return before, core + after[:marks], after[marks:]
 
 
-def is_mark(character: str) -> bool:
-    """Whether a character is a combining mark, such as an accent that follows its letter."""
+def is_combining_mark(character: str) -> bool:
+    """Whether a character is a combining mark, such as an accent."""
     return not character.isascii() and unicodedata.category(character).startswith("M")
 
 
@@ -127,41 +127,41 @@ def _is_written_as_name(word: Word, begins_sentence: bool) -> bool:
 
 
 def _is_fixed(word: Word, is_all_upper: bool) -> bool:
-    """Whether an unknown word is an acronym or in mixed case; in a line of capitals neither can be told."""
+    """Whether an unknown word is an acronym or in mixed case; undecidable in an upper-case line."""
     if not any(first.isalpha() and second.isupper() for first, second in pairwise(word.text)):
         return False
     return not word.is_upper or (len(word.core) <= LONGEST_ACRONYM and not is_all_upper)
 
 
-def _word(text: str, start: int, tokenizer: Tokenizer, known: Container[str]) -> Word:
+def _parse_word(text: str, start: int, tokenizer: Tokenizer, known: Container[str]) -> Word:
     lowers = tokenizer.config.lowercase
     if not lowers and text in known:
-        return _shaped(text, text, start, "", text, "")
-    seen = tokenizer.normalize(text)
-    if seen in known:
-        return _shaped(text, seen, start, "", text, "")
-    if seen == tokenizer.config.unk:
-        return Word(text, seen, start)
+        return _make_word(text, text, start, "", text, "")
+    normalized = tokenizer.normalize(text)
+    if normalized in known:
+        return _make_word(text, normalized, start, "", text, "")
+    if normalized == tokenizer.config.unk:
+        return Word(text, normalized, start)
     before, middle, after = split_punctuation(text)
     if not middle:
-        return Word(text, seen, start)
+        return Word(text, normalized, start)
     core = tokenizer.normalize(middle)
     if core not in known and (core.lower() in known or middle.istitle() or middle.isupper()):
         core = core.lower()
-    return _shaped(text, core, start, before, middle, after)
+    return _make_word(text, core, start, before, middle, after)
 
 
 def _split_word(text: str, name: str, start: int, tokenizer: Tokenizer, known: Container[str]) -> Word:
-    """A token of a line whose punctuation is split off; a mark is looked up with its joiners."""
-    if punctuation.is_mark(name) or name == tokenizer.config.unk:
+    """Create a word from a token of a punctuation-splitting tokenizer."""
+    if punctuation.is_punctuation(name) or name == tokenizer.config.unk:
         return Word(text, name, start, is_fixed=True)
     core = name
     if core not in known and (core.lower() in known or text.istitle() or text.isupper()):
         core = core.lower()
-    return _shaped(text, core, start, "", text, "")
+    return _make_word(text, core, start, "", text, "")
 
 
-def _shaped(text: str, core: str, start: int, before: str, middle: str, after: str) -> Word:
+def _make_word(text: str, core: str, start: int, before: str, middle: str, after: str) -> Word:
     letters = [character for character in middle if character.isalpha()]
     is_capitalized = bool(letters) and letters[0].isupper()
     is_upper = middle.isupper() and len(letters) > 1

@@ -1,4 +1,4 @@
-"""`chainrule classify`: train, predict, evaluate."""
+"""`chainrule classify`: train, apply and evaluate text classifiers."""
 
 import sys
 import time
@@ -13,22 +13,29 @@ from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.classify import Classifier
-    from chainrule.tasks.classify_page import Explained
-    from chainrule.tasks.classify_report import Report
+    from chainrule.tasks.classify_page import Explanation
+    from chainrule.tasks.classify_report import ClassifierReport
 
-app = typer.Typer(help="Learn labels of texts, label new ones.", no_args_is_help=True)
-FAMILIES = "ngram (Bayes' rule), rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
-OWN = ("pooling", "class_weights", "order", "smoothing")
-WIDEST = 10  # labels of which every pair is shown
-LOUD, CLEAR, FAINT = 0.7, 0.4, 0.1  # parts of the largest weight from where a piece is shown so
+app = typer.Typer(help="Text classification: train, predict, evaluate.", no_args_is_help=True)
+FAMILIES = "Model family: ngram (naive Bayes), rnn, lstm, gru or transformer."  # a literal: the table loads slowly
+SETTINGS = ("pooling", "class_weights", "order", "smoothing")
+MAX_LABELS = 10  # labels for which the whole confusion matrix is printed; else the most frequent confusions
+STRONG, MEDIUM, WEAK = 0.7, 0.4, 0.1  # thresholds of the highlight styles, relative to the largest weight
 
 Labelled = Annotated[
-    str, typer.Argument(metavar="FILE", help="label<TAB>text, label<SPACE>text or JSON Lines; - for stdin.")
+    str,
+    typer.Argument(
+        metavar="FILE", help="Labelled texts: label<TAB>text, label<SPACE>text or JSON Lines; - for stdin."
+    ),
 ]
-Label = Annotated[str, typer.Option("--label", help="The label column, of JSON Lines or a table with a header.")]
-Column = Annotated[str, typer.Option("--column", help="The text column, of JSON Lines or a table with a header.")]
+Label = Annotated[
+    str, typer.Option("--label", help="Name of the label column in JSON Lines or a table with a header.")
+]
+Column = Annotated[
+    str, typer.Option("--column", help="Name of the text column in JSON Lines or a table with a header.")
+]
 Lowercase = Annotated[
-    bool | None, typer.Option("--lowercase/--no-lowercase", help="Lower-case the text.  [default: yes]")
+    bool | None, typer.Option("--lowercase/--no-lowercase", help="Lowercase the text.  [default: yes]")
 ]
 
 
@@ -38,24 +45,31 @@ def train(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     file: Labelled,
     out: learning.Out,
-    valid: Annotated[str | None, typer.Option(help="Held-out labelled texts to measure on while training.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Labelled validation texts, evaluated during training.")] = None,
     recipe: learning.Recipe = None,
     config: learning.Config = None,
     set_: learning.Set = None,
     resume: learning.Resume = False,
     force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
-    pretrained: Annotated[Path | None, typer.Option(help="Networks: a folder of chainrule pretrain.")] = None,
-    vectors: Annotated[Path | None, typer.Option(help="Networks: a file of word vectors to begin with.")] = None,
+    pretrained: Annotated[
+        Path | None, typer.Option(help="Neural models: initialize from an encoder trained by chainrule pretrain.")
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Neural models: initialize embeddings from this file of word vectors.")
+    ] = None,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     lowercase: Lowercase = None,
-    pooling: Annotated[str | None, typer.Option(help="Networks: last, mean, max or attention.")] = None,
-    class_weights: Annotated[
-        str | None, typer.Option(help="Networks: balanced where rare labels shall weigh more; or none.")
+    pooling: Annotated[
+        str | None, typer.Option(help="Neural models: pooling over token states: last, mean, max or attention.")
     ] = None,
-    order: Annotated[int | None, typer.Option(help="ngram: words per n-gram.  [default: 1]")] = None,
+    class_weights: Annotated[
+        str | None,
+        typer.Option(help="Neural models: loss weights of the labels: balanced (inverse frequency) or none."),
+    ] = None,
+    order: Annotated[int | None, typer.Option(help="ngram: order of the class models.  [default: 1]")] = None,
     smoothing: options.Smoothing = None,
     hidden: options.Hidden = None,
     layers: options.Layers = None,
@@ -75,28 +89,28 @@ def train(
     label: Label = "label",
     json: options.Json = False,
 ) -> None:
-    """Learn from labelled texts.
+    """Train a text classifier.
 
-    With --valid the best epoch is kept, and the temperature of the probabilities is fitted.
+    With --valid, the best epoch is kept and the temperature of the probabilities is fitted.
 
     Examples: chainrule classify train ngram spam.tsv --out runs/bayes
 
     chainrule classify train lstm train.tsv --valid dev.tsv --pooling attention --out runs/lstm
     """
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import tasks
 
     start = time.perf_counter()
     classify = tasks.get("classify")
     classify.check_family(family, pretrained=pretrained, vectors=vectors)
-    given = dict(call.params)
-    if lowercase is False:  # which is a choice, too
-        given["set_"] = [*(set_ or []), "lowercase=false"]
+    params = dict(call.params)
+    if lowercase is False:  # an explicit False, unlike None
+        params["set_"] = [*(set_ or []), "lowercase=false"]
     if pretrained is not None and tokenizer is None:
-        given["tokenizer"] = str(pretrained)  # a recipe's tokenizer gives way to the encoder's own
-    chosen = learning.choices("classify", family, classify.config_of(family), given, OWN)
-    kind = chosen.tokenizer.pop("kind", None)
-    with learning.run(given, chosen, kind) as running:
+        params["tokenizer"] = str(pretrained)  # the encoder's tokenizer overrides the recipe's
+    settings = learning.resolve_settings("classify", family, classify.get_config_class(family), params, SETTINGS)
+    kind = settings.tokenizer.pop("kind", None)
+    with learning.task_run(params, settings, kind) as run_options:
         model = classify.train(
             family,
             file,
@@ -106,68 +120,74 @@ def train(
             tokenizer=tokenizer or kind,
             pretrained=pretrained,
             vectors=vectors,
-            running=running,
-            **chosen.tokenizer,
-            **chosen.model,
+            options=run_options,
+            **settings.tokenizer,
+            **settings.model,
         )
         model.save(out, force=force)
-    found = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
+    validation = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
     if json:
         about = {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}
-        emit(about | model.metrics | ({"validation": found} if found else {}))
-    said = f", validation accuracy {found['accuracy']:.1%}, macro F1 {found['macro_f1']:.1%}" if found else ""
-    say(f"saved {out}: {model.parameters:,} parameters{said}, {time.perf_counter() - start:.1f} s in all")
+        emit(about | model.metrics | ({"validation": validation} if validation else {}))
+    summary = (
+        f", validation accuracy {validation['accuracy']:.1%}, macro F1 {validation['macro_f1']:.1%}"
+        if validation
+        else ""
+    )
+    say(f"saved {out}: {model.parameters:,} parameters{summary}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
 def predict(
     model: options.ModelFolder,
     file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="Texts, one a line, or JSON Lines; - for stdin.")
+        str, typer.Argument(metavar="[FILE]", help="Texts, one per line, or JSON Lines; - for stdin.")
     ] = "-",
-    explain: Annotated[bool, typer.Option("--explain", help="Also the weight of each piece of the text.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write the explanations to this file, as a page.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also print the weight of every token in the decision.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the explanations to this HTML file.")] = None,
     column: Column = "text",
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Print the label of each text and its probability.
+    """Predict the label of each text, with its probability.
 
     Label, probability and text are separated by tabs.
 
-    A network reads the first tokens of a long text, up to its setting `longest`, and warns where it cuts. Of a
-    table whose first or last column holds labels of the model, the other columns are the text.
+    A neural classifier reads at most the first `longest` tokens of a text and warns if it truncates. If the first
+    or last column of a table contains labels of the model, the other columns are the text.
 
     Example: echo "a gorgeous film" | chainrule classify predict runs/lstm --explain
     """
     from chainrule import tasks
     from chainrule.errors import UsageError
-    from chainrule.tasks.classify_page import Explained, page
+    from chainrule.tasks.classify_page import Explanation, render_page
     from chainrule.text.labelled import read_text_batches
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         what = "is a folder" if html.is_dir() else "would stand in a folder that does not exist"
         raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
-    loaded: Classifier = tasks.get("classify").load(model, options.device(device))
-    way = loaded.posterior.way
-    pages: list[Explained] = []
+    loaded: Classifier = tasks.get("classify").load(model, options.check_device(device))
+    method = loaded.posterior.default_explanation
+    predictions: list[Explanation] = []
     for texts in read_text_batches(file, column=column, labels=loaded.labels):
         with progress() as bar:
             p = loaded.probabilities(texts, bar)
         for text, row in zip(texts, p, strict=True):
-            pieces = loaded.pieces(text) if explain or html is not None else []
-            found = Explained(text, loaded.labels[row.argmax()], float(row.max()), pieces, way)
+            pieces = loaded.weighted_spans(text) if explain or html is not None else []
+            prediction = Explanation(text, loaded.labels[row.argmax()], float(row.max()), pieces, method)
             if html is not None:
-                pages.append(found)
+                predictions.append(prediction)
             if json:
-                _emit(found, dict(zip(loaded.labels, row.tolist(), strict=True)), explain)
+                _emit(prediction, dict(zip(loaded.labels, row.tolist(), strict=True)), explain)
             else:
-                _show(found, explain)
+                _show(prediction, explain)
         flush()
     if explain and not json:
-        say(_legend(way, html is not None or sys.stdout.isatty()))
+        say(_legend(method, html is not None or sys.stdout.isatty()))
     if html is not None:
-        html.write_text(page(pages), encoding="utf-8")
+        html.write_text(render_page(predictions), encoding="utf-8")
         say(f"wrote {html}")
 
 
@@ -175,23 +195,23 @@ def predict(
 def evaluate(
     model: options.ModelFolder,
     file: Labelled,
-    bins: Annotated[int, typer.Option(min=1, max=1000, help="Rows of the reliability table.")] = 10,
+    bins: Annotated[int, typer.Option(min=1, max=1000, help="Number of bins in the calibration table.")] = 10,
     column: Column = "text",
     label: Label = "label",
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure a classifier on labelled texts.
+    """Evaluate a classifier on labelled texts.
 
-    Accuracy, precision and recall by label, the confusion matrix, calibration.
+    Prints accuracy, precision and recall per label, the confusion matrix and calibration.
 
-    A label the model never met counts as an error, and a warning names it.
+    A label that did not occur in training counts as an error; a warning names it.
 
     Example: chainrule classify evaluate runs/lstm test.tsv
     """
     from chainrule import tasks
 
-    loaded: Classifier = tasks.get("classify").load(model, options.device(device))
+    loaded: Classifier = tasks.get("classify").load(model, options.check_device(device))
     with progress() as bar:
         report = loaded.evaluate(file, bins=bins, column=column, label=label, progress=bar)
     if json:
@@ -201,55 +221,59 @@ def evaluate(
     _print_report(report)
 
 
-def _legend(way: str, is_coloured: bool) -> str:
-    """What weights mean; nothing of colours where there are none."""
+def _legend(method: str, is_coloured: bool) -> str:
+    """Explain what the token weights mean, mentioning colours only if there are any."""
     from chainrule.tasks.classify_page import LEGENDS
 
     if is_coloured:
-        return LEGENDS[way]
-    if way == "attention":
-        sign = "that speaks neither for the label nor against it."
+        return LEGENDS[method]
+    if method == "attention":
+        sign_meaning = "that speaks neither for the label nor against it."
     else:
-        sign = "above 0 it speaks for the label found, below 0 for the next most probable one."
-    words = LEGENDS[way]
-    return f"{words[words.index('A number') :].removesuffix('.')}; {sign}"
+        sign_meaning = "above 0 it speaks for the label found, below 0 for the next most probable one."
+    legend = LEGENDS[method]
+    return f"{legend[legend.index('A number') :].removesuffix('.')}; {sign_meaning}"
 
 
-def _emit(found: "Explained", probabilities: dict[str, float], explain: bool) -> None:
-    """One line of JSON."""
-    document: dict[str, Any] = {"text": found.text, "label": found.label, "probability": found.probability}
+def _emit(prediction: "Explanation", probabilities: dict[str, float], explain: bool) -> None:
+    """Print one prediction as a line of JSON."""
+    document: dict[str, Any] = {
+        "text": prediction.text,
+        "label": prediction.label,
+        "probability": prediction.probability,
+    }
     document["probabilities"] = probabilities
     if explain:
         names = ("token", "weight", "start", "end", "is_known")
-        document["explained_by"] = found.way
-        document["tokens"] = [dict(zip(names, piece, strict=True)) for piece in found.pieces]
+        document["explained_by"] = prediction.method
+        document["tokens"] = [dict(zip(names, piece, strict=True)) for piece in prediction.spans]
     print(dumps(document, None))
 
 
-def _show(found: "Explained", explain: bool) -> None:
-    """A line, then the pieces coloured on a terminal, unknown ones underlined; a line for each piece elsewhere."""
-    print(f"{found.label}\t{found.probability:.6f}\t{' '.join(found.text.splitlines())}")
+def _show(prediction: "Explanation", explain: bool) -> None:
+    """Print a prediction and, with `explain`, its tokens: coloured on a terminal, otherwise one per line."""
+    print(f"{prediction.label}\t{prediction.probability:.6f}\t{' '.join(prediction.text.splitlines())}")
     if not explain:
         return
     if not sys.stdout.isatty():
-        for piece, (shown, _) in zip(found.pieces, found.shades, strict=True):
+        for piece, (shown, _) in zip(prediction.spans, prediction.shades, strict=True):
             print(f"{piece.weight:+.6f}\t  {shown}" + ("" if piece.is_known else "\tunknown"))
         return
     from rich.console import Console
     from rich.text import Text
 
-    line, at = Text("  "), 0
-    for piece, (shown, shade) in zip(found.pieces, found.shades, strict=True):
+    line, position = Text("  "), 0
+    for piece, (shown, shade) in zip(prediction.spans, prediction.shades, strict=True):
         colour = "bright_blue" if shade > 0 else "dark_orange"
-        strengths = ((LOUD, f"reverse {colour}"), (CLEAR, f"bold {colour}"), (FAINT, colour))
-        style = next((style for least, style in strengths if abs(shade) >= least), "")
-        line.append(" " * (piece.start - at + (piece.start == piece.end)))
+        strengths = ((STRONG, f"reverse {colour}"), (MEDIUM, f"bold {colour}"), (WEAK, colour))
+        style = next((style for threshold, style in strengths if abs(shade) >= threshold), "")
+        line.append(" " * (piece.start - position + (piece.start == piece.end)))
         line.append(shown, style=style if piece.is_known else f"underline {style}".strip())
-        at = piece.end
+        position = piece.end
     Console(file=sys.stdout).print(line, soft_wrap=True)
 
 
-def _print_report(report: "Report") -> None:
+def _print_report(report: "ClassifierReport") -> None:
     document = report.as_json()
     for name, value in document.items():
         if isinstance(value, float):
@@ -263,7 +287,7 @@ def _print_report(report: "Report") -> None:
         for i, label in enumerate(c.labels)
     ]
     _print_table(("label", "precision", "recall", "f1", "texts"), rows)
-    if len(c.labels) <= WIDEST:
+    if len(c.labels) <= MAX_LABELS:
         counts = c.confusion.tolist()
         _print_table(
             ("true, found:", *c.labels), [(n, *map(str, row)) for n, row in zip(c.labels, counts, strict=True)]
@@ -272,7 +296,7 @@ def _print_report(report: "Report") -> None:
         mistakes = [
             (c.confusion[i, j], a, b) for i, a in enumerate(c.labels) for j, b in enumerate(c.labels) if i != j
         ]
-        worst = sorted(mistakes, key=lambda mistake: -mistake[0])[:WIDEST]
+        worst = sorted(mistakes, key=lambda mistake: -mistake[0])[:MAX_LABELS]
         _print_table(("true", "found", "texts"), [(a, b, str(n)) for n, a, b in worst if n])
     bins = [
         (f"{b.low:.3g} to {b.high:.3g}", f"{b.confidence:.4f}", f"{b.accuracy:.4f}", f"{b.count:,}") for b in k.bins
@@ -281,7 +305,7 @@ def _print_report(report: "Report") -> None:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A blank line, then columns as wide as they must be, all but the first to the right."""
+    """Print a blank line and an aligned table, with all columns but the first right-aligned."""
     print()
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     sides = "<" + ">" * (len(header) - 1)

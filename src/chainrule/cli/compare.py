@@ -1,4 +1,4 @@
-"""`chainrule compare`: the main job."""
+"""`chainrule compare`: train every model family on one text and rank them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,19 +15,21 @@ from chainrule.errors import UsageError
 
 def compare(
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT...]", help="Files, folders, globs, or - for stdin.")
+        list[str] | None, typer.Argument(metavar="[TEXT...]", help="Text files, folders, globs, or - for stdin.")
     ] = None,
     text_name: Annotated[
         str | None,
         typer.Option(
             "--text",
-            help="The embedded text without TEXT: novel, or python (its reference).  [default: novel]",
+            help="Built-in text used without TEXT: novel, or python (its language reference).  [default: novel]",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where report, results and models go.")] = Path("runs/compare"),
-    families: Annotated[str, typer.Option(help="Which to train, separated by commas.  [default: all]")] = "",
-    valid: Annotated[list[str] | None, typer.Option(help="Validation text; else a part of TEXT.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="Test text; else a part of TEXT.")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder for report, results and models.")] = Path("runs/compare"),
+    families: Annotated[
+        str, typer.Option(help="Model families to train, separated by commas.  [default: all]")
+    ] = "",
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text.  [default: a part of TEXT]")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Test text.  [default: a part of TEXT]")] = None,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: Annotated[
@@ -40,18 +42,20 @@ def compare(
     device: options.Device = "auto",
     budget: Annotated[
         str | None,
-        typer.Option(help="Time for the whole comparison: 90s, 10m, 1h.  [default: 2m without --max-seconds]"),
+        typer.Option(
+            help="Time budget of the whole comparison: 90s, 10m, 1h.  [default: 2m without --max-seconds]"
+        ),
     ] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Time for each family.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Time budget of each family, in seconds.")] = None,
     tokenizers: Annotated[
-        str, typer.Option(help="Several tokenizers in one table, separated by commas: word,char,bpe.")
+        str, typer.Option(help="Tokenizers to compare in one table, separated by commas: word,char,bpe.")
     ] = "",
-    seeds: Annotated[int, typer.Option(help="Train each network with this many seeds.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds to train every neural model with.")] = 1,
     size: Annotated[
-        str, typer.Option(help="Networks: auto (fitted to text and time) or fixed (the same for every text).")
+        str, typer.Option(help="Neural models: layer sizes: auto (chosen for text and budget) or fixed.")
     ] = "auto",
-    keep: Annotated[str, typer.Option(help="Models to keep: best (of each family), all or none.")] = "best",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
+    keep: Annotated[str, typer.Option(help="Models to keep on disk: best (of each family), all or none.")] = "best",
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted comparison.")] = False,
     seed: options.Seed = 0,
     column: options.Column = None,
     errors: options.Errors = "strict",
@@ -61,7 +65,7 @@ def compare(
 ) -> None:
     """Train every family on one text and rank them by bits per byte.
 
-    Without TEXT: on the embedded text, a novel; `--text python` takes the language reference of this Python.
+    Without TEXT, a built-in novel is used; `--text python` uses the language reference of this Python.
 
     Example: chainrule compare corpus.txt --tokenizers word,char --budget 10m --out runs/compare
     """
@@ -70,17 +74,17 @@ def compare(
     if text and text_name is not None:
         raise UsageError("TEXT and --text exclude each other; give one of them")
     chosen_families, chosen_tokenizers = _names("--families", families), _names("--tokenizers", tokenizers)
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import comparison
     from chainrule.text.corpus import Corpus
     from chainrule.text.default import default_corpus
 
-    rules = options.text_rules(column, errors, drop_blank_lines)
+    rules = options.corpus_options(column, errors, drop_blank_lines)
 
     def corpus(sources: list[str] | None) -> Corpus | None:
         return Corpus.of(sources, **rules) if sources else None
 
-    wanted = options.chosen(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
+    tokenizer_settings = options.drop_unset(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
     with progress() as bar, _resume_hint(out):
         results = comparison.compare(
             corpus(text) or default_corpus(text_name or "novel"),
@@ -91,15 +95,15 @@ def compare(
             families=chosen_families,
             tokenizers=chosen_tokenizers,
             tokenizer="word" if tokenizer is None else tokenizer,
-            tokenizer_settings=wanted,
-            context=options.context(context),
+            tokenizer_settings=tokenizer_settings,
+            context=options.check_context(context),
             budget=budget,
             max_seconds=max_seconds,
             seeds=seeds,
             size=size,
             keep=keep,
             resume=resume,
-            device=options.device(device),
+            device=options.check_device(device),
             seed=seed,
             out=out,
             force=force,
@@ -109,15 +113,15 @@ def compare(
         emit(results.to_json())
     else:
         print_table(results)
-    kept = len(comparison.kept_names(results.rows, keep))
+    kept_count = len(comparison.kept_names(results.rows, keep))
     say(
         f"wrote {out / 'report.html'}, {out / 'results.json'}"
-        + (f" and {kept} of {len(results.rows)} models under {out / 'models'}" if kept else "")
+        + (f" and {kept_count} of {len(results.rows)} models under {out / 'models'}" if kept_count else "")
     )
 
 
 def _names(option: str, text: str) -> tuple[str, ...]:
-    """The names of a list separated by commas, each once; none where the option was not given."""
+    """Split a comma-separated option value into distinct names."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if text and not names:
         raise UsageError(f"{option} is '{text}', which names nothing; give names separated by commas")
@@ -126,7 +130,7 @@ def _names(option: str, text: str) -> tuple[str, ...]:
 
 @contextmanager
 def _resume_hint(out: Path) -> Iterator[None]:
-    """Say how to continue where the block is interrupted."""
+    """If the block is interrupted, print how to resume."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

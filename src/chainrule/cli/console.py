@@ -1,4 +1,4 @@
-"""What the commands share in speaking to a person: data to stdout, all else to stderr, bars on a terminal only."""
+"""Console output: data and JSON on stdout, messages and progress bars on stderr."""
 
 import json
 import math
@@ -14,76 +14,76 @@ from chainrule.progress import Progress, ProgressLines
 from chainrule.versions import SCHEMA_VERSION
 
 BAR_WIDTH: Final = 20
-"""Columns of a progress bar; long descriptions are shortened instead."""
-BESIDE: Final = BAR_WIDTH + 26
-"""Columns of all but the description: spinner, bar, percentage, two times and the blanks between them."""
+"""Columns of a progress bar; long descriptions are truncated to fit."""
+FIXED_COLUMNS: Final = BAR_WIDTH + 26
+"""Columns of everything but the description: spinner, bar, percentage, two times and the blanks between them."""
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def emit(document: dict[str, Any], indent: int | None = 2) -> None:
-    """Print one strict JSON document; what is not finite is null."""
+    """Print a strict JSON document; infinities and NaN become null."""
     print(dumps(document, indent))
 
 
 def dumps(document: dict[str, Any], indent: int | None = 2) -> str:
-    """One strict JSON document with its schema version."""
-    whole = {"schema_version": SCHEMA_VERSION} | document
-    text = json.dumps(finite(whole), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _SURROGATES.sub("\ufffd", text)  # bytes of a file name that are not UTF-8
+    """Return a strict JSON document with `schema_version`."""
+    versioned = {"schema_version": SCHEMA_VERSION} | document
+    text = json.dumps(replace_nonfinite(versioned), ensure_ascii=False, allow_nan=False, indent=indent)
+    return _SURROGATES.sub("\ufffd", text)  # surrogates come from file names that are not UTF-8
 
 
-def finite(value: Any) -> Any:
-    """The same value with null in place of every infinity and NaN."""
+def replace_nonfinite(value: Any) -> Any:
+    """Return a copy of `value` with None in place of every infinity and NaN."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Pieces:
-    """A list of a JSON document that is written piece by piece, because it may be long."""
+class StreamedList:
+    """A long list in a JSON document, written chunk by chunk."""
 
-    def __init__(self, pieces: Iterable[list[Any]]) -> None:
-        self.pieces = pieces
+    def __init__(self, chunks: Iterable[list[Any]]) -> None:
+        self.chunks = chunks
 
 
-def emit_in_pieces(document: dict[str, Any]) -> None:
-    """Print one strict JSON document on one line, as `emit` does, whose longest lists are `Pieces`."""
-    opening = "{"
+def emit_streamed(document: dict[str, Any]) -> None:
+    """Print a strict JSON document on one line; values of type `Pieces` are written chunk by chunk."""
+    prefix = "{"
     for name, value in ({"schema_version": SCHEMA_VERSION} | document).items():
-        print(f"{opening}{_strict(name)}: ", end="")
-        opening = ", "
-        if not isinstance(value, Pieces):
+        print(f"{prefix}{_strict(name)}: ", end="")
+        prefix = ", "
+        if not isinstance(value, StreamedList):
             print(_strict(value), end="")
             continue
         print("[", end="")
         separator = ""
-        for piece in filter(None, value.pieces):
-            print(separator + _strict(piece)[1:-1], end="")
+        for chunk in filter(None, value.chunks):
+            print(separator + _strict(chunk)[1:-1], end="")
             separator = ", "
         print("]", end="")
     print("}")
 
 
 def _strict(value: Any) -> str:
-    return _SURROGATES.sub("\ufffd", json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+    return _SURROGATES.sub("\ufffd", json.dumps(replace_nonfinite(value), ensure_ascii=False, allow_nan=False))
 
 
 def flush() -> None:
-    """Hand over what was printed: somebody may wait for it before the next line is written."""
+    """Flush stdout, so that a program reading the output gets each batch at once."""
     sys.stdout.flush()
 
 
 def flushed_lines(batches: Iterable[list[str]]) -> Iterator[str]:
-    """The lines one by one; at the end of a batch what was printed of them is handed over."""
+    """Yield the lines one by one and flush stdout after each batch."""
     for lines in batches:
         yield from lines
         flush()
 
 
 def say(message: str) -> None:
-    """One line to stderr."""
+    """Print a line to stderr."""
     print(message, file=sys.stderr)
 
 
@@ -95,13 +95,13 @@ def show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as a person wants to read it; takes the place of `warnings.showwarning`."""
+    """Print a warning as one line; replaces `warnings.showwarning`."""
     say(f"warning: {message}")
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A bar on stderr while the block runs if stderr is a terminal, else a line every 30 seconds."""
+    """Show a progress bar on stderr if it is a terminal, otherwise print a line every 30 seconds."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield ProgressLines()
         return
@@ -122,22 +122,24 @@ def progress() -> Iterator[Progress]:
         task = bars.add_task("starting", total=None)
 
         def draw(what: str, done: int, total: int | None) -> None:
-            bars.update(task, description=shorten(what, console.width - BESIDE), completed=done, total=total)
+            bars.update(
+                task, description=truncate(what, console.width - FIXED_COLUMNS), completed=done, total=total
+            )
 
-        shown, warnings.showwarning = warnings.showwarning, _above(bars)
+        previous_showwarning, warnings.showwarning = warnings.showwarning, _warn_above_bar(bars)
         try:
             yield draw
         finally:
-            warnings.showwarning = shown
+            warnings.showwarning = previous_showwarning
 
 
-def shorten(text: str, width: int) -> str:
-    """Cut a text to `width` characters, `…` at its end where it was longer."""
+def truncate(text: str, width: int) -> str:
+    """Truncate a text to `width` characters, ending in `…`."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-def _above(bars: Any) -> Any:
-    """Warnings printed above a live bar instead of through it."""
+def _warn_above_bar(bars: Any) -> Any:
+    """Return a `showwarning` that prints above the live progress bar."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         bars.console.print(f"warning: {message}", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""`chainrule convert`: exchange with other software, and n-gram models made of others."""
+"""`chainrule convert`: import, export and transform models."""
 
 import sys
 from contextlib import nullcontext
@@ -19,15 +19,15 @@ KINDS = ("arpa", "ngram", "word2vec")
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="MODEL|FILE.arpa", help="A model folder, or an ARPA file (- for stdin).")
+        Path, typer.Argument(metavar="MODEL|FILE.arpa", help="Model folder, or an ARPA file (- for stdin).")
     ],
-    out: Annotated[Path, typer.Option(help="The file (- for stdout) or the model folder to write.")],
+    out: Annotated[Path, typer.Option(help="Output file (- for stdout) or model folder.")],
     force: options.Force = False,
     to: Annotated[
         str | None,
         typer.Option(
-            help="arpa; ngram: one model folder of an n-gram or a mixture of them; word2vec of word vectors; "
-            "leave out to make a model folder of an ARPA file."
+            help="Target: arpa; ngram (one model folder, from an n-gram model or a mixture); word2vec (from word "
+            "vectors). Omit it to import an ARPA file."
         ),
     ] = None,
     entropy_prune: options.EntropyPrune = None,
@@ -35,9 +35,9 @@ def convert(
     bits: options.Quantize = None,
     json: options.Json = False,
 ) -> None:
-    """Convert models to and from the files of other software.
+    """Convert models to and from the formats of other software.
 
-    Also makes one n-gram model of a mixture, prunes it, or changes its layout.
+    Also merges a mixture of n-gram models into one model, prunes it, or changes its layout.
 
     Examples: chainrule convert runs/ngram5 --to arpa --out model.arpa
 
@@ -58,18 +58,16 @@ def convert(
     if to == "word2vec" and entropy_prune is not None:
         raise UsageError("--entropy-prune is for n-gram models, not for word vectors; leave it out")
     if to in ("arpa", "word2vec") and (layout, bits) != (None, None):
-        raise UsageError(
-            "--layout and --quantize are of model folders; leave them out, or write one with --to ngram"
-        )
+        raise UsageError("--layout and --quantize apply to model folders; leave them out, or use --to ngram")
     if to == "arpa" and str(out) == "-":
         exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
     command = options.command_line()
-    writing = options.writing(out, [source], force=force) if to in (None, "ngram") else nullcontext()
-    with writing, progress() as bar:
+    lock = options.lock_output(out, [source], force=force) if to in (None, "ngram") else nullcontext()
+    with lock, progress() as bar:
         if to is None:
-            made = exchange.import_arpa(source, command=command, progress=bar)
-            _laid_out(_pruned(made, entropy_prune, bar), layout, bits).save(out, force=force)
+            model = exchange.import_arpa(source, command=command, progress=bar)
+            _laid_out(_pruned(model, entropy_prune, bar), layout, bits).save(out, force=force)
         elif to == "arpa":
             exchange.export_arpa(_ngram(source, entropy_prune, bar), out, progress=bar)
         elif to == "ngram":
@@ -82,21 +80,21 @@ def convert(
 
 
 def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = None) -> "Model":
-    """The n-gram model of a folder, or the one of its mixture, pruned where that is asked for."""
+    """Load an n-gram model, merging a mixture into one, and prune it if requested."""
     from chainrule import artifact, single
     from chainrule.progress import silent
 
-    model = single.single(artifact.load(source), bar or silent)
-    return single.made_by(_pruned(model, entropy_prune, bar or silent), options.command_line())
+    model = single.merge_mixture(artifact.load(source), bar or silent)
+    return single.with_command(_pruned(model, entropy_prune, bar or silent), options.command_line())
 
 
 def _pruned(model: "Model", entropy_prune: float | None, bar: "Progress") -> "Model":
     from chainrule import single
 
-    return model if entropy_prune is None else single.pruned(model, entropy_prune, bar)
+    return model if entropy_prune is None else single.prune(model, entropy_prune, bar)
 
 
 def _laid_out(model: "Model", layout: str | None, bits: int | None) -> "Model":
     from chainrule import single
 
-    return model if (layout, bits) == (None, None) else single.laid_out(model, layout, bits)
+    return model if (layout, bits) == (None, None) else single.change_layout(model, layout, bits)

@@ -1,4 +1,4 @@
-"""`chainrule correct`: mend the spelling of a text."""
+"""`chainrule correct`: noisy-channel spelling correction."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,29 +22,31 @@ def correct(
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to correct; - for stdin.")] = "-",
     pairs: Annotated[
         list[str] | None,
-        typer.Option(help="Misspellings to learn from: wrong<TAB>right, right: wrong wrong, or $right."),
+        typer.Option(
+            help="Training file of misspellings: wrong<TAB>right, right: wrong wrong, or $right. Repeatable."
+        ),
     ] = None,
     channel: Annotated[
-        Path | None, typer.Option(help="The learnt edit model: written with --pairs, else read.")
+        Path | None, typer.Option(help="Edit-model file: written if --pairs is given, read otherwise.")
     ] = None,
     candidates: Annotated[
-        int, typer.Option(min=0, max=1000, help="Show so many candidates of the words in doubt.")
+        int, typer.Option(min=0, max=1000, help="Number of candidates to print for each uncertain word.")
     ] = 0,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Only lines that change: number, as it was, as corrected.")
+        bool, typer.Option("--lines", help="Print only changed lines: number, original, correction.")
     ] = False,
-    error_rate: Annotated[float, typer.Option(help="How many words are taken to be wrong.")] = DEFAULT_RATE,
-    weight: Annotated[float, typer.Option(help="Of the language model beside the edit model.")] = 1.0,
-    beam: Annotated[int, typer.Option(help="Readings of a line that are kept.")] = 8,
+    error_rate: Annotated[float, typer.Option(help="Prior probability that a word is misspelled.")] = DEFAULT_RATE,
+    weight: Annotated[float, typer.Option(help="Weight of the language model relative to the edit model.")] = 1.0,
+    beam: Annotated[int, typer.Option(help="Beam size.")] = 8,
     real_words: Annotated[
-        bool, typer.Option("--real-words/--no-real-words", help="Words of the vocabulary may be wrong, too.")
+        bool, typer.Option("--real-words/--no-real-words", help="Also correct words that are in the vocabulary.")
     ] = True,
     column: options.Column = None,
     errors: options.Errors = "strict",
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Correct the spelling of each line by the noisy channel.
+    """Correct spelling with a noisy-channel model.
 
     Example: echo "i recieved teh letter" | chainrule correct runs/ngram3 --pairs pairs.tsv
     """
@@ -55,49 +57,51 @@ def correct(
 
     distance = {} if real_words else {"real_word_distance": 0}
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
-    corrector = Corrector(api.load(model, device=options.device(device)), _channel(pairs or [], channel), settings)
-    text = Corpus.of(file, **options.text_rules(column, errors, False), reads_once=True)
-    corrections = (found for batch in read_batches(text) for found in _flushed(corrector, batch, candidates))
-    for number, found in enumerate(corrections, start=1):
+    corrector = Corrector(
+        api.load(model, device=options.check_device(device)), _edit_model(pairs or [], channel), settings
+    )
+    text = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
+    corrections = (line for batch in read_batches(text) for line in _flushed(corrector, batch, candidates))
+    for number, correction in enumerate(corrections, start=1):
         if json:
-            emit(_document(found, number), indent=None)
+            emit(_document(correction, number), indent=None)
         elif lines:
-            if found.changes:
-                print(f"{number}\t{found.text}\t{found.corrected}")
+            if correction.changes:
+                print(f"{number}\t{correction.text}\t{correction.corrected}")
         else:
-            print(found.corrected)
+            print(correction.corrected)
         if candidates and not json:
-            _show(found)
+            _show(correction)
 
 
 def _flushed(corrector: "Corrector", lines: list[str], top: int) -> Iterator["Correction"]:
-    """The corrections of some lines; when all are printed, they are handed over."""
+    """Yield the corrections of a batch of lines, then flush stdout."""
     yield from corrector.corrections(lines, top=top)
     flush()
 
 
-def _channel(pairs: list[str], path: Path | None) -> "Channel | None":
-    """What was learnt; nothing where no file says anything."""
+def _edit_model(pairs: list[str], path: Path | None) -> "Channel | None":
+    """Train or load the edit model; None selects the default one."""
     from chainrule.applications.channel import Channel
     from chainrule.applications.misspellings import read_misspellings
-    from chainrule.replacement import replacing_file
+    from chainrule.replacement import atomic_file
 
     if not pairs:
         return None if path is None else Channel.read(path)
     if "-" in pairs:
         raise UsageError("pairs are read from files, as stdin may be the text; write them to one")
-    found = read_misspellings(pairs)
-    learnt = Channel.learn(found)
+    examples = read_misspellings(pairs)
+    trained = Channel.learn(examples)
     if path is not None:
-        with replacing_file(path) as out:
-            out.write(learnt.to_json().encode())
-        say(f"{len(found):,} pairs learnt: {path}")
-    return learnt
+        with atomic_file(path) as out:
+            out.write(trained.to_json().encode())
+        say(f"{len(examples):,} pairs learned: {path}")
+    return trained
 
 
-def _document(found: "Correction", number: int) -> dict[str, object]:
-    """A line as JSON; of its words those that change or, with candidates, those that might."""
-    shown = [word for word in found.words if word.is_changed or len(word.candidates) > 1]
+def _document(correction: "Correction", number: int) -> dict[str, object]:
+    """Return a correction as JSON, with the words that change or have several candidates."""
+    uncertain = [word for word in correction.words if word.is_changed or len(word.candidates) > 1]
     words = [
         {
             "start": word.start,
@@ -106,15 +110,15 @@ def _document(found: "Correction", number: int) -> dict[str, object]:
             "corrected": word.corrected,
             "candidates": [{"text": c.text, "probability": c.probability} for c in word.candidates],
         }
-        for word in shown
+        for word in uncertain
     ]
-    keys: dict[str, object] = {"line": number, "text": found.text, "corrected": found.corrected}
-    return keys | {"score": found.score, "words": words}
+    keys: dict[str, object] = {"line": number, "text": correction.text, "corrected": correction.corrected}
+    return keys | {"score": correction.score, "words": words}
 
 
-def _show(found: "Correction") -> None:
-    """The candidates of words that change, below their line."""
-    for word in found.words:
+def _show(correction: "Correction") -> None:
+    """Print the candidates of the changed words."""
+    for word in correction.words:
         if word.is_changed:
-            shares = "  ".join(f"{c.text} {c.probability:.3f}" for c in word.candidates)
-            print(f"  {word.written} -> {word.corrected}:  {shares}")
+            listing = "  ".join(f"{c.text} {c.probability:.3f}" for c in word.candidates)
+            print(f"  {word.written} -> {word.corrected}:  {listing}")

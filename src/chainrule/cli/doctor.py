@@ -1,4 +1,4 @@
-"""`chainrule doctor`: what works here, and what to install for the rest."""
+"""`chainrule doctor`: report versions, devices and missing dependencies."""
 
 import importlib.util
 import os
@@ -23,19 +23,21 @@ PARTS = {
     "sacrebleu": "tasks",
     "tensorboard": "tensorboard",
 }
-"""Packages and the extra that brings each; those without one always come along."""
+"""Packages and the extra that installs each; an empty string marks required dependencies."""
 
 
 def doctor(json: options.Json = False) -> None:
     """Check versions, compiler, extension, torch, devices, threads.
 
+    For each missing package, the command that installs it is printed.
+
     Example: chainrule doctor
     """
-    found = _look()
+    report = _collect()
     if json:
-        emit(found)
+        emit(report)
         return
-    for name, value in found.items():
+    for name, value in report.items():
         if isinstance(value, dict):
             print(name)
             for key, item in value.items():
@@ -44,7 +46,7 @@ def doctor(json: options.Json = False) -> None:
             print(f"{name:<16}{value}")
 
 
-def _look() -> dict[str, Any]:
+def _collect() -> dict[str, Any]:
     from chainrule import native
 
     core = native.load()
@@ -72,5 +74,5 @@ def _version(name: str, extra: str) -> str:
 
 
 def _devices() -> str:
-    """Accelerators as the driver shows them; torch is not loaded for it."""
+    """Return the available devices, detected without importing torch."""
     return "cpu, cuda" if shutil.which("nvidia-smi") else "cpu"

@@ -1,4 +1,4 @@
-"""`chainrule evaluate`: perplexity, bits per byte and the rest."""
+"""`chainrule evaluate`: perplexity and bits per byte of a model on a text."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: options.ModelFolder,
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
+    ],
     valid: Annotated[
-        list[str] | None, typer.Option(help="Validation text, to choose the settings below on.")
+        list[str] | None, typer.Option(help="Validation text for tuning --temperature, --cache and --dynamic.")
     ] = None,
-    train: Annotated[list[str] | None, typer.Option(help="--dynamic: text for the gradients' statistics.")] = None,
+    train: Annotated[
+        list[str] | None, typer.Option(help="Training text, for the gradient statistics of --dynamic.")
+    ] = None,
     temperature: Annotated[
-        bool, typer.Option("--temperature", help="Networks: also with a softmax tempered.")
+        bool, typer.Option("--temperature", help="Neural models: also with a tuned softmax temperature.")
     ] = False,
-    cache: Annotated[bool, typer.Option("--cache", help="Networks: also with a continuous cache.")] = False,
-    dynamic: Annotated[bool, typer.Option("--dynamic", help="Networks: also learning while scoring.")] = False,
+    cache: Annotated[bool, typer.Option("--cache", help="Neural models: also with a continuous cache.")] = False,
+    dynamic: Annotated[
+        bool, typer.Option("--dynamic", help="Neural models: also with dynamic evaluation.")
+    ] = False,
     stride: Annotated[
-        int | None, typer.Option(min=1, help="Transformers: also with the window slid on by so many tokens.")
+        int | None, typer.Option(min=1, help="Transformers: also with a sliding window of this stride, in tokens.")
     ] = None,
     device: options.Device = "auto",
     column: options.Column = None,
@@ -33,67 +39,69 @@ def evaluate(
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,
 ) -> None:
-    """Measure a model on a text.
+    """Evaluate a model on a text.
 
-    What adapts to the text (--temperature, --cache, --dynamic) is reported beside the model's own figures.
+    Results with adaptation (--temperature, --cache, --dynamic) are reported in addition to the plain ones.
 
     Examples: chainrule evaluate runs/ngram5 test.txt
 
     chainrule evaluate runs/lstm test.txt --valid valid.txt --train train.txt --cache --dynamic
     """
-    given = options.chosen(stride=stride, temperature=temperature, cache=cache, dynamic=dynamic)
-    _check(list(given), valid, train)
+    adaptations = options.drop_unset(stride=stride, temperature=temperature, cache=cache, dynamic=dynamic)
+    _check(list(adaptations), valid, train)
     from chainrule import api
     from chainrule.text.corpus import Corpus
 
-    loaded = api.load(model, device=options.device(device))
-    corpus, held_out, learnt = (
-        None if part is None else Corpus.of(part, **options.text_rules(column, errors, drop_blank_lines))
+    loaded = api.load(model, device=options.check_device(device))
+    corpus, held_out, train_corpus = (
+        None if part is None else Corpus.of(part, **options.corpus_options(column, errors, drop_blank_lines))
         for part in (text, valid, train)
     )
     assert corpus is not None
     with progress() as bar:
-        adapted = (  # first: what it refuses, it refuses at once
-            loaded.evaluate_adapted(corpus, held_out, list(given), train=learnt, stride=stride, progress=bar)
-            if given
+        adapted = (  # first, because it checks its arguments
+            loaded.evaluate_adapted(
+                corpus, held_out, list(adaptations), train=train_corpus, stride=stride, progress=bar
+            )
+            if adaptations
             else {}
         )
-        found = loaded.evaluate(corpus, bar)
+        result = loaded.evaluate(corpus, bar)
     document: dict[str, Any] = {
         "model": str(model),
         "family": loaded.family,
         "tokenizer": loaded.tokenizer.config.kind,
         "context": loaded.lm.context,
-        "sentences": found.sentences,
-        "tokens": found.tokens,
-        "oov": found.oov,
-        "words": found.words,
-        "characters": found.characters,
-        "bytes": found.bytes,
-        "nats_per_token": found.nats_per_token,
-        "bits_per_token": found.bits_per_token,
-        "perplexity": found.perplexity,
-        "perplexity_excluding_oov": found.perplexity_excluding_oov,
-        "perplexity_per_word": found.perplexity_per_word,
-        "bits_per_character": found.bits_per_character,
-        "bits_per_byte": found.bits_per_byte,
-        "infinite": found.infinite,
-        "seconds": found.seconds,
-        "tokens_per_second": found.tokens_per_second,
-        "replaced": found.replaced,
+        "sentences": result.sentences,
+        "tokens": result.tokens,
+        "oov": result.oov,
+        "words": result.words,
+        "characters": result.characters,
+        "bytes": result.bytes,
+        "nats_per_token": result.nats_per_token,
+        "bits_per_token": result.bits_per_token,
+        "perplexity": result.perplexity,
+        "perplexity_excluding_oov": result.perplexity_excluding_oov,
+        "perplexity_per_word": result.perplexity_per_word,
+        "bits_per_character": result.bits_per_character,
+        "bits_per_byte": result.bits_per_byte,
+        "infinite": result.infinite,
+        "seconds": result.seconds,
+        "tokens_per_second": result.tokens_per_second,
+        "replaced": result.replaced,
         "is_normalized": loaded.lm.is_normalized,
-        "is_upper_bound": found.is_upper_bound,
-        "cause": found.cause,
+        "is_upper_bound": result.is_upper_bound,
+        "cause": result.cause,
     }
-    shown = {kind: _figures(figures, settings) for kind, (figures, settings) in adapted.items()}
+    adapted_figures = {kind: _figures(figures, settings) for kind, (figures, settings) in adapted.items()}
     if json:
-        document |= {"adapted": shown} if shown else {}
+        document |= {"adapted": adapted_figures} if adapted_figures else {}
         emit(document)
         return
     for name, value in document.items():
         if value is not None:
             print(f"{name:<26}{_readable(value)}")
-    for kind, figures in shown.items():
+    for kind, figures in adapted_figures.items():
         settings = ", ".join(f"{name} {value:.6g}" for name, value in figures["settings"].items())
         print(
             f"{'adapted: ' + kind:<26}perplexity {figures['perplexity']:.6g}, "
@@ -116,14 +124,14 @@ def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -
         raise UsageError("--train is for the statistics of --dynamic; add that, or leave it out")
 
 
-def _figures(found: "Evaluation", settings: dict[str, float]) -> dict[str, Any]:
+def _figures(result: "Evaluation", settings: dict[str, float]) -> dict[str, Any]:
     return {
-        "perplexity": found.perplexity,
-        "bits_per_byte": found.bits_per_byte,
-        "nats_per_token": found.nats_per_token,
-        "infinite": found.infinite,
+        "perplexity": result.perplexity,
+        "bits_per_byte": result.bits_per_byte,
+        "nats_per_token": result.nats_per_token,
+        "infinite": result.infinite,
         "settings": settings,
-        "seconds": found.seconds,
+        "seconds": result.seconds,
     }
 
 

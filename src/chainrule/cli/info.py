@@ -1,4 +1,4 @@
-"""`chainrule info`: what this model is."""
+"""`chainrule info`: describe a model folder."""
 
 import dataclasses
 from typing import Annotated, Any
@@ -9,15 +9,15 @@ from chainrule.cli import options
 from chainrule.cli.console import emit
 from chainrule.errors import printable
 
-Verify = Annotated[bool, typer.Option("--verify", help="Verify every byte first, by its sha256.")]
-NARROWEST = 26  # characters for the names
-FEW = 8  # labels or tags that are named where there is no room for all
+Verify = Annotated[bool, typer.Option("--verify", help="Verify the SHA-256 digest of every file.")]
+MIN_NAME_WIDTH = 26  # columns
+MAX_LISTED = 8  # labels or tags that are listed by name
 
 
 def info(model: options.ModelFolder, verify: Verify = False, json: options.Json = False) -> None:
-    """Describe a model: family, sizes, training run, figures, files.
+    """Describe a model: family, sizes, training run, metrics, files.
 
-    Labels or tags, the tokenizer, the training text and command, and the digest of each file are shown, too.
+    Also prints labels or tags, the tokenizer, the training text and command, and the digest of each file.
 
     Example: chainrule info runs/ngram5 --verify
     """
@@ -25,7 +25,7 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
 
     loaded = loading.load(model, verify=verify)
     sealed = folder.read(model)
-    files, origin = sealed.files, artifact.origin_of(sealed)
+    files, origin = sealed.files, artifact.read_origin(sealed)
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),
@@ -33,7 +33,10 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
         "size_bytes": sum(entry.size for entry in files.values()),
         **{f"{role}vocab_size": tokenizer.vocab_size for role, tokenizer in _tokenizers(loaded).items()},
         "config": {} if loaded.config is None else dataclasses.asdict(loaded.config),
-        **{f"{role}tokenizer": dataclasses.asdict(found.config) for role, found in _tokenizers(loaded).items()},
+        **{
+            f"{role}tokenizer": dataclasses.asdict(tokenizer.config)
+            for role, tokenizer in _tokenizers(loaded).items()
+        },
         "training_text": origin.text,
         "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
         "command": origin.command,
@@ -50,7 +53,7 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
 
 
 def _print(document: dict[str, Any]) -> None:
-    """A line for each fact, values below one another."""
+    """Print one field per line, with aligned values."""
     rows: list[tuple[str, str]] = []
     for name, value in document.items():
         if name in ("labels", "tags"):
@@ -63,29 +66,29 @@ def _print(document: dict[str, Any]) -> None:
                 )
         else:
             rows.append((name, f"{value:,}" if type(value) is int else str(value)))
-    width = max(NARROWEST, *(len(name) + 2 for name, _ in rows))
+    width = max(MIN_NAME_WIDTH, *(len(name) + 2 for name, _ in rows))
     for name, shown in rows:
         print(printable(f"{name:<{width}}{shown}".rstrip()))
 
 
 def _kind(loaded: Any) -> dict[str, Any]:
-    """Family, and what only a model of its kind has."""
+    """Return the family and the fields specific to the kind of model."""
     if not hasattr(loaded, "task"):
         return {"family": loaded.family, "context": loaded.lm.context, "is_normalized": loaded.lm.is_normalized}
     if loaded.task == "vectors":
         shape = {"vocab_size": len(loaded), "dimensions": loaded.dimensions}
         return {"task": "vectors", "family": loaded.method, **shape}
-    found = {"task": loaded.task, "family": loaded.config.family}
+    fields = {"task": loaded.task, "family": loaded.config.family}
     if loaded.task == "classify":
-        return found | {"labels": loaded.counts, "temperature": loaded.temperature}
+        return fields | {"labels": loaded.counts, "temperature": loaded.temperature}
     if loaded.task == "tag":
         tags = loaded.tags
-        return found | {"tags": list(tags.names), "scheme": tags.scheme, "learnt_scheme": tags.learnt}
-    return found
+        return fields | {"tags": list(tags.names), "scheme": tags.scheme, "learnt_scheme": tags.model_scheme}
+    return fields
 
 
 def _tokenizers(loaded: Any) -> dict[str, Any]:
-    """By what stands before their names: nothing, unless source and target have one each."""
+    """Return the tokenizers by key prefix: empty, or `source_` and `target_` if they differ."""
     if getattr(loaded, "task", "") == "vectors":
         return {}
     if not hasattr(loaded, "source"):
@@ -95,6 +98,6 @@ def _tokenizers(loaded: Any) -> dict[str, Any]:
 
 
 def _listed(names: dict[str, int] | list[str]) -> str:
-    """How many, and the first of them, labels with the number of their training texts."""
-    shown = [f"{name} ({names[name]:,})" if isinstance(names, dict) else name for name in names][:FEW]
-    return f"{len(names):,}: {', '.join(shown)}" + (", …" if len(names) > FEW else "")
+    """Format the number of names and the first few, with the training counts of labels."""
+    shown = [f"{name} ({names[name]:,})" if isinstance(names, dict) else name for name in names][:MAX_LISTED]
+    return f"{len(names):,}: {', '.join(shown)}" + (", …" if len(names) > MAX_LISTED else "")

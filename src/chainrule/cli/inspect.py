@@ -1,4 +1,4 @@
-"""`chainrule inspect`: a look inside trained models, in words, as a page, as JSON."""
+"""`chainrule inspect`: analyse the internals of trained models."""
 
 import os
 import shutil
@@ -16,39 +16,44 @@ from chainrule.errors import NotFoundError, UsageError
 if TYPE_CHECKING:
     from chainrule.microscope.inspection import Inspection
 
-MARKS = ("manifest.json", "checkpoint")  # what tells the folder of a model, or of a run, from one of texts
+MARKS = ("manifest.json", "checkpoint")  # files by which a model folder or an unfinished run is recognized
 
 
 def inspect(
-    given: Annotated[
+    arguments: Annotated[
         list[str],
         typer.Argument(
             metavar="MODEL... [TEXT...]",
-            help="Folders of models; then files, folders, globs, or - for stdin.",
+            help="Model folders, then text files, folders, globs, or - for stdin.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with all figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report with all figures.")
+    ] = None,
     only: Annotated[
         str,
         typer.Option(
             metavar="NAMES",
-            help="gradient_flow, recurrent_matrix, gates, attention, probability, training, parted by commas.  "
-            "[default: all]",
+            help="Sections, separated by commas: gradient_flow, recurrent_matrix, gates, attention, probability, "
+            "training.  [default: all]",
             show_default=False,
         ),
     ] = "",
-    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="How much of the text to look at.")] = 1000,
+    tokens: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Number of tokens of the text to analyse.")
+    ] = 1000,
     lags: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Gradient flow: how far back to follow it, in tokens.")
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: maximum distance to propagate back, in tokens.")
     ] = 100,
     positions: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Gradient flow: from how many tokens to follow it.")
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: number of positions to propagate from.")
     ] = 64,
     track: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PROPERTY", help="Gates: find the cells that follow it: a name such as quotes, or /regex/."
+            metavar="PROPERTY",
+            help="Gates: find cells correlated with a text property: a name, e.g. quotes, or /regex/. Repeatable.",
         ),
     ] = None,
     threads: options.Threads = None,
@@ -59,28 +64,26 @@ def inspect(
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,
 ) -> None:
-    """Look inside models: gradients, gates, attention, surprisal.
+    """Analyse gradients, gates, attention, surprisal and training.
 
-    And how their training went.
-
-    Without TEXT: on the embedded text, Pride and Prejudice. A translator
-    reads pairs: two files, or one TSV.
+    Without TEXT, the built-in text is used (Pride and Prejudice). A translation model needs sentence pairs: two
+    files, or one TSV.
 
     Examples: chainrule inspect runs/lstm test.txt --out lstm.html
 
     chainrule inspect runs/rnn runs/lstm runs/transformer test.txt --only gradient_flow --json
     """
-    options.use_threads(threads)
-    models, text = parted(given)
+    options.limit_threads(threads)
+    models, text = split_arguments(arguments)
     if out is not None:
         _check_target(out, text)
-    options.device(device)
-    from chainrule.microscope.inspecting import inspect as look
+    options.check_device(device)
+    from chainrule.microscope.inspecting import inspect as inspect_models
     from chainrule.text.corpus import Corpus
 
-    corpus = Corpus.of(text, **options.text_rules(column, errors, drop_blank_lines)) if text else None
+    corpus = Corpus.of(text, **options.corpus_options(column, errors, drop_blank_lines)) if text else None
     with progress() as bar:
-        found = look(
+        report = inspect_models(
             models,
             corpus,
             only=only,
@@ -93,25 +96,25 @@ def inspect(
             progress=bar,
             command=options.command_line(),
         )
-    if not found.sections:
-        raise UsageError("none of the sections asked for has anything to say of these models; see --only")
+    if not report.sections:
+        raise UsageError("none of the requested sections applies to these models; see --only")
     if out is not None:
-        found.save(out)
+        report.save(out)
     if json:
-        emit(found.to_json())
+        emit(report.to_json())
     else:
-        _print(found, with_findings=out is None)
+        _print(report, with_findings=out is None)
     if out is not None:
         say(f"wrote {out}")
 
 
-def parted(given: list[str]) -> tuple[list[str], list[str]]:
-    """The folders of models, and what is left: text."""
-    models = [name for name in given if _is_model(name)]
-    text = [name for name in given if name not in models]
+def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments into model folders and text sources."""
+    models = [name for name in arguments if _is_model(name)]
+    text = [name for name in arguments if name not in models]
     for name in text:
         if os.path.isdir(name) and (inner := next(Path(name).glob("*/manifest.json"), None)):
-            raise UsageError(f"{name} holds models and is none; name one of them, such as {inner.parent}")
+            raise UsageError(f"{name} contains models but is not a model; name one of them, such as {inner.parent}")
     if not models and text[0] != "-" and not os.path.lexists(text[0]):
         raise NotFoundError(f"{text[0]} does not exist; give the folder of a model")
     if not models:
@@ -122,37 +125,37 @@ def parted(given: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_model(name: str) -> bool:
-    return os.path.isdir(name) and any(os.path.lexists(os.path.join(name, mark)) for mark in MARKS)
+    return os.path.isdir(name) and any(os.path.lexists(os.path.join(name, marker)) for marker in MARKS)
 
 
 def _check_target(out: Path, text: list[str]) -> None:
-    """Refuse now what could not be written after all the work, and what would overwrite the text."""
+    """Raise UsageError if `out` is a folder or the text itself, before any work is done."""
     if out.is_dir():
         raise UsageError(f"{out} is a folder; name a file, such as {out / 'inspect.html'}")
     if out.exists() and any(os.path.exists(name) and os.path.samefile(out, name) for name in text):
         raise UsageError(f"{out} is the text itself; choose another --out")
 
 
-def _print(found: "Inspection", *, with_findings: bool) -> None:
-    """The verdict, and all findings by section where no page has them."""
-    from chainrule.microscope.verdict import in_words
+def _print(report: "Inspection", *, with_findings: bool) -> None:
+    """Print the summary and, if no report was written, all findings by section."""
+    from chainrule.microscope.verdict import format_paragraphs
 
-    for paragraph in in_words(found.verdict, found.names):
-        _say_in_lines(paragraph)
-    for section in found.sections if with_findings else ():
+    for paragraph in format_paragraphs(report.verdict, report.names):
+        _print_wrapped(paragraph)
+    for section in report.sections if with_findings else ():
         print(f"\n{section.title}")
         for finding in section.findings:
-            _say_in_lines(finding, "  - ")
+            _print_wrapped(finding, "  - ")
 
 
-def _say_in_lines(words: str, mark: str = "") -> None:
-    """On a terminal in lines of its width; what a text could do to a terminal is shown as a symbol."""
-    from chainrule.inspection.surprisal import CONTROL_PICTURES, TURNS
+def _print_wrapped(text: str, bullet: str = "") -> None:
+    """Print text wrapped to the terminal width, with control characters shown as symbols."""
+    from chainrule.inspection.surprisal import BIDI_CONTROLS, CONTROL_PICTURES
 
-    shown = words.translate({**CONTROL_PICTURES, **TURNS})
+    shown = text.translate({**CONTROL_PICTURES, **BIDI_CONTROLS})
     if sys.stdout.isatty():
         width = max(40, shutil.get_terminal_size().columns)
-        shown = textwrap.fill(shown, width, subsequent_indent=" " * len(mark), initial_indent=mark)
+        shown = textwrap.fill(shown, width, subsequent_indent=" " * len(bullet), initial_indent=bullet)
         print(shown)
     else:
-        print(f"{mark}{shown}")
+        print(f"{bullet}{shown}")

@@ -1,4 +1,4 @@
-"""What the `train` commands of the tasks share: settings from recipe, file and command line, and the run itself."""
+"""Shared parts of the task `train` commands: options, settings from all sources, and the training run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,95 +11,101 @@ from chainrule.cli import options
 from chainrule.cli.console import progress, say
 
 if TYPE_CHECKING:
-    from chainrule.config import Choices
-    from chainrule.tasks.running import Running
+    from chainrule.config import ConfigOverrides
+    from chainrule.tasks.running import RunOptions
 
 SETTINGS = (
     *("vocab_size", "min_count", "lowercase", "hidden", "layers", "embedding", "dropout", "init"),
     *("batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
 )
-"""The options that are settings by the same name, where a command has them."""
+"""Options that set a configuration field of the same name, if the command has them."""
 
-Out = Annotated[Path, typer.Option(help="The model folder to write.")]
-Recipe = Annotated[str | None, typer.Option(help="Settings by name; see chainrule recipes.")]
-Config = Annotated[Path | None, typer.Option(help="Settings in TOML: [model], [training], [tokenizer], [run].")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as key=value.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")]
-Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard as well.")]
+Out = Annotated[Path, typer.Option(help="Output model folder.")]
+Recipe = Annotated[str | None, typer.Option(help="Name of a recipe; see chainrule recipes.")]
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file of settings with tables [model], [training], [tokenizer], [run].")
+]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Set any configuration field: key=value. Repeatable.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint in --out.")]
+Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")]
 
 
-def choices(
-    task: str, family: str, kind: type[Any], given: Mapping[str, Any], more: Sequence[str] = ()
-) -> "Choices":
-    """All that was chosen, each source over the one before: recipe, file, --set, options; checked against `kind`.
+def resolve_settings(
+    task: str, family: str, kind: type[Any], params: Mapping[str, Any], more: Sequence[str] = ()
+) -> "ConfigOverrides":
+    """Merge the settings of recipe, --config, --set and options, in increasing priority; check them against `kind`.
 
-    `given` are the parameters of the command; `more` are options beyond the common ones that are settings. The
-    family is an argument of the command and not among the settings found.
+    `params` are the parameters of the command; `more` names options beyond `SETTINGS` that are configuration
+    fields. The result does not contain the family, which is an argument of the command.
     """
     from chainrule import recipes, tasks
     from chainrule.api import split_settings
-    from chainrule.config import Choices, make, parse_overrides, read_toml
-    from chainrule.config import choices as of_tables
+    from chainrule.config import ConfigOverrides, build_config, parse_overrides, read_toml
+    from chainrule.config import overrides_from_tables as of_tables
     from chainrule.tokenizers.config import KINDS, TokenizerConfig
 
-    named = options.chosen(**{name: given[name] for name in (*SETTINGS, *more) if name in given})
-    wanted, own = split_settings(parse_overrides(given.get("set_") or []) | named)
-    if "kind" in own:
-        wanted["kind"] = own.pop("kind")
-    seed = {} if given["seed"] is None else {"seed": given["seed"]}
-    pretrained = given.get("pretrained") and Path(given["pretrained"])
-    decided = {} if pretrained is None else tasks.get("pretrain").shape_of(pretrained)
-    chosen, unfollowed = Choices(), []
-    if given["recipe"] is not None:
-        chosen = recipes.read(given["recipe"], family, task).choices
-        if given.get("tokenizer") not in (None, *KINDS):
-            chosen.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+    set_options = options.drop_unset(**{name: params[name] for name in (*SETTINGS, *more) if name in params})
+    tokenizer_settings, model_settings = split_settings(parse_overrides(params.get("set_") or []) | set_options)
+    if "kind" in model_settings:
+        tokenizer_settings["kind"] = model_settings.pop("kind")
+    seed = {} if params["seed"] is None else {"seed": params["seed"]}
+    pretrained = params.get("pretrained") and Path(params["pretrained"])
+    encoder_shape = {} if pretrained is None else tasks.get("pretrain").read_shape(pretrained)
+    settings, overridden = ConfigOverrides(), []
+    if params["recipe"] is not None:
+        settings = recipes.read(params["recipe"], family, task).choices
+        if params.get("tokenizer") not in (None, *KINDS):
+            settings.tokenizer.clear()  # a trained tokenizer cannot be configured
         if pretrained is not None:
-            unfollowed = _leave_to_pretrained(chosen, decided)
-    if given["config"] is not None:
-        file = Path(given["config"])
-        chosen |= of_tables(read_toml(file), file)
-    chosen |= Choices(model=own, tokenizer=wanted, run=seed)
-    _check_family(chosen.model.pop("family", family), family)
-    _check(kind, {"family": family, **chosen.model}, decided, pretrained)  # a wrong one is answered before any work
-    make(TokenizerConfig, {n: v for n, v in chosen.tokenizer.items() if n != "kind"}, "tokenizer")
-    if unfollowed:
-        say(f"the encoder of {pretrained} decides {', '.join(unfollowed)}; the recipe is not followed there")
-    return chosen
+            overridden = _leave_to_pretrained(settings, encoder_shape)
+    if params["config"] is not None:
+        file = Path(params["config"])
+        settings |= of_tables(read_toml(file), file)
+    settings |= ConfigOverrides(model=model_settings, tokenizer=tokenizer_settings, run=seed)
+    _check_family(settings.model.pop("family", family), family)
+    _check_settings(
+        kind, {"family": family, **settings.model}, encoder_shape, pretrained
+    )  # report errors before any work
+    build_config(TokenizerConfig, {n: v for n, v in settings.tokenizer.items() if n != "kind"}, "tokenizer")
+    if overridden:
+        say(f"the encoder of {pretrained} decides {', '.join(overridden)}; the recipe is not followed there")
+    return settings
 
 
-def _check_family(named: object, family: str) -> None:
-    """Refuse settings that name another family than the command does."""
+def _check_family(configured: object, family: str) -> None:
+    """Raise ConfigError if the settings name another family than the command."""
     from chainrule.errors import ConfigError
 
-    if named != family:
+    if configured != family:
         raise ConfigError(
-            f"model.family is '{named}', and the command says '{family}'; leave it out of the settings"
+            f"model.family is '{configured}', and the command says '{family}'; leave it out of the settings"
         )
 
 
-def _check(kind: type[Any], own: Mapping[str, object], decided: Mapping[str, object], pretrained: Any) -> None:
-    """Refuse settings that the model does not have, or that a pre-trained encoder has decided otherwise."""
-    from chainrule.config import make
+def _check_settings(
+    kind: type[Any], settings: Mapping[str, object], encoder_shape: Mapping[str, object], pretrained: Any
+) -> None:
+    """Raise ConfigError for unknown settings and for settings that conflict with the pre-trained encoder."""
+    from chainrule.config import build_config
 
     if pretrained is None:
-        make(kind, own, "model", str(own["family"]))
+        build_config(kind, settings, "model", str(settings["family"]))
         return
-    from chainrule.tasks.beginning import with_shape
+    from chainrule.tasks.beginning import build_config_with_shape
 
-    with_shape(kind, own, decided, pretrained)
+    build_config_with_shape(kind, settings, encoder_shape, pretrained)
 
 
-def _leave_to_pretrained(chosen: "Choices", decided: Mapping[str, object]) -> list[str]:
-    """Drop what a recipe says of tokenizer and encoder; in words, what a pre-trained one decides otherwise."""
-    found = {name: chosen.model.pop(name) for name in decided if name in chosen.model}
-    chosen.tokenizer.clear()
-    return [f"{name} {decided[name]}" for name, value in found.items() if value != decided[name]]
+def _leave_to_pretrained(settings: "ConfigOverrides", encoder_shape: Mapping[str, object]) -> list[str]:
+    """Drop a recipe's tokenizer and encoder settings; return descriptions of those that the encoder overrides."""
+    dropped = {name: settings.model.pop(name) for name in encoder_shape if name in settings.model}
+    settings.tokenizer.clear()
+    return [f"{name} {encoder_shape[name]}" for name, value in dropped.items() if value != encoder_shape[name]]
 
 
 @contextmanager
-def said_if_saved(out: Path) -> Iterator[None]:
-    """Where a signal ends the block, say what was saved and how to go on."""
+def resume_hint(out: Path) -> Iterator[None]:
+    """If a signal interrupts the block, print where the checkpoint is and how to resume."""
     from chainrule.folder import CHECKPOINT
 
     try:
@@ -110,13 +116,13 @@ def said_if_saved(out: Path) -> Iterator[None]:
         raise
 
 
-def _check_place(out: Path) -> None:
-    """Refuse what cannot be written to; a damaged checkpoint with what to do."""
+def _check_output(out: Path) -> None:
+    """Raise if `out` cannot be written; for a damaged checkpoint, say how to recover."""
     from chainrule import folder, manifest
     from chainrule.errors import ModelFileError
 
     try:
-        folder.check_target(out)
+        folder.check_writable_target(out)
     except ModelFileError as error:
         if not str(error).endswith(manifest.REMEDY):
             raise
@@ -125,29 +131,29 @@ def _check_place(out: Path) -> None:
 
 
 @contextmanager
-def run(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) -> "Iterator[Running]":
-    """The run of a command, its folder held, a bar shown; where a signal ends it, how to go on is said.
+def task_run(params: Mapping[str, Any], settings: "ConfigOverrides", tokenizer: object) -> "Iterator[RunOptions]":
+    """Yield the run options, with the output folder locked and a progress bar shown.
 
-    `tokenizer` is the one that the settings name: a kind or a folder.
+    If a signal interrupts the block, print how to resume. `tokenizer` is the kind or folder in the settings.
     """
-    from chainrule.config import Run, make
-    from chainrule.tasks.running import Running
+    from chainrule.config import RunConfig, build_config
+    from chainrule.tasks.running import RunOptions
 
-    out = Path(given["out"])  # typer hands the parameters over as they were typed, or converted, by its version
-    seed = make(Run, chosen.run, "run").seed
-    _check_place(out)
-    command, force, resume = options.command_line(), given["force"], given["resume"]
-    inputs = options.inputs_of(given, chosen, tokenizer)
-    writing = options.writing(out, inputs, force=force, resume=resume)
-    with said_if_saved(out), writing, progress() as bar:
-        yield Running(
+    out = Path(params["out"])  # a string or a Path, depending on the version of typer
+    seed = build_config(RunConfig, settings.run, "run").seed
+    _check_output(out)
+    command, force, resume = options.command_line(), params["force"], params["resume"]
+    inputs = options.input_files(params, settings, tokenizer)
+    writing = options.lock_output(out, inputs, force=force, resume=resume)
+    with resume_hint(out), writing, progress() as bar:
+        yield RunOptions(
             seed=seed,
-            device=options.device(given["device"]),
+            device=options.check_device(params["device"]),
             progress=bar,
-            say=say,
+            announce=say,
             command=command,
             out=out,
             resume=resume,
             force=force,
-            tensorboard=given["tensorboard"],
+            tensorboard=params["tensorboard"],
         )

@@ -1,4 +1,4 @@
-"""`chainrule`: the table of commands, and what an error, a warning or a signal becomes."""
+"""Entry point of the command line: command registration and error handling."""
 
 import errno
 import io
@@ -41,7 +41,7 @@ from chainrule.cli import (
 )
 from chainrule.cli.console import say, show_warning
 from chainrule.errors import ChainruleError, ChainruleWarning
-from chainrule.memory import bytes_of
+from chainrule.memory import parse_size
 from chainrule.scratch import remove_orphans
 from chainrule.text.compression import LIMIT_VARIABLE
 
@@ -50,7 +50,7 @@ SMALLER = "take a smaller model (--hidden, --layers, --order), a smaller vocabul
 
 app = typer.Typer(
     name="chainrule",
-    help="Language models of your own text: train, compare, score, generate.",
+    help="Train, compare, evaluate and serve language models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,31 +58,31 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         print(f"chainrule {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when an error occurs.")] = False,
     max_decompressed: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Most bytes that one compressed text file may hold, as in 2G.  "
-            "[default: 4M, or 250 times its own size where that is more]",
+            help="Maximum decompressed size of a text file, e.g. 2G.  "
+            "[default: 4M or 250 times the compressed size, whichever is larger]",
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Language models of your own text: train, compare, score, generate."""
+    """Train, compare, evaluate and serve language models."""
     if max_decompressed is not None:
-        bytes_of(max_decompressed, "--max-decompressed")
-        os.environ[LIMIT_VARIABLE] = max_decompressed  # for the processes that this one starts, too
+        parse_size(max_decompressed, "--max-decompressed")
+        os.environ[LIMIT_VARIABLE] = max_decompressed  # inherited by child processes
 
 
 app.command("compare")(compare.compare)
@@ -111,11 +111,11 @@ app.command("doctor")(doctor.doctor)
 
 
 def run() -> None:
-    """Run one command; errors are one or two lines and an exit status, never a traceback unless asked for."""
+    """Run a command; report errors in one or two lines with an exit status, without a traceback unless --debug."""
     _prepare_streams()
     warnings.showwarning = show_warning
     warnings.simplefilter("once", ChainruleWarning)
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else cli/signals.py has it
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # otherwise cli/signals.py handles it
         signal.signal(signal.SIGTERM, _terminated)
     is_debug = "--debug" in sys.argv[1:]
     arguments = _root_options_first([argument for argument in sys.argv[1:] if argument != "--debug"])
@@ -124,41 +124,41 @@ def run() -> None:
 
 
 def _root_options_first(arguments: list[str]) -> list[str]:
-    """The arguments with `--max-decompressed` moved to the front: like `--debug`, it may stand anywhere."""
+    """Move `--max-decompressed` to the front, so that it may be given anywhere, like `--debug`."""
     option = "--max-decompressed"
-    for place, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if argument == "--":
             break
         if argument == option or argument.startswith(f"{option}="):
             size = 2 if argument == option else 1
-            return [*arguments[place : place + size], *arguments[:place], *arguments[place + size :]]
+            return [*arguments[index : index + size], *arguments[:index], *arguments[index + size :]]
     return arguments
 
 
 def _run_app(arguments: list[str], is_debug: bool) -> int:
-    """Run the command and flush its output; the exit status."""
+    """Run the command, flush its output and return the exit status."""
     code = 0
     try:
         status = app(arguments, prog_name="chainrule", standalone_mode=False)
         code = status if isinstance(status, int) else 0
         if status == INTERRUPTED:
             say("stopped")
-        sys.stdout.flush()  # a full disk is noticed here at the latest
+        sys.stdout.flush()  # raises here if the disk is full
     except Exception as error:
         if is_debug:
             traceback.print_exc()
-        message, code = _explain(error)
+        message, code = _describe_error(error)
         if message:
             say(message)
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        _discard_output()  # has been reported: the interpreter must not try again when it ends
+        _discard_output()  # already reported; keep the interpreter from flushing again at exit
     return code
 
 
-def _explain(error: Exception) -> tuple[str, int]:
-    """What to say of an error, nothing where nobody reads on, and the exit status."""
+def _describe_error(error: Exception) -> tuple[str, int]:
+    """Return the message for an error (empty for a broken pipe) and the exit status."""
     if isinstance(error, ChainruleError):
         return f"error: {error}", error.exit_code
     if is_out_of_memory(error):
@@ -166,43 +166,43 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, BrokenPipeError):  # as in `chainrule score … | head -1`
         return "", 1
     if isinstance(error, OSError):
-        return f"error: {_name(error)}: {error.strerror or error}{_remedy(error)}", 1
+        return f"error: {_file_name(error)}: {error.strerror or error}{_remedy(error)}", 1
     if isinstance(error, RecursionError):
         return "error: the input is nested too deeply to be read; make it flatter", 3
     if not isinstance(error, TyperException):
-        words = " ".join(str(error).split())
+        text = " ".join(str(error).split())
         return (
-            f"error: {type(error).__name__}: {words[:500]}; this is a defect of chainrule: --debug shows where",
+            f"error: {type(error).__name__}: {text[:500]}; this is a defect of chainrule: --debug shows where",
             1,
         )
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         return context.get_help(), 2
-    words = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    text = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
     command = context.command_path if context is not None else "chainrule"
-    return f"error: {words[:1].lower() + words[1:]}; see {command} --help", 2
+    return f"error: {text[:1].lower() + text[1:]}; see {command} --help", 2
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch and the dynamic linker have no type of their own for it."""
+    """Whether the error means out of memory; torch and the dynamic linker raise generic types for it."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    words = str(error).lower()
-    is_named = any(phrase in words for phrase in ("allocate memory", "out of memory", "bad_alloc", "failed to map"))
+    text = str(error).lower()
+    is_named = any(phrase in text for phrase in ("allocate memory", "out of memory", "bad_alloc", "failed to map"))
     return is_named and isinstance(error, RuntimeError | ImportError | OSError)
 
 
-def _name(error: OSError) -> str:
-    """The file an error is about, readable also where its name is not UTF-8."""
+def _file_name(error: OSError) -> str:
+    """Return the file name of an error, with bytes that are not UTF-8 escaped."""
     name = error.filename
     if name is None:
-        return "input or output"  # a stream: the standard output, most often
+        return "input or output"  # a stream, usually stdout
     text = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(name)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _remedy(error: OSError) -> str:
-    """What to do about an error of the system, where that is known."""
+    """Return advice for an operating-system error, or an empty string."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "; make room, or write to another disk"
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -211,19 +211,19 @@ def _remedy(error: OSError) -> str:
 
 
 def _prepare_streams() -> None:
-    """UTF-8 whatever the locale says; a closed stdout fails when it is written to, a closed stderr is silent."""
+    """Set both streams to UTF-8; writing to a closed stdout raises, to a closed stderr does nothing."""
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_ClosedOutput()), write_through=True)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the process ends)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names of files need not be UTF-8: what is not is written as an escape.
+            # File names may not be UTF-8; other bytes are written as escapes.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 class _ClosedOutput(io.RawIOBase):
-    """Stands for a stdout that was closed before the process began."""
+    """Replacement for a stdout that was closed before the process started; raises on write."""
 
     def writable(self) -> bool:
         return True
@@ -233,10 +233,10 @@ class _ClosedOutput(io.RawIOBase):
 
 
 def _discard_output() -> None:
-    """Let stdout go nowhere: what is still in its buffer cannot be written."""
+    """Redirect stdout to /dev/null, because its buffer cannot be written."""
     try:
         target = sys.stdout.fileno()
-    except (OSError, ValueError):  # not a stream of the system
+    except (OSError, ValueError):  # not backed by a file descriptor
         sys.stdout = io.StringIO()
         return
     descriptor = os.open(os.devnull, os.O_WRONLY)

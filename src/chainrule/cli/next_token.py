@@ -1,4 +1,4 @@
-"""`chainrule next`: the distribution of the next token, or the words that an unfinished one may become."""
+"""`chainrule next`: most probable next tokens, or completions of a partial word."""
 
 from typing import Annotated
 
@@ -10,35 +10,33 @@ from chainrule.cli.console import emit
 
 def next_token(
     model: options.ModelFolder,
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="What has been read, from the line's start.")],
-    top: Annotated[int, typer.Option(help="How many to show.")] = 10,
-    complete: Annotated[
-        bool, typer.Option("--complete", help="Take what stands behind the last blank as the beginning of a word.")
-    ] = False,
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="Text of the line so far.")],
+    top: Annotated[int, typer.Option(help="Number of tokens to print.")] = 10,
+    complete: Annotated[bool, typer.Option("--complete", help="Complete the word that CONTEXT ends with.")] = False,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Show what may come next and how probable it is.
+    """Print the most probable next tokens.
 
     Examples: chainrule next runs/ngram5 "the stock" --top 5;
     chainrule next runs/ngram5 "the stock mar" --complete
     """
     from chainrule import api
 
-    loaded = api.load(model, device=options.device(device))
+    loaded = api.load(model, device=options.check_device(device))
     document: dict[str, object] = {"context": context}
     if complete:
         from chainrule.applications.complete import Completer
 
         completer = Completer(loaded)
-        found = [(each.word, each.probability) for each in completer.complete(context, top)]
-        document["prefix"] = completer.part(context)[1]
+        candidates = [(completion.word, completion.probability) for completion in completer.complete(context, top)]
+        document["prefix"] = completer.split_prefix(context)[1]
     else:
-        found = loaded.next(context, top)
+        candidates = loaded.next(context, top)
     unk = None if loaded.tokenizer.unk is None else loaded.tokenizer.config.unk
     if json:
-        entries = [{"token": token, "probability": p, "is_unknown": token == unk} for token, p in found]
+        entries = [{"token": token, "probability": p, "is_unknown": token == unk} for token, p in candidates]
         emit(document | {"next": entries})
         return
-    for token, p in found:
-        print(f"{p:.6f}\t{loaded.tokenizer.text_of(token)}" + (" (an unknown word)" if token == unk else ""))
+    for token, p in candidates:
+        print(f"{p:.6f}\t{loaded.tokenizer.display_text(token)}" + (" (an unknown word)" if token == unk else ""))

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the many of `train`, each described once."""
+"""Command-line options shared by several commands, and helpers that check them."""
 
 import os
 import shlex
@@ -13,126 +13,175 @@ import typer
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.config import Choices
+    from chainrule.config import ConfigOverrides
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a finished model or an unfinished run in --out.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a finished model or an unfinished run in --out.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same result.")]
 Column = Annotated[
     str | None,
-    typer.Option(help="The text column of CSV, TSV, JSON Lines (text by default) and Parquet (likewise) files."),
+    typer.Option(
+        help="Name of the text column in CSV, TSV, JSON Lines and Parquet files; the last two default to 'text'."
+    ),
 ]
-Errors = Annotated[str, typer.Option(help="Bytes that are not UTF-8: 'strict' stops, 'replace' reads U+FFFD.")]
-DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Leave out lines without words.")]
+Errors = Annotated[
+    str, typer.Option(help="How to treat invalid UTF-8: 'strict' raises an error, 'replace' reads U+FFFD.")
+]
+DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Ignore blank lines.")]
 
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is not "
-        "reproducible, even with --seed), or a tokenizer folder.  [default: word]"
+        help="Tokenizer: word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is "
+        "not reproducible, even with --seed), or a tokenizer folder.  [default: word]"
     ),
 ]
-VocabSize = Annotated[int | None, typer.Option(help="Keep at most this many types (words, symbols).")]
-MinCount = Annotated[int | None, typer.Option(help="Keep words seen at least this often.  [default: 1]")]
-TopPercent = Annotated[float | None, typer.Option(help="Keep this percentage of the types, the most frequent.")]
-Vocab = Annotated[
-    str | None, typer.Option(help="word: a file of words, one a line: these and no others are known.")
+VocabSize = Annotated[int | None, typer.Option(help="Maximum vocabulary size (number of token types).")]
+MinCount = Annotated[
+    int | None, typer.Option(help="Minimum count of a word; rarer words become <unk>.  [default: 1]")
 ]
-Closed = Annotated[bool, typer.Option("--closed", help="No <unk>: unknown words are impossible.")]
-Unk = Annotated[str | None, typer.Option(help="The corpus word for unknown words.  [default: <unk>]")]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
+TopPercent = Annotated[
+    float | None, typer.Option(help="Keep only this percentage of the token types, the most frequent ones.")
+]
+Vocab = Annotated[
+    str | None,
+    typer.Option(help="Vocabulary file for the word tokenizer, one word per line; no other words are known."),
+]
+Closed = Annotated[
+    bool, typer.Option("--closed", help="Closed vocabulary: no <unk> token; unknown words have probability 0.")
+]
+Unk = Annotated[str | None, typer.Option(help="Word that marks unknown words in the corpus.  [default: <unk>]")]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lowercase the text.")]
 Locale = Annotated[
     str | None,
-    typer.Option("--lowercase-locale", help="With --lowercase: tr or az, where I becomes ı and İ becomes i."),
+    typer.Option("--lowercase-locale", help="Language of --lowercase: tr or az (I becomes ı, İ becomes i)."),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads to use.  [default: all]")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda, for families that can use it.")]
-ContextRule = Annotated[str, typer.Option(help="'line': each line starts anew; 'stream': it goes on.")]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.  [default: all]")]
+Device = Annotated[str, typer.Option(help="Device of neural models: auto, cpu or cuda.")]
+ContextRule = Annotated[
+    str,
+    typer.Option(help="'line' resets the context at every line; 'stream' carries it over from the line before."),
+]
 RunContext = Annotated[
-    str | None, typer.Option(help="'line': each line starts anew; 'stream': it goes on.  [default: line]")
+    str | None,
+    typer.Option(
+        help="'line' resets the context at every line; 'stream' carries it over from the line before.  "
+        "[default: line]"
+    ),
 ]
 RunSeed = Annotated[
     int | None,
     typer.Option(
-        min=0, help="The same seed gives the same result, unless a unigram tokenizer is trained.  [default: 0]"
+        min=0,
+        help="Random seed; the same seed gives the same result, except when a unigram tokenizer is trained.  "
+        "[default: 0]",
     ),
 ]
 
-Order = Annotated[int | None, typer.Option(help="ngram (5 by default), feedforward: words per n-gram.")]
+Order = Annotated[
+    int | None, typer.Option(help="ngram, feedforward: order of the model (n); n-gram models default to 5.")
+]
 Smoothing = Annotated[
     str | None,
     typer.Option(
-        help="ngram: modified-kneser-ney, kneser-ney, absolute, witten-bell, "
-        "jelinek-mercer, katz, add-k, laplace, mle, stupid-backoff."
+        help="ngram: smoothing method: modified-kneser-ney, kneser-ney, absolute, witten-bell, "
+        "jelinek-mercer, katz, add-k, laplace, mle or stupid-backoff."
     ),
 ]
-Prune = Annotated[str | None, typer.Option(help="ngram: drop n-grams counted this often or less, by order: 0,0,1.")]
+Prune = Annotated[
+    str | None,
+    typer.Option(help="ngram: count threshold per order, e.g. 0,0,1; n-grams with this count or less are dropped."),
+]
 EntropyPrune = Annotated[
-    float | None, typer.Option(help="ngram: drop n-grams whose loss raises the perplexity by less, as in 1e-8.")
+    float | None,
+    typer.Option(
+        help="ngram: entropy pruning: drop n-grams whose removal raises perplexity by less than this fraction, "
+        "e.g. 1e-8."
+    ),
 ]
 Layout = Annotated[
-    str | None, typer.Option(help="ngram: fast, or small, the more compact model file.  [default: fast]")
+    str | None,
+    typer.Option(help="ngram: model file layout: fast (hash table) or small (compact).  [default: fast]"),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(help="N-grams: work on disk rather than take more than this; 512M, 2G, 80%.  [default: 80%]"),
+    typer.Option(
+        help="ngram: memory limit for training, e.g. 512M, 2G or 80%; beyond it, counts are sorted on disk.  "
+        "[default: 80%]"
+    ),
 ]
 Quantize = Annotated[
-    int | None, typer.Option("--quantize", help="ngram: 8: probabilities of 8 bits, in the small layout; 0: exact.")
+    int | None,
+    typer.Option(
+        "--quantize", help="ngram: bits per probability: 8 (requires the small layout) or 0 (no quantization)."
+    ),
 ]
 
-Hidden = Annotated[int | None, typer.Option(help="Networks: width of the hidden layers.")]
-Layers = Annotated[int | None, typer.Option(help="Networks: how many hidden layers.")]
-Embedding = Annotated[int | None, typer.Option(help="Networks: width of the word vectors; 0: as the layers.")]
-Dropout = Annotated[float | None, typer.Option(help="Networks: part of the outputs dropped in training.")]
+Hidden = Annotated[int | None, typer.Option(help="Neural models: size of the hidden layers.")]
+Layers = Annotated[int | None, typer.Option(help="Neural models: number of hidden layers.")]
+Embedding = Annotated[int | None, typer.Option(help="Neural models: embedding size; 0 uses the hidden size.")]
+Dropout = Annotated[float | None, typer.Option(help="Neural models: dropout probability.")]
 Tie = Annotated[
-    bool | None, typer.Option("--tie/--no-tie", help="Networks: one matrix to read and to predict words.")
+    bool | None, typer.Option("--tie/--no-tie", help="Neural models: tie input embeddings and output weights.")
 ]
-Attention = Annotated[str | None, typer.Option(help="rnn, lstm, gru: none, dot, scaled-dot, general or additive.")]
-Bptt = Annotated[int | None, typer.Option(help="Networks: tokens between two updates; 0: the whole line.")]
-BatchSize = Annotated[int | None, typer.Option(help="Networks: lines, or columns of a stream, side by side.")]
-Epochs = Annotated[int | None, typer.Option(help="Networks: times through the text.")]
+Attention = Annotated[
+    str | None,
+    typer.Option(help="rnn, lstm, gru: attention over earlier states: none, dot, scaled-dot, general or additive."),
+]
+Bptt = Annotated[
+    int | None, typer.Option(help="Neural models: truncated back-propagation length in tokens; 0 uses whole lines.")
+]
+BatchSize = Annotated[int | None, typer.Option(help="Neural models: lines (or parallel streams) per batch.")]
+Epochs = Annotated[int | None, typer.Option(help="Neural models: maximum number of epochs.")]
 Patience = Annotated[
     int | None,
-    typer.Option(min=1, help="Networks: stop after so many validations without improvement; needs --valid."),
+    typer.Option(
+        min=1, help="Neural models: early stopping after this many validations without improvement; needs --valid."
+    ),
 ]
 Size = Annotated[
-    str | None, typer.Option(help="Networks: auto: sizes to suit the text, the machine and --max-seconds.")
+    str | None,
+    typer.Option(help="Neural models: 'auto' chooses layer sizes to fit the text, the machine and --max-seconds."),
 ]
-MaxSeconds = Annotated[float | None, typer.Option(help="Networks: the time to learn in, at most.")]
-Optimizer = Annotated[str | None, typer.Option(help="Networks: sgd, momentum, rmsprop, adam or adamw.")]
-LearningRate = Annotated[float | None, typer.Option(help="Networks: the highest of the schedule.")]
-Clip = Annotated[float | None, typer.Option(help="Networks: the gradient's largest norm; 0: any.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Neural models: maximum training time in seconds.")]
+Optimizer = Annotated[
+    str | None, typer.Option(help="Neural models: optimizer: sgd, momentum, rmsprop, adam or adamw.")
+]
+LearningRate = Annotated[float | None, typer.Option(help="Neural models: peak learning rate.")]
+Clip = Annotated[float | None, typer.Option(help="Neural models: maximum gradient norm; 0 disables clipping.")]
 Init = Annotated[
-    str | None, typer.Option(help="Networks: first weights xavier, he, orthogonal, uniform or normal.")
+    str | None,
+    typer.Option(help="Neural models: weight initialization: xavier, he, orthogonal, uniform or normal."),
 ]
-Precision = Annotated[str | None, typer.Option(help="Networks: compute in fp32, bf16 or fp16.")]
+Precision = Annotated[str | None, typer.Option(help="Neural models: arithmetic precision: fp32, bf16 or fp16.")]
 
 
 def command_line() -> str:
-    """What was typed, to be kept with what came of it."""
+    """Return the command line, for the provenance record of the output."""
     return shlex.join(["chainrule", *sys.argv[1:]]).encode(errors="replace").decode()
 
 
-def writing(
+def lock_output(
     out: Path, inputs: Iterable[str | Path | None], *, force: bool, resume: bool = False
 ) -> AbstractContextManager[None]:
-    """Hold the model folder that this command writes; `inputs` are all it reads besides the training text."""
+    """Lock the output folder; `inputs` are the files read besides the training text (their digests are stored)."""
     from chainrule import folder
-    from chainrule.inputs import digests
+    from chainrule.inputs import input_digests
 
-    return folder.writing(out, command_line(), force=force, resume=resume, inputs=digests(inputs))
+    return folder.lock_for_writing(out, command_line(), force=force, resume=resume, inputs=input_digests(inputs))
 
 
-def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) -> list[str | Path | None]:
-    """What a `train` command reads besides the training text.
+def input_files(
+    params: Mapping[str, Any], settings: "ConfigOverrides", tokenizer: object
+) -> list[str | Path | None]:
+    """Return the files that a `train` command reads besides the training text.
 
-    `given` are its parameters, `chosen` its settings; `tokenizer` is the kind or the folder that the settings name.
+    `tokenizer` is the kind or folder named in the settings.
     """
-    valid = given.get("valid") or []
-    files = [given.get(name) for name in ("config", "tokenizer", "pretrained", "vectors")]
-    vocab = chosen.tokenizer.get("vocab")
+    valid = params.get("valid") or []
+    files = [params.get(name) for name in ("config", "tokenizer", "pretrained", "vectors")]
+    vocab = settings.tokenizer.get("vocab")
     return [
         *files,
         *(str(name) for name in (vocab, tokenizer) if name),
@@ -140,8 +189,8 @@ def inputs_of(given: Mapping[str, Any], chosen: "Choices", tokenizer: object) ->
     ]
 
 
-def say_splitting(requested: object, kind: str) -> None:
-    """Say on stderr which of `word` and `whitespace` the text led to, where `word` was requested."""
+def report_word_splitting(requested: object, kind: str) -> None:
+    """If `word` was requested, print on stderr whether `word` or `whitespace` splitting was chosen."""
     from chainrule.cli.console import say
     from chainrule.tokenizers.punctuation import describe_choice
 
@@ -150,32 +199,32 @@ def say_splitting(requested: object, kind: str) -> None:
         say(message)
 
 
-def use_threads(number: int | None) -> None:
-    """Bound the threads of every library; they read this when they are first loaded."""
+def limit_threads(number: int | None) -> None:
+    """Limit the threads of all libraries; they read these variables when they are first loaded."""
     if number is not None:
         for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[name] = str(number)
 
 
-def chosen(**values: object) -> dict[str, object]:
-    """The options a person gave: not None and not an unset switch."""
+def drop_unset(**values: object) -> dict[str, object]:
+    """Drop options that were not set: None and False."""
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def context(value: str) -> Any:
-    """The context rule, checked."""
+def check_context(value: str) -> Any:
+    """Return the context rule; raise UsageError if it is unknown."""
     if value not in ("line", "stream"):
         raise UsageError(f"context is '{value}'; choose line or stream")
     return value
 
 
-def device(value: str) -> str:
-    """Where to compute, checked."""
+def check_device(value: str) -> str:
+    """Return the device name; raise UsageError if it is unknown."""
     if value not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device is '{value}'; choose auto, cpu or cuda")
     return value
 
 
-def text_rules(column: str | None, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
-    """How text files are read, as `Corpus.of` takes it."""
+def corpus_options(column: str | None, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
+    """Return the keyword arguments of `Corpus.of` for these options."""
     return {"column": column, "errors": errors, "drop_blank_lines": drop_blank_lines}

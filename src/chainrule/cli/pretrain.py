@@ -1,4 +1,4 @@
-"""`chainrule pretrain`: an encoder learnt from plain text, for the tasks to begin with."""
+"""`chainrule pretrain`: pre-train an encoder on plain text."""
 
 import time
 from typing import Annotated
@@ -8,15 +8,17 @@ import typer
 from chainrule.cli import learning, options
 from chainrule.cli.console import emit, say
 
-FAMILIES = "rnn, lstm, gru: two directions; transformer: hidden words."
+FAMILIES = "Encoder: rnn, lstm, gru (bidirectional language model) or transformer (masked language model)."
 
 
 def pretrain(
     call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
+    ],
     out: learning.Out,
-    valid: Annotated[list[str] | None, typer.Option(help="Held-out text to measure on while training.")] = None,
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text, evaluated during training.")] = None,
     recipe: learning.Recipe = None,
     config: learning.Config = None,
     set_: learning.Set = None,
@@ -28,7 +30,7 @@ def pretrain(
     min_count: options.MinCount = None,
     lowercase: options.Lowercase = False,
     mask: Annotated[
-        float | None, typer.Option(help="transformer: part of the words to find out.  [default: 0.15]")
+        float | None, typer.Option(help="transformer: fraction of tokens to mask.  [default: 0.15]")
     ] = None,
     hidden: options.Hidden = None,
     layers: options.Layers = None,
@@ -51,9 +53,8 @@ def pretrain(
 ) -> None:
     """Pre-train an encoder on plain text, for tag and classify.
 
-    It is given to them with --pretrained.
-
-    An rnn, lstm or gru predicts the next word and the one before (ELMo), a transformer hidden words (BERT).
+    Use the result with --pretrained. An rnn, lstm or gru predicts the next and the previous word (ELMo); a
+    transformer predicts masked words (BERT).
 
     Examples: chainrule pretrain lstm corpus.txt --valid valid.txt --min-count 2 --out runs/encoder
 
@@ -61,7 +62,7 @@ def pretrain(
 
     chainrule classify train lstm train.tsv --valid dev.tsv --pretrained runs/encoder --out runs/classifier
     """
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import tasks
     from chainrule.errors import UsageError
     from chainrule.text.corpus import Corpus
@@ -70,25 +71,25 @@ def pretrain(
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
     task = tasks.get("pretrain")
-    given = dict(call.params)
-    chosen = learning.choices("pretrain", family, task.PretrainConfig, given, ("mask",))
-    kind = str(chosen.tokenizer.pop("kind", "word"))
-    rules = options.text_rules(column, errors, drop_blank_lines)
-    with learning.run(given, chosen, kind) as running:
-        made = task.train(
+    params = dict(call.params)
+    settings = learning.resolve_settings("pretrain", family, task.PretrainConfig, params, ("mask",))
+    kind = str(settings.tokenizer.pop("kind", "word"))
+    rules = options.corpus_options(column, errors, drop_blank_lines)
+    with learning.task_run(params, settings, kind) as run_options:
+        encoder = task.train(
             family,
             Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
             tokenizer=tokenizer or kind,
-            running=running,
-            **chosen.tokenizer,
-            **chosen.model,
+            options=run_options,
+            **settings.tokenizer,
+            **settings.model,
         )
-        made.save(out, force=force)
-    measured = made.validation
+        encoder.save(out, force=force)
+    validation = encoder.validation
     if json:
-        about = {"model": str(out), "task": "pretrain", "family": family, "parameters": made.parameters}
-        emit(about | made.metrics | ({"validation": measured} if measured else {}))
-    figures = ", ".join(f"{name} {of['perplexity']:.2f}" for name, of in measured.items())
-    quality = f"validation perplexity {figures}, " if measured else ""
-    say(f"saved {out}: {made.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+        about = {"model": str(out), "task": "pretrain", "family": family, "parameters": encoder.parameters}
+        emit(about | encoder.metrics | ({"validation": validation} if validation else {}))
+    figures = ", ".join(f"{name} {of['perplexity']:.2f}" for name, of in validation.items())
+    quality = f"validation perplexity {figures}, " if validation else ""
+    say(f"saved {out}: {encoder.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")

@@ -1,4 +1,4 @@
-"""`chainrule recipes`: settings that are known to work."""
+"""`chainrule recipes`: list and print tested configurations."""
 
 import dataclasses
 import sys
@@ -16,30 +16,30 @@ COLUMNS = ("name", "task", "family", "text", "expected", "time", "hardware")
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Print this one, as TOML.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Recipe to print as TOML.")] = None,
     json: options.Json = False,
 ) -> None:
-    """List what can follow --recipe, or print one.
+    """List the recipes for --recipe, or print one.
 
     Examples: chainrule recipes
 
-    chainrule recipes small-lstm > mine.toml     then change it, and train with --config mine.toml
+    chainrule recipes small-lstm > mine.toml     (edit it, then train with --config mine.toml)
     """
-    from chainrule import recipes as shelf
+    from chainrule import recipes as library
 
     if name is None:
-        _list([shelf.read(each) for each in shelf.names()], json)
+        _list([library.read(recipe) for recipe in library.names()], json)
     elif json:
-        emit(_about(shelf.read(name)) | shelf.read(name).tables)
+        emit(_about(library.read(name)) | library.read(name).tables)
     else:
-        print(shelf.path(name).read_text(encoding="utf-8"), end="")
+        print(library.path(name).read_text(encoding="utf-8"), end="")
 
 
-def _list(found: "list[Recipe]", json: bool) -> None:
+def _list(recipes_read: "list[Recipe]", json: bool) -> None:
     if json:
-        emit({"recipes": [_about(recipe) for recipe in found]})
+        emit({"recipes": [_about(recipe) for recipe in recipes_read]})
         return
-    _print_table(found)
+    _print_table(recipes_read)
     say("chainrule recipes NAME prints one, with the command that follows it")
 
 
@@ -49,7 +49,7 @@ def _about(recipe: "Recipe") -> dict[str, Any]:
     return about
 
 
-def _print_table(found: "list[Recipe]") -> None:
+def _print_table(rows: "list[Recipe]") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -57,6 +57,6 @@ def _print_table(found: "list[Recipe]") -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in COLUMNS:
         table.add_column(column, no_wrap=column in ("name", "task", "family"))
-    for recipe in found:
+    for recipe in rows:
         table.add_row(*(str(getattr(recipe, column)) for column in COLUMNS))
     console.print(table, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""`chainrule rerank`: the best of each list of hypotheses, by language models and the list's own scores."""
+"""`chainrule rerank`: rerank n-best lists with language models and the scores in the lists."""
 
 import math
 from dataclasses import dataclass
@@ -12,74 +12,95 @@ from chainrule.cli.console import emit, progress, say
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.applications.rerank import Judged, Scored
+    from chainrule.applications.rerank import ScoredNBest, WordErrorReport
     from chainrule.lm import Floats, Ids
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What was chosen, and by which weights."""
+    """Chosen hypotheses and the weights used. U utterances, F features."""
 
-    rows: "Ids"  # (U,)
-    totals: "Floats"  # (U,)
+    rows: "Ids"  # (U,) index of the chosen hypothesis
+    totals: "Floats"  # (U,) its weighted score
     weights: "Floats"  # (F,)
-    folds: "list[Floats]"  # of a cross-validation
+    folds: "list[Floats]"  # weights of the cross-validation folds
 
 
 def rerank(
     model: options.ModelFolder,
-    nbest: Annotated[str, typer.Argument(metavar="NBEST.tsv", help="Hypotheses by utterance; - for stdin.")],
-    more: Annotated[list[Path] | None, typer.Option("--model", help="Another model; may be repeated.")] = None,
-    reference: Annotated[str | None, typer.Option(help="What was said: a table of utterance, reference.")] = None,
-    scores: Annotated[
-        str | None, typer.Option(help="Columns of other scores: acoustic,lm; '' for none.  [default: all numbers]")
+    nbest: Annotated[
+        str,
+        typer.Argument(
+            metavar="NBEST.tsv", help="N-best lists: a table with utterance, hypothesis and scores; - for stdin."
+        ),
+    ],
+    more: Annotated[
+        list[Path] | None, typer.Option("--model", help="Additional language model. Repeatable.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="The column the models read.  [default: the hypothesis]")] = None,
-    utterance: Annotated[str | None, typer.Option(help="The column of utterance ids.  [default: by name]")] = None,
-    hypothesis: Annotated[str | None, typer.Option(help="The column of hypotheses.  [default: by name]")] = None,
-    lengths: Annotated[str, typer.Option(help="Lengths to weigh: words,characters; '' for none.")] = "words",
-    weights: Annotated[str | None, typer.Option(help="Weights by score: acoustic=1,lm=16; others 0.")] = None,
-    tune: Annotated[str | None, typer.Option(help="A list with references to tune the weights on.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Reference transcripts: a table of utterance and reference.")
+    ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(help="Score columns to use, e.g. acoustic,lm; '' for none.  [default: all numeric columns]"),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Column scored by the models.  [default: the hypothesis]")
+    ] = None,
+    utterance: Annotated[
+        str | None, typer.Option(help="Column of utterance ids.  [default: found by name]")
+    ] = None,
+    hypothesis: Annotated[str | None, typer.Option(help="Column of hypotheses.  [default: found by name]")] = None,
+    lengths: Annotated[str, typer.Option(help="Length features: words,characters; '' for none.")] = "words",
+    weights: Annotated[
+        str | None, typer.Option(help="Feature weights, e.g. acoustic=1,lm=16; all others are 0.")
+    ] = None,
+    tune: Annotated[str | None, typer.Option(help="Development n-best lists to tune the weights on.")] = None,
     tune_reference: Annotated[
-        str | None, typer.Option(help="References of --tune.  [default: --reference]")
+        str | None, typer.Option(help="Reference transcripts of --tune.  [default: --reference]")
     ] = None,
     cross_validate: Annotated[
-        int | None, typer.Option(min=2, max=1000, help="Tune on K−1 of K parts, choose in the other.")
+        int | None,
+        typer.Option(min=2, max=1000, help="K-fold cross-validation: tune on K−1 folds, rerank the other."),
     ] = None,
-    tuning: Annotated[str, typer.Option(help="Fewest 'expected' errors, or 'exact' ones.")] = "expected",
-    bootstrap: Annotated[int, typer.Option(min=1, max=100_000, help="Test sets drawn for the interval.")] = 1000,
+    tuning: Annotated[
+        str, typer.Option(help="Tuning objective: 'expected' (smoothed) or 'exact' word errors.")
+    ] = "expected",
+    bootstrap: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Number of bootstrap samples for the confidence interval.")
+    ] = 1000,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="The table to write.  [default: stdout]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output table.  [default: stdout]")] = None,
     json: options.Json = False,
 ) -> None:
-    """Choose the best hypothesis of each utterance.
+    """Rerank n-best lists and print the best hypotheses.
 
     Example: chainrule rerank runs/lstm nbest.tsv --reference ref.tsv --cross-validate 10 --out chosen.tsv
     """
     from chainrule import api
     from chainrule.applications.nbest import Columns, read_nbest, read_references
-    from chainrule.applications.rerank import count_errors, judge, score
+    from chainrule.applications.rerank import count_errors, evaluate_choice, score
 
     _check(weights, tune, cross_validate, tuning, reference, tune_reference)
     columns = Columns(utterance, hypothesis, text, None if scores is None else _names(scores))
-    given = read_nbest(nbest, columns)
+    lists = read_nbest(nbest, columns)
     references = None if reference is None else read_references(reference)
-    errors = None if references is None else count_errors(given, references)
+    errors = None if references is None else count_errors(lists, references)
     paths = [model, *(more or [])]
-    models = {_name(path, paths): api.load(path, device=options.device(device)) for path in paths}
+    models = {_name(path, paths): api.load(path, device=options.check_device(device)) for path in paths}
     with progress() as draw:
-        scored = score(given, models, _names(lengths), draw)
+        scored = score(lists, models, _names(lengths), draw)
         if tune is not None:
             tuned = _tuned(
                 tune, str(tune_reference or reference), scored, columns, models, _names(lengths), tuning, seed
             )
-            choice = _by(scored, tuned)
+            choice = _choose_by(scored, tuned)
         elif cross_validate is not None and errors is not None:
             choice = _cross_validated(scored, errors[0], cross_validate, tuning, seed)
         else:
-            choice = _by(scored, _given_weights(scored, weights))
-    judged = None if errors is None else judge(given, choice.rows, *errors)
+            choice = _choose_by(scored, _parse_weights(scored, weights))
+    judged = None if errors is None else evaluate_choice(lists, choice.rows, *errors)
     document = _document(scored, choice, judged, bootstrap, seed)
     out = None if str(out) == "-" else out
     if out is not None or not json:
@@ -99,7 +120,7 @@ def _check(
     reference: str | None,
     tune_reference: str | None,
 ) -> None:
-    """Refuse options that do not go together."""
+    """Raise UsageError for incompatible options."""
     from chainrule.applications.weights import TUNINGS
 
     if sum(option is not None for option in (weights, tune, parts)) > 1:
@@ -119,38 +140,45 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _name(path: Path, paths: list[Path]) -> str:
-    """The folder's own name, or all of its path where two have the same."""
+    """Return the folder name, or the whole path if two folders share a name."""
     if paths.count(path) > 1:
         raise UsageError(f"{path} is given twice; give it once")
-    own = path.resolve().name
-    return own if sum(other.resolve().name == own for other in paths) == 1 else str(path)
+    name = path.resolve().name
+    return name if sum(other.resolve().name == name for other in paths) == 1 else str(path)
 
 
-def _given_weights(scored: "Scored", text: str | None) -> "Floats":
-    """Weights as they were typed, or 1 for all but the lengths."""
-    from chainrule.applications.rerank import LENGTHS
+def _parse_weights(scored: "ScoredNBest", text: str | None) -> "Floats":
+    """Parse --weights; without it, all features but the lengths have weight 1."""
+    from chainrule.applications.rerank import LENGTH_FEATURES
 
     if text is None:
-        names = [name for name in scored.names if name not in LENGTHS]
+        names = [name for name in scored.names if name not in LENGTH_FEATURES]
         if len(names) > 1:
             say("all scores have weight 1; choose others with --weights, --tune or --cross-validate")
         return scored.weights(dict.fromkeys(names, 1.0))
-    found: dict[str, float] = {}
+    parsed: dict[str, float] = {}
     for part in _names(text):
         name, _, value = part.rpartition("=")
         try:
-            found[name.strip()] = float(value)
+            parsed[name.strip()] = float(value)
         except ValueError:
-            found[name.strip()] = math.nan
-        if not name.strip() or not math.isfinite(found[name.strip()]):
+            parsed[name.strip()] = math.nan
+        if not name.strip() or not math.isfinite(parsed[name.strip()]):
             raise UsageError(f"weights has '{part}'; write NAME=NUMBER, as in acoustic=1,lm=16")
-    return scored.weights(found)
+    return scored.weights(parsed)
 
 
 def _tuned(
-    file: str, reference: str, scored: "Scored", columns: Any, models: Any, lengths: Any, tuning: Any, seed: int
+    file: str,
+    reference: str,
+    scored: "ScoredNBest",
+    columns: Any,
+    models: Any,
+    lengths: Any,
+    tuning: Any,
+    seed: int,
 ) -> "Floats":
-    """Weights tuned on another list, which must have the same scores."""
+    """Tune the weights on another n-best list, which must have the same features."""
     from chainrule.applications.nbest import read_nbest, read_references
     from chainrule.applications.rerank import count_errors, score
     from chainrule.applications.weights import tune
@@ -160,31 +188,31 @@ def _tuned(
     if shared:
         say(f"warning: {len(shared)} utterances of {file} are in {scored.nbest.name}, too: use --cross-validate")
     errors, _ = count_errors(development, read_references(reference))
-    known = score(development, models, lengths)
-    if known.names != scored.names:
+    features = score(development, models, lengths)
+    if features.names != scored.names:
         raise UsageError(
-            f"{file} has the scores {', '.join(known.names)} but {scored.nbest.name} has "
+            f"{file} has the scores {', '.join(features.names)} but {scored.nbest.name} has "
             f"{', '.join(scored.names)}; name those to use with --scores"
         )
-    return tune(known.lists(errors), tuning, seed)
+    return tune(features.lists(errors), tuning, seed)
 
 
-def _by(scored: "Scored", weights: "Floats") -> _Choice:
+def _choose_by(scored: "ScoredNBest", weights: "Floats") -> _Choice:
     rows = scored.choose(weights)
     return _Choice(rows, scored.totals(weights)[rows], weights, [])
 
 
-def _cross_validated(scored: "Scored", errors: "Ids", parts: int, tuning: Any, seed: int) -> _Choice:
-    """The choice of each part by the others' weights; the weights themselves are those of all."""
+def _cross_validated(scored: "ScoredNBest", errors: "Ids", parts: int, tuning: Any, seed: int) -> _Choice:
+    """Rerank every fold with weights tuned on the others; report weights tuned on all folds."""
     from chainrule.applications.rerank import cross_validate
     from chainrule.applications.weights import tune
 
-    found = cross_validate(scored, errors, parts, tuning, seed)
-    return _Choice(found.rows, found.totals, tune(scored.lists(errors), tuning, seed), found.weights)
+    result = cross_validate(scored, errors, parts, tuning, seed)
+    return _Choice(result.rows, result.totals, tune(scored.lists(errors), tuning, seed), result.weights)
 
 
 def _document(
-    scored: "Scored", choice: _Choice, judged: "Judged | None", samples: int, seed: int
+    scored: "ScoredNBest", choice: _Choice, judged: "WordErrorReport | None", samples: int, seed: int
 ) -> dict[str, Any]:
     nbest = scored.nbest
 
@@ -208,40 +236,40 @@ def _document(
         "difference": None,
     }
     if judged is not None:
-        found = judged.compare(samples, seed)
+        difference = judged.compare(samples, seed)
         document["words"] = int(judged.words.sum())
         document["word_error_rate"] = judged.rates
         document["difference"] = {
-            "reranked_minus_first": found.difference,
-            "low": found.low,
-            "high": found.high,
-            "p_value": found.p_value,
-            "samples": found.samples,
+            "reranked_minus_first": difference.difference,
+            "low": difference.low,
+            "high": difference.high,
+            "p_value": difference.p_value,
+            "samples": difference.samples,
         }
         for entry, errors in zip(chosen, judged.chosen.tolist(), strict=True):
             entry["errors"] = errors
     return document | {"chosen": chosen}
 
 
-def _write(scored: "Scored", choice: _Choice, out: Path | None) -> None:
-    """The chosen hypotheses as a table."""
+def _write(scored: "ScoredNBest", choice: _Choice, out: Path | None) -> None:
+    """Write the chosen hypotheses as a table."""
     nbest = scored.nbest
     lines = ["\t".join([*nbest.head, "rank", "score"])]
     for u, row in enumerate(choice.rows.tolist()):
-        place = row - int(nbest.starts[u]) + 1
-        lines.append(f"{nbest.utterances[u]}\t{nbest.hypotheses[row]}\t{place}\t{choice.totals[u]:.6f}")
+        rank = row - int(nbest.starts[u]) + 1
+        lines.append(f"{nbest.utterances[u]}\t{nbest.hypotheses[row]}\t{rank}\t{choice.totals[u]:.6f}")
     text = "\n".join([*lines, ""])
     if out is None:
         print(text, end="")
         return
-    from chainrule.replacement import replacing_file
+    from chainrule.replacement import atomic_file
 
-    with replacing_file(out) as file:
+    with atomic_file(out) as file:
         file.write(text.encode())
 
 
 def _summary(document: dict[str, Any]) -> list[str]:
-    """What a person wants to know of the whole."""
+    """Return the summary lines: weights and word error rates."""
     weights = ",".join(f"{name}={weight:.6g}" for name, weight in document["weights"].items())
     folds = document["cross_validation"]
     origin = f"tuned on all, for other lists; the choice is by those of {len(folds)} parts" if folds else "used"

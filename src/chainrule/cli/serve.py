@@ -1,4 +1,4 @@
-"""`chainrule serve`: models over HTTP, with a page to play with."""
+"""`chainrule serve`: serve models over HTTP."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,31 +10,34 @@ from chainrule.cli.console import say
 
 
 def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="The folders of trained models.")],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Folders of trained models.")],
     host: Annotated[
-        str, typer.Option(help="Where to listen; by default this machine alone can ask.")
+        str, typer.Option(help="Address to listen on; the default accepts local connections only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 8080,
     api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ask for the key in this file: Authorization: Bearer KEY.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Require the API key in this file (header Authorization: Bearer KEY)."),
     ] = None,
     allow_public: Annotated[
-        bool, typer.Option("--allow-public", help="Listen beyond this machine although there is no key.")
+        bool, typer.Option("--allow-public", help="Allow connections from other machines without an API key.")
     ] = False,
-    max_seconds: Annotated[float, typer.Option(min=0.001, max=86_400, help="Time for one request.")] = 60.0,
+    max_seconds: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Timeout of a request in seconds.")
+    ] = 60.0,
     grace: Annotated[
         float,
         typer.Option(
-            min=0, max=86_400, help="Seconds that running requests have to end when the server is stopped."
+            min=0, max=86_400, help="Seconds that running requests get to finish when the server is stopped."
         ),
     ] = 5.0,
     device: options.Device = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
-    rows: Annotated[int, typer.Option(min=1, max=65_536, hidden=True, help="Texts a model steps together.")] = 256,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Disable the access log.")] = False,
+    rows: Annotated[int, typer.Option(min=1, max=65_536, hidden=True, help="Maximum batch size of a model.")] = 256,
 ) -> None:
-    """Serve models over HTTP: OpenAI's completions API and a page.
+    """Serve models over HTTP: OpenAI completions API and web page.
 
-    Scores and next tokens are served as well.
+    Also provides endpoints for scores and next-token probabilities.
 
     Example: chainrule serve runs/ngram5 runs/lstm --port 8080
     """
@@ -51,15 +54,17 @@ def serve(
     if is_public and api_key_file is None and not allow_public:
         raise UsageError(
             f"{host} can be reached from other machines, and there is no key;\n"
-            "give --api-key-file FILE, or --allow-public where everybody may ask"
+            "give --api-key-file FILE, or --allow-public to accept requests from anyone"
         )
     key = None if api_key_file is None else keys.read_key(api_key_file)
-    bounds = limits.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
+    request_limits = limits.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
     hosts = None if is_public else keys.LOOPBACK | {host.lower()}
-    application = app.create_app(models, limits=bounds, api_key=key, hosts=hosts, device=options.device(device))
+    application = app.create_app(
+        models, limits=request_limits, api_key=key, hosts=hosts, device=options.check_device(device)
+    )
     listener = serving.bind(host, port)
-    logs.to_stderr(quiet)
+    logs.log_to_stderr(quiet)
     print(serving.url(host, listener), flush=True)
-    where = f" on all addresses of this machine ({host})" if serving.is_everywhere(host) else ""
-    say(f"serving {', '.join(application.state.names)}{where}; stop with Ctrl-C")
-    serving.run(application, listener, bounds)
+    address_note = f" on all addresses of this machine ({host})" if serving.is_wildcard(host) else ""
+    say(f"serving {', '.join(application.state.names)}{address_note}; stop with Ctrl-C")
+    serving.run(application, listener, request_limits)

@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM from the first line of the program to its last: status 130 or 143, and no traceback.
+"""Handle SIGINT and SIGTERM for the whole lifetime of the process: exit status 130 or 143 and no traceback.
 
-`import chainrule.cli.signals` loads next to nothing, so that it is in force while the rest is being imported.
+This module imports almost nothing, so that the handlers are installed before the slow imports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """What the two signals do: end the process at once, or raise while a command runs, so that it can clean up.
+    """Signal handlers: raise while a command runs, so that it can clean up; otherwise exit immediately.
 
     A signal that was ignored when the program started stays ignored.
     """
 
     def __init__(self) -> None:
-        self.received: int | None = None  # the first that came
-        self.is_running = False  # a command may have files to remove and a run to save
+        self.received: int | None = None  # the first signal received
+        self.is_running = False  # a command that may need to clean up or save a checkpoint
 
     def install(self) -> None:
-        """Take both signals, and exceptions that Python cannot raise where a signal interrupted it."""
+        """Install the signal handlers and the hook for exceptions that Python cannot raise."""
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, self._handle)
@@ -38,14 +38,14 @@ class Signals:
         self.received = self.received or number
         if not self.is_running:
             _say_stopped()
-            os._exit(128 + number)  # nothing to clean up yet, or all is cleaned up: no import can swallow this
+            os._exit(128 + number)  # nothing to clean up; an exception could be swallowed by an import
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         _say_stopped()
         raise SystemExit(128 + number)
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Deliver the signal once more where its exception got lost: in a finalizer or a callback."""
+        """Send the signal again if its exception was lost in a finalizer or a callback."""
         if self.received is None or not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
             sys.__unraisablehook__(unraisable)
             return
@@ -60,7 +60,7 @@ def _say_stopped() -> None:
 
 
 def main() -> None:
-    """Run the command line; the entry point of the program."""
+    """Run the command line (console-script entry point)."""
     signals = Signals()
     signals.install()
     from chainrule.cli.main import run
@@ -77,4 +77,4 @@ def main() -> None:
     except BaseException:
         if signals.received is None:
             raise
-        raise SystemExit(128 + signals.received) from None  # an interrupted import may fail in its own way
+        raise SystemExit(128 + signals.received) from None  # e.g. an import that failed because it was interrupted

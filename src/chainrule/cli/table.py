@@ -1,4 +1,4 @@
-"""The table of a comparison in the terminal, best first, in 80 columns or more."""
+"""Print the results table of `chainrule compare`, best model first."""
 
 import math
 import re
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from chainrule.report import quantities
-from chainrule.report.results import Results, Row, best_of, contenders, groups, is_contender, ranked
+from chainrule.report.results import Results, Row, find_wins, group_rows, is_rankable, rank_rows, rankable_rows
 
 BEST = "† best of its family or tokenizer"
 STILL_FALLING = "* still improving when its time ran out: more time would lower it"
 
 PIPED_WIDTH: Final = 100
 MIN_SAMPLE: Final = 10
-"""Columns below which a sample says nothing."""
+"""Minimum width of the sample column; if less is left, the column is omitted."""
 MIN_NAME: Final = 16
 TEXT_COLUMNS: Final = ("model", "tokenizer", "sample")
 
 
 def print_table(results: Results, width: int | None = None) -> None:
-    """Print what was compared, a line for each model or group of models, and the remarks on them.
+    """Print a summary line, the table with one row per model or group of models, and footnotes.
 
-    `width` is the number of columns of the terminal: by default its own, or 100 where stdout is not a terminal.
+    `width` defaults to the terminal width, or to 100 columns if stdout is not a terminal.
     """
     from rich.console import Console
 
@@ -43,29 +43,29 @@ def print_table(results: Results, width: int | None = None) -> None:
 
 
 def _table(results: Results, width: int) -> Iterator[str]:
-    """The lines of the table, headings first, at most `width` columns each unless the numbers alone need more.
+    """Yield the lines of the table, headings first, at most `width` columns wide unless the numbers need more.
 
-    Where room is short, samples are shortened, then left out; after that, the names of the models are shortened.
+    To fit, samples are truncated, then omitted, then model names are truncated.
     """
     from rich.cells import cell_len
 
     columns = _columns(results)
     widths = {heading: max(map(cell_len, (heading, *cells))) for heading, cells in columns.items()}
-    room = width - sum(widths.values()) - len(widths) + 1  # a blank between two columns
-    left_for_sample = min(widths["sample"], widths["sample"] + room)
-    if left_for_sample < MIN_SAMPLE:
-        room += widths.pop("sample") + 1
+    spare = width - sum(widths.values()) - len(widths) + 1  # one blank between columns
+    sample_width = min(widths["sample"], widths["sample"] + spare)
+    if sample_width < MIN_SAMPLE:
+        spare += widths.pop("sample") + 1
         del columns["sample"]
-        widths["model"] = min(widths["model"], max(MIN_NAME, widths["model"] + room))
+        widths["model"] = min(widths["model"], max(MIN_NAME, widths["model"] + spare))
     else:
-        widths["sample"] = left_for_sample
+        widths["sample"] = sample_width
     for cells in zip(*([heading, *column] for heading, column in columns.items()), strict=True):
         line = (_aligned(cell, heading, widths[heading]) for cell, heading in zip(cells, widths, strict=True))
         yield " ".join(line).rstrip()
 
 
 def _aligned(cell: str, heading: str, width: int) -> str:
-    """A cell filled with blanks to the width of its column: text from the left, numbers from the right."""
+    """Pad a cell to the width of its column: text left-aligned, numbers right-aligned."""
     from rich.cells import cell_len, set_cell_size
 
     if heading not in TEXT_COLUMNS:
@@ -77,25 +77,25 @@ def _aligned(cell: str, heading: str, width: int) -> str:
 
 
 def _split_name(cell: str) -> tuple[str, str]:
-    """The name of a model, and what stands behind it: the number of models that share its row, and the mark."""
+    """Split a cell into the model name and its suffix (number of further models in the row, † mark)."""
     name = re.sub(r"(?: and \d+ more)?(?: †)?$", "", cell)
     return name, cell[len(name) :]
 
 
 def _columns(results: Results) -> dict[str, list[str]]:
-    """The cells of each column by its heading; columns that would be empty are left out."""
-    shown = groups(results.rows)
+    """Return the cells of each column by heading, without empty columns."""
+    shown = group_rows(results.rows)
     lines = [(group[0], group) for group in shown]
-    lines += [(row, (row,)) for row in ranked(results.rows) if not is_contender(row)]
+    lines += [(row, (row,)) for row in rank_rows(results.rows) if not is_rankable(row)]
     rows = [row for row, _ in lines]
-    marks = best_of(results.rows)
+    marks = find_wins(results.rows)
     columns = {
         "model": [_name(group, row.name in marks) for row, group in lines],
         "tokenizer": _tokenizers(rows),
         "bits/byte": [_bits(row) for row in rows],
         "sd": ["" if row.sd is None else f"{row.sd:.3f}" for row in rows],
-        "perplexity": [quantities.perplexity(row.perplexity) for row in rows],
-        "size": [quantities.size(row.size_bytes) for row in rows],
+        "perplexity": [quantities.format_perplexity(row.perplexity) for row in rows],
+        "size": [quantities.format_size(row.size_bytes) for row in rows],
         "sec": [f"{row.train_seconds:.2f}" for row in rows],
         "epochs": ["" if row.epochs is None else f"{row.epochs:.3g}" for row in rows],
         "sample": [row.sample.replace("\n", " ") if row.is_ranked else f"({row.note})" for row in rows],
@@ -104,7 +104,7 @@ def _columns(results: Results) -> dict[str, list[str]]:
 
 
 def _tokenizers(rows: list[Row]) -> list[str]:
-    """The tokenizer of each row; empty where all rows have the same one, which the line above the table names."""
+    """Return the tokenizer of each row; empty strings if all rows share one, named in the summary line."""
     names = [row.tokenizer for row in rows]
     return names if len(set(names)) > 1 else [""] * len(names)
 
@@ -115,20 +115,20 @@ def _name(group: tuple[Row, ...], is_best: bool) -> str:
 
 
 def _bits(row: Row) -> str:
-    """Bits per byte: marked where training ran out of time, in brackets where they are no probability's."""
-    shown = quantities.bits(row.bits_per_byte)
+    """Format bits per byte: `*` if training ran out of time, brackets for unnormalized scores."""
+    text = quantities.format_bits(row.bits_per_byte)
     if not row.is_ranked and not math.isinf(row.bits_per_byte):
-        return f"({shown})"
-    return f"{shown}{'*' if row.is_still_falling else ''}"
+        return f"({text})"
+    return f"{text}{'*' if row.is_still_falling else ''}"
 
 
 def _footnotes(results: Results) -> Iterator[str]:
-    best = contenders(results.rows)[:1]
+    best = rankable_rows(results.rows)[:1]
     if best and best[0].difference is not None:
         yield f"{best[0].name}: {best[0].difference.describe()}"
-    if best_of(results.rows):
+    if find_wins(results.rows):
         yield BEST
-    falling = [row for row in ranked(results.rows) if row.is_still_falling]
+    falling = [row for row in rank_rows(results.rows) if row.is_still_falling]
     if falling:
         yield STILL_FALLING
     yield from (f"  {row.name}: {row.status}" for row in falling if row.family != "mixture")

@@ -1,4 +1,4 @@
-"""`chainrule tag`: learn tags of words, tag sentences, measure."""
+"""`chainrule tag`: train, apply and evaluate sequence taggers."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,36 +13,47 @@ if TYPE_CHECKING:
 
     from chainrule.evaluation.tags import Confusion
     from chainrule.tasks.tag import TagReport
-    from chainrule.text.sheets import Sheet
+    from chainrule.text.sheets import TaggingInput
 
-app = typer.Typer(help="Tag words: parts of speech, names, chunks.", no_args_is_help=True)
+app = typer.Typer(help="Sequence tagging: parts of speech, named entities, chunks.", no_args_is_help=True)
 
-SETTINGS = ("characters",)  # options of this command alone that are settings
-VALIDATED = ("f1", "accuracy")  # figures of a validation, that by which the best epoch is kept first
+SETTINGS = ("characters",)  # further options that set a configuration field
+VALIDATED = ("f1", "accuracy")  # validation metrics; the first available one selects the best epoch
 MOST_CONFUSED = 10
-File = Annotated[str, typer.Argument(metavar="FILE", help="Columns (CoNLL, CoNLL-U), packed or not; - for stdin.")]
-WHERE = "Where the tag is: a number from 1; CoNLL-U also upos, xpos."
-Column = Annotated[str | None, typer.Option(help=f"{WHERE}  [default: the last; of CoNLL-U upos]")]
-LearntColumn = Annotated[str | None, typer.Option(help=f"{WHERE}  [default: as in training]")]
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Tagged sentences in CoNLL or CoNLL-U columns, may be compressed; - for stdin."
+    ),
+]
+TAG_COLUMN = "Tag column: a number from 1, or upos or xpos for CoNLL-U."
+Column = Annotated[str | None, typer.Option(help=f"{TAG_COLUMN}  [default: the last; upos for CoNLL-U]")]
+LearntColumn = Annotated[str | None, typer.Option(help=f"{TAG_COLUMN}  [default: as in training]")]
 
 
 @app.command()
 def train(
     call: typer.Context,
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="rnn, lstm, gru or transformer.")],
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     file: File,
     out: learning.Out,
-    valid: Annotated[str | None, typer.Option(help="Held-out sentences to measure on while training.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Validation sentences, evaluated during training.")] = None,
     column: Column = None,
     crf: Annotated[
-        bool | None, typer.Option("--crf/--no-crf", help="Choose a sentence's tags together.  [default: crf]")
+        bool | None,
+        typer.Option(
+            "--crf/--no-crf", help="CRF output layer: decode the tags of a sentence jointly.  [default: crf]"
+        ),
     ] = None,
     characters: Annotated[
-        int | None, typer.Option(help="Features of a word's spelling; 0: none.  [default: 50]")
+        int | None, typer.Option(help="Character-CNN features per word; 0 disables them.  [default: 50]")
     ] = None,
-    pretrained: Annotated[str | None, typer.Option(help="Start from this folder of chainrule pretrain.")] = None,
+    pretrained: Annotated[
+        str | None, typer.Option(help="Initialize from an encoder trained by chainrule pretrain.")
+    ] = None,
     vectors: Annotated[
-        str | None, typer.Option(help="Start from these word vectors (text, as of GloVe or word2vec).")
+        str | None,
+        typer.Option(help="Initialize embeddings from word vectors (text file in GloVe or word2vec format)."),
     ] = None,
     recipe: learning.Recipe = None,
     config: learning.Config = None,
@@ -50,11 +61,17 @@ def train(
     resume: learning.Resume = False,
     force: options.Force = False,
     tensorboard: learning.Tensorboard = False,
-    tokenizer: Annotated[str | None, typer.Option(help="The folder of a word tokenizer, for its words.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Folder of a word tokenizer whose vocabulary is used.")
+    ] = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     lowercase: Annotated[
-        bool | None, typer.Option("--lowercase/--cased", help="How words are looked up.  [default: lowercase]")
+        bool | None,
+        typer.Option(
+            "--lowercase/--cased",
+            help="Lowercase words for the embedding lookup, or keep case.  [default: lowercase]",
+        ),
     ] = None,
     hidden: options.Hidden = None,
     layers: options.Layers = None,
@@ -72,27 +89,29 @@ def train(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Train a tagger on sentences of tagged words.
+    """Train a tagger on tagged sentences.
 
-    A word and its tags a line, a blank line between sentences.
+    FILE has one word and its tags per line, with a blank line between sentences.
 
-    Names and chunks (B-PER, I-PER, O) are learnt and measured as spans.
+    Span tags (B-PER, I-PER, O) are recognized and evaluated as spans.
 
     Examples: chainrule tag train lstm train.conllu --valid dev.conllu --out runs/upos
 
     chainrule tag train lstm eng.train --valid eng.testa --recipe conll2003-lstm --out runs/names
     """
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import tasks
 
     task = tasks.get("tag")
     start = time.perf_counter()
-    finished = tokenizer if pretrained is None else pretrained  # then a recipe's settings of the words do not count
-    chosen = learning.choices("tag", family, task.Config, {**call.params, "tokenizer": finished}, SETTINGS)
-    chosen.model.update({} if crf is None else {"crf": crf})
-    chosen.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
-    kind = chosen.tokenizer.pop("kind", None)
-    with learning.run(call.params, chosen, kind) as running:
+    trained_tokenizer = tokenizer if pretrained is None else pretrained  # its vocabulary overrides the recipe's
+    settings = learning.resolve_settings(
+        "tag", family, task.Config, {**call.params, "tokenizer": trained_tokenizer}, SETTINGS
+    )
+    settings.model.update({} if crf is None else {"crf": crf})
+    settings.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
+    kind = settings.tokenizer.pop("kind", None)
+    with learning.task_run(call.params, settings, kind) as run_options:
         model = task.train(
             family,
             file,
@@ -101,17 +120,17 @@ def train(
             tokenizer=kind if tokenizer is None else tokenizer,
             pretrained=pretrained,
             vectors=vectors,
-            running=running,
-            **chosen.tokenizer,
-            **chosen.model,
+            options=run_options,
+            **settings.tokenizer,
+            **settings.model,
         )
         model.save(out, force=force)
     validation = {name: model.metrics[f"valid_{name}"] for name in VALIDATED if f"valid_{name}" in model.metrics}
     if json:
         document = {"model": str(out), "family": family, "parameters": model.parameters, **model.metrics}
         emit(document | ({"validation": validation} if validation else {}))
-    found = "".join(f", validation {name} {_readable(value)}" for name, value in list(validation.items())[:1])
-    say(f"saved {out}: {model.parameters:,} parameters{found}, {time.perf_counter() - start:.1f} s in all")
+    quality = "".join(f", validation {name} {_readable(value)}" for name, value in list(validation.items())[:1])
+    say(f"saved {out}: {model.parameters:,} parameters{quality}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
@@ -119,66 +138,69 @@ def predict(
     model: options.ModelFolder,
     file: Annotated[
         str,
-        typer.Argument(metavar="[FILE]", help='Lines of words, columns, or JSON Lines with "words"; - for stdin.'),
+        typer.Argument(
+            metavar="[FILE]", help='Sentences: lines of words, columns, or JSON Lines with "words"; - for stdin.'
+        ),
     ] = "-",
     plain: Annotated[
         bool | None,
         typer.Option(
             "--plain/--columns",
-            help="Lines of words, or columns.  [default: .txt and stdin are lines, CoNLL-U is not]",
+            help="Input format: lines of words, or columns.  [default: lines for .txt and stdin, unless CoNLL-U]",
         ),
     ] = None,
     column: LearntColumn = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also how probable each tag is, spans as they are learnt.")
+        bool, typer.Option("--probabilities", help="Also print the probability of each tag.")
     ] = False,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
     """Tag the words of sentences.
 
-    A word and its tag a line, a blank line between sentences; JSON has a sentence a line.
+    Prints one word and its tag per line, with a blank line between sentences; JSON output has one sentence per
+    line.
 
-    Of columns all lines are kept, and the tag takes the place of the one in --column; a number that the file does
-    not have adds a column. Without --column, a column with none of the model's tags is kept, and the tag stands
-    behind the others (CoNLL-U: in MISC). A blank line among lines of words is a sentence without words.
+    Column input is printed unchanged except for the tag, which replaces --column or, if the file has fewer
+    columns, is appended. Without --column, a column that contains none of the model's tags is left unchanged and
+    the tag is appended (CoNLL-U: in MISC). A blank line in line input is a sentence without words.
 
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
     from chainrule import tasks
-    from chainrule.text.sheets import read_sheet_batches
+    from chainrule.text.sheets import read_tagging_input_batches
 
-    loaded = tasks.get("tag").load(model, options.device(device))
+    loaded = tasks.get("tag").load(model, options.check_device(device))
     if column is None:
-        batches = read_sheet_batches(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
+        batches = read_tagging_input_batches(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
     else:
-        batches = read_sheet_batches(file, plain=plain, column=column)
+        batches = read_tagging_input_batches(file, plain=plain, column=column)
     is_first = True
     for sheets in batches:
         sentences = [words for sheet in sheets for words in sheet.sentences]
         with progress() as bar:
-            found = loaded.tag_all(sentences, bar)
-            sure = loaded.confidences(sentences, bar) if probabilities else None
+            tagged = loaded.tag_all(sentences, bar)
+            confidences = loaded.confidences(sentences, bar) if probabilities else None
         if json:
-            for i, (words, tags) in enumerate(zip(sentences, found, strict=True)):
-                shares = {} if sure is None else {"probabilities": sure[i]}
-                print(dumps({"words": list(words), "tags": tags} | shares, None))
+            for i, (words, tags) in enumerate(zip(sentences, tagged, strict=True)):
+                extra = {} if confidences is None else {"probabilities": confidences[i]}
+                print(dumps({"words": list(words), "tags": tags} | extra, None))
         else:
-            _print_tagged(sheets, found, sure, is_first)
+            _print_tagged(sheets, tagged, confidences, is_first)
         flush()
         is_first = False
 
 
 def _print_tagged(
-    sheets: "list[Sheet]", tags: list[list[str]], probabilities: list[list[float]] | None, is_first: bool
+    sheets: "list[TaggingInput]", tags: list[list[str]], probabilities: list[list[float]] | None, is_first: bool
 ) -> None:
-    """The lines of some files; a blank line parts them from those before."""
+    """Print the tagged lines of some files, separated by a blank line from earlier output."""
     done, is_open = 0, not is_first
     for sheet in sheets:
         part = slice(done, done + len(sheet.rows))
         lines = sheet.with_tags(tags[part], None if probabilities is None else probabilities[part])
         if lines or is_open:
-            print("\n".join([""] * is_open + lines))  # a file ends a sentence
+            print("\n".join([""] * is_open + lines))  # the end of a file ends a sentence
         done, is_open = part.stop, bool(lines and lines[-1].strip())
 
 
@@ -190,55 +212,61 @@ def evaluate(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure a tagger: accuracy, and F1 of spans or of each tag.
+    """Evaluate a tagger: accuracy, and F1 of spans or of each tag.
 
     Example: chainrule tag evaluate runs/names eng.testb
     """
     from chainrule import tasks
 
-    loaded = tasks.get("tag").load(model, options.device(device))
+    loaded = tasks.get("tag").load(model, options.check_device(device))
     with progress() as bar:
-        found = loaded.evaluate(file, column=column, progress=bar)
+        report = loaded.evaluate(file, column=column, progress=bar)
     if json:
-        emit({"model": str(model), "family": loaded.config.family, **_document(found)})
+        emit({"model": str(model), "family": loaded.config.family, **_document(report)})
         return
-    _print(found)
+    _print(report)
 
 
-def _document(found: "TagReport") -> dict[str, Any]:
+def _document(report: "TagReport") -> dict[str, Any]:
     document: dict[str, Any] = {
-        "sentences": found.sentences,
-        "words": found.words,
-        "unknown_words": found.unknown_words,
-        "accuracy": found.accuracy,
-        "unknown_accuracy": found.unknown_accuracy if found.unknown_words else None,
+        "sentences": report.sentences,
+        "words": report.words,
+        "unknown_words": report.unknown_words,
+        "accuracy": report.accuracy,
+        "unknown_accuracy": report.unknown_accuracy if report.unknown_words else None,
     }
-    if found.spans is not None:
-        document |= _scores(found.spans)
-    confused = [mistake._asdict() for mistake in found.confusion.most_confused(MOST_CONFUSED)]
+    if report.spans is not None:
+        document |= _scores(report.spans)
+    confused = [mistake._asdict() for mistake in report.confusion.most_confused(MOST_CONFUSED)]
     return document | {
-        "by_label": {label: _scores(scores) for label, scores in found.by_label.items()},
+        "by_label": {label: _scores(scores) for label, scores in report.by_label.items()},
         "most_confused": confused,
-        "confusion": _table(found.confusion),
-        "seconds": found.seconds,
-        "words_per_second": found.words_per_second,
+        "confusion": _table(report.confusion),
+        "seconds": report.seconds,
+        "words_per_second": report.words_per_second,
     }
 
 
 def _table(confusion: "Confusion") -> dict[str, dict[str, int]]:
-    """How often each right tag was found as each tag, what never happened left out."""
+    """Return the nonzero confusion counts: gold tag -> predicted tag -> count."""
     rows = zip(confusion.labels, confusion.counts.tolist(), strict=True)
-    table = {right: dict(zip(confusion.labels, counts, strict=True)) for right, counts in rows}
-    return {right: {tag: n for tag, n in row.items() if n} for right, row in table.items() if any(row.values())}
+    table = {gold: dict(zip(confusion.labels, counts, strict=True)) for gold, counts in rows}
+    return {gold: {tag: n for tag, n in row.items() if n} for gold, row in table.items() if any(row.values())}
 
 
 def _scores(scores: Any) -> dict[str, Any]:
-    names = ("gold", "found", "correct", "precision", "recall", "f1")
-    return {name: getattr(scores, name) for name in names}
+    return {
+        "gold": scores.gold,
+        "found": scores.predicted,
+        "correct": scores.correct,
+        "precision": scores.precision,
+        "recall": scores.recall,
+        "f1": scores.f1,
+    }
 
 
-def _print(found: "TagReport") -> None:
-    document = _document(found)
+def _print(report: "TagReport") -> None:
+    document = _document(report)
     labels, confused, _ = (document.pop(name) for name in ("by_label", "most_confused", "confusion"))
     for name, value in document.items():
         if value is not None:
@@ -248,12 +276,12 @@ def _print(found: "TagReport") -> None:
     _print_table(1, header, [(label, *map(_readable, scores.values())) for label, scores in labels.items()])
     if confused:
         print()
-        rows = [(each["gold"], each["found"], _readable(each["times"])) for each in confused]
+        rows = [(pair["gold"], pair["found"], _readable(pair["times"])) for pair in confused]
         _print_table(2, ("right", "found", "times"), rows)
 
 
 def _print_table(names: int, header: tuple[str, ...], rows: "Sequence[tuple[str, ...]]") -> None:
-    """Columns as wide as they need to be, the first `names` to the left, numbers to the right."""
+    """Print an aligned table: the first `names` columns left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]

@@ -1,4 +1,4 @@
-"""`chainrule tokenizer`: train, encode, decode."""
+"""`chainrule tokenizer`: train a tokenizer, encode text, decode ids."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,33 +6,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import Pieces, emit, emit_in_pieces, flush, flushed_lines, progress, say
-
-if TYPE_CHECKING:
-    from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.cli.console import StreamedList, emit, emit_streamed, flush, flushed_lines, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from chainrule.tokenizers.tokenizer import Tokenizer
     from chainrule.tokenizers.trace import Merge
 
-app = typer.Typer(help="Train a tokenizer, or use one.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A tokenizer or model folder.")]
-Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="Lines; - for stdin.")]
+app = typer.Typer(help="Train tokenizers, encode text, decode ids.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a tokenizer or a model.")]
+Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="Input file, one item per line; - for stdin.")]
 
 
 @app.command()
 def train(
-    out: Annotated[Path, typer.Option(help="The tokenizer folder to write.")],
+    out: Annotated[Path, typer.Option(help="Output tokenizer folder.")],
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")
+        list[str] | None, typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
     ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="word (splits punctuation), whitespace, char, byte, bpe, wordpiece or unigram (differs from run "
-            "to run).  "
-            "[default: bpe, or word with --vocab]",
+            help="Kind: word (splits punctuation), whitespace, char, byte, bpe, wordpiece or unigram (training is "
+            "not reproducible).  [default: bpe, or word with --vocab]",
         ),
     ] = None,
     vocab_size: options.VocabSize = None,
@@ -43,7 +40,7 @@ def train(
     unk: options.Unk = None,
     lowercase: options.Lowercase = False,
     locale: options.Locale = None,
-    trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge with its count.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge and its count.")] = False,
     column: options.Column = None,
     errors: options.Errors = "strict",
     force: options.Force = False,
@@ -56,19 +53,19 @@ def train(
     chainrule tokenizer train --vocab words.txt --out runs/words
     """
     from chainrule import artifact
-    from chainrule.config import make
+    from chainrule.config import build_config
     from chainrule.errors import UsageError
     from chainrule.model import Origin
     from chainrule.text.corpus import Corpus
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.config import TokenizerConfig
-    from chainrule.tokenizers.trace import trace as merges
+    from chainrule.tokenizers.trace import trace_merges as merges
 
     if not text and (vocab is None or trace):
         raise UsageError("no text was given; name one to learn from, or the words with --vocab")
-    corpus = Corpus.of(text, **options.text_rules(column, errors, False)) if text else Corpus()
-    wanted = options.chosen(
+    corpus = Corpus.of(text, **options.corpus_options(column, errors, False)) if text else Corpus()
+    settings = options.drop_unset(
         kind=tokenizer or ("bpe" if vocab is None else "word"),
         vocab_size=vocab_size,
         min_count=min_count,
@@ -80,22 +77,22 @@ def train(
         locale=locale,
     )
     command = options.command_line()
-    config = make(TokenizerConfig, wanted, "tokenizer")
-    with options.writing(out, [vocab], force=force):
+    config = build_config(TokenizerConfig, settings, "tokenizer")
+    with options.lock_output(out, [vocab], force=force):
         with progress() as bar:
-            made = training.train(corpus, config, bar)
+            trained = training.train(corpus, config, bar)
         if trace:
-            _print_merges(merges(corpus, made), json)
+            _print_merges(merges(corpus, trained), json)
         names = text or [str(vocab)]
-        mark = fingerprint(corpus if text else Corpus.of(names))
+        text_fingerprint = fingerprint(corpus if text else Corpus.of(names))
         artifact.save_tokenizer(
-            made, out, Origin(text=", ".join(names), fingerprint=mark, command=command), force=force
+            trained, out, Origin(text=", ".join(names), fingerprint=text_fingerprint, command=command), force=force
         )
     if json and not trace:
-        emit({"tokenizer": str(out), "kind": made.config.kind, "vocab_size": made.vocab_size})
-    say(f"saved {out}: {made.vocab_size:,} ids, <s> and </s> among them")
+        emit({"tokenizer": str(out), "kind": trained.config.kind, "vocab_size": trained.vocab_size})
+    say(f"saved {out}: {trained.vocab_size:,} ids, <s> and </s> among them")
     if text:
-        options.say_splitting(config.kind, made.config.kind)
+        options.report_word_splitting(config.kind, trained.config.kind)
 
 
 def _print_merges(merges: "Iterable[Merge]", json: bool) -> None:
@@ -115,7 +112,7 @@ def encode(
     tokens: Annotated[bool, typer.Option("--tokens", help="Print tokens instead of ids.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Turn lines into ids, one line each.
+    """Encode each line as token ids.
 
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
@@ -138,21 +135,25 @@ def encode(
 
 
 def _print_long(tokenizer: "Tokenizer", line: str, tokens: bool, json: bool) -> None:
-    """The ids of a line that is cut as training and scoring cut it, printed in pieces."""
+    """Encode a very long line in fragments, as training and scoring do, and print it chunk by chunk."""
     import numpy as np
 
     from chainrule.text.lines import FRAGMENT, cut_lines
     from chainrule.tokenizers.encode import encode_fragments
 
-    pieces = (line[first : first + FRAGMENT] for first in range(0, len(line), FRAGMENT))
+    fragments = (line[first : first + FRAGMENT] for first in range(0, len(line), FRAGMENT))
     encoded = (
-        [id_ for id_ in batch.ids.tolist() if id_ != tokenizer.eos]  # no text has it: it ends the line
-        for batch in encode_fragments(cut_lines(pieces), tokenizer)
+        [
+            id_ for id_ in batch.ids.tolist() if id_ != tokenizer.eos
+        ]  # never part of the text: marks the end of the line
+        for batch in encode_fragments(cut_lines(fragments), tokenizer)
     )
     if json:
-        kept = [np.array(ids, dtype=np.int32) for ids in encoded]
-        names = (tokenizer.tokens(ids.tolist()) for ids in kept)
-        emit_in_pieces({"text": line, "ids": Pieces(ids.tolist() for ids in kept), "tokens": Pieces(names)})
+        chunks = [np.array(ids, dtype=np.int32) for ids in encoded]
+        names = (tokenizer.tokens(ids.tolist()) for ids in chunks)
+        emit_streamed(
+            {"text": line, "ids": StreamedList(ids.tolist() for ids in chunks), "tokens": StreamedList(names)}
+        )
         return
     separator = ""
     for ids in filter(None, encoded):
@@ -163,7 +164,7 @@ def _print_long(tokenizer: "Tokenizer", line: str, tokens: bool, json: bool) -> 
 
 @app.command()
 def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> None:
-    """Turn lines of ids into text.
+    """Decode lines of token ids to text.
 
     Example: echo "17 4 23" | chainrule tokenizer decode runs/bpe
     """
@@ -178,7 +179,9 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
         wrong = [w for w in words if not _is_below(w, tokenizer.vocab_size)]
         if wrong:
             last = tokenizer.vocab_size - 1
-            raise InputError(f"line {number}: '{wrong[0][:40]}' is no id of this tokenizer; ids are 0 to {last}")
+            raise InputError(
+                f"line {number}: '{wrong[0][:40]}' is not an id of this tokenizer; ids are 0 to {last}"
+            )
         ids = [int(w) for w in words]
         text = tokenizer.decode(ids)
         if json:
@@ -188,5 +191,5 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
 
 
 def _is_below(word: str, limit: int) -> bool:
-    """Whether this is a whole number from 0 to `limit` − 1; Python does not read thousands of digits."""
+    """Whether `word` is an integer from 0 to `limit` − 1; Python refuses to parse thousands of digits."""
     return word.isascii() and word.isdigit() and len(word) <= 20 and int(word) < limit

@@ -1,4 +1,4 @@
-"""`chainrule train`: one model."""
+"""`chainrule train`: train a language model."""
 
 import time
 from collections.abc import Mapping
@@ -9,38 +9,40 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
-from chainrule.cli.learning import said_if_saved
+from chainrule.cli.learning import resume_hint
 
 if TYPE_CHECKING:
-    from chainrule.config import Choices
+    from chainrule.config import ConfigOverrides
     from chainrule.model import Model
 
-FAMILIES = "ngram, feedforward, rnn, lstm, gru or transformer."  # in words: the table itself is slow to load
+FAMILIES = "Model family: ngram, feedforward, rnn, lstm, gru or transformer."  # a literal: the table loads slowly
 SETTINGS = (
     *("vocab_size", "min_count", "top_percent", "vocab", "closed", "unk", "lowercase", "locale"),
     *("order", "smoothing", "prune", "entropy_prune", "layout", "bits"),
     *("hidden", "layers", "embedding", "dropout", "attention", "init"),
     *("bptt", "batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
 )
-"""The options that are settings by the same name; `tie` is one more, as its False is a choice, too."""
+"""Options that set a configuration field of the same name; `tie` is handled apart because False is valid."""
 
 
 def train(
     call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    valid: Annotated[list[str] | None, typer.Option(help="Held-out text to measure on while training.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Settings by name; see chainrule recipes.")] = None,
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
+    ],
+    out: Annotated[Path, typer.Option(help="Output model folder.")],
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text, evaluated during training.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Name of a recipe; see chainrule recipes.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML: [model], [training], [tokenizer], [run].")
+        Path | None, typer.Option(help="TOML file of settings with tables [model], [training], [tokenizer], [run].")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as key=value.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Set any configuration field: key=value. Repeatable.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint in --out.")] = False,
     force: options.Force = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard as well.")
-    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")] = False,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
@@ -83,29 +85,29 @@ def train(
     drop_blank_lines: options.DropBlankLines = False,
     json: options.Json = False,
 ) -> None:
-    """Train one model and save it.
+    """Train a language model and save it.
 
-    Options win over --set, --set over --config, --config over --recipe.
+    Options override --set, which overrides --config, which overrides --recipe.
 
     Examples: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
 
     chainrule train lstm corpus.txt --valid valid.txt --recipe small-lstm --out runs/lstm
     """
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import api
-    from chainrule.config import Run, make
+    from chainrule.config import RunConfig, build_config
     from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
     command = options.command_line()
-    chosen = _choices(family, recipe, config, _typed(set_ or [], call.params), tokenizer)
-    kind = chosen.tokenizer.pop("kind", "word")
-    _check(family, chosen)  # a wrong name is answered here, before any work
-    run = make(Run, chosen.run, "run")
-    rules = options.text_rules(column, errors, drop_blank_lines)
-    inputs = options.inputs_of(call.params, chosen, kind)
-    writing = options.writing(out, inputs, force=force, resume=resume)
-    with said_if_saved(out), writing, progress() as bar:
+    settings = _resolve_settings(family, recipe, config, _command_line_settings(set_ or [], call.params), tokenizer)
+    kind = settings.tokenizer.pop("kind", "word")
+    _check_settings(family, settings)  # report errors before any work
+    run = build_config(RunConfig, settings.run, "run")
+    rules = options.corpus_options(column, errors, drop_blank_lines)
+    inputs = options.input_files(call.params, settings, kind)
+    lock = options.lock_output(out, inputs, force=force, resume=resume)
+    with resume_hint(out), lock, progress() as bar:
         model = api.train(
             family,
             Corpus.of(text, **rules),
@@ -113,7 +115,7 @@ def train(
             tokenizer=str(kind) if tokenizer is None else tokenizer,
             context=run.context,
             seed=run.seed,
-            device=options.device(device),
+            device=options.check_device(device),
             memory=memory,
             progress=bar,
             command=command,
@@ -123,77 +125,82 @@ def train(
             tensorboard=tensorboard,
             size=size,
             announce=say,
-            recipe=None,  # it is among what was chosen
-            **chosen.tokenizer,
-            **chosen.model,
+            recipe=None,  # already merged into the settings
+            **settings.tokenizer,
+            **settings.model,
         )
         model.save(out, force=force)
     if json:
         emit({"model": str(out), "family": family, "parameters": model.parameters, **model.metrics})
     say(f"saved {out}: {model.parameters:,} parameters, {time.perf_counter() - start:.1f} s in all")
-    options.say_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
+    options.report_word_splitting(kind if tokenizer is None else tokenizer, model.tokenizer.config.kind)
     _show_run(model)
     if valid is not None:
         _show_validation(model)
     _advise(model)
 
 
-def _typed(pairs: list[str], given: Mapping[str, Any]) -> "Choices":
-    """What the command line chooses: options, over --set."""
+def _command_line_settings(pairs: list[str], params: Mapping[str, Any]) -> "ConfigOverrides":
+    """Merge the command-line options over --set."""
     from chainrule.api import split_settings
-    from chainrule.config import Choices, parse_overrides
+    from chainrule.config import ConfigOverrides, parse_overrides
 
-    switch = {} if given["tie"] is None else {"tie": given["tie"]}
-    if given["patience"] is not None:
-        switch["stop_after"] = given["patience"]  # `patience` is a setting of the plateau schedule
-    if given["bits"] and given["layout"] is None:
-        given = {**given, "layout": "small"}  # the only one that has them
-    named = options.chosen(**{name: given[name] for name in SETTINGS})
-    wanted, own = split_settings(parse_overrides(pairs) | named | switch)
-    if "kind" in own:
-        wanted["kind"] = own.pop("kind")
-    context = given["context"] and options.context(given["context"])
-    run = {"context": context, "seed": given["seed"]}
-    return Choices(
-        model=own, tokenizer=wanted, run={name: value for name, value in run.items() if value is not None}
+    switches = {} if params["tie"] is None else {"tie": params["tie"]}
+    if params["patience"] is not None:
+        switches["stop_after"] = params["patience"]  # `patience` is a field of the plateau schedule
+    if params["bits"] and params["layout"] is None:
+        params = {**params, "layout": "small"}  # the only layout that supports quantization
+    set_options = options.drop_unset(**{name: params[name] for name in SETTINGS})
+    tokenizer_settings, model_settings = split_settings(parse_overrides(pairs) | set_options | switches)
+    if "kind" in model_settings:
+        tokenizer_settings["kind"] = model_settings.pop("kind")
+    context = params["context"] and options.check_context(params["context"])
+    run = {"context": context, "seed": params["seed"]}
+    return ConfigOverrides(
+        model=model_settings,
+        tokenizer=tokenizer_settings,
+        run={name: value for name, value in run.items() if value is not None},
     )
 
 
-def _choices(
-    family: str, recipe: str | None, config: Path | None, typed: "Choices", tokenizer: str | None
-) -> "Choices":
-    """All that was chosen, each source over the one before: recipe, file, command line."""
+def _resolve_settings(
+    family: str,
+    recipe: str | None,
+    config: Path | None,
+    command_line_settings: "ConfigOverrides",
+    tokenizer: str | None,
+) -> "ConfigOverrides":
+    """Merge the settings of recipe, --config and command line, in increasing priority."""
     from chainrule import recipes
-    from chainrule.config import Choices, choices, read_toml
+    from chainrule.config import ConfigOverrides, overrides_from_tables, read_toml
     from chainrule.tokenizers.config import KINDS
 
-    chosen = Choices()
+    settings = ConfigOverrides()
     if recipe is not None:
-        found = recipes.read(recipe, family)
-        chosen = found.choices
+        settings = recipes.read(recipe, family).choices
         if tokenizer is not None and tokenizer not in KINDS:
-            chosen.tokenizer.clear()  # of a finished tokenizer nothing can be chosen any more
+            settings.tokenizer.clear()  # a trained tokenizer cannot be configured
     if config is not None:
-        chosen |= choices(read_toml(config), config)
-    return chosen | typed
+        settings |= overrides_from_tables(read_toml(config), config)
+    return settings | command_line_settings
 
 
-def _check(family: str, chosen: "Choices") -> None:
-    """Refuse what the family or the tokenizer does not have."""
+def _check_settings(family: str, settings: "ConfigOverrides") -> None:
+    """Raise ConfigError for settings that the family or the tokenizer does not have."""
     from chainrule import families
-    from chainrule.config import make
+    from chainrule.config import build_config
     from chainrule.tokenizers.config import TokenizerConfig
 
     if family in families.trainable():
-        families.check_settings(family, chosen.model)
-        make(families.get(family).Config, chosen.model, "model", family)
+        families.check_setting_names(family, settings.model)
+        build_config(families.get(family).Config, settings.model, "model", family)
     else:
-        chosen.model.clear()  # the family itself is what will be refused
-    make(TokenizerConfig, chosen.tokenizer, "tokenizer")
+        settings.model.clear()  # `api.train` reports the unknown family
+    build_config(TokenizerConfig, settings.tokenizer, "tokenizer")
 
 
 def _show_run(model: "Model") -> None:
-    """Epochs, steps and why training stopped; an n-gram model has none of them."""
+    """Print epochs, steps and the stopping reason of a neural model."""
     if "train_steps" in model.metrics:
         epochs, steps, reason = (model.metrics[f"train_{name}"] for name in ("epochs", "steps", "stopped"))
         say(f"trained {epochs:g} epochs, {steps:,} steps: {reason}")
@@ -201,7 +208,7 @@ def _show_run(model: "Model") -> None:
 
 
 def _show_validation(model: "Model") -> None:
-    """Perplexity and bits per byte of the validation text; infinite figures are not among the metrics."""
+    """Print validation perplexity and bits per byte; infinite values are absent from the metrics."""
     perplexity = model.metrics.get("valid_perplexity")
     bits_per_byte = model.metrics.get("valid_bits_per_byte")
     if perplexity is None or bits_per_byte is None:
@@ -211,7 +218,7 @@ def _show_validation(model: "Model") -> None:
 
 
 def _advise(model: "Model") -> None:
-    kept = model.tokenizer.config
-    if kept.is_words and not (kept.closed or model.metrics["train_oov"]):
-        say("note: every word of the text is in the vocabulary, so the model never met an unknown one;")
-        say("      if new text will hold such words, --min-count 2 teaches it what they are like")
+    config = model.tokenizer.config
+    if config.is_word_level and not (config.closed or model.metrics["train_oov"]):
+        say("note: every word of the text is in the vocabulary, so the model never saw an unknown word;")
+        say("      if new text will contain unknown words, train with --min-count 2")

@@ -1,4 +1,4 @@
-"""`chainrule translate`: learn from pairs, translate, measure, show where a translation looked."""
+"""`chainrule translate`: train, apply and evaluate translation models, score and align sentence pairs."""
 
 import re
 import time
@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from chainrule.tasks.translation import Translation
     from chainrule.tasks.translation_report import TranslationReport
 
-app = typer.Typer(help="Turn one text into another.", no_args_is_help=True)
-Pairs = Annotated[list[str], typer.Argument(metavar="PAIRS...", help="Source and target file, or one TSV.")]
-Strategy = Annotated[str, typer.Option(help="beam, greedy or sample.")]
-BeamSize = Annotated[int, typer.Option(min=1, max=1000, help="Hypotheses kept at each length.")]
-LengthPenalty = Annotated[float, typer.Option(help="p: a translation's score is log p over length^p.")]
-Temperature = Annotated[float, typer.Option(help="Of sampling.")]
+app = typer.Typer(help="Translation: train, predict, score, align, evaluate.", no_args_is_help=True)
+Pairs = Annotated[
+    list[str], typer.Argument(metavar="PAIRS...", help="Sentence pairs: a source and a target file, or one TSV.")
+]
+Strategy = Annotated[str, typer.Option(help="Decoding strategy: beam, greedy or sample.")]
+BeamSize = Annotated[int, typer.Option(min=1, max=1000, help="Beam size.")]
+LengthPenalty = Annotated[float, typer.Option(help="Length penalty a: hypotheses are ranked by log p / length^a.")]
+Temperature = Annotated[float, typer.Option(help="Sampling temperature.")]
 MaxTokens = Annotated[
-    int | None, typer.Option(min=1, max=10_000, help="Of a translation.  [default: 2 S + 20, S the source's]")
+    int | None,
+    typer.Option(
+        min=1,
+        max=10_000,
+        help="Maximum length of a translation in tokens.  [default: twice the source length + 20]",
+    ),
 ]
 BREAKS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
@@ -32,11 +39,11 @@ BREAKS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 @app.command()
 def train(
     call: typer.Context,
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="rnn, lstm, gru or transformer.")],
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     pairs: Pairs,
     out: learning.Out,
     valid: Annotated[
-        list[str] | None, typer.Option(help="Held-out pairs: once for a TSV, twice for two files.")
+        list[str] | None, typer.Option(help="Validation pairs: a TSV, or give it twice for source and target.")
     ] = None,
     recipe: learning.Recipe = None,
     config: learning.Config = None,
@@ -47,19 +54,23 @@ def train(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="word, char, byte, bpe, wordpiece, unigram (differs from run to run), or a folder.  [default: bpe]"
+            help="Tokenizer: word, char, byte, bpe, wordpiece, unigram (training is not reproducible), or a "
+            "tokenizer folder.  [default: bpe]"
         ),
     ] = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
     lowercase: options.Lowercase = False,
     joint: Annotated[
-        bool | None, typer.Option("--joint/--separate", help="One vocabulary for both texts, or two.")
+        bool | None, typer.Option("--joint/--separate", help="One vocabulary for source and target, or one each.")
     ] = None,
     attention: Annotated[
-        str | None, typer.Option(help="rnn, lstm, gru: none, dot, scaled-dot, general or additive.")
+        str | None,
+        typer.Option(help="rnn, lstm, gru: attention over the source: none, dot, scaled-dot, general or additive."),
     ] = None,
-    label_smoothing: Annotated[float | None, typer.Option(help="Part of the loss spread over all words.")] = None,
+    label_smoothing: Annotated[
+        float | None, typer.Option(help="Label smoothing: probability mass spread over all tokens.")
+    ] = None,
     hidden: options.Hidden = None,
     layers: options.Layers = None,
     embedding: options.Embedding = None,
@@ -76,13 +87,13 @@ def train(
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Learn to turn sources into targets and save the model.
+    """Train a translation model and save it.
 
     Examples: chainrule translate train gru train.de train.en --valid val.de --valid val.en --out runs/de-en
 
     chainrule translate train transformer pairs.tsv --out runs/de-en
     """
-    options.use_threads(threads)
+    options.limit_threads(threads)
     from chainrule import tasks
     from chainrule.errors import UsageError
 
@@ -90,41 +101,43 @@ def train(
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no family '{family}' to translate with; choose rnn, lstm, gru or transformer")
     task = tasks.get("translate")
-    given = dict(call.params)
+    params = dict(call.params)
     switches = {"joint": joint, "label_smoothing": label_smoothing}
-    chosen = learning.choices("translate", family, task.PairConfig, given, ("attention",))
-    chosen.model.update({name: value for name, value in switches.items() if value is not None})
-    kind = str(chosen.tokenizer.pop("kind", "bpe"))
-    with learning.run(given, chosen, kind) as running:
-        made = task.train(
+    settings = learning.resolve_settings("translate", family, task.PairConfig, params, ("attention",))
+    settings.model.update({name: value for name, value in switches.items() if value is not None})
+    kind = str(settings.tokenizer.pop("kind", "bpe"))
+    with learning.task_run(params, settings, kind) as run_options:
+        model = task.train(
             family,
             pairs,
             valid=valid,
             tokenizer=tokenizer or kind,
-            running=running,
-            **chosen.tokenizer,
-            **chosen.model,
+            options=run_options,
+            **settings.tokenizer,
+            **settings.model,
         )
-        made.save(out, force=force)
-    measured = made.validation
+        model.save(out, force=force)
+    validation = model.validation
     if json:
-        about = {"model": str(out), "task": "translate", "family": family, "parameters": made.parameters}
-        emit(about | made.metrics | ({"validation": measured} if measured else {}))
-    quality = f"validation perplexity {measured['perplexity']:.2f}, " if measured else ""
-    say(f"saved {out}: {made.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+        about = {"model": str(out), "task": "translate", "family": family, "parameters": model.parameters}
+        emit(about | model.metrics | ({"validation": validation} if validation else {}))
+    quality = f"validation perplexity {validation['perplexity']:.2f}, " if validation else ""
+    say(f"saved {out}: {model.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
 def predict(
     model: options.ModelFolder,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sources, one a line; - for stdin.")] = "-",
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Source sentences, one per line; - for stdin.")
+    ] = "-",
     strategy: Strategy = "beam",
     beam_size: BeamSize = 5,
     length_penalty: LengthPenalty = 1.0,
     temperature: Temperature = 1.0,
     max_tokens: MaxTokens = None,
     num: Annotated[
-        int, typer.Option(min=1, max=1000, help="Translations a source: an n-best list, or samples.")
+        int, typer.Option(min=1, max=1000, help="Translations per sentence: an n-best list, or samples.")
     ] = 1,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -132,7 +145,7 @@ def predict(
 ) -> None:
     """Translate lines.
 
-    With --num N an n-best list: rank, score and translation, separated by tabs.
+    With --num N, prints n-best lists: rank, score and translation, separated by tabs.
 
     A line break or tab within a translation is printed as a blank; --json keeps it.
 
@@ -142,25 +155,25 @@ def predict(
     from chainrule.text.pairs import read_source_batches
 
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
-    loaded = tasks.get("translate").load(model, options.device(device))
+    loaded = tasks.get("translate").load(model, options.check_device(device))
     done = 0
     for sources in read_source_batches(file):
         with progress() as bar:
-            found = loaded.translate_all(sources, decoding, num=num, progress=bar, first=done)
+            translations = loaded.translate_all(sources, decoding, num=num, progress=bar, first=done)
         done += len(sources)
-        for made in found:
-            _print_translations(made, num, json)
+        for candidates in translations:
+            _print_translations(candidates, num, json)
         flush()
 
 
-def _print_translations(made: "list[Translation]", num: int, json: bool) -> None:
-    """The translations of one source."""
+def _print_translations(candidates: "list[Translation]", num: int, json: bool) -> None:
+    """Print the translations of one sentence."""
     if json:
-        print(dumps({"source": made[0].source, "translations": [_as_json(t) for t in made]}, None))
+        print(dumps({"source": candidates[0].source, "translations": [_as_json(t) for t in candidates]}, None))
     elif num == 1:
-        print(_in_one_line(made[0].text))
+        print(_in_one_line(candidates[0].text))
     else:
-        for rank, translation in enumerate(made, start=1):
+        for rank, translation in enumerate(candidates, start=1):
             print(f"{rank}\t{translation.score:.4f}\t{_in_one_line(translation.text)}")
 
 
@@ -173,9 +186,9 @@ def score(
 ) -> None:
     """Print log p(target | source) of each pair, in nats.
 
-    For re-ranking candidates, or for finding pairs that do not belong together.
+    Use it to rerank candidates or to find mismatched pairs.
 
-    One line a pair: an empty target is scored as the end sign alone, an empty source gets no score.
+    Prints one line per pair. An empty target is scored as </s> alone; an empty source gets no score.
 
     Example: chainrule translate score runs/de-en candidates.tsv
     """
@@ -183,7 +196,7 @@ def score(
     from chainrule.errors import ChainruleWarning
     from chainrule.text.pairs import read_pairs
 
-    loaded = tasks.get("translate").load(model, options.device(device))
+    loaded = tasks.get("translate").load(model, options.check_device(device))
     read = read_pairs(pairs, keeps_empty=True)
     if empty := [str(n) for n, source in zip(read.numbers, read.sources, strict=True) if not source.strip()]:
         lines = ", ".join(empty[:10]) + (f" and {len(empty) - 10} more" if len(empty) > 10 else "")
@@ -201,13 +214,13 @@ def score(
 @app.command()
 def align(
     model: options.ModelFolder,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A sentence.")],
-    target: Annotated[str | None, typer.Option(help="Its translation.  [default: the model's own]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .svg.")] = None,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Source sentence.")],
+    target: Annotated[str | None, typer.Option(help="Target sentence.  [default: the model's translation]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a figure to this .svg file.")] = None,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Show the source words each translated word attends to.
+    """Print the attention alignment of a sentence pair.
 
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
@@ -217,21 +230,21 @@ def align(
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
-    translator = tasks.get("translate").load(model, options.device(device))
-    found = translator.align(source, target)
-    across = [translator.source.text_of(token) for token in found.source]
-    down = [translator.target.text_of(token) for token in found.target]
+    translator = tasks.get("translate").load(model, options.check_device(device))
+    alignment = translator.align(source, target)
+    source_texts = [translator.source.display_text(token) for token in alignment.source]
+    target_texts = [translator.target.display_text(token) for token in alignment.target]
     if out is not None:
-        from chainrule.replacement import replacing_file
+        from chainrule.replacement import atomic_file
 
-        with replacing_file(out) as stream:
-            stream.write(draw(across, down, found.weights.tolist(), title=source).encode())
+        with atomic_file(out) as stream:
+            stream.write(draw(source_texts, target_texts, alignment.weights.tolist(), title=source).encode())
     if json:
-        emit({"source": found.source, "target": found.target, "weights": found.weights.tolist()})
+        emit({"source": alignment.source, "target": alignment.target, "weights": alignment.weights.tolist()})
     else:
-        for text, row in zip(down, found.weights.tolist(), strict=True):
+        for text, row in zip(target_texts, alignment.weights.tolist(), strict=True):
             best = max(range(len(row)), key=row.__getitem__)
-            print(f"{_in_one_line(text)}\t{_in_one_line(across[best])}\t{row[best]:.3f}")
+            print(f"{_in_one_line(text)}\t{_in_one_line(source_texts[best])}\t{row[best]:.3f}")
 
 
 @app.command()
@@ -245,34 +258,36 @@ def evaluate(
     max_tokens: MaxTokens = None,
     seed: options.Seed = 0,
     against: Annotated[
-        Path | None, typer.Option(help="Another model, or a file of its translations: is the difference chance?")
+        Path | None, typer.Option(help="Other model, or a file of its translations, for a significance test.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the translations here, one a line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the translations to this file, one per line.")] = None,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure translations: BLEU, chrF and perplexity.
+    """Evaluate a translation model: BLEU, chrF and perplexity.
 
-    BLEU and chrF are those of sacrebleu, also by the length of the source.
+    BLEU and chrF are computed by sacrebleu; BLEU is also reported by source length.
 
     Example: chainrule translate evaluate runs/de-en test.de test.en
     """
     from chainrule import tasks
-    from chainrule.replacement import replacing_file
-    from chainrule.text.pairs import read_beside, read_pairs
+    from chainrule.replacement import atomic_file
+    from chainrule.text.pairs import read_aligned_lines, read_pairs
 
     task = tasks.get("translate")
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
-    loaded = task.load(model, options.device(device))
+    loaded = task.load(model, options.check_device(device))
     read = read_pairs(pairs)
-    writing = nullcontext() if out is None else replacing_file(out)  # what cannot be written is refused now
-    with writing as stream, progress() as bar:
+    output = nullcontext() if out is None else atomic_file(out)  # fails now if the file cannot be written
+    with output as stream, progress() as bar:
         other = None
         if against is not None and against.is_dir():
-            rival = task.load(against, options.device(device))
-            other = [made[0].text for made in rival.translate_all(read.sources, decoding, progress=bar)]
+            other_model = task.load(against, options.check_device(device))
+            other = [
+                candidates[0].text for candidates in other_model.translate_all(read.sources, decoding, progress=bar)
+            ]
         elif against is not None:
-            other = read_beside(against, read)
+            other = read_aligned_lines(against, read)
         report = loaded.evaluate(read, decoding, other=other, progress=bar)
         if stream is not None:
             stream.write("".join(f"{_in_one_line(text)}\n" for text in report.by_line).encode())
@@ -289,14 +304,14 @@ def _decoding(
 
     from chainrule import tasks
 
-    usual: Decoding = tasks.get("translate").BEAM
-    chosen: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
-    chosen |= {"max_tokens": max_tokens or usual.max_tokens, "temperature": temperature, "seed": seed}
-    return replace(usual, **chosen)
+    defaults: Decoding = tasks.get("translate").BEAM
+    settings: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
+    settings |= {"max_tokens": max_tokens or defaults.max_tokens, "temperature": temperature, "seed": seed}
+    return replace(defaults, **settings)
 
 
 def _in_one_line(text: str) -> str:
-    """The text with a blank for every line break and tab, so that it stays one field of one line."""
+    """Replace every line break and tab by a blank, so that the text stays one field of one line."""
     return BREAKS.sub(" ", text)
 
 
@@ -310,7 +325,7 @@ def _show(report: "TranslationReport") -> None:
     print(f"chrf          {report.chrf.score:.2f}   {report.chrf.signature}")
     print(f"exact match   {report.exact_match:.1%}   of the translations are the target to the letter")
     print(f"perplexity    {report.perplexity:.3f}   of the references, a token")
-    print(f"sentences     {len(report.found):,}   {report.seconds:.1f} s, {report.unfinished} cut off")
+    print(f"sentences     {len(report.translations):,}   {report.seconds:.1f} s, {report.unfinished} cut off")
     if report.left_out:
         print(f"left out      {report.left_out:,}   pairs with an empty side")
     for bucket in report.by_length:
@@ -319,7 +334,8 @@ def _show(report: "TranslationReport") -> None:
             length = f"{bucket.low:>3.0f} {upper:<9} source words"
             print(f"  {length}   bleu {bucket.score:6.2f}   {bucket.sentences:,} sentences")
     if report.against is not None:
-        found = report.against
-        interval = f"({found.low:+.2f} to {found.high:+.2f})"
-        p = f"p {found.p_value:.3f} (two-sided, {found.samples:,} resamples)"
-        print(f"other's bleu  {found.b:.2f}\nbleu, this minus the other: {found.difference:+.2f} {interval}, {p}")
+        comparison = report.against
+        interval = f"({comparison.low:+.2f} to {comparison.high:+.2f})"
+        p = f"p {comparison.p_value:.3f} (two-sided, {comparison.samples:,} resamples)"
+        print(f"other's bleu  {comparison.b:.2f}")
+        print(f"bleu, this minus the other: {comparison.difference:+.2f} {interval}, {p}")

@@ -1,4 +1,4 @@
-"""`chainrule vectors`: learn word vectors, look at them, measure them, exchange them."""
+"""`chainrule vectors`: train, query, evaluate and convert word vectors."""
 
 import time
 from pathlib import Path
@@ -12,51 +12,59 @@ from chainrule.cli.console import emit, progress, say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-app = typer.Typer(help="Word vectors: learn, look at, measure, exchange.", no_args_is_help=True)
+app = typer.Typer(help="Word vectors: train, query, evaluate, import, export.", no_args_is_help=True)
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder of vectors, or a file: word2vec's, GloVe's.")]
-Top = Annotated[int, typer.Option(min=1, help="How many words to show.")]
-Rule = Annotated[str, typer.Option(help="add: 3CosAdd; mul: 3CosMul.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder of word vectors, or a file in word2vec or GloVe format.")
+]
+Top = Annotated[int, typer.Option(min=1, help="Number of words to print.")]
+Rule = Annotated[str, typer.Option(help="Analogy rule: add (3CosAdd) or mul (3CosMul).")]
 
 SETTINGS = (
     *("method", "dimensions", "window", "negative", "epochs", "min_count", "vocab_size", "lowercase"),
     *("tokenizer", "sample", "learning_rate", "memory"),
 )
-"""The options that are settings by the same name."""
+"""Options that set a configuration field of the same name."""
 
 
 @app.command()
 def train(
     call: typer.Context,
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs, or - for stdin.")],
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
+    ],
     out: learning.Out,
     method: Annotated[
-        str | None, typer.Option(help="skipgram, cbow, glove, ppmi or one-hot.  [default: skipgram]")
+        str | None, typer.Option(help="Method: skipgram, cbow, glove, ppmi or one-hot.  [default: skipgram]")
     ] = None,
-    dimensions: Annotated[int | None, typer.Option(help="Numbers of a vector.  [default: 100]")] = None,
-    window: Annotated[int | None, typer.Option(help="Words to either side that count.  [default: 5]")] = None,
+    dimensions: Annotated[int | None, typer.Option(help="Vector size.  [default: 100]")] = None,
+    window: Annotated[int | None, typer.Option(help="Context window: words on either side.  [default: 5]")] = None,
     negative: Annotated[
-        int | None, typer.Option(help="skipgram, cbow: noise words for each word.  [default: 5]")
+        int | None, typer.Option(help="skipgram, cbow: negative samples per word.  [default: 5]")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Times through the text.  [default: 5]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of epochs.  [default: 5]")] = None,
     min_count: Annotated[
-        int | None, typer.Option(help="Keep words seen at least this often.  [default: 5]")
+        int | None, typer.Option(help="Minimum count of a word; rarer words are ignored.  [default: 5]")
     ] = None,
-    vocab_size: Annotated[int | None, typer.Option(help="Keep at most this many words.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="Maximum number of words.")] = None,
     lowercase: options.Lowercase = False,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="word (splits punctuation) or whitespace (words end at blanks alone).  [default: word]"),
+        typer.Option(
+            help="Tokenizer: word (splits punctuation) or whitespace (splits at blanks only).  [default: word]"
+        ),
     ] = None,
     sample: Annotated[
-        float | None, typer.Option(help="skipgram, cbow: thin out words above this part.  [default: 0.001]")
+        float | None, typer.Option(help="skipgram, cbow: subsample words above this frequency.  [default: 0.001]")
     ] = None,
     subwords: Annotated[
-        str | None, typer.Option(help="skipgram, cbow: also learn character n-grams of these lengths, as 3-6.")
+        str | None, typer.Option(help="skipgram, cbow: also train character n-grams of these lengths, e.g. 3-6.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="The first one.  [default: the method's]")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Initial learning rate.  [default: depends on the method]")
+    ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="glove, ppmi: bound for counting pairs of words, as 1G.  [default: 1G]")
+        str | None, typer.Option(help="glove, ppmi: memory limit for counting co-occurrences.  [default: 1G]")
     ] = None,
     threads: options.Threads = None,
     seed: options.Seed = 0,
@@ -66,26 +74,28 @@ def train(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Learn vectors of the words of a text and save them. With --threads 1 the same seed gives the same bits.
+    """Train word vectors and save them.
+
+    Results are reproducible bit for bit only with --threads 1 and the same seed.
 
     Examples: chainrule vectors train corpus.txt --lowercase --out runs/skipgram
 
     chainrule vectors train corpus.txt --method glove --dimensions 50 --epochs 15 --out runs/glove
     """
-    options.use_threads(threads)
-    from chainrule.config import make, parse_overrides
+    options.limit_threads(threads)
+    from chainrule.config import build_config, parse_overrides
     from chainrule.embeddings import learning as learner
     from chainrule.embeddings.config import VectorConfig
     from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
-    given = dict(call.params)
-    named = options.chosen(**{name: given[name] for name in SETTINGS})
-    chosen = parse_overrides(set_ or []) | named | _subwords(subwords)
-    config = make(VectorConfig, chosen, "vectors")
-    corpus = Corpus.of(text, **options.text_rules(column, errors, False))
+    params = dict(call.params)
+    set_options = options.drop_unset(**{name: params[name] for name in SETTINGS})
+    settings = parse_overrides(set_ or []) | set_options | _subwords(subwords)
+    config = build_config(VectorConfig, settings, "vectors")
+    corpus = Corpus.of(text, **options.corpus_options(column, errors, False))
     with progress() as bar:
-        made = learner.train(
+        vectors = learner.train(
             corpus,
             config=config,
             threads=threads,
@@ -96,15 +106,15 @@ def train(
             command=options.command_line(),
         )
     if json:
-        emit({"model": str(out), "method": made.method, "dimensions": made.dimensions, **made.metrics})
-    speed = made.metrics.get("words_per_second")
-    shown = f", {speed:,.0f} words/s" if isinstance(speed, int | float) else ""
-    say(f"saved {out}: {_size(made)}{shown}, {time.perf_counter() - start:.1f} s in all")
-    options.say_splitting(config.tokenizer, "" if made.config is None else made.config.tokenizer)
+        emit({"model": str(out), "method": vectors.method, "dimensions": vectors.dimensions, **vectors.metrics})
+    speed = vectors.metrics.get("words_per_second")
+    throughput = f", {speed:,.0f} words/s" if isinstance(speed, int | float) else ""
+    say(f"saved {out}: {_size(vectors)}{throughput}, {time.perf_counter() - start:.1f} s in all")
+    options.report_word_splitting(config.tokenizer, "" if vectors.config is None else vectors.config.tokenizer)
 
 
 def _subwords(lengths: str | None) -> dict[str, object]:
-    """`3-6` as settings."""
+    """Parse `3-6` into the settings `shortest` and `longest`."""
     from chainrule.errors import UsageError
 
     if lengths is None:
@@ -122,89 +132,97 @@ def neighbors(
     top: Top = 10,
     json: options.Json = False,
 ) -> None:
-    """Show the words nearest to a word, with cosine similarity.
+    """Print the nearest neighbours of words by cosine similarity.
 
     Example: chainrule vectors neighbors runs/skipgram king queen --top 5
     """
     from chainrule.embeddings import formats
 
     vectors = formats.read(model)
-    found = [(word, vectors.neighbors(word, top)) for word in words]  # all, or none where one is unknown
+    results = [
+        (word, vectors.neighbors(word, top)) for word in words
+    ]  # before printing, because an unknown word raises
     if json:
-        emit({"model": model, "neighbors": [{"word": w, "neighbors": _listed(n, "cosine")} for w, n in found]})
+        emit({"model": model, "neighbors": [{"word": w, "neighbors": _listed(n, "cosine")} for w, n in results]})
         return
-    for place, (word, near) in enumerate(found):
-        if len(found) > 1:
-            print(f"{'' if not place else chr(10)}{word}")
-        _print_scored(near, vectors.is_one_hot)
+    for index, (word, neighbours) in enumerate(results):
+        if len(results) > 1:
+            print(f"{'' if not index else chr(10)}{word}")
+        _print_scored(neighbours, vectors.is_one_hot)
 
 
 @app.command()
 def analogy(
     model: Model,
-    a: Annotated[str, typer.Argument(metavar="A", help="A is to B …")],
-    b: Annotated[str, typer.Argument(metavar="B")],
-    c: Annotated[str, typer.Argument(metavar="C", help="… as C is to what?")],
+    a: Annotated[str, typer.Argument(metavar="A", help="First word: A is to B …")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Second word.")],
+    c: Annotated[str, typer.Argument(metavar="C", help="Third word: … as C is to the answer.")],
     method: Rule = "add",
     top: Top = 10,
     json: options.Json = False,
 ) -> None:
-    """Answer what C is to, as A is to B.
+    """Solve an analogy: A is to B as C is to the answer.
 
     Example: chainrule vectors analogy runs/skipgram man king woman
     """
     from chainrule.embeddings import formats
-    from chainrule.embeddings.vectors import check_rule
+    from chainrule.embeddings.vectors import check_analogy_method
 
-    check_rule(method)
+    check_analogy_method(method)
     vectors = formats.read(model)
-    found = vectors.analogy(a, b, c, top, method)  # type: ignore[arg-type]
+    answers = vectors.analogy(a, b, c, top, method)  # type: ignore[arg-type]
     if json:
-        emit({"model": model, "question": [a, b, c], "method": method, "answers": _listed(found, "score")})
+        emit({"model": model, "question": [a, b, c], "method": method, "answers": _listed(answers, "score")})
         return
-    _print_scored(found, vectors.is_one_hot)
+    _print_scored(answers, vectors.is_one_hot)
 
 
 @app.command()
 def evaluate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or files of vectors.")],
-    analogies: Annotated[str | None, typer.Option(help="Questions: ': section', then four words a line.")] = None,
-    pairs: Annotated[list[str] | None, typer.Option(help="Judged pairs: two words and a number a line.")] = None,
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or files of word vectors.")],
+    analogies: Annotated[
+        str | None, typer.Option(help="Analogy questions: ': section' headings and four words per line.")
+    ] = None,
+    pairs: Annotated[
+        list[str] | None, typer.Option(help="Similarity judgements: two words and a number per line. Repeatable.")
+    ] = None,
     method: Rule = "add",
-    sections: Annotated[bool, typer.Option("--sections", help="Also the analogies of each section.")] = False,
+    sections: Annotated[
+        bool, typer.Option("--sections", help="Also print the analogy accuracy of each section.")
+    ] = False,
     rare: Annotated[
-        bool, typer.Option("--rare", help="Also the third of the pairs whose rarer word is rarest in training.")
+        bool, typer.Option("--rare", help="Also evaluate the third of the pairs with the rarest words.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Measure vectors by word similarity and analogies.
+    """Evaluate word vectors by word similarity and analogies.
 
-    A row a model: rank correlation with judged pairs, and the share of analogies answered rightly.
+    Prints one row per model: rank correlation with similarity judgements, and analogy accuracy.
 
     Example: chainrule vectors evaluate runs/skipgram runs/cbow --pairs wordsim353.tsv --analogies questions.txt
     """
     from chainrule.cli import vectors_table
     from chainrule.embeddings import formats
-    from chainrule.embeddings.vectors import check_rule
+    from chainrule.embeddings.vectors import check_analogy_method
     from chainrule.errors import UsageError
     from chainrule.evaluation import analogies as questions
     from chainrule.evaluation import similarity
 
     if analogies is None and not pairs:
         raise UsageError("there is nothing to measure by; give --pairs FILE, --analogies FILE or both")
-    check_rule(method)
+    check_analogy_method(method)
     judged = [similarity.read_pairs(file) for file in pairs or []]
-    asked = None if analogies is None else questions.read_questions(analogies)
+    question_sections = None if analogies is None else questions.read_questions(analogies)
     rows: list[dict[str, Any]] = []
     with progress() as bar:
         for name in models:
             vectors = formats.read(name)
             size = {"words": len(vectors), "dimensions": vectors.dimensions}
             row: dict[str, Any] = {"model": name, "method": vectors.method, **size}
-            row["pairs"] = [vectors_table.of_pairs(vectors, each, rare) for each in judged]
-            if asked is not None:
-                solved = questions.solve(vectors.row, vectors.unit, asked, method, bar)  # type: ignore[arg-type]
-                row["analogies"] = vectors_table.of_analogies(analogies, method, asked, solved)
+            row["pairs"] = [vectors_table.similarity_document(vectors, file, rare) for file in judged]
+            if question_sections is not None:
+                solved = questions.solve(vectors.row, vectors.unit, question_sections, method, bar)  # type: ignore[arg-type]
+                row["analogies"] = vectors_table.analogy_document(analogies, method, question_sections, solved)
             rows.append(row)
     if json:
         emit({"rows": rows})
@@ -215,11 +233,11 @@ def evaluate(
 @app.command()
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    format: Annotated[str, typer.Option(help="word2vec, word2vec-binary or glove.")] = "word2vec",
+    out: Annotated[Path, typer.Option(help="Output file.")],
+    format: Annotated[str, typer.Option(help="File format: word2vec, word2vec-binary or glove.")] = "word2vec",
     json: options.Json = False,
 ) -> None:
-    """Write vectors as a file for other software, such as gensim.
+    """Export word vectors to a file for other software, e.g. gensim.
 
     Example: chainrule vectors export runs/skipgram --format word2vec-binary --out vectors.bin
     """
@@ -232,14 +250,16 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="word2vec's text or binary format, or GloVe's.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Word vectors in word2vec text or binary format, or GloVe format.")
+    ],
     out: learning.Out,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Import a vector file of other software.
+    """Import word vectors from a file of other software.
 
-    It may be compressed (gzip, bzip2, xz, zstd).
+    The file may be compressed (gzip, bzip2, xz, zstd).
 
     Example: chainrule vectors import GoogleNews-vectors.bin --out runs/news
     """
@@ -248,7 +268,7 @@ def import_(
     from chainrule.embeddings import formats
 
     command = options.command_line()
-    with options.writing(out, [file], force=force):
+    with options.lock_output(out, [file], force=force):
         vectors = formats.read(file)
         replace(vectors, about=dict(vectors.about) | {"command": command}).save(out, force=force)
     _done(vectors, out, {"file": file}, json)
@@ -265,17 +285,17 @@ def _done(vectors: Any, out: Path, about: "Mapping[str, Any]", json: bool) -> No
 
 
 def _size(vectors: Any) -> str:
-    amounts = ((len(vectors), "word"), (vectors.dimensions, "dimension"))
-    return ", ".join(f"{n:,} {what}{'' if n == 1 else 's'}" for n, what in amounts)
+    sizes = ((len(vectors), "word"), (vectors.dimensions, "dimension"))
+    return ", ".join(f"{n:,} {what}{'' if n == 1 else 's'}" for n, what in sizes)
 
 
-def _listed(found: "Sequence[tuple[str, float]]", score: str) -> list[dict[str, Any]]:
-    return [{"word": word, score: value} for word, value in found]
+def _listed(words: "Sequence[tuple[str, float]]", score: str) -> list[dict[str, Any]]:
+    return [{"word": word, score: value} for word, value in words]
 
 
-def _print_scored(found: "Sequence[tuple[str, float]]", is_one_hot: bool) -> None:
-    width = max((len(word) for word, _ in found), default=0)
-    for word, value in found:
+def _print_scored(words: "Sequence[tuple[str, float]]", is_one_hot: bool) -> None:
+    width = max((len(word) for word, _ in words), default=0)
+    for word, value in words:
         print(f"{word:<{width}}  {value:.4f}")
-    if not found:
+    if not words:
         print(f"none: {'one-hot vectors have nothing in common' if is_one_hot else 'there is no other word'}")

@@ -1,4 +1,4 @@
-"""`chainrule vectors contextual` and `senses`: words in their sentences, and the senses these tell apart."""
+"""`chainrule vectors contextual` and `vectors senses`: contextual word vectors and word-sense separation."""
 
 from itertools import islice
 from pathlib import Path
@@ -16,33 +16,35 @@ if TYPE_CHECKING:
     from chainrule.neural.contextual import Layers
 
 LINES_AT_ONCE = 1024
-DIGITS = 6  # of a number in text and JSON
+DIGITS = 6  # significant digits in text and JSON
 
 
 def register(app: typer.Typer) -> None:
-    """Add both commands to those of `chainrule vectors`."""
+    """Add both commands to the `chainrule vectors` group."""
     app.command("contextual")(contextual)
     app.command("senses")(senses)
 
 
 def contextual(
     model: options.ModelFolder,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sentences, one a line; - for stdin.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sentences, one per line; - for stdin.")] = "-",
     layer: Annotated[
-        int | None, typer.Option(help="One layer; 0: the words' own vectors.  [default: all; as text the last]")
+        int | None,
+        typer.Option(help="Layer to print; 0 is the embedding layer.  [default: all; in text output, the last]"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all numbers to this file, which ends in .npz.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the vectors to this .npz file.")] = None,
     column: options.Column = None,
     errors: options.Errors = "strict",
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Show the contextual vector of each word in a sentence.
+    """Print the contextual vector of each word.
 
-    By a neural language model or by an encoder.
+    MODEL is a neural language model or a pre-trained encoder.
 
-    As text a word a line, a tab and its numbers, a blank line between sentences; JSON has a sentence a line. The
-    file of --out holds the arrays words and sentence (its number, from 0), and layer0, layer1, … with a row a word.
+    Text output has one word per line, a tab and its vector, with a blank line between sentences; JSON output has
+    one sentence per line. The .npz file of --out contains the arrays words and sentence (its index, from 0), and
+    layer0, layer1, … with one row per word.
 
     Example: echo "we sat on the bank of the river" | chainrule vectors contextual runs/encoder --layer 1 --json
     """
@@ -56,36 +58,37 @@ def contextual(
     loaded = _load(model, device)
     from chainrule.neural.contextual import contextual as read
 
-    lines = iter(Corpus.of(file, **options.text_rules(column, errors, False)))
+    lines = iter(Corpus.of(file, **options.corpus_options(column, errors, False)))
     if out is not None:
         with progress() as bar:
             _write(out, read(loaded, list(lines), layer, bar))
         return
     is_first = True
     while batch := list(islice(lines, LINES_AT_ONCE)):
-        for found in read(loaded, batch, layer):
+        for sentence in read(loaded, batch, layer):
             if json:
-                vectors = {str(k): [_numbers(row) for row in x] for k, x in found.vectors.items()}
-                print(dumps({"words": list(found.words), "layers": vectors}, None))
+                vectors = {str(k): [_numbers(row) for row in x] for k, x in sentence.vectors.items()}
+                print(dumps({"words": list(sentence.words), "layers": vectors}, None))
                 continue
-            rows = zip(found.words, found.vectors[max(found.vectors)], strict=True)
+            rows = zip(sentence.words, sentence.vectors[max(sentence.vectors)], strict=True)
             print("\n".join([""] * (not is_first) + [f"{word}\t{_text(row)}" for word, row in rows]))
             is_first = False
 
 
 def senses(
     model: options.ModelFolder,
-    word: Annotated[str, typer.Argument(metavar="WORD", help="A word of more than one sense.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="sense<TAB>sentence lines; each holds the word.")],
-    out: Annotated[Path | None, typer.Option(help="Draw it: a file that ends in .svg or .html.")] = None,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="An ambiguous word.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Lines of sense<TAB>sentence; every sentence contains the word.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write a figure to this .svg or .html file.")] = None,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
-    """Measure how a word's contextual vectors tell its senses apart.
+    """Measure how well contextual vectors separate a word's senses.
 
-    Accuracy is that of naming each sentence's sense by the nearest centroid, by cosine, of all other sentences;
-    beside it stand the rate of the most frequent sense, and how much larger the mean cosine of two sentences is
-    within senses than across.
+    Prints, for every layer, the leave-one-out accuracy of a nearest-centroid classifier (cosine similarity), the
+    majority baseline, and the mean cosine similarity of sentence pairs within and across senses.
 
     Example: chainrule vectors senses runs/encoder bank bank.tsv --out senses.html
     """
@@ -94,45 +97,45 @@ def senses(
 
     if out is not None and out.suffix.lower() not in (".svg", ".html"):
         raise UsageError(f"senses are drawn as .svg or .html, and {out} ends in neither; choose such a name")
-    given = read_labelled(file)
+    labelled = read_labelled(file)
     loaded = _load(model, device)
-    from chainrule.inspection.senses import best, check, majority, measure
+    from chainrule.inspection.senses import best_layer, check_senses, majority_sense, measure_separation
     from chainrule.neural.occurrences import occurrences
 
-    check(given.labels)
+    check_senses(labelled.labels)
     with progress() as bar:
-        found = occurrences(loaded, word, given.texts, given.name, bar)
-    measured = measure(found.vectors, given.labels)
+        uses = occurrences(loaded, word, labelled.texts, labelled.name, bar)
+    layers = measure_separation(uses.vectors, labelled.labels)
     if out is not None:
-        from chainrule.inspection.senses_picture import Picture, draw, page
+        from chainrule.inspection.senses_picture import SensePlot, draw, render_page
         from chainrule.inspection.svg import standalone
-        from chainrule.replacement import replacing_file
+        from chainrule.replacement import atomic_file
 
-        vectors = found.vectors[best(measured).layer]
-        shown = Picture(word, model.name, given.labels, found.sentences, found.places, measured, vectors)
-        drawn = page(shown) if out.suffix.lower() == ".html" else standalone(draw(shown))
-        with replacing_file(out) as stream:
+        vectors = uses.vectors[best_layer(layers).layer]
+        picture = SensePlot(word, model.name, labelled.labels, uses.sentences, uses.positions, layers, vectors)
+        drawn = render_page(picture) if out.suffix.lower() == ".html" else standalone(draw(picture))
+        with atomic_file(out) as stream:
             stream.write(drawn.encode())
-    _, rate = majority(given.labels)
+    _, rate = majority_sense(labelled.labels)
     if json:
-        counts = {sense: list(given.labels).count(sense) for sense in dict.fromkeys(given.labels)}
+        counts = {sense: list(labelled.labels).count(sense) for sense in dict.fromkeys(labelled.labels)}
         document = {"model": str(model), "word": word, "senses": counts, "majority": rate}
-        rows = [_document(each) for each in measured]
-        emit(document | {"layers": rows, "best_layer": best(measured).layer})
+        rows = [_document(layer) for layer in layers]
+        emit(document | {"layers": rows, "best_layer": best_layer(layers).layer})
     else:
-        _print(measured, rate, len(given))
+        _print(layers, rate, len(labelled))
     if out is not None:
         say(f"wrote {out}")
 
 
 def _load(model: Path, device: str) -> Any:
-    """The model; without torch there is none that has such vectors."""
+    """Load the model; raise MissingExtra if torch is not installed."""
     from importlib import import_module
 
     from chainrule import loading
     from chainrule.errors import MissingExtra
 
-    loaded = loading.load(model, device=options.device(device))
+    loaded = loading.load(model, device=options.check_device(device))
     try:
         import_module("torch")
     except ModuleNotFoundError as error:
@@ -140,53 +143,54 @@ def _load(model: Path, device: str) -> Any:
     return loaded
 
 
-def _document(each: "Separation") -> dict[str, Any]:
+def _document(separation: "Separation") -> dict[str, Any]:
     return {
-        "layer": each.layer,
-        "is_static": each.different == 1,
-        "accuracy": each.accuracy,
-        "cosine_within": each.within,
-        "cosine_across": each.across,
-        "separation": each.gap,
+        "layer": separation.layer,
+        "is_static": separation.different == 1,
+        "accuracy": separation.accuracy,
+        "cosine_within": separation.within,
+        "cosine_across": separation.across,
+        "separation": separation.gap,
     }
 
 
 def _print(measured: "Sequence[Separation]", rate: float, sentences: int) -> None:
     print(f"{'layer':<12}{'accuracy':>10}{'majority':>10}{'within':>10}{'across':>10}{'separation':>12}")
-    for each in measured:
-        name = f"{each.layer} (static)" if each.layer == 0 else str(each.layer)
-        figures = f"{each.within:>10.4f}{each.across:>10.4f}{each.gap:>12.4f}"
-        print(f"{name:<12}{each.accuracy:>10.4f}{rate:>10.4f}{figures}")
+    for layer in measured:
+        name = f"{layer.layer} (static)" if layer.layer == 0 else str(layer.layer)
+        figures = f"{layer.within:>10.4f}{layer.across:>10.4f}{layer.gap:>12.4f}"
+        print(f"{name:<12}{layer.accuracy:>10.4f}{rate:>10.4f}{figures}")
     static = measured[0]
     if static.different == 1:
         print(
-            f"layer 0 has the same vector in all {sentences} sentences: it can name no sense, and is right as "
-            "often as always saying the most frequent one"
+            f"layer 0 has the same vector in all {sentences} sentences: it cannot separate the senses, and its "
+            "accuracy equals that of the majority baseline"
         )
     else:
         print(
-            f"layer 0 has {static.different} different vectors in {sentences} sentences: the word is cut into "
-            "other pieces, or written otherwise, in some of them"
+            f"layer 0 has {static.different} different vectors in {sentences} sentences: the word is tokenized or "
+            "written differently in some of them"
         )
 
 
-def _write(out: Path, found: "list[Layers]") -> None:
-    """All sentences end to end: `words`, `sentence` and a matrix a layer."""
+def _write(out: Path, read: "list[Layers]") -> None:
+    """Write all sentences concatenated: `words`, `sentence` and one matrix per layer."""
     import numpy as np
 
     from chainrule.errors import InputError
-    from chainrule.replacement import replacing_file
+    from chainrule.replacement import atomic_file
 
-    if not found:
+    if not read:
         raise InputError("the text is empty; give one with at least one line")
     arrays: dict[str, Any] = {
-        f"layer{k}": np.concatenate([each.vectors[k] for each in found]) for k in found[0].vectors
+        f"layer{k}": np.concatenate([sentence_layers.vectors[k] for sentence_layers in read])
+        for k in read[0].vectors
     }
-    sentence = np.repeat(np.arange(len(found)), [len(each.words) for each in found])
-    words = np.array([word for each in found for word in each.words], dtype=np.str_)
-    with replacing_file(out) as stream:
+    sentence = np.repeat(np.arange(len(read)), [len(sentence_layers.words) for sentence_layers in read])
+    words = np.array([word for sentence_layers in read for word in sentence_layers.words], dtype=np.str_)
+    with atomic_file(out) as stream:
         np.savez(stream, words=words, sentence=sentence, **arrays)
-    say(f"wrote {out}: {len(words):,} words of {len(found):,} sentences, {', '.join(arrays)}")
+    say(f"wrote {out}: {len(words):,} words of {len(read):,} sentences, {', '.join(arrays)}")
 
 
 def _numbers(row: Any) -> list[float]:

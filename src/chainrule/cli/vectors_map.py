@@ -1,4 +1,4 @@
-"""`chainrule vectors map`: a page on which words that are alike stand together."""
+"""`chainrule vectors map`: two-dimensional projection of word vectors as an HTML page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,46 +10,48 @@ from chainrule.cli.console import progress, say
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to those of `chainrule vectors`."""
+    """Add the command to the `chainrule vectors` group."""
     app.command("map")(draw)
 
 
 def draw(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A folder of vectors, or a file: word2vec's, GloVe's.")
+        str, typer.Argument(metavar="MODEL", help="Folder of word vectors, or a file in word2vec or GloVe format.")
     ],
-    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    out: Annotated[Path, typer.Option(help="Output HTML file.")],
     words: Annotated[
-        int | None, typer.Option(help="How many words, the most frequent ones.  [default: 2000]")
+        int | None, typer.Option(help="Number of words to show, the most frequent ones.  [default: 2000]")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="tsne: groups of like words; pca: principal components.  [default: tsne]")
+        str | None, typer.Option(help="Projection: tsne or pca (principal components).  [default: tsne]")
     ] = None,
-    neighbors: Annotated[int | None, typer.Option(help="Neighbours shown of each word.  [default: 8]")] = None,
+    neighbors: Annotated[
+        int | None, typer.Option(help="Number of nearest neighbours listed per word.  [default: 8]")
+    ] = None,
     perplexity: Annotated[
-        float | None, typer.Option(help="tsne: by how many neighbours a word is placed.  [default: 30]")
+        float | None, typer.Option(help="t-SNE perplexity: effective number of neighbours.  [default: 30]")
     ] = None,
     seed: options.Seed = 0,
 ) -> None:
-    """Draw a map of the words as one searchable HTML page.
+    """Draw a searchable map of word vectors as an HTML page.
 
-    Neighbours are found among the words shown. An address that ends in #word=king opens the page at that word.
+    Neighbours are searched among the words shown. Append #word=king to the address to open the page at a word.
 
     Example: chainrule vectors map runs/skipgram --out map.html
     """
-    from chainrule.config import make
+    from chainrule.config import build_config
     from chainrule.embeddings import formats
     from chainrule.errors import UsageError
     from chainrule.inspection import word_map
-    from chainrule.replacement import replacing_file
+    from chainrule.replacement import atomic_file
 
-    given = options.chosen(words=words, method=method, neighbors=neighbors, perplexity=perplexity, seed=seed)
-    config = make(word_map.MapConfig, given, "map")
+    settings = options.drop_unset(words=words, method=method, neighbors=neighbors, perplexity=perplexity, seed=seed)
+    config = build_config(word_map.MapConfig, settings, "map")
     vectors = formats.read(model)
     if vectors.is_one_hot:
         raise UsageError(f"{model} holds one-hot vectors, all equally far apart; a map needs learnt ones")
-    with replacing_file(out) as file, progress() as bar:
-        made = word_map.make_map(vectors.words, vectors.unit, vectors.counts, config, bar)
-        page = word_map.page(made, Path(model).resolve().name).encode()
+    with atomic_file(out) as file, progress() as bar:
+        projection = word_map.make_map(vectors.words, vectors.unit, vectors.counts, config, bar)
+        page = word_map.render_page(projection, Path(model).resolve().name).encode()
         file.write(page)
-    say(f"saved {out}: {len(made.words):,} of {len(vectors):,} words, {len(page) / 1e6:.2f} MB")
+    say(f"saved {out}: {len(projection.words):,} of {len(vectors):,} words, {len(page) / 1e6:.2f} MB")

@@ -1,4 +1,4 @@
-"""The table of `chainrule vectors evaluate`: a row a model, its figures as JSON or in columns."""
+"""Results of `chainrule vectors evaluate`: one row per model, as JSON or as a printed table."""
 
 import math
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chainrule.embeddings.vectors import WordVectors
-    from chainrule.evaluation.analogies import Section, Solved
-    from chainrule.evaluation.similarity import Judged, Pairs
+    from chainrule.evaluation.analogies import Section, SectionResult
+    from chainrule.evaluation.similarity import Pairs, SimilarityResult
 
 PARTS = ("semantic", "syntactic", "all")
 
 
-def of_pairs(vectors: "WordVectors", pairs: "Pairs", with_rare: bool) -> dict[str, Any]:
-    """What one file of judged pairs says of vectors; `rare` is null where the words were not counted."""
-    from chainrule.evaluation.similarity import judge, rarest
+def similarity_document(vectors: "WordVectors", pairs: "Pairs", with_rare: bool) -> dict[str, Any]:
+    """Evaluate word similarity on one file of judged pairs; `rare` is None if the vectors have no word counts."""
+    from chainrule.evaluation.similarity import evaluate_similarity, rarest_third
 
-    document: dict[str, Any] = {"file": pairs.name, **_judged(judge(vectors.find, pairs))}
+    document: dict[str, Any] = {"file": pairs.name, **_judged(evaluate_similarity(vectors.find, pairs))}
     if with_rare:
         counts = vectors.counts
 
@@ -25,39 +25,43 @@ def of_pairs(vectors: "WordVectors", pairs: "Pairs", with_rare: bool) -> dict[st
             row = vectors.row(word)
             if row is not None and counts is not None:
                 return int(counts[row])
-            return None if vectors.find(word) is None else 0  # an unknown word, known by its n-grams
+            return (
+                None if vectors.find(word) is None else 0
+            )  # out of vocabulary; its vector comes from character n-grams
 
-        document["rare"] = None if counts is None else _judged(judge(vectors.find, rarest(pairs, count)))
+        document["rare"] = (
+            None if counts is None else _judged(evaluate_similarity(vectors.find, rarest_third(pairs, count)))
+        )
     return document
 
 
-def _judged(found: "Judged") -> dict[str, Any]:
+def _judged(result: "SimilarityResult") -> dict[str, Any]:
     return {
-        "spearman": found.rho,
-        "low": found.low,
-        "high": found.high,
-        "found": found.found,
-        "of": found.of,
-        "coverage": found.coverage,
+        "spearman": result.rho,
+        "low": result.low,
+        "high": result.high,
+        "found": result.covered,
+        "of": result.total,
+        "coverage": result.coverage,
     }
 
 
-def of_analogies(
-    file: str | None, method: str, sections: "Sequence[Section]", solved: "Sequence[Solved]"
+def analogy_document(
+    file: str | None, method: str, sections: "Sequence[Section]", solved: "Sequence[SectionResult]"
 ) -> dict[str, Any]:
-    """How the questions were answered, in three sums and by section."""
-    from chainrule.evaluation.analogies import summary
+    """Summarize the analogy results: semantic, syntactic, all, and by section."""
+    from chainrule.evaluation.analogies import summarize
 
-    sums = {name: _solved(part) for name, part in summary(sections, solved).items()}
+    sums = {name: _solved(part) for name, part in summarize(sections, solved).items()}
     return {"file": file, "method": method, **sums, "sections": {part.section: _solved(part) for part in solved}}
 
 
-def _solved(part: "Solved") -> dict[str, Any]:
-    return {"accuracy": part.accuracy, "right": part.right, "asked": part.asked, "of": part.of}
+def _solved(part: "SectionResult") -> dict[str, Any]:
+    return {"accuracy": part.accuracy, "right": part.correct, "asked": part.attempted, "of": part.total}
 
 
 def print_rows(rows: Sequence[dict[str, Any]], with_sections: bool) -> None:
-    """All models in one table, and below it, where wanted, their sections, a column a model."""
+    """Print one table of all models and, optionally, one of the analogy sections with a column per model."""
     header = ["model", "method", "words"]
     first = rows[0]
     for pairs in first["pairs"]:
@@ -68,15 +72,15 @@ def print_rows(rows: Sequence[dict[str, Any]], with_sections: bool) -> None:
     _print_table(2, header, [_cells(row) for row in rows])
     if with_sections and "analogies" in first:
         print()
-        named = [row["model"] for row in rows]
-        found = [row["analogies"]["sections"] for row in rows]
+        names = [row["model"] for row in rows]
+        section_results = [row["analogies"]["sections"] for row in rows]
         lines = [
-            [name, f"{part['of']:,}", *(f"{_percent(of[name])} of {of[name]['asked']:,}" for of in found)]
-            for name, part in found[0].items()
+            [name, f"{part['of']:,}", *(f"{_percent(of[name])} of {of[name]['asked']:,}" for of in section_results)]
+            for name, part in section_results[0].items()
         ]
-        _print_table(1, ["section", "questions", *named], lines)
+        _print_table(1, ["section", "questions", *names], lines)
     print()
-    print("pairs: Spearman's rank correlation; analogies: % of the questions asked that were answered rightly")
+    print("pairs: Spearman's rank correlation; analogies: % of the attempted questions answered correctly")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -86,18 +90,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
         if "rare" in pairs:
             cells += _correlation(pairs["rare"])
     if "analogies" in row:
-        found = row["analogies"]
-        cells += [*(_percent(found[part]) for part in PARTS), _asked(found["all"])]
+        analogies = row["analogies"]
+        cells += [*(_percent(analogies[part]) for part in PARTS), _asked(analogies["all"])]
     return cells
 
 
-def _correlation(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
+def _correlation(result: dict[str, Any] | None) -> list[str]:
+    if result is None:
         return ["-", "-", "-"]
-    share = f"{found['found']:,}/{found['of']:,}"
-    rho = "-" if math.isnan(found["spearman"]) else f"{found['spearman']:.3f}"
-    reach = "-" if math.isnan(found["low"]) else f"{found['low']:.3f} to {found['high']:.3f}"
-    return [rho, reach, share]
+    coverage = f"{result['found']:,}/{result['of']:,}"
+    rho = "-" if math.isnan(result["spearman"]) else f"{result['spearman']:.3f}"
+    interval = "-" if math.isnan(result["low"]) else f"{result['low']:.3f} to {result['high']:.3f}"
+    return [rho, interval, coverage]
 
 
 def _percent(part: dict[str, Any]) -> str:
@@ -109,7 +113,7 @@ def _asked(part: dict[str, Any]) -> str:
 
 
 def _print_table(names: int, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as they need to be, the first `names` to the left, numbers to the right."""
+    """Print an aligned table: the first `names` columns left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]

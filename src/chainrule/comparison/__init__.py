@@ -1,4 +1,4 @@
-"""The comparison of model families on one text: what `chainrule compare` runs."""
+"""Compare model families on one text: the implementation of `chainrule compare`."""
 
 from chainrule.comparison.run import compare
 from chainrule.comparison.settings import Settings

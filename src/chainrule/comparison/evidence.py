@@ -1,4 +1,4 @@
-"""What the figures of a comparison are worth: differences between neighbours, and what more text would give."""
+"""Statistical tests between neighbouring rows, and extrapolation of learning curves."""
 
 import dataclasses
 import math
@@ -7,26 +7,26 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.evaluation.significance import compare_neighbors
+from chainrule.evaluation.significance import compare_adjacent
 from chainrule.lm import Floats
-from chainrule.report.results import Difference, Row, groups
+from chainrule.report.results import Difference, Row, group_rows
 
 RESAMPLES: Final = 1000
 FITTED_POINTS: Final = 4
-"""The last points of a learning curve, which the extrapolation is fitted to."""
+"""Number of final points of a learning curve used for extrapolation."""
 EXPONENTS: Final = np.geomspace(0.02, 2, 200)
 
 
-def with_differences(
+def add_differences(
     rows: Sequence[Row], line_nats: Mapping[str, Floats], line_bytes: Floats, seed: int = 0
 ) -> tuple[Row, ...]:
-    """The rows, each with its difference to the next one that the table shows, where the difference is defined."""
-    shown = [group[0] for group in groups(rows)]
+    """Add to each row its difference to the next displayed row, where defined."""
+    shown = [group[0] for group in group_rows(rows)]
     shown = [row for row in shown if row.name in line_nats and len(line_nats[row.name]) == len(line_bytes)]
     if len(shown) < 2:
         return tuple(rows)
     nats = np.stack([line_nats[row.name] for row in shown])
-    compared = compare_neighbors(nats, line_bytes, samples=RESAMPLES, seed=seed)
+    compared = compare_adjacent(nats, line_bytes, samples=RESAMPLES, seed=seed)
     differences = {
         row.name: Difference(
             other=other.name,
@@ -41,10 +41,10 @@ def with_differences(
 
 
 def extrapolate(sizes: Sequence[int], bits: Sequence[float]) -> float | None:
-    """Bits per byte with twice the last size of training text, by a + b n^(−c) fitted to the last points.
+    """Extrapolate bits per byte to twice the training text by fitting a + b n^(−c) to the last points.
 
-    c is the best of a grid, a ≥ 0 and b by least squares. None for fewer than three finite points, or where the
-    curve does not fall.
+    c is chosen from a grid, a ≥ 0 and b by least squares. None for fewer than three finite points or a curve that
+    does not fall.
 
     >>> round(extrapolate([1000, 2000, 4000, 8000], [3.0, 2.5, 2.25, 2.125]), 3)
     2.062
@@ -61,5 +61,5 @@ def extrapolate(sizes: Sequence[int], bits: Sequence[float]) -> float | None:
             a, b = 0.0, float(x @ y / (x @ x))
         error = float(np.sum((a + b * x - y) ** 2))
         if b > 0 and (best is None or error < best[0]):
-            best = error, float(a + b * 2**-c + (y[-1] - a - b))  # moved onto the last point
+            best = error, float(a + b * 2**-c + (y[-1] - a - b))  # shifted to pass through the last point
     return None if best is None or best[1] >= points[-1][1] else best[1]

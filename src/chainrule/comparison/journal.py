@@ -1,4 +1,4 @@
-"""What an interrupted comparison needs in order to continue: its finished rows and its plan, line by line."""
+"""Journal of an unfinished comparison: its plan and finished rows as JSON Lines, for resumption."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from chainrule.comparison.measurement import Measured
 from chainrule.comparison.planning import Candidate
 from chainrule.comparison.tokenized import Tokenized
 from chainrule.errors import InputError, UsageError
-from chainrule.replacement import cannot_write
+from chainrule.replacement import write_error
 from chainrule.report.results import Row
 
 NAME: Final = "unfinished.jsonl"
@@ -22,15 +22,15 @@ EXPECTATIONS: Final = ("seconds", "expected_seconds", "expected_epochs", "note")
 
 
 class Journal:
-    """A file of JSON lines beside the models; removed when the comparison is finished.
+    """JSON Lines file in the output folder, removed when the comparison is finished.
 
-    The first line identifies the comparison. A last line that was cut off by an interruption is ignored.
+    The first line identifies the comparison. A truncated last line is ignored.
     """
 
     def __init__(self, folder: Path | None, identity: dict[str, Any], resume: bool) -> None:
         self.path = None if folder is None else folder / NAME
         self.finished: dict[str, Measured] = {}
-        self.runs: dict[tuple[str, int], Measured] = {}  # of one seed, by name and seed
+        self.runs: dict[tuple[str, int], Measured] = {}  # finished runs by name and seed
         self.plan: list[dict[str, Any]] | None = None
         if self.path is None:
             return
@@ -41,20 +41,20 @@ class Journal:
                 "continue it with its own command, or replace it with --force"
             )
         for record in records[1:]:
-            self._take(record)
+            self._replay(record)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             content = records or [{"kind": "comparison", **identity}]
             self.path.write_text("".join(map(_line, content)), encoding="utf-8")
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def add(self, measured: Measured, seed: int | None = None) -> None:
-        """Record a finished row, or one run of a network that is trained with several seeds."""
+        """Record a finished row, or one seed of a network trained with several."""
         self._write({"kind": "row", "seed": seed, "row": measured.row.to_json(), "nats": _pack(measured.line_nats)})
 
     def add_plan(self, candidates: list[Candidate]) -> None:
-        """Record the networks to train, so that a checkpoint is continued with its own config."""
+        """Record the planned networks, so that checkpoints are resumed with the same config."""
         self.plan = [
             {
                 "tokenizer": candidate.tokenized.name,
@@ -68,14 +68,14 @@ class Journal:
         self._write({"kind": "plan", "networks": self.plan})
 
     def planned(self, tokenized: dict[str, Tokenized]) -> list[Candidate] | None:
-        """The recorded networks to train; None where there is no plan yet."""
+        """Planned networks; None without a recorded plan."""
         if self.plan is None:
             return None
         return [
             Candidate(
                 tokenized[entry["tokenizer"]],
                 entry["family"],
-                configs.make(families.get(entry["family"]).Config, entry["config"], "model", is_saved=True),
+                configs.build_config(families.get(entry["family"]).Config, entry["config"], "model", is_saved=True),
                 entry["name"],
                 **{name: entry[name] for name in EXPECTATIONS},
             )
@@ -83,12 +83,12 @@ class Journal:
         ]
 
     def forget(self, name: str) -> None:
-        """Drop the row of a model and the runs of its seeds, so that it is trained anew."""
+        """Drop the row and seed runs of a model, so that it is trained again."""
         self._drop(name)
         self._write({"kind": "forgotten", "name": name})
 
     def remove(self) -> None:
-        """Remove the file: the comparison is finished."""
+        """Delete the journal of a finished comparison."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -96,7 +96,7 @@ class Journal:
         self.finished.pop(name, None)
         self.runs = {key: run for key, run in self.runs.items() if key[0] != name}
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _replay(self, record: dict[str, Any]) -> None:
         if record["kind"] == "plan":
             self.plan = record["networks"]
             return
@@ -117,7 +117,7 @@ class Journal:
             lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
             return [json.loads(line) for line in lines if line.endswith("\n")]
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.path} cannot be read ({error}); start anew with --force") from error
+            raise InputError(f"{self.path} cannot be read ({error}); start again with --force") from error
 
     def _write(self, record: dict[str, Any]) -> None:
         if self.path is None:
@@ -128,7 +128,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Train one candidate, with every seed, and measure it on the test text."""
+"""Train a candidate with every seed and evaluate it on the test text."""
 
 import dataclasses
 import math
@@ -18,18 +18,18 @@ from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
 from chainrule.model import Model, Origin
-from chainrule.preparation import Prepared
+from chainrule.preparation import PreparedCorpus
 from chainrule.progress import Progress
 from chainrule.report.results import Row
 
 SAMPLE_TOKENS = 30
 SAMPLES = 8
-"""The first that is more than an empty line is shown."""
+"""Samples drawn; the first that is not empty is shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """One finished model: its row, −log p of each test line in nats, and the model itself where it is in memory."""
+    """A finished model: its row, −log p of each test line in nats, and the model if it is in memory."""
 
     row: Row
     line_nats: Floats
@@ -38,17 +38,19 @@ class Measured:
 
 def train(
     candidate: Candidate,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     settings: Settings,
     text: str,
     *,
     seed: int,
     seconds: float | None,
     progress: Progress,
-    place: Path | None = None,
+    run_dir: Path | None = None,
 ) -> tuple[Model, tuple[str, ...]]:
-    """The trained model and the warnings of its training; a checkpoint at `place` is continued."""
-    origin = Origin.now(text=text, fingerprint=prepared.fingerprint, command=settings.command, seed=seed, run=place)
+    """Train a model and collect its warnings; a checkpoint in `run_dir` is resumed."""
+    origin = Origin.now(
+        text=text, fingerprint=prepared.fingerprint, command=settings.command, seed=seed, run=run_dir
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChainruleWarning)
         model = train_prepared(
@@ -61,10 +63,10 @@ def train(
             max_seconds=seconds,
             device=settings.device,
             progress=progress,
-            place=place,
-            resume=place is not None and (place / folder.CHECKPOINT).exists(),
+            run_dir=run_dir,
+            resume=run_dir is not None and (run_dir / folder.CHECKPOINT).exists(),
         )
-    is_network = candidate.family != "ngram"  # the discount fall-backs of the many small n-grams are not news
+    is_network = candidate.family != "ngram"  # default-discount warnings of small n-grams are not shown
     advice = dict.fromkeys(str(warning.message) for warning in caught) if is_network else {}
     return model, tuple(advice)
 
@@ -84,7 +86,7 @@ def make_row(
     settings: Settings,
     advice: Sequence[str] = (),
 ) -> Row:
-    """The row of a model with these figures on the test text."""
+    """Build the row of a model from its test metrics."""
     family = families.get(model.family)
     note = "" if model.lm.is_normalized else "a score, not a probability"
     if figures.infinite:
@@ -116,7 +118,7 @@ def make_row(
 
 
 def status(metrics: dict[str, Any]) -> str:
-    """How training ended; n-grams are estimated in one pass and are complete."""
+    """Describe how training ended; n-gram models are always complete."""
     if "status" in metrics:
         return str(metrics["status"])
     if "train_epochs" not in metrics:
@@ -132,16 +134,16 @@ def is_still_falling(metrics: dict[str, Any]) -> bool:
 
 
 def combine_seeds(measured: Sequence[Measured], seeds: Sequence[int]) -> Measured:
-    """One row for several seeds: means and the standard deviation; the model is that of the best validation figure.
+    """Merge the runs of several seeds into one row; the model is the one with the best validation result.
 
-    Bits per byte and the logarithms of perplexities are averaged; n − 1 is the divisor of the variance.
+    Bits per byte and log perplexities are averaged; the standard deviation uses n − 1.
     """
-    rows = [one.row for one in measured]
-    best = min(measured, key=lambda one: _or_infinite(one.row.valid_bits_per_byte, one.row.bits_per_byte))
+    rows = [run.row for run in measured]
+    best = min(measured, key=lambda run: _or_infinite(run.row.valid_bits_per_byte, run.row.bits_per_byte))
     if len(measured) == 1:
         return best
     bits = [row.bits_per_byte for row in rows]
-    figures = tuple(
+    seed_metrics = tuple(
         {
             "seed": seed,
             "bits_per_byte": row.bits_per_byte,
@@ -158,8 +160,8 @@ def combine_seeds(measured: Sequence[Measured], seeds: Sequence[int]) -> Measure
         sd=statistics.stdev(bits),
         train_seconds=sum(row.train_seconds for row in rows),
         is_still_falling=any(row.is_still_falling for row in rows),
-        seeds=figures,
-        advice=tuple(dict.fromkeys(words for row in rows for words in row.advice)),
+        seeds=seed_metrics,
+        advice=tuple(dict.fromkeys(warning for row in rows for warning in row.advice)),
     )
     return Measured(row, best.line_nats, best.model)
 
@@ -169,5 +171,5 @@ def _or_infinite(*figures: float | None) -> tuple[float, ...]:
 
 
 def _tokens_processed(model: Model) -> int:
-    """Tokens that were learnt from: a network reads its text once an epoch, an n-gram once."""
+    """Number of training tokens processed over all epochs."""
     return int(model.metrics.get("train_tokens_processed", model.metrics.get("train_tokens", 0)))

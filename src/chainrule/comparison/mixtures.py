@@ -1,4 +1,4 @@
-"""Mixtures of the best models of a tokenizer, as further rows of the table."""
+"""Mixtures of the best models of each tokenizer, as additional rows of the table."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ from chainrule.comparison.tokenized import Tokenized
 from chainrule.evaluation.scores import token_log_probs
 from chainrule.lm import Floats
 from chainrule.model import Model, Origin
-from chainrule.report.results import Row, is_contender
+from chainrule.report.results import Row, is_rankable
 
-MOST_NAMED: Final = 2
-"""More networks than this are counted in the name of a mixture, not named."""
-WORTHWHILE: Final = 0.001
-"""A mixture is shown where it needs fewer bits of the validation text, by this part, than its best component and
-than a mixture of fewer models."""
+MAX_NAMED_NETWORKS: Final = 2
+"""A mixture of more networks than this is named by their number."""
+MIN_IMPROVEMENT: Final = 0.001
+"""A mixture is shown if its validation bits are lower by this fraction than those of its best component and of
+smaller mixtures."""
 
 
 def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Names of the models to mix, of rows of one tokenizer; chosen by the validation text, never by the test text.
+    """Names of the models to mix among rows of one tokenizer, chosen on the validation text.
 
-    The best n-gram with the best network, and with the best network of every family; without networks, the best two
-    n-grams of different smoothings. Families come in alphabetical order, so that the name of a mixture does not
-    depend on which network was best.
+    Mixes the best n-gram with the best network and with the best network of every family; without networks, the two
+    best n-grams of different smoothings. Families are in alphabetical order, so that the name of a mixture does not
+    depend on their ranking.
     """
-    ordered = by_validation(rows)
+    ordered = rank_by_validation(rows)
     ngrams = [row for row in ordered if row.family == "ngram"]
     networks: dict[str, Row] = {}
     for row in ordered:
@@ -46,9 +46,9 @@ def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     return [pair] if len(several) == 2 else [pair, several]
 
 
-def by_validation(rows: Sequence[Row]) -> list[Row]:
-    """The rows that can be ranked, best on the validation text first; on the test text where there is none."""
-    return sorted(filter(is_contender, rows), key=_validation_bits)
+def rank_by_validation(rows: Sequence[Row]) -> list[Row]:
+    """Rankable rows sorted by validation bits per byte, or by test bits if there is no validation result."""
+    return sorted(filter(is_rankable, rows), key=_validation_bits)
 
 
 def mix_best(
@@ -59,7 +59,7 @@ def mix_best(
     text: str,
     is_labelled: bool,
 ) -> Iterator[Measured]:
-    """Fit and measure the mixtures of one tokenizer; those that do not help on the validation text are left out."""
+    """Fit and evaluate the mixtures of one tokenizer; omit those that do not improve validation bits."""
     valid = tokenized.prepared.valid
     if valid is None or not valid.tokens:
         return
@@ -72,7 +72,7 @@ def mix_best(
         model, weights = _mix([models[name] for name in names], [on_valid[name] for name in names], tokenized)
         held_out, _ = model.evaluate_lines(valid, _interpolate(weights, [on_valid[name] for name in names]))
         bits = held_out.bits_per_byte
-        if bits > (1 - WORTHWHILE) * min(best_mixture, *map(_validation_bits, components)):
+        if bits > (1 - MIN_IMPROVEMENT) * min(best_mixture, *map(_validation_bits, components)):
             continue
         best_mixture = min(best_mixture, bits)
         metrics = {
@@ -97,10 +97,10 @@ def mix_best(
 
 
 def _name(components: Sequence[Row], label: str) -> str:
-    """`mixture-ngram-lstm`, `mixture-ngram-5-networks`; with the smoothings where several n-grams are mixed."""
+    """Name such as `mixture-ngram-lstm` or `mixture-ngram-5-networks`; mixtures of n-grams list smoothings."""
     kinds = [row.family for row in components]
     networks = [kind for kind in kinds if kind != "ngram"]
-    if len(networks) > MOST_NAMED:
+    if len(networks) > MAX_NAMED_NETWORKS:
         kinds = [*(["ngram"] if "ngram" in kinds else []), f"{len(networks)}-networks"]
     elif len(set(kinds)) == 1:
         kinds = [kinds[0], *(str(row.facets.get("smoothing", row.name)) for row in components)]
@@ -108,7 +108,7 @@ def _name(components: Sequence[Row], label: str) -> str:
 
 
 def _describe(row: Row, components: Sequence[Row], weights: Sequence[float]) -> Row:
-    """The row with the weights of its components; it is still improving where one of them is."""
+    """Add component weights to the row; it is still improving if a component is."""
     is_unfinished = any(component.is_still_falling for component in components)
     return dataclasses.replace(
         row,
@@ -122,18 +122,18 @@ def _describe(row: Row, components: Sequence[Row], weights: Sequence[float]) -> 
 def _mix(
     models: Sequence[Model], log_probs: Sequence[Floats], tokenized: Tokenized
 ) -> tuple[Model, tuple[float, ...]]:
-    """The mixture with the best weights for the validation text, on which the models give `log_probs`."""
+    """Mixture with EM weights fitted to `log_probs`, the token log-probabilities on the validation text."""
     prepared = tokenized.prepared
     weights = tuple(mixture.em_weights(np.stack(log_probs)).tolist())
     components = tuple(mixture.Component(model.family, model.config, model.lm) for model in models)
     lm = mixture.Mixture(components, weights, prepared.tokenizer.vocabulary)
-    config = mixture.config_of(lm)
+    config = mixture.mixture_config(lm)
     model = Model(lm=lm, tokenizer=prepared.tokenizer, family="mixture", config=config, speller=prepared.speller)
     return model, weights
 
 
 def _interpolate(weights: Sequence[float], log_probs: Sequence[Floats]) -> Floats:
-    """log Σ λᵢ pᵢ of each token."""
+    """log Σ λᵢ pᵢ per token."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.logaddexp.reduce(np.log(weights)[:, None] + np.stack(log_probs), axis=0))
 

@@ -1,4 +1,4 @@
-"""Which n-gram models are tried: a grid for words, rising orders for shorter tokens."""
+"""N-gram candidates: a grid of orders and smoothings for words, increasing orders for shorter tokens."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,27 +9,27 @@ from chainrule.comparison.planning import Candidate, row_name
 from chainrule.comparison.tokenized import Tokenized
 from chainrule.ngram.config import Config
 
-HIGHEST_ORDER: Final = {"char": 12, "byte": 12, "bpe": 8, "unigram": 8, "wordpiece": 8}
-"""By kind of tokenizer; words have the grid of the family's candidates."""
+MAX_ORDER: Final = {"char": 12, "byte": 12, "bpe": 8, "unigram": 8, "wordpiece": 8}
+"""Maximum order by tokenizer kind; word tokenizers use the candidate grid of the family."""
 OTHER_SMOOTHINGS: Final = ("kneser-ney", "absolute", "witten-bell")
-"""Tried at the best order of modified Kneser-Ney."""
+"""Smoothings tried at the best order of modified Kneser-Ney."""
 
 ValidBits = Callable[[str], float]
-"""Bits per byte of the validation text by name of a finished model; NaN if it was not trained or not measured."""
+"""Maps the name of a model to its validation bits per byte; NaN if unknown."""
 
 
 def ngram_candidates(tokenized: Tokenized, valid_bits: ValidBits, is_labelled: bool) -> Iterator[Candidate]:
-    """Candidates in order; each must be trained before the next is asked for.
+    """Yield candidates; each must be trained before the next is requested.
 
-    For words, every candidate of the family. For characters, bytes and sub-words, modified Kneser-Ney by rising
-    order until the validation text needs more bits than at the order before, then other smoothings at the best.
+    For words, all candidates of the family. For characters, bytes and sub-words, modified Kneser-Ney with
+    increasing order until validation bits rise, then other smoothings at the best order.
     """
     label = tokenized.label if is_labelled else ""
 
     def candidate(config: Config) -> Candidate:
         return Candidate(tokenized, "ngram", config, row_name("ngram", config, label))
 
-    highest = HIGHEST_ORDER.get(tokenized.kind)
+    highest = MAX_ORDER.get(tokenized.kind)
     if highest is None:
         for config in families.get("ngram").candidates():
             yield candidate(config)

@@ -12,32 +12,32 @@ from chainrule import families, folder
 from chainrule.comparison import evidence, figures, measurement, mixtures
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
-from chainrule.comparison.ngrams import HIGHEST_ORDER, ngram_candidates
+from chainrule.comparison.ngrams import MAX_ORDER, ngram_candidates
 from chainrule.comparison.output import Output
-from chainrule.comparison.planning import Candidate, describe, is_installed, load_libraries, plan_networks
+from chainrule.comparison.planning import Candidate, describe_plan, is_installed, load_libraries, plan_networks
 from chainrule.comparison.settings import Settings, make_settings
 from chainrule.comparison.stages import Clock, Stage
 from chainrule.comparison.store import Store, kept_names
-from chainrule.comparison.tokenized import Tokenized, shared_text, tokenize_all
+from chainrule.comparison.tokenized import Tokenized, collapse_blanks, tokenize_all
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.lm import Floats
-from chainrule.model import OVERLAP_WORTH_A_WORD
+from chainrule.model import OVERLAP_WARNING_THRESHOLD
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.report.quantities import bits, duration
-from chainrule.report.results import Results, Row, SplitInfo, ranked
+from chainrule.report.quantities import format_bits, format_duration
+from chainrule.report.results import Results, Row, SplitInfo, rank_rows
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Sources
 from chainrule.text.fingerprint import fingerprint
-from chainrule.text.parts import Parts, divide
+from chainrule.text.parts import CorpusSplit, split_text
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
 Announce = Callable[[str], None]
 
 NGRAM_SHARE: Final = 0.4
-"""Part of the budget that n-grams may take where networks are trained, too."""
+"""Fraction of the budget for n-grams if networks are trained, too."""
 NETWORK_SHARE: Final = 0.7
-"""Part of what n-grams leave that networks train for; evaluation, mixtures and learning curves have the rest."""
+"""Fraction of the remaining time for networks; the rest is for evaluation, mixtures and learning curves."""
 COLLAPSED: Final = "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
 
 
@@ -50,11 +50,11 @@ def compare(
     announce: Announce = lambda line: None,
     **chosen: Any,
 ) -> Results:
-    """Train every family on one text, the embedded one where none is given; `chosen` as in `Settings`.
+    """Train and compare every family on one text, by default the embedded one; `chosen` as in `Settings`.
 
-    Where `out` is given, report, results and models are written there; another comparison there is refused unless
-    `force` is True. `announce` is called with the plan and with each row as it is finished, a line at a time.
-    `progress=True` prints a line of progress to stderr every 30 seconds.
+    If `out` is given, report, results and models are written there; replacing another comparison requires `force`.
+    `announce` receives the plan and each finished row, one line at a time. `progress=True` prints progress to
+    stderr every 30 seconds.
     """
     settings = make_settings(chosen)
     progress = as_progress(progress)
@@ -62,7 +62,7 @@ def compare(
         return _compare(text, valid, test, progress, announce, settings, None)
     output = Output(settings.out, settings.command, settings.force, settings.resume)
     output.check()
-    with folder.hold(settings.out):
+    with folder.lock(settings.out):
         output.check()
         return _compare(text, valid, test, progress, announce, settings, output)
 
@@ -77,33 +77,33 @@ def _compare(
     output: Output | None,
 ) -> Results:
     clock = _clock(settings)
-    given = divide(text, valid, test, settings.seed)
-    texts = shared_text(given, settings)
+    parts = split_text(text, valid, test, settings.seed)
+    texts = collapse_blanks(parts, settings)
     tokenized = tokenize_all(texts, settings, progress)
     if output is not None:
         output.check(texts.sha256, tokenized[0].prepared.fingerprint.sha256)
-    _warn_of_overlap(tokenized[0], texts)
+    _warn_overlap(tokenized[0], texts)
     if texts.seed is not None:
-        _warn_of_short_training_text(tokenized[0])
+        _warn_short_training_text(tokenized[0])
     journal = Journal(settings.out, _identity(texts, settings), settings.resume)
     comparison = Comparison(texts, settings, tokenized, progress, announce, output, journal, clock)
-    choices = [one.choice for one in tokenized if one.choice]
+    choices = [tokenized_text.choice for tokenized_text in tokenized if tokenized_text.choice]
     for choice in choices:
         announce(choice)
-    results = comparison.results([*choices, *([COLLAPSED] if texts is not given else [])])
+    results = comparison.results([*choices, *([COLLAPSED] if texts is not parts else [])])
     if output is not None:
         output.write(results)
-        journal.remove()  # from here on the comparison is complete; what follows only tidies up
+        journal.remove()  # the comparison is complete; only cleanup follows
         output.remove_others(kept_names(results.rows, settings.keep))
     return results
 
 
 class Comparison:
-    """One comparison under way."""
+    """State of a running comparison."""
 
     def __init__(
         self,
-        texts: Parts,
+        texts: CorpusSplit,
         settings: Settings,
         tokenized: list[Tokenized],
         progress: Progress,
@@ -122,11 +122,11 @@ class Comparison:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether names of models say which tokenizer they have."""
+        """Whether model names include the tokenizer."""
         return len(self.tokenized) > 1
 
     def results(self, remarks: list[str]) -> Results:
-        """Train, measure and compare everything."""
+        """Train, evaluate and compare all models."""
         if "ngram" in self.families:
             self.train_ngrams()
         self.train_networks()
@@ -134,18 +134,20 @@ class Comparison:
         rows = tuple(self.store.rows)
         if not rows:
             raise InputError("no model could be trained on this text; see the warnings")
-        rows = evidence.with_differences(rows, self.store.line_nats, self._line_bytes(), self.settings.seed)
+        rows = evidence.add_differences(rows, self.store.line_nats, self._line_bytes(), self.settings.seed)
         first = self.tokenized[0]
         return Results(
             text=self.texts.name,
             text_sha256=self.texts.sha256,
             tokenizer="; ".join(_describe(one.prepared.tokenizer) for one in self.tokenized),
             split=_split_info(self.texts, first),
-            rows=ranked(rows),
-            sentences=tuple(figures.sentences(self.texts, rows, self.store)),
-            flows=tuple(figures.flows(self.texts, rows, self.store, self._stage)),
+            rows=rank_rows(rows),
+            sentences=tuple(figures.sentence_surprisals(self.texts, rows, self.store)),
+            flows=tuple(figures.gradient_flows(self.texts, rows, self.store, self._stage)),
             curves=tuple(
-                figures.curves(self.texts, rows, self.tokenized, self.settings, self._stage, self.clock, self.store)
+                figures.learning_curves(
+                    self.texts, rows, self.tokenized, self.settings, self._stage, self.clock, self.store
+                )
             ),
             command=self.settings.command,
             versions=versions(),
@@ -155,20 +157,22 @@ class Comparison:
         )
 
     def train_ngrams(self) -> None:
-        """Train the n-gram models of every tokenizer; each has an equal share of what the ones before left."""
+        """Train the n-gram models of every tokenizer, each with an equal share of the remaining time."""
         limits = [self.settings.max_seconds, self.settings.total_seconds]
         if limits[1] is not None and self.networks:
             limits[1] *= NGRAM_SHARE
         end = time.perf_counter() + min(seconds for seconds in limits if seconds is not None)
 
         def valid_bits(name: str) -> float:
-            found = next((row.valid_bits_per_byte for row in self.store.rows if row.name == name), None)
-            return float("nan") if found is None else found
+            valid_bits_per_byte = next(
+                (row.valid_bits_per_byte for row in self.store.rows if row.name == name), None
+            )
+            return float("nan") if valid_bits_per_byte is None else valid_bits_per_byte
 
-        waiting = sorted(self.tokenized, key=_has_grid)
-        for place, tokenized in enumerate(waiting):
+        ordered = sorted(self.tokenized, key=_has_grid)
+        for i, tokenized in enumerate(ordered):
             start = time.perf_counter()
-            limit = (end - start) / (len(waiting) - place)
+            limit = (end - start) / (len(ordered) - i)
             for candidate in ngram_candidates(tokenized, valid_bits, self.is_labelled):
                 if time.perf_counter() - start >= limit and self.store.rows:
                     message = f"{candidate.name} is left out: ngram's time is up"
@@ -176,10 +180,10 @@ class Comparison:
                     if not _has_grid(tokenized):
                         break
                     continue
-                self._finish(candidate, self._train_first_seed)
+                self._run_candidate(candidate, self._train_first_seed)
 
     def train_networks(self) -> None:
-        """Plan the networks within the time that is left, announce the plan, and train them one after another."""
+        """Plan the networks within the remaining time, announce the plan and train them in sequence."""
         if not self.networks:
             return
         candidates = self.journal.planned({one.name: one for one in self.tokenized})
@@ -192,14 +196,14 @@ class Comparison:
             self.journal.add_plan(candidates)
         if not candidates:
             return
-        self.plan = describe(candidates, self.settings.seeds)
+        self.plan = describe_plan(candidates, self.settings.seeds)
         for line in self.plan:
             self.announce(line)
         for candidate in candidates:
-            self._finish(candidate, self._train_seeds)
+            self._run_candidate(candidate, self._train_seeds)
 
     def mix(self) -> None:
-        """Add the mixtures of each tokenizer's best models."""
+        """Add mixtures of the best models of each tokenizer."""
         for tokenized in self.tokenized:
             rows = [row for row in self.store.rows if row.tokenizer == tokenized.title]
             names = {name for chosen in mixtures.choose_components(rows) for name in chosen}
@@ -211,8 +215,8 @@ class Comparison:
             for measured in mixtures.mix_best(*arguments):
                 self._add(measured)
 
-    def _finish(self, candidate: Candidate, train: Callable[[Candidate], Measured]) -> None:
-        """Take the row of an earlier run, or train; a model that fails is left out and said so."""
+    def _run_candidate(self, candidate: Candidate, train: Callable[[Candidate], Measured]) -> None:
+        """Reuse the row of an interrupted run or train the model; skip it with a warning if training fails."""
         measured = self.journal.finished.get(candidate.name)
         if measured is None:
             try:
@@ -225,7 +229,7 @@ class Comparison:
         self._add(measured)
 
     def _add(self, measured: Measured) -> None:
-        self.store.add(measured)  # a disk that is full ends the comparison
+        self.store.add(measured)  # a full disk ends the comparison
         self.announce(_row_line(measured.row))
         for words in measured.row.advice:
             self.announce(f"  {measured.row.name}: {words}")
@@ -234,7 +238,7 @@ class Comparison:
         return self._train_seed(candidate, self.settings.seed)
 
     def _train_seeds(self, candidate: Candidate) -> Measured:
-        """Train a network with every seed; the best by validation is saved, so that a resumed run has it."""
+        """Train a network with every seed and save the best by validation, so that it survives an interruption."""
         seeds = range(self.settings.seed, self.settings.seed + self.settings.seeds)
         measured: list[Measured] = []
         for seed in seeds:
@@ -250,7 +254,7 @@ class Comparison:
         return measurement.combine_seeds(measured, seeds)
 
     def _train_seed(self, candidate: Candidate, seed: int) -> Measured:
-        """Train one model and measure it; a network keeps a checkpoint in the folder of its model."""
+        """Train and evaluate one model; networks write checkpoints into their model folder."""
         stage = self._stage(f"training {candidate.name}")
         stage("", 0, None)
         model, advice = measurement.train(
@@ -261,11 +265,11 @@ class Comparison:
             seed=seed,
             seconds=candidate.seconds,
             progress=stage,
-            place=self._place(candidate),
+            run_dir=self._checkpoint_dir(candidate),
         )
         return measurement.measure(candidate, model, self.settings, advice)
 
-    def _place(self, candidate: Candidate) -> Path | None:
+    def _checkpoint_dir(self, candidate: Candidate) -> Path | None:
         if self.output is None or candidate.family == "ngram":
             return None
         self.output.begin(candidate.tokenized.prepared.fingerprint.sha256)
@@ -275,14 +279,14 @@ class Comparison:
         return Stage(self.progress, self.clock, name)
 
     def _line_bytes(self) -> Floats:
-        """UTF-8 bytes of each test line as the tokenizers see it, its line break included."""
-        see = self.tokenized[0].prepared.tokenizer.see
+        """UTF-8 bytes of each test line after normalisation, including the line break."""
+        see = self.tokenized[0].prepared.tokenizer.canonicalize
         return np.array([len(see(line).encode()) + 1 for line in self.texts.test], dtype=np.float64)
 
 
 def _has_grid(tokenized: Tokenized) -> bool:
-    """Whether all smoothings of all orders are tried; these come last, as they take longest."""
-    return tokenized.kind not in HIGHEST_ORDER
+    """Whether the full grid of orders and smoothings is tried; such tokenizers come last, as they take longest."""
+    return tokenized.kind not in MAX_ORDER
 
 
 def _families(settings: Settings) -> tuple[str, ...]:
@@ -294,24 +298,24 @@ def _clock(settings: Settings) -> Clock:
 
 
 def _row_line(row: Row) -> str:
-    figure = f"{bits(row.bits_per_byte)} bits per byte" if row.is_ranked else row.note
+    figure = f"{format_bits(row.bits_per_byte)} bits per byte" if row.is_ranked else row.note
     ending = "" if row.status in ("", "complete") else f", {row.status}"
-    return f"{row.name}: {figure}, {duration(row.train_seconds)}{ending}"
+    return f"{row.name}: {figure}, {format_duration(row.train_seconds)}{ending}"
 
 
-def _warn_of_overlap(tokenized: Tokenized, texts: Parts) -> None:
+def _warn_overlap(tokenized: Tokenized, texts: CorpusSplit) -> None:
     overlap = tokenized.prepared.fingerprint.overlap(fingerprint(Corpus.from_lines(texts.test)))
-    if overlap >= OVERLAP_WORTH_A_WORD:
+    if overlap >= OVERLAP_WARNING_THRESHOLD:
         warnings.warn(
             f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
-            "the figures say how well these are remembered",
+            "the metrics partly measure memorisation",
             ChainruleWarning,
             stacklevel=4,
         )
 
 
-def _warn_of_short_training_text(tokenized: Tokenized) -> None:
-    """A text of few lines of very different lengths may leave less text for training than for the test."""
+def _warn_short_training_text(tokenized: Tokenized) -> None:
+    """Warn if lines of very different lengths leave less text for training than for testing."""
     train, test = tokenized.prepared.train.bytes, tokenized.test.bytes
     if train < test:
         warnings.warn(
@@ -322,14 +326,14 @@ def _warn_of_short_training_text(tokenized: Tokenized) -> None:
         )
 
 
-def _identity(texts: Parts, settings: Settings) -> dict[str, Any]:
-    """What an interrupted comparison must share with the run that continues it."""
+def _identity(texts: CorpusSplit, settings: Settings) -> dict[str, Any]:
+    """Settings that must match when an interrupted comparison is resumed."""
     names = ("families", "tokenizer_names", "tokenizer_settings", "context", "seed", "seeds", "size")
-    chosen = {name: _plain(getattr(settings, name)) for name in names}
+    chosen = {name: _to_json(getattr(settings, name)) for name in names}
     return {"text_sha256": texts.sha256, "lines": [len(texts.train), len(texts.valid), len(texts.test)], **chosen}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | dict) else value
 
 
@@ -338,7 +342,7 @@ def _describe(tokenizer: Tokenizer) -> str:
     return f"{words} (scores one segmentation: bits are an upper bound)" if tokenizer.config.is_ambiguous else words
 
 
-def _split_info(texts: Parts, tokenized: Tokenized) -> SplitInfo:
+def _split_info(texts: CorpusSplit, tokenized: Tokenized) -> SplitInfo:
     return SplitInfo(
         train_lines=len(texts.train),
         valid_lines=len(texts.valid),

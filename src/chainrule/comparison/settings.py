@@ -1,4 +1,4 @@
-"""How to compare: the options of `chainrule compare`."""
+"""Settings of a comparison: the options of `chainrule compare`."""
 
 import dataclasses
 import math
@@ -15,30 +15,30 @@ Keep = Literal["best", "all", "none"]
 Size = Literal["auto", "fixed"]
 
 MIN_COUNT: Final = 2
-"""Words seen once are unknown words, unless said otherwise: every family meets some while it learns."""
+"""Default minimum count: words seen once become `<unk>`, so that every family trains on some unknown words."""
 DEFAULT_BUDGET: Final = 120.0
-"""Seconds for the whole comparison where neither `budget` nor `max_seconds` is given."""
+"""Total seconds if neither `budget` nor `max_seconds` is given."""
 COUNTED_KINDS: Final = ("word", "whitespace", "char")
 UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to compare."""
+    """Settings of a comparison."""
 
-    families: tuple[str, ...] = ()  # all that learn from text, where none are named
+    families: tuple[str, ...] = ()  # default: all trainable families
     tokenizer: str = "word"
     tokenizers: tuple[str, ...] = ()  # several in one table; replaces `tokenizer`
     tokenizer_settings: dict[str, object] = dataclasses.field(default_factory=dict)
     context: Context = "line"
     seed: int = 0
-    seeds: int = 1  # networks are trained this many times, with seeds `seed`, `seed` + 1, …
+    seeds: int = 1  # number of seeds per network: `seed`, `seed` + 1, …
     budget: float | None = None  # seconds for the whole comparison; DEFAULT_BUDGET without `max_seconds`
-    max_seconds: float | None = None  # for each family
-    size: Size = "auto"  # of networks: fitted to text and time, or `fixed`, the candidates of each family
+    max_seconds: float | None = None  # per family
+    size: Size = "auto"  # network size: fitted to text and time, or `fixed` candidates of each family
     device: str = "auto"
-    out: Path | None = None  # where report, results and models go
-    keep: Keep = "best"  # models that stay in `out`: the best of each family and the winner, all, or none
+    out: Path | None = None  # output folder
+    keep: Keep = "best"  # models kept in `out`: the best of each family, all, or none
     resume: bool = False  # continue the interrupted comparison in `out`
     force: bool = False  # replace another comparison in `out`
     command: str = "chainrule.compare(…)"
@@ -67,26 +67,26 @@ class Settings:
 
     @property
     def tokenizer_names(self) -> tuple[str, ...]:
-        """Kinds or folders of the tokenizers that take part."""
+        """Kinds or folders of the tokenizers to compare."""
         return self.tokenizers or (self.tokenizer,)
 
     @property
     def total_seconds(self) -> float | None:
-        """Seconds for the whole comparison; None where only families have a limit."""
+        """Total time limit in seconds; None if only families have one."""
         if self.budget is None and self.max_seconds is None:
             return DEFAULT_BUDGET
         return self.budget
 
     def settings_of(self, tokenizer: str) -> dict[str, object]:
-        """Settings of one tokenizer; a vocabulary that is cut by nothing else leaves out words seen once."""
+        """Settings of one tokenizer; `min_count` defaults to MIN_COUNT if nothing else limits the vocabulary."""
         chosen = self.tokenizer_settings
         if len(self.tokenizer_names) > 1:
             if tokenizer not in KINDS:
                 return {}  # a finished tokenizer
             if tokenizer not in COUNTED_KINDS:
                 chosen = {name: value for name, value in chosen.items() if name not in ("min_count", "top_percent")}
-        cuts = {"min_count", "vocab_size", "top_percent", "closed"}
-        if tokenizer not in COUNTED_KINDS or cuts & set(chosen):
+        limits = {"min_count", "vocab_size", "top_percent", "closed"}
+        if tokenizer not in COUNTED_KINDS or limits & set(chosen):
             return dict(chosen)
         return {**chosen, "min_count": MIN_COUNT}
 
@@ -101,12 +101,12 @@ def make_settings(chosen: dict[str, Any]) -> Settings:
 
 
 def tokenizer_label(tokenizer: str) -> str:
-    """A tokenizer's name in the table: its kind, or the name of its folder."""
+    """Display name of a tokenizer: its kind or the name of its folder."""
     return tokenizer if tokenizer in KINDS else Path(tokenizer).name
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `10m` or `1h`.
+    """Parse `90`, `90s`, `10m` or `1h` to seconds.
 
     >>> parse_duration("90"), parse_duration("1.5m"), parse_duration("1h")
     (90.0, 90.0, 3600.0)

@@ -1,4 +1,4 @@
-"""Progress of a comparison by the clock: how much of its time has passed, and what is being done."""
+"""Time budget and progress of a comparison."""
 
 import dataclasses
 import time
@@ -8,9 +8,9 @@ from chainrule.progress import Progress
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
-    """The time of a comparison."""
+    """Time budget of a comparison."""
 
-    total: float  # seconds that it may take, as far as is known
+    total: float  # expected total in seconds
     start: float = dataclasses.field(default_factory=time.perf_counter)
 
     @property
@@ -20,20 +20,20 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until the total; 0 once it is over."""
+        """Seconds left, at least 0."""
         return max(0.0, self.total - self.elapsed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """One piece of work; its progress moves the clock's bar and adds to the description."""
+    """Progress callback of one stage, reported as elapsed time of the whole comparison."""
 
     outer: Progress
     clock: Clock
     name: str
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Report the seconds that have passed, of those that there are."""
-        words = f"{self.name}: {what}" if what else self.name
+        """Report elapsed and total seconds."""
+        description = f"{self.name}: {what}" if what else self.name
         seconds = max(1, round(self.clock.total))
-        self.outer(words, min(round(self.clock.elapsed), seconds), seconds)
+        self.outer(description, min(round(self.clock.elapsed), seconds), seconds)

@@ -1,20 +1,20 @@
-"""The models that the rest of a comparison needs: in memory, and in its folder until it is finished."""
+"""Finished rows and the models still needed by mixtures and figures."""
 
 from collections.abc import Iterator, Sequence
 
 from chainrule import artifact
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
-from chainrule.comparison.mixtures import by_validation, choose_components
+from chainrule.comparison.mixtures import choose_components, rank_by_validation
 from chainrule.comparison.output import Output
 from chainrule.comparison.settings import Settings
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.report.results import Row, contenders, is_unigram
+from chainrule.report.results import Row, is_unigram, rankable_rows
 
 
 class Store:
-    """Finished rows with the nats of their test lines, and the models among them that are still needed."""
+    """Finished rows, the nats of their test lines, and the models still needed."""
 
     def __init__(self, settings: Settings, output: Output | None, journal: Journal) -> None:
         self.settings, self.output, self.journal = settings, output, journal
@@ -25,7 +25,7 @@ class Store:
             self._forget_missing(output)
 
     def add(self, measured: Measured) -> None:
-        """Take a finished row; save its model where it is needed, then let go of those that no longer are."""
+        """Add a finished row; save its model if needed and release models that no longer are."""
         row, is_new = measured.row, measured.row.name not in self.journal.finished
         self.rows.append(row)
         self.line_nats[row.name] = measured.line_nats
@@ -42,7 +42,7 @@ class Store:
                 self.output.discard(name)
 
     def _forget_missing(self, output: Output) -> None:
-        """Have the models trained anew that the journal records, the comparison needs and the folder lacks."""
+        """Drop journal entries of needed models missing from the folder, so that they are trained again."""
         rows = [measured.row for measured in self.journal.finished.values()]
         names = {row.name for row in rows} if self.settings.keep == "all" else needed_names(rows)
         names |= {name for name, _ in self.journal.runs if name not in self.journal.finished}
@@ -51,7 +51,7 @@ class Store:
                 self.journal.forget(name)
 
     def get(self, name: str) -> Model:
-        """A needed model, loaded from the folder where this run did not train it."""
+        """Return a needed model, loading it from the folder if this run did not train it."""
         if name not in self.models:
             assert self.output is not None
             self.models[name] = artifact.load(self.output.models / name, self.settings.device)
@@ -59,28 +59,28 @@ class Store:
 
 
 def needed_names(rows: Sequence[Row]) -> set[str]:
-    """Models that mixtures, figures and `keep best` need: by tokenizer and family the best on either text."""
+    """Models needed by mixtures, figures and `keep best`: the best by tokenizer and family on either text."""
     names = {row.name for row in best_by(rows, "tokenizer", "family")}
     for tokenizer in {row.tokenizer for row in rows}:
         of_tokenizer = [row for row in rows if row.tokenizer == tokenizer]
         names.update(name for chosen in choose_components(of_tokenizer) for name in chosen)
-        names.update(row.name for row in contenders(filter(is_unigram, of_tokenizer))[:1])
-        names.update(row.name for row in by_validation(of_tokenizer)[:1])
+        names.update(row.name for row in rankable_rows(filter(is_unigram, of_tokenizer))[:1])
+        names.update(row.name for row in rank_by_validation(of_tokenizer)[:1])
     return names
 
 
 def best_by(rows: Sequence[Row], *fields: str) -> Iterator[Row]:
-    """The best row on the test text for each combination of these fields, best first."""
-    seen = set()
-    for row in contenders(rows):
+    """Best row on the test text for each combination of `fields`, best first."""
+    keys = set()
+    for row in rankable_rows(rows):
         key = tuple(getattr(row, field) for field in fields)
-        if key not in seen:
-            seen.add(key)
+        if key not in keys:
+            keys.add(key)
             yield row
 
 
 def kept_names(rows: Sequence[Row], keep: str) -> set[str]:
-    """Models that stay in the folder of a finished comparison."""
+    """Names of the models to keep after the comparison."""
     if keep == "none":
         return set()
     if keep == "all":

@@ -1,18 +1,18 @@
-"""One text under several tokenizers, with the same bytes for all of them."""
+"""The text encoded by each tokenizer, with the same bytes for all of them."""
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from chainrule.api import tokenizer_choice
+from chainrule.api import resolve_tokenizer
 from chainrule.artifact import load_tokenizer
 from chainrule.comparison.settings import Settings, tokenizer_label
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import InputError
-from chainrule.preparation import Prepared, prepare
+from chainrule.preparation import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
-from chainrule.text.parts import Parts
+from chainrule.text.parts import CorpusSplit
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.punctuation import describe_choice
@@ -21,21 +21,21 @@ from chainrule.tokenizers.tokenizer import split_words
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tokenized:
-    """The parts of the text under one tokenizer."""
+    """Training, validation and test text encoded by one tokenizer."""
 
-    name: str  # kind or folder, as it was chosen
-    prepared: Prepared
-    test: Encoded
-    title: str  # in the table
+    name: str  # kind or folder, as given
+    prepared: PreparedCorpus
+    test: EncodedText
+    title: str  # display name in the table
 
     @property
     def label(self) -> str:
-        """What names of models say of the tokenizer."""
+        """Tokenizer part of model names."""
         return tokenizer_label(self.name)
 
     @property
     def kind(self) -> str:
-        """The kind of tokenizer that was trained: `word` may have become `whitespace`."""
+        """Kind of the trained tokenizer; `word` may have become `whitespace`."""
         return self.prepared.tokenizer.config.kind
 
     @property
@@ -44,8 +44,8 @@ class Tokenized:
         return describe_choice(self.name, self.kind)
 
 
-def shared_text(texts: Parts, settings: Settings) -> Parts:
-    """The text that all tokenizers read: blanks collapsed for all where several are compared and one does so.
+def collapse_blanks(texts: CorpusSplit, settings: Settings) -> CorpusSplit:
+    """Collapse runs of blanks for all tokenizers if several are compared and one of them does so.
 
     Bits per byte are comparable only if every model predicts the same bytes.
     """
@@ -58,27 +58,27 @@ def shared_text(texts: Parts, settings: Settings) -> Parts:
     return dataclasses.replace(texts, train=train, valid=valid, test=test)
 
 
-def tokenize(texts: Parts, name: str, settings: Settings, progress: Progress = silent) -> Tokenized:
+def tokenize(texts: CorpusSplit, name: str, settings: Settings, progress: Progress = silent) -> Tokenized:
     """Train the tokenizer on the training text and encode all three parts."""
-    choice = tokenizer_choice(name, settings.settings_of(name))
-    prepared = prepare(Corpus.from_lines(texts.train), choice, Corpus.from_lines(texts.valid), progress)
+    choice = resolve_tokenizer(name, settings.settings_of(name))
+    prepared = prepare_corpus(Corpus.from_lines(texts.train), choice, Corpus.from_lines(texts.valid), progress)
     test = encode(Corpus.from_lines(texts.test), prepared.tokenizer, progress)
     if not test.tokens:
         raise InputError("the test text is empty; give one with at least one line")
     return Tokenized(name, prepared, test, prepared.tokenizer.config.kind)
 
 
-def tokenize_all(texts: Parts, settings: Settings, progress: Progress) -> list[Tokenized]:
-    """The text under every tokenizer; where two are of one kind, the table names them as they were chosen."""
+def tokenize_all(texts: CorpusSplit, settings: Settings, progress: Progress) -> list[Tokenized]:
+    """Encode the text with every tokenizer; tokenizers of the same kind are displayed by label."""
     tokenized = [tokenize(texts, name, settings, progress) for name in settings.tokenizer_names]
     check_bytes(tokenized)
-    if len({one.kind for one in tokenized}) < len(tokenized):
-        return [dataclasses.replace(one, title=one.label) for one in tokenized]
+    if len({text.kind for text in tokenized}) < len(tokenized):
+        return [dataclasses.replace(text, title=text.label) for text in tokenized]
     return tokenized
 
 
 def check_bytes(tokenized: Sequence[Tokenized]) -> None:
-    """Refuse tokenizers that see different texts, as one that lower-cases and one that does not."""
+    """Raise if tokenizers normalise the text differently, e.g. only one lower-cases."""
     first = tokenized[0]
     for other in tokenized[1:]:
         if other.test.bytes != first.test.bytes:

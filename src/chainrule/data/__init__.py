@@ -1,1 +1,1 @@
-"""ids -> Batch."""
+"""Encoded texts, batches, and the input of training."""

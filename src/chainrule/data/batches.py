@@ -1,24 +1,24 @@
-"""Ids -> Batch, in the two ways a text can be read: line by line, or as one stream.
+"""Batches of an encoded text, line by line or as one stream.
 
-Both yield where each row's targets stand in the text, so that what is computed can be put back in order.
+Each batch comes with the positions of its targets in the text, to put the results back in text order.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Batch, Ids
 
 TOKENS_PER_BATCH = 1 << 15
 
 
 def line_batches(
-    text: Encoded, bos: int, tokens: int = TOKENS_PER_BATCH, longest: int | None = None
+    text: EncodedText, bos: int, tokens: int = TOKENS_PER_BATCH, longest: int | None = None
 ) -> Iterator[tuple[Batch, Ids]]:
-    """Lines of like length together, one a row, and the (B, T) positions of their targets in `text.ids`.
+    """Yield batches of lines of similar length, one per row, and the (B, T) positions of the targets in `text.ids`.
 
-    Lines of more than `longest` tokens are left out: `long_lines` has them.
+    Lines of more than `longest` tokens are skipped (see `long_lines`).
     """
     starts, lengths = _lines(text)
     order = np.argsort(lengths, kind="stable")
@@ -26,7 +26,7 @@ def line_batches(
         order = order[: int(np.count_nonzero(lengths <= longest))]
     first = 0
     while first < len(order):
-        # Lengths ascend, so the last row of the batch is its widest: grow until rows x widest is enough.
+        # Lengths ascend, so the last row of the batch is the longest: grow until rows x length is enough.
         last = first + 1
         while last < len(order) and (last - first + 1) * lengths[order[last]] <= tokens:
             last += 1
@@ -35,21 +35,21 @@ def line_batches(
         first = last
 
 
-def long_lines(text: Encoded, longest: int) -> Iterator[slice]:
-    """Where in `text.ids` the lines of more than `longest` tokens stand, in the order of the text."""
+def long_lines(text: EncodedText, longest: int) -> Iterator[slice]:
+    """Yield the slices of `text.ids` with the lines of more than `longest` tokens, in text order."""
     starts, lengths = _lines(text)
     for line in np.flatnonzero(lengths > longest).tolist():
         yield slice(int(starts[line]), int(starts[line] + lengths[line]))
 
 
-def _lines(text: Encoded) -> tuple[Ids, Ids]:
-    """(L,) where each line begins in `text.ids`, and (L,) its tokens, `</s>` counted."""
+def _lines(text: EncodedText) -> tuple[Ids, Ids]:
+    """Return the (L,) start offsets of the lines in `text.ids` and their (L,) lengths, including `</s>`."""
     ends = np.flatnonzero(text.ids == text.eos)
     starts = np.concatenate([[0], ends[:-1] + 1])
     return starts, ends - starts + 1
 
 
-def _padded(text: Encoded, bos: int, starts: Ids, lengths: Ids) -> tuple[Batch, Ids]:
+def _padded(text: EncodedText, bos: int, starts: Ids, lengths: Ids) -> tuple[Batch, Ids]:
     columns = np.arange(lengths.max())
     mask = columns[None, :] < lengths[:, None]  # (B, T)
     positions = np.where(mask, starts[:, None] + columns[None, :], starts[:, None])
@@ -58,8 +58,8 @@ def _padded(text: Encoded, bos: int, starts: Ids, lengths: Ids) -> tuple[Batch, 
     return Batch(inputs, targets, mask), positions
 
 
-def stream_batches(text: Encoded, bos: int, tokens: int = TOKENS_PER_BATCH) -> Iterator[tuple[Batch, Ids]]:
-    """The whole text as one row, cut into pieces that are read one after another with the state carried on."""
+def stream_batches(text: EncodedText, bos: int, tokens: int = TOKENS_PER_BATCH) -> Iterator[tuple[Batch, Ids]]:
+    """Yield the text as one row in consecutive segments, to be read with the state carried over."""
     inputs = np.concatenate([np.array([bos], text.ids.dtype), text.ids[:-1]])
     for first in range(0, len(text.ids), tokens):
         positions = np.arange(first, min(first + tokens, len(text.ids)))[None, :]

@@ -1,37 +1,37 @@
-"""What a run is told beside its settings, and what any family is trained on: nothing of how it is modelled."""
+"""Input of model training: options of the run and the encoded texts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Context, Vocabulary
 from chainrule.progress import Progress, silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Where, how long and from which seed something is learnt."""
+    """Options of a training run."""
 
     seed: int = 0
     progress: Progress = silent
-    device: str = "auto"  # for families that can compute elsewhere than on the processor
-    memory: int | None = None  # bytes the process may take, for families that can do with less; None: any
-    max_seconds: float | None = None  # a budget that families which learn step by step keep to
-    place: Path | None = None  # a folder for checkpoints and the log of a run that takes long
-    resume: bool = False  # go on from the checkpoint there
-    tensorboard: Path | None = None  # a folder for TensorBoard's events
-    identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made from
-    summary: dict[str, Any] = field(default_factory=dict)  # filled in by a trainer: epochs, steps, why it stopped
+    device: str = "auto"  # neural families
+    memory: int | None = None  # memory limit in bytes (n-gram models); None: unlimited
+    max_seconds: float | None = None  # time limit (neural families)
+    run_dir: Path | None = None  # folder for the checkpoint and the training log
+    resume: bool = False  # continue from the checkpoint in that folder
+    tensorboard: Path | None = None  # folder for TensorBoard events
+    identity: dict[str, Any] = field(default_factory=dict)  # properties a checkpoint must share to be resumed
+    summary: dict[str, Any] = field(default_factory=dict)  # filled in by the trainer: epochs, steps, stop reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData(Job):
-    """One text to learn from, perhaps another to watch, and the rules of both."""
+    """Training text, optional validation text, vocabulary and context rule."""
 
-    train: Encoded
-    valid: Encoded | None
+    train: EncodedText
+    valid: EncodedText | None
     vocabulary: Vocabulary
     context: Context = "line"
-    names: Callable[[], Sequence[str]] | None = None  # the spelling of each id, for families that keep it
+    names: Callable[[], Sequence[str]] | None = None  # tokens by id, for families that store them

@@ -1,1 +1,1 @@
-"""From a distribution to text: filters, sampling, beam search."""
+"""Decoding strategies: logit filters, sampling and beam search."""

@@ -1,7 +1,4 @@
-"""Beam search over any LanguageModel.
-
-Lives here: the search and its length rule. Not here: what may be chosen (shaping.py), drawing it (sample.py).
-"""
+"""Beam search with length normalisation over any LanguageModel."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -9,81 +6,84 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.decoding.prompt import Prompt, read
-from chainrule.decoding.ranges import check
+from chainrule.decoding.prompt import Prompt, read_prompt
+from chainrule.decoding.ranges import check_range
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import apply_filters
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, LanguageModel, S
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A continuation and what it is worth."""
+    """Partial or finished continuation of the prompt."""
 
-    ids: tuple[int, ...] = ()  # `</s>` the last of them where it ended so
-    log_probs: tuple[float, ...] = ()  # nats, what the model itself says of each id
-    score: float = 0.0  # Σ log p under the shaped distribution; the model's own where no filter is set
+    ids: tuple[int, ...] = ()  # generated ids, including `</s>` if it was generated
+    log_probs: tuple[float, ...] = ()  # nats, log p of each id under the model, before any filter
+    score: float = 0.0  # Σ log p under the filtered distribution
     is_finished: bool = False
 
-    def rank(self, p: float) -> float:
-        """The score over length^p, the length in generated tokens with `</s>`; p = 0 is the plain sum."""
+    def normalized_score(self, p: float) -> float:
+        """Return score / length^p; the length counts generated tokens including `</s>`."""
         return self.score / math.pow(max(1, len(self.ids)), p)
 
 
-Search = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
-"""A search that asks for steps (state, ids) and is sent their answers; in the end it returns what it found."""
+BeamSearch = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
+"""Coroutine that yields `(state, ids)` to be stepped, receives `(log_p, state)`, and returns the hypotheses."""
 
 
 def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1) -> list[Hypothesis]:
-    """The `num` best continuations found: finished ones by rank, then, if these are too few, unfinished ones.
+    """Return the `num` best continuations: finished ones by normalised score, then unfinished ones if too few.
 
-    At each length the B best extensions are kept; those that are finished are set aside and the others go on
-    (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer come back where fewer are possible.
+    At each length the B best extensions are kept; finished ones leave the beam and the others are extended further
+    (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer hypotheses are returned if fewer exist.
     """
-    search = steps(*read(lm, prompt), prompt, settings, num=num)
+    coroutine = search_steps(*read_prompt(lm, prompt), prompt, settings, num=num)
     try:
-        asked = next(search)
+        request = next(coroutine)
         while True:
-            asked = search.send(lm.step(*asked))
+            request = coroutine.send(lm.step(*request))
     except StopIteration as end:
-        found: list[Hypothesis] = end.value
-        return found
+        hypotheses: list[Hypothesis] = end.value
+        return hypotheses
 
 
-def together(
-    lm: LanguageModel[S], join: Callable[[Sequence[S]], S], searches: Sequence[Search[S]]
+def search_batch(
+    lm: LanguageModel[S], join: Callable[[Sequence[S]], S], searches: Sequence[BeamSearch[S]]
 ) -> list[list[Hypothesis]]:
-    """Several searches in step with each other: what they ask of the model at a time is asked at once.
+    """Run several searches in lockstep, batching their model steps.
 
-    `join` puts the rows of several states into one. What a search finds does not depend on those beside it.
+    `join` concatenates the rows of several states. The result of a search does not depend on the other searches.
     """
-    found: list[list[Hypothesis]] = [[] for _ in searches]
-    asked: dict[int, tuple[S, Ids]] = {}
+    results: list[list[Hypothesis]] = [[] for _ in searches]
+    pending: dict[int, tuple[S, Ids]] = {}
 
-    def go_on(i: int, answer: tuple[Floats, S] | None) -> None:
+    def resume(i: int, answer: tuple[Floats, S] | None) -> None:
         try:
-            asked[i] = searches[i].send(answer)  # type: ignore[arg-type]
+            pending[i] = searches[i].send(answer)  # type: ignore[arg-type]
         except StopIteration as end:
-            found[i] = end.value
+            results[i] = end.value
 
     for i in range(len(searches)):
-        go_on(i, None)
-    while asked:
-        requests, asked = asked, {}
+        resume(i, None)
+    while pending:
+        requests, pending = pending, {}
         log_p, state = lm.step(
             join([state for state, _ in requests.values()]), np.concatenate([ids for _, ids in requests.values()])
         )
         first = 0
         for i, (_, ids) in requests.items():
             rows = np.arange(first, first := first + len(ids))
-            go_on(i, (log_p[rows], state.select(rows)))
-    return found
+            resume(i, (log_p[rows], state.select(rows)))
+    return results
 
 
-def steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *, num: int = 1) -> Search[S]:
-    """The search as one who asks, from (1, V) log p and the state after the prompt; each `yield` wants a step."""
-    check("num", num)
+def search_steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *, num: int = 1) -> BeamSearch[S]:
+    """Beam search as a coroutine: yields `(state, ids)` to be stepped and receives `(log_p, state)`.
+
+    `log_p` (1, V) and `state` are those after the prompt.
+    """
+    check_range("num", num)
     if num > settings.beam_size:
         raise ConfigError(
             f"beam_size is {settings.beam_size}; choose at least {num}, the number of texts asked for"
@@ -92,24 +92,24 @@ def steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *, num: i
     running, finished = [Hypothesis()], list[Hypothesis]()
     for length in range(1, L + 1):
         extended, parents = _extend(running, log_p, prompt, settings)
-        going = [k for k, hypothesis in enumerate(extended) if not hypothesis.is_finished]
-        running = [extended[k] for k in going]
+        unfinished = [k for k, hypothesis in enumerate(extended) if not hypothesis.is_finished]
+        running = [extended[k] for k in unfinished]
         finished = _best([*finished, *(h for h in extended if h.is_finished)], p)[:num]
-        if length == L or _is_decided(running, finished, num, p, L):
+        if length == L or _can_stop(running, finished, num, p, L):
             break
-        log_p, state = yield state.select(parents[going]), np.array([h.ids[-1] for h in running])
+        log_p, state = yield state.select(parents[unfinished]), np.array([h.ids[-1] for h in running])
     return [*finished, *_best(running, p)][:num]
 
 
 def _extend(
     running: Sequence[Hypothesis], log_p: Floats, prompt: Prompt, settings: Decoding
 ) -> tuple[list[Hypothesis], Ids]:
-    """The B best extensions by one token, in the order of their ids, and the row each came from."""
+    """Return the B best one-token extensions, sorted by their ids, and the row of each one's parent."""
     words = prompt.words
-    allowed = shape(log_p, [[*words, *h.ids] for h in running], settings, prompt.vocabulary)
+    allowed = apply_filters(log_p, [[*words, *h.ids] for h in running], settings, prompt.vocabulary)
     totals = np.array([h.score for h in running])[:, None] + allowed  # (K, V)
-    # Rows stand in the order of their ids, so the lowest flat index is also the lowest sequence of ids.
-    parents, tokens = np.divmod(_highest(totals, settings.beam_size), totals.shape[1])
+    # Rows are sorted by their ids, so the lowest flat index is also the lowest sequence of ids.
+    parents, tokens = np.divmod(_top_indices(totals, settings.beam_size), totals.shape[1])
     extended = []
     for k, token in zip(parents.tolist(), tokens.tolist(), strict=True):
         ids = (*running[k].ids, token)
@@ -118,30 +118,30 @@ def _extend(
     return extended, parents
 
 
-def _highest(totals: Floats, B: int) -> Ids:
-    """Where the B highest of (K, V) stand, as ascending flat indices, the lowest among equals; none of `-inf`.
+def _top_indices(totals: Floats, B: int) -> Ids:
+    """Return the ascending flat indices of the B highest finite values of (K, V); ties go to the lowest index.
 
-    The B-th highest of any one row is a bound that the B highest of all reach: with that of the row which holds the
-    highest of all few others do, and only these are sorted.
+    The B-th highest value of any row is a lower bound of the B highest values overall. Only values that reach the
+    bound of the row with the maximum are sorted.
     """
     V = totals.shape[1]
     bound = np.partition(totals[int(np.argmax(totals)) // V], V - B)[V - B] if B < V else -np.inf
     flat = totals.reshape(-1)
-    reached = np.flatnonzero((flat >= bound) & (flat > -np.inf))
-    order = np.argsort(-flat[reached], kind="stable")[:B]
-    return np.sort(reached[order])
+    candidates = np.flatnonzero((flat >= bound) & (flat > -np.inf))
+    order = np.argsort(-flat[candidates], kind="stable")[:B]
+    return np.sort(candidates[order])
 
 
 def _best(hypotheses: Sequence[Hypothesis], p: float) -> list[Hypothesis]:
-    return sorted(hypotheses, key=lambda h: (-h.rank(p), h.ids))
+    return sorted(hypotheses, key=lambda h: (-h.normalized_score(p), h.ids))
 
 
-def _is_decided(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int) -> bool:
-    """Whether no running hypothesis can still be among the `num` best.
+def _can_stop(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int) -> bool:
+    """Return whether no running hypothesis can still be among the `num` best.
 
-    A score only falls, and ranks highest at the greatest length: score / L^p bounds all that may come.
+    Scores never increase, so score / L^p is an upper bound of the normalised score of every extension.
     """
     if not running:
         return True
     bound = max(h.score for h in running) / math.pow(L, p)
-    return len(finished) >= num and finished[num - 1].rank(p) > bound
+    return len(finished) >= num and finished[num - 1].normalized_score(p) > bound

@@ -1,4 +1,4 @@
-"""What decoding needs of a tokenizer, and nothing more."""
+"""Tokenizer protocol required by decoding."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,10 +7,10 @@ from chainrule.lm import Ids
 
 
 class Codec(Protocol):
-    """Text to ids and back.
+    """Conversion between text and ids.
 
-    Decoding appends: further ids add text behind what was there, and change of it only the U+FFFD at its very
-    end that stand for a character whose last bytes are still to come.
+    `decode` must be incremental: further ids only append text, except that U+FFFD characters at the very end, which
+    stand for an incomplete character, may change.
     """
 
     @property
@@ -29,17 +29,17 @@ class Codec(Protocol):
         ...
 
     def encode(self, text: str) -> Ids:
-        """The ids of a line or its beginning, neither `<s>` nor `</s>` among them."""
+        """Return the ids of a line or its beginning, without `<s>` and `</s>`."""
         ...
 
     def encode_prompt(self, text: str) -> Ids:
-        """The ids of the beginning of a line that is to be continued: they may differ from `encode` in the last."""
+        """Return the ids of the beginning of a line to be continued; the last id may differ from `encode`."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids."""
+        """Return the text of these ids."""
         ...
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The name of each id."""
+        """Return the token string of each id."""
         ...

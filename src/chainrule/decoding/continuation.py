@@ -1,8 +1,4 @@
-"""A prompt as ids, and the text that new ids add to it.
-
-Lives here: the blank between prompt and continuation, stop strings, characters not yet complete.
-Not here: how the ids are chosen (sample.py, beam.py).
-"""
+"""Encode prompts and detokenize generated ids, with stop strings and incomplete characters handled."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,15 +7,15 @@ from typing import Final
 from chainrule.decoding.codec import Codec
 from chainrule.decoding.stop_strings import StopSearch, StopStrings
 
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"  # how a decoder shows bytes that are no character, or not yet
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"  # decoded from invalid or incomplete bytes
 
 
 class Continuation:
-    """Turns generated ids into text: what they add to the last line of the prompt.
+    """Convert generated ids to the text that they append to the prompt.
 
     Attributes:
-        prompt: The prompt as the text follows on it, without closing blanks that the tokenizer did not read.
-        prompt_ids: The ids of the prompt, `</s>` for each line break in it.
+        prompt: Prompt text, without trailing blanks that the tokenizer does not encode.
+        prompt_ids: Ids of the prompt, with `</s>` for each line break.
 
     """
 
@@ -36,27 +32,27 @@ class Continuation:
         self.prompt_ids: tuple[int, ...] = (*ended, *self._line)
 
     def text(self, ids: Sequence[int]) -> str:
-        """What these ids add, cut before the first stop string."""
+        """Return the text of the generated ids, truncated before the first stop string."""
         added = self._added(ids)
         return added[: self._stop_position(added)]
 
     def is_stopped(self, ids: Sequence[int]) -> bool:
-        """Whether a stop string, be it spread over several tokens, is in the text of these ids."""
+        """Return whether the text of the generated ids contains a stop string."""
         return bool(self._stops) and self._stop_position(self._added(ids)) is not None
 
-    def grow(self) -> "GrowingText":
-        """Return the text of one continuation before its first id."""
-        return GrowingText(self._codec, self._line, self._automaton)
+    def incremental_decoder(self) -> "IncrementalDecoder":
+        """Return a decoder for one continuation of the prompt."""
+        return IncrementalDecoder(self._codec, self._line, self._automaton)
 
     def stop_check(self) -> Callable[[int], bool]:
-        """Return a function that is called with each id of one continuation: whether a stop string is complete."""
-        text = self.grow()
+        """Return a function to call with each id of one continuation; it returns True once a stop string occurs."""
+        decoder = self.incremental_decoder()
 
-        def check(id_: int) -> bool:
-            text.add(id_)
-            return text.is_stopped
+        def is_stopped(id_: int) -> bool:
+            decoder.add(id_)
+            return decoder.is_stopped
 
-        return check
+        return is_stopped
 
     def _added(self, ids: Sequence[int]) -> str:
         words = ids[:-1] if ids and ids[-1] == self._codec.eos else ids
@@ -66,11 +62,12 @@ class Continuation:
         return min((added.index(stop) for stop in self._stops if stop in added), default=None)
 
 
-class GrowingText:
-    """The text that ids add to a prompt, decoded id by id in time that does not grow with the text.
+class IncrementalDecoder:
+    """Decode one continuation id by id, in time per id that does not depend on the length of the text.
 
-    Only the ids after the last complete character are decoded again, behind one id of context: a decoder appends
-    (see `Codec`), and whether a blank comes before a token depends on the token before it at most.
+    Only the ids after the last complete character are decoded again, preceded by one id of context. This is
+    sufficient because decoding is incremental (see `Codec`) and the blank before a token depends only on the
+    previous token.
 
     Attributes:
         is_stopped: Whether the text contains a stop string.
@@ -84,9 +81,9 @@ class GrowingText:
         self._context_length = len(codec.decode(self._ids))  # characters
         self._search = StopSearch(stops)
         self._is_open = False  # the text ends with U+FFFD, which a further id may change
-        self._read = 0  # characters behind the context that the search has read
-        self._pending = ""  # text that was not released
-        self._released = 0
+        self._read = 0  # characters after the context that the stop search has read
+        self._pending = ""  # text not yet returned by `release`
+        self._released = 0  # characters returned by `release`
 
     def add(self, id_: int) -> None:
         """Add one id; `</s>` adds no text."""
@@ -94,19 +91,19 @@ class GrowingText:
             return
         self._ids.append(id_)
         added = self._codec.decode(self._ids)[self._context_length :]
-        closed = added.rstrip(REPLACEMENT)
-        self._append(closed[self._read :])
-        self._read = max(self._read, len(closed))
-        self._is_open = len(closed) < len(added)
+        complete = added.rstrip(REPLACEMENT)
+        self._append(complete[self._read :])
+        self._read = max(self._read, len(complete))
+        self._is_open = len(complete) < len(added)
         if not self._is_open:
             self._ids = [id_]
             self._context_length = len(self._codec.decode(self._ids))
             self._read = 0
 
     def release(self) -> str:
-        """Return the text that was not returned before and that no further id can change.
+        """Return the new text that further ids cannot change.
 
-        An open character and a possible beginning of a stop string are held back.
+        Incomplete characters and possible beginnings of stop strings are held back.
         """
         end = self._search.length - self._search.held_back if self._search.start is None else self._search.start
         text = self._pending[: max(0, end - self._released)]
@@ -115,7 +112,7 @@ class GrowingText:
         return text
 
     def end(self) -> str:
-        """Return the rest of the text, cut before the first stop string."""
+        """Return the remaining text, truncated before the first stop string."""
         if self._is_open:
             self._append(self._codec.decode(self._ids)[self._context_length + self._read :])
         if self._search.start is None:

@@ -1,8 +1,7 @@
-"""What may be chosen next: pure functions on the rows of a distribution.
+"""Filters of next-token distributions: temperature, truncation and repetition control.
 
-Lives here: functions of log-probabilities, (K, V) in and (K, V) out; what they remove becomes -inf, and the
-rest keeps its value unless a function says that it renormalises. Not here: their order (shaping.py), drawing
-from what is left (sample.py).
+Every filter is a pure function of log-probabilities (K, V) -> (K, V). Removed tokens become -inf; the other values
+are unchanged unless the function renormalises.
 """
 
 from collections.abc import Sequence
@@ -10,29 +9,29 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from chainrule.decoding.ranges import check
+from chainrule.decoding.ranges import check_range
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
 
-ROUNDING: Final = 1e-9  # a mass or a ratio below its bound by no more than this share of it has reached it
+ROUNDING: Final = 1e-9  # relative tolerance in comparisons of probability mass with a threshold
 
 
-Text: TypeAlias = "Sequence[int] | TokenHistory"
+TokenSequence: TypeAlias = "Sequence[int] | TokenHistory"
 
 
 def normalize(log_p: Floats) -> Floats:
-    """Make each row sum to one, in float64; a row with NaN, or with nothing possible, is refused.
+    """Normalise each row in float64; raise if a row contains NaN or has no possible token.
 
     >>> np.exp(normalize(np.log([[1.0, 3.0]])))
     array([[0.25, 0.75]])
     """
-    shifted = _from_highest(log_p)
+    shifted = _shift_by_max(log_p)
     shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return shifted
 
 
 def exclude(log_p: Floats, token: int, fallback: int) -> Floats:
-    """Make one token impossible; a row in which no other token is possible becomes `fallback` with probability 1.
+    """Make one token impossible; if no other token of a row is possible, `fallback` gets probability 1.
 
     >>> np.exp(exclude(np.log([[0.5, 0.3, 0.2]]), 0, fallback=2)).round(3)
     array([[0. , 0.3, 0.2]])
@@ -47,46 +46,46 @@ def exclude(log_p: Floats, token: int, fallback: int) -> Floats:
 
 
 def temperature(log_p: Floats, T: float) -> Floats:
-    """p^{1/T}, renormalised; T = 0 puts all on the argmax, the lowest id among equals."""
-    check("temperature", T)
+    """Return p^{1/T}, renormalised; T = 0 selects the argmax, the lowest id among equals."""
+    check_range("temperature", T)
     if T == 0:
         return normalize(top_k(log_p, 1))
-    with np.errstate(over="ignore"):  # a tiny T sends all but the highest to -inf, as it should
-        return normalize(_from_highest(log_p) / T)
+    with np.errstate(over="ignore"):  # a tiny T sends all but the maximum to -inf, as intended
+        return normalize(_shift_by_max(log_p) / T)
 
 
 def top_k(log_p: Floats, k: int) -> Floats:
     """Keep the k most probable tokens of each row, the lowest ids among equals."""
-    check("top_k", k)
+    check_range("top_k", k)
     V = log_p.shape[-1]
     if k >= V:
         return log_p
     kth = np.partition(log_p, V - k, axis=-1)[:, V - k, None]
-    return _keep(log_p, kth, np.full_like(kth, k, dtype=np.intp))
+    return _keep_top(log_p, kth, np.full_like(kth, k, dtype=np.intp))
 
 
 def top_p(log_p: Floats, p: float) -> Floats:
-    """Keep the smallest set whose share of the row's mass reaches p, the lowest ids among equals.
+    """Keep the smallest set of tokens with probability mass p (nucleus sampling, Holtzman et al. 2020).
 
-    Nucleus sampling (Holtzman et al. 2020).
+    Ties are broken in favour of the lowest ids.
 
     >>> np.exp(top_p(np.log([[0.5, 0.3, 0.2]]), 0.7)).round(3)
     array([[0.5, 0.3, 0. ]])
     """
-    check("top_p", p)
+    check_range("top_p", p)
     if p == 1:
         return log_p
-    falling = -np.sort(-log_p, axis=-1)
-    mass = np.cumsum(np.exp(normalize(falling)), axis=-1)
-    too_few = np.sum(mass < p * (1 - ROUNDING), axis=-1, keepdims=True)
-    k = np.minimum(too_few + 1, log_p.shape[-1])
-    return _keep(log_p, np.take_along_axis(falling, k - 1, axis=-1), k)
+    descending = -np.sort(-log_p, axis=-1)
+    mass = np.cumsum(np.exp(normalize(descending)), axis=-1)
+    below = np.sum(mass < p * (1 - ROUNDING), axis=-1, keepdims=True)
+    k = np.minimum(below + 1, log_p.shape[-1])
+    return _keep_top(log_p, np.take_along_axis(descending, k - 1, axis=-1), k)
 
 
 def min_p(log_p: Floats, fraction: float) -> Floats:
     """Keep the tokens at least `fraction` times as probable as the most probable one (Nguyen et al. 2024)."""
-    check("min_p", fraction)
-    ratio = np.exp(_from_highest(log_p))
+    check_range("min_p", fraction)
+    ratio = np.exp(_shift_by_max(log_p))
     return np.where(ratio >= fraction * (1 - ROUNDING), log_p, -np.inf)
 
 
@@ -95,23 +94,23 @@ HASH_BASE: Final = 0x2545F4914F6CDD1D9E3779B97F4A7C15
 
 
 class TokenHistory:
-    """The ids of a text that grows, indexed so that the filters need not scan it at each step.
+    """Append-only token sequence with an index, so that filters need not scan it at each step.
 
-    The n-grams are looked up by a rolling polynomial hash of 127 bits of their first n - 1 ids (Karp and Rabin
-    1987), so that neither time nor memory grows with n.
+    N-grams are looked up by a 127-bit rolling polynomial hash of their first n - 1 ids (Karp and Rabin 1987), so
+    that neither time nor memory depends on n.
 
     Args:
-        ids: The first ids.
-        n: Order of the n-grams that are indexed; None: none are.
+        ids: Initial ids.
+        n: Order of the n-grams to index, or None.
 
     """
 
     def __init__(self, ids: Sequence[int] = (), n: int | None = None) -> None:
         self._n = n
         self._parent: TokenHistory | None = None
-        self._shared = 0  # ids that are indexed by the parent
-        self._ids: list[int] = []  # those after them
-        self._distinct: set[int] = set()  # those that the parent does not have
+        self._shared = 0  # number of leading ids, which the parent indexes
+        self._ids: list[int] = []  # ids after the shared ones
+        self._distinct: set[int] = set()  # distinct ids that the parent does not have
         self._distinct_ids = np.empty(16, dtype=np.intp)
         self._distinct_count = 0
         self._hash = 0  # of the last n - 1 ids
@@ -124,14 +123,14 @@ class TokenHistory:
         return self._shared + len(self._ids)
 
     def fork(self) -> "TokenHistory":
-        """Return a text that begins with this one, which must not change any more; the index is shared."""
+        """Return a history that continues this one and shares its index; this one must not change afterwards."""
         child = TokenHistory(n=self._n)
         child._parent, child._shared, child._hash = self, len(self), self._hash
         child._distinct_ids, child._distinct_count = self._distinct_ids.copy(), self._distinct_count
         return child
 
     def append(self, id_: int) -> None:
-        """Add one id, in time that does not depend on the length of the text."""
+        """Append one id in constant time."""
         if not self._contains(id_):
             self._distinct.add(id_)
             if self._distinct_count == len(self._distinct_ids):
@@ -150,11 +149,11 @@ class TokenHistory:
 
     @property
     def distinct(self) -> Ids:
-        """The distinct ids of the text."""
+        """Distinct ids of the text."""
         return self._distinct_ids[: self._distinct_count]
 
     def completions(self, n: int) -> Ids:
-        """The ids that would complete an n-gram of the text; n must be the order that is indexed."""
+        """Return the ids that would repeat an n-gram of the text; n must be the indexed order."""
         if n != self._n:
             raise ValueError(f"the n-grams of order {self._n} are indexed, not those of order {n}")
         if len(self) < n - 1:
@@ -174,38 +173,37 @@ class TokenHistory:
         return self._parent._ids[position]
 
 
-def repetition_penalty(log_p: Floats, seen: Sequence[Text], penalty: float) -> Floats:
-    """Multiply log p of the tokens already in the row's text by `penalty`, then renormalise.
+def repetition_penalty(log_p: Floats, histories: Sequence[TokenSequence], penalty: float) -> Floats:
+    """Multiply log p of the tokens already in each row's text by `penalty`, then renormalise.
 
-    A penalty above 1 discourages. Keskar et al. 2019 (section 4.1) divide logits, whose sign is arbitrary;
-    log-probabilities are never positive, so that here one rule does for all: p becomes p^penalty. A row left
-    with nothing stays as it was.
+    A penalty above 1 discourages repetition: p becomes p^penalty. Keskar et al. 2019 (section 4.1) divide logits,
+    whose sign is arbitrary; log-probabilities are never positive. A row without any possible token is unchanged.
     """
-    check("repetition_penalty", penalty)
+    check_range("repetition_penalty", penalty)
     out = normalize(log_p)
     with np.errstate(over="ignore"):
-        for row, ids in zip(out, seen, strict=True):
+        for row, ids in zip(out, histories, strict=True):
             row[ids.distinct if isinstance(ids, TokenHistory) else np.unique(np.asarray(ids, dtype=np.intp))] *= (
                 penalty
             )
-    return normalize(_unless_impossible(out, log_p))
+    return normalize(_restore_empty_rows(out, log_p))
 
 
-def no_repeat_ngram(log_p: Floats, history: Sequence[Text], n: int) -> Floats:
-    """Make impossible each token that would complete an n-gram already in the row's history.
+def no_repeat_ngram(log_p: Floats, histories: Sequence[TokenSequence], n: int) -> Floats:
+    """Exclude each token that would repeat an n-gram of the row's text.
 
-    A row left with nothing stays as it was.
+    A row in which no token remains possible is unchanged.
     """
-    check("no_repeat_ngram", n)
+    check_range("no_repeat_ngram", n)
     out = np.array(log_p, dtype=np.float64)
-    for row, ids in zip(out, history, strict=True):
+    for row, ids in zip(out, histories, strict=True):
         indexed = ids.completions(n) if isinstance(ids, TokenHistory) else None
         row[indexed if indexed is not None else _completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
-    return _unless_impossible(out, log_p)
+    return _restore_empty_rows(out, log_p)
 
 
 def _completions(ids: Ids, n: int) -> Ids:
-    """The tokens that followed each earlier occurrence of the last n-1 ids."""
+    """Return the tokens after each earlier occurrence of the last n-1 ids."""
     if len(ids) < n:
         return ids[:0]
     ngrams = np.lib.stride_tricks.sliding_window_view(ids, n)  # (len - n + 1, n)
@@ -214,15 +212,15 @@ def _completions(ids: Ids, n: int) -> Ids:
     return completions
 
 
-def _keep(log_p: Floats, kth: Floats, k: Ids) -> Floats:
-    """Keep k tokens a row, given its k-th largest value: all above it, then of its equals the lowest ids."""
-    above, level = log_p > kth, log_p == kth
-    room = k - above.sum(axis=-1, keepdims=True)
-    return np.where(above | (level & (level.cumsum(axis=-1) <= room)), log_p, -np.inf)
+def _keep_top(log_p: Floats, kth: Floats, k: Ids) -> Floats:
+    """Keep the k largest values of each row, given the k-th largest; ties are broken by the lowest ids."""
+    is_above, is_equal = log_p > kth, log_p == kth
+    ties_kept = k - is_above.sum(axis=-1, keepdims=True)
+    return np.where(is_above | (is_equal & (is_equal.cumsum(axis=-1) <= ties_kept)), log_p, -np.inf)
 
 
-def _from_highest(log_p: Floats) -> Floats:
-    """Log of p / max p, exactly 0 at the maximum."""
+def _shift_by_max(log_p: Floats) -> Floats:
+    """Return log(p / max p), exactly 0 at the maximum."""
     highest = np.max(log_p, axis=-1, keepdims=True)
     if not np.isfinite(highest).all():
         raise ConfigError(
@@ -233,6 +231,6 @@ def _from_highest(log_p: Floats) -> Floats:
     return shifted
 
 
-def _unless_impossible(filtered: Floats, log_p: Floats) -> Floats:
-    """The filtered rows, save those in which nothing is left."""
+def _restore_empty_rows(filtered: Floats, log_p: Floats) -> Floats:
+    """Return the filtered rows, with the original where no token is left."""
     return np.where(np.isneginf(filtered).all(axis=-1, keepdims=True), log_p, filtered)

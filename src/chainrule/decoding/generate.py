@@ -1,8 +1,4 @@
-"""Text in, text out, for any LanguageModel and its tokenizer.
-
-Lives here: generating whole or in pieces, and the distribution of the next token. Not here: the strategies
-(sample.py, beam.py) and how ids become text (continuation.py).
-"""
+"""Generate text from a prompt with any LanguageModel and its tokenizer, completely or streamed."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,33 +10,33 @@ import numpy as np
 from chainrule.decoding import beam, filters
 from chainrule.decoding.codec import Codec
 from chainrule.decoding.continuation import REPLACEMENT, Continuation
-from chainrule.decoding.prompt import Prompt, read
-from chainrule.decoding.ranges import check
-from chainrule.decoding.sample import generators, sample
+from chainrule.decoding.prompt import Prompt, read_prompt
+from chainrule.decoding.ranges import check_range
+from chainrule.decoding.sample import sample, spawn_generators
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import distribution
-from chainrule.decoding.spelled import Spell, SpelledCodec, required_spell, spelling_generators
+from chainrule.decoding.shaping import next_token_distribution
+from chainrule.decoding.spelled import SpelledCodec, SpellingSampler, resolve_speller, spawn_spelling_generators
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
 
-CELLS_AT_ONCE: Final = 1 << 21
-"""Numbers K · V of the distributions that are held at a time."""
+MAX_CELLS: Final = 1 << 21
+"""Maximum size K · V of the distributions of one batch of samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One continuation; printed, it stands behind its prompt."""
+    """One generated continuation; `str()` gives prompt and text."""
 
     prompt: str
-    text: str  # the continuation alone, cut before a stop string
-    tokens: list[str]  # all that was generated: `</s>` and the tokens of a stop string too
+    text: str  # continuation without the prompt, truncated before a stop string
+    tokens: list[str]  # all generated tokens, including `</s>` and those of a stop string
     ids: list[int]
-    log_probs: list[float]  # nats, each token under the model itself, before any filter
+    log_probs: list[float]  # nats, log p of each token under the model, before any filter
     finish_reason: Literal["stop", "length"]  # "stop": `</s>` or a stop string
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of all that was generated, in nats."""
+        """Total log-probability of the generated tokens, in nats."""
         return math.fsum(self.log_probs)
 
     def __str__(self) -> str:
@@ -48,22 +44,28 @@ class Generation:
 
 
 def generate(
-    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, num: int = 1, spell: Spell | None = None
+    lm: AnyModel,
+    tokenizer: Codec,
+    prompt: str,
+    settings: Decoding,
+    *,
+    num: int = 1,
+    spell: SpellingSampler | None = None,
 ) -> list[Generation]:
-    """`num` continuations of the prompt: samples in their order, or the best of a beam first.
+    """Generate `num` continuations of the prompt, the best first for beam search.
 
-    The i-th sample of a seed is the same text whatever `num` is. A beam gives fewer where it finds fewer. With
-    `unk="spell"` `spell` is needed; the spelling of a word changes neither ids nor log-probabilities.
+    The i-th sample of a seed does not depend on `num`. Beam search may return fewer. `unk="spell"` requires
+    `spell`; spellings do not change ids or log-probabilities.
     """
-    check("num", num)
-    tokenizer = _spelling(lm, tokenizer, settings, spell)
-    start, continuation = _start(lm, tokenizer, prompt, settings)
+    check_range("num", num)
+    tokenizer = _make_codec(lm, tokenizer, settings, spell)
+    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings)
     if settings.strategy == "beam":
-        found = [(h.ids, h.log_probs) for h in beam.search(lm, start, settings, num=num)]
+        outputs = [(h.ids, h.log_probs) for h in beam.search(lm, start, settings, num=num)]
     else:
-        found = _samples(lm, start, settings, num)
+        outputs = _samples(lm, start, settings, num)
     generations = []
-    for (ids, log_probs), rng in zip(found, spelling_generators(settings.seed, len(found)), strict=True):
+    for (ids, log_probs), rng in zip(outputs, spawn_spelling_generators(settings.seed, len(outputs)), strict=True):
         spelled = _spell_unknown(tokenizer, ids, rng)
         generations.append(
             Generation(
@@ -79,42 +81,43 @@ def generate(
 
 
 def stream(
-    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, spell: Spell | None = None
+    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, spell: SpellingSampler | None = None
 ) -> Iterator[str]:
-    """The text of one continuation in pieces, each as soon as it is settled; a beam comes in one piece."""
+    """Yield the text of one continuation as it is generated; the result of a beam search comes at once."""
     if settings.strategy == "beam":
         return (generation.text for generation in generate(lm, tokenizer, prompt, settings, spell=spell))
-    tokenizer = _spelling(lm, tokenizer, settings, spell)
-    start, continuation = _start(lm, tokenizer, prompt, settings)
-    return _pieces(lm, tokenizer, start, continuation, settings)
+    tokenizer = _make_codec(lm, tokenizer, settings, spell)
+    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings)
+    return _stream_text(lm, tokenizer, start, continuation, settings)
 
 
 def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[tuple[str, float]]:
-    """The `top` most probable next tokens and their probabilities, the lowest id first among equals.
+    """Return the `top` most probable next tokens with their probabilities, ties in order of ids.
 
-    The probabilities are those that `score` gives the same tokens, also where they do not sum to one.
+    The probabilities equal those of `score`, even if they do not sum to one.
     """
-    check("top", top)
-    start, _ = _start(lm, tokenizer, context, Decoding())
-    log_p = distribution(read(lm, start)[0], lm.vocabulary)
-    kept = np.flatnonzero(filters.top_k(log_p, top)[0] > -np.inf)
-    ids = kept[np.argsort(-log_p[0, kept], kind="stable")]
+    check_range("top", top)
+    start, _ = _encode_prompt(lm, tokenizer, context, Decoding())
+    log_p = next_token_distribution(read_prompt(lm, start)[0], lm.vocabulary)
+    candidates = np.flatnonzero(filters.top_k(log_p, top)[0] > -np.inf)
+    ids = candidates[np.argsort(-log_p[0, candidates], kind="stable")]
     return list(zip(tokenizer.tokens(ids.tolist()), np.exp(log_p[0, ids]).tolist(), strict=True))
 
 
-def _start(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> tuple[Prompt, Continuation]:
-    has = lm.vocabulary
-    if (has.size, has.bos, has.eos) != (tokenizer.vocab_size, tokenizer.bos, tokenizer.eos):
+def _encode_prompt(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> tuple[Prompt, Continuation]:
+    """Encode the prompt; raise if model and tokenizer have different vocabularies."""
+    V = lm.vocabulary
+    if (V.size, V.bos, V.eos) != (tokenizer.vocab_size, tokenizer.bos, tokenizer.eos):
         raise VocabularyError(
-            f"the model was built for {has.size} ids, <s> {has.bos} and </s> {has.eos}, but this tokenizer "
+            f"the model was built for {V.size} ids, <s> {V.bos} and </s> {V.eos}, but this tokenizer "
             f"makes {tokenizer.vocab_size}, <s> {tokenizer.bos} and </s> {tokenizer.eos}; "
             "use the tokenizer saved with the model"
         )
     continuation = Continuation(tokenizer, prompt, settings.stop)
-    # A stop string with U+FFFD may match a character that is not yet complete: only a new decoding finds that.
+    # A stop string with U+FFFD may match an incomplete character, which incremental decoding does not see.
     is_incremental = settings.stop and not any(REPLACEMENT in stop for stop in settings.stop)
     stop_check = continuation.stop_check if is_incremental else None
-    return Prompt(continuation.prompt_ids, has, continuation.is_stopped, stop_check), continuation
+    return Prompt(continuation.prompt_ids, V, continuation.is_stopped, stop_check), continuation
 
 
 def _samples(
@@ -122,34 +125,34 @@ def _samples(
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     ids: list[list[int]] = [[] for _ in range(num)]
     log_probs: list[list[float]] = [[] for _ in range(num)]
-    rngs = generators(settings.seed, num)
-    together = max(1, CELLS_AT_ONCE // lm.vocabulary.size)
-    for first in range(0, num, together):
-        for draw in sample(lm, start, settings, rngs=rngs[first : first + together]):
-            ids[first + draw.sample].append(draw.id)
-            log_probs[first + draw.sample].append(draw.log_prob)
+    rngs = spawn_generators(settings.seed, num)
+    batch_size = max(1, MAX_CELLS // lm.vocabulary.size)
+    for first in range(0, num, batch_size):
+        for token in sample(lm, start, settings, rngs=rngs[first : first + batch_size]):
+            ids[first + token.sample].append(token.id)
+            log_probs[first + token.sample].append(token.log_prob)
     return [(tuple(i), tuple(log_p)) for i, log_p in zip(ids, log_probs, strict=True)]
 
 
-def _pieces(
+def _stream_text(
     lm: AnyModel, tokenizer: Codec, start: Prompt, continuation: Continuation, settings: Decoding
 ) -> Iterator[str]:
-    text = continuation.grow()
-    (rng,) = spelling_generators(settings.seed, 1)
-    for draw in sample(lm, start, settings):
-        text.add(*_spell_unknown(tokenizer, [draw.id], rng))
-        if piece := text.release():
-            yield piece
-    if rest := text.end():
-        yield rest
+    decoder = continuation.incremental_decoder()
+    (rng,) = spawn_spelling_generators(settings.seed, 1)
+    for token in sample(lm, start, settings):
+        decoder.add(*_spell_unknown(tokenizer, [token.id], rng))
+        if text := decoder.release():
+            yield text
+    if text := decoder.end():
+        yield text
 
 
-def _spelling(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: Spell | None) -> Codec:
-    """The codec of a generation: with `unk="spell"` one that writes a word for `<unk>`."""
-    draw = required_spell(lm.vocabulary, settings, spell)
+def _make_codec(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: SpellingSampler | None) -> Codec:
+    """Return the tokenizer, wrapped to spell `<unk>` if `unk="spell"`."""
+    speller = resolve_speller(lm.vocabulary, settings, spell)
     unk = lm.vocabulary.unk
-    return tokenizer if draw is None or unk is None else SpelledCodec(tokenizer, unk, draw)
+    return tokenizer if speller is None or unk is None else SpelledCodec(tokenizer, unk, speller)
 
 
 def _spell_unknown(tokenizer: Codec, ids: Sequence[int], rng: np.random.Generator) -> list[int]:
-    return [tokenizer.spelled(i, rng) if isinstance(tokenizer, SpelledCodec) else i for i in ids]
+    return [tokenizer.assign_spelling(i, rng) if isinstance(tokenizer, SpelledCodec) else i for i in ids]

@@ -1,7 +1,4 @@
-"""Where a continuation starts and when it ends.
-
-Lives here: the prompt in ids and reading it into a model. Not here: text (continuation.py).
-"""
+"""Prompt as ids, its stopping rule, and prefilling a model with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,37 +7,37 @@ import numpy as np
 
 from chainrule.lm import Batch, Floats, LanguageModel, S, Vocabulary
 
-Halts = Callable[[Sequence[int]], bool]
-"""Whether these ids, all that was generated, complete a text although `</s>` is not among them."""
+StopRule = Callable[[Sequence[int]], bool]
+"""Function of all generated ids; returns True if the text is complete although `</s>` was not generated."""
 
 
-def never(ids: Sequence[int]) -> bool:
-    """The rule of a text that ends at `</s>` alone."""
+def never_stop(ids: Sequence[int]) -> bool:
+    """Stop only at `</s>`."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The ids to continue, and the rule by which a continuation is finished."""
+    """Ids to continue, and the rule that finishes a continuation."""
 
-    ids: tuple[int, ...]  # without the opening `<s>`; `</s>` where a line of the prompt ends
+    ids: tuple[int, ...]  # without the initial `<s>`; `</s>` ends each complete line of the prompt
     vocabulary: Vocabulary
-    halts: Halts = never
+    stop_rule: StopRule = never_stop
     stop_check: Callable[[], Callable[[int], bool]] | None = None
-    """Makes a function with the meaning of `halts` that is called with each new id of one continuation."""
+    """Factory of an incremental `stop_rule`: the function is called with each new id of one continuation."""
 
     @property
     def words(self) -> list[int]:
-        """The ids that are text: what a continuation may be kept from repeating."""
+        """Ids of the prompt without `</s>`, to which the repetition filters apply."""
         return [i for i in self.ids if i != self.vocabulary.eos]
 
     def is_ended_by(self, generated: Sequence[int]) -> bool:
-        """Whether these new ids finish the text: the last is `</s>`, or `halts` says so."""
-        return bool(generated) and (generated[-1] == self.vocabulary.eos or self.halts(generated))
+        """Return whether the generated ids finish the text, by `</s>` or by the stop rule."""
+        return bool(generated) and (generated[-1] == self.vocabulary.eos or self.stop_rule(generated))
 
 
-def read(lm: LanguageModel[S], prompt: Prompt) -> tuple[Floats, S]:
-    """Read `<s>` and the prompt: (1, V) log p of what comes next, and the state after it."""
+def read_prompt(lm: LanguageModel[S], prompt: Prompt) -> tuple[Floats, S]:
+    """Prefill the model with `<s>` and the prompt; return log p of the next token, (1, V), and the state."""
     state = lm.start(1)
     ids = np.array([prompt.vocabulary.bos, *prompt.ids], dtype=np.int64)
     if len(ids) > 1:  # all but the last token in one parallel pass

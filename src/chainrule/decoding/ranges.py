@@ -1,7 +1,4 @@
-"""The values each decoding setting may take.
-
-Lives here: the table of ranges and the one check against it. Not here: the settings themselves (settings.py).
-"""
+"""Valid ranges of the decoding settings."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from chainrule.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An interval of numbers, `low` and `high` included unless said otherwise; NaN lies in none."""
+    """Interval of numbers from `low` (included if `has_low`) to `high`; does not contain NaN."""
 
     low: float
     high: float = math.inf
@@ -23,7 +20,7 @@ class Range:
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, Integral if self.is_whole else Real):
             return False
-        number: Any = value  # exact: a large seed is no float
+        number: Any = value  # not converted to float, since a large seed would lose digits
         is_above = number >= self.low if self.has_low else number > self.low
         return bool(is_above and number <= self.high and number < math.inf)
 
@@ -51,7 +48,7 @@ RANGES: Final = {
 }
 
 
-def check(name: str, value: object) -> None:
-    """Refuse a value outside the range of this setting."""
+def check_range(name: str, value: object) -> None:
+    """Raise ConfigError if `value` is outside the range of the setting `name`."""
     if value not in RANGES[name]:
         raise ConfigError(f"{name} is {value!r}; choose {RANGES[name]}")

@@ -1,7 +1,4 @@
-"""From the model's distribution to the one a strategy chooses from.
-
-Lives here: which filters apply, and in which order. Not here: the filters (filters.py).
-"""
+"""Apply the configured filters to next-token distributions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,18 +11,19 @@ from chainrule.decoding.settings import Decoding
 from chainrule.lm import Floats, Ids, Vocabulary
 
 
-def shape(log_p: Floats, texts: Sequence[filters.Text], settings: Decoding, vocabulary: Vocabulary) -> Floats:
-    """(K, V) -> (K, V), what a strategy chooses from: penalties first, then temperature, then truncation.
+def apply_filters(
+    log_p: Floats, texts: Sequence[filters.TokenSequence], settings: Decoding, vocabulary: Vocabulary
+) -> Floats:
+    """Apply penalties, temperature and truncation, in this order, (K, V) -> (K, V).
 
-    `texts` holds the ids of each row so far, those of the prompt included (`history` makes one that grows).
-    The result sums to one, also where the model's scores do not; what is not predictable, `<s>` above all, is
-    impossible in it. So is `<unk>` with `unk="exclude"`: the others are renormalised, and where there are none the
-    text ends with `</s>`.
+    `texts` holds the ids of each row so far, including the prompt (see `make_history`). The result is normalised
+    even if the model's scores are not. Tokens that are not predictable, such as `<s>`, are impossible, and so is
+    `<unk>` with `unk="exclude"`; if no other token is possible, `</s>` gets probability 1.
     """
-    allowed = possible(log_p, vocabulary)
+    allowed = mask_unpredictable(log_p, vocabulary)
     if settings.unk == "exclude" and vocabulary.unk is not None:
         allowed = filters.exclude(allowed, vocabulary.unk, fallback=vocabulary.eos)
-    first = allowed = filters.normalize(allowed)
+    normalized = allowed = filters.normalize(allowed)
     if settings.repetition_penalty != 1:
         allowed = filters.repetition_penalty(allowed, texts, settings.repetition_penalty)
     if settings.no_repeat_ngram is not None:
@@ -39,42 +37,42 @@ def shape(log_p: Floats, texts: Sequence[filters.Text], settings: Decoding, voca
         allowed = filters.top_p(allowed, settings.top_p)
     if settings.min_p is not None:
         allowed = filters.min_p(allowed, settings.min_p)
-    return allowed if allowed is first else filters.normalize(allowed)
+    return allowed if allowed is normalized else filters.normalize(allowed)
 
 
-def history(words: Sequence[int], settings: Decoding) -> filters.TokenHistory:
-    """Return a text that is extended by `append`; only what the settings need of it is recorded."""
+def make_history(words: Sequence[int], settings: Decoding) -> filters.TokenHistory:
+    """Return a token history with the indexes that the settings need."""
     is_used = settings.repetition_penalty != 1 or settings.no_repeat_ngram is not None
     return filters.TokenHistory(words if is_used else (), settings.no_repeat_ngram)
 
 
 ROUNDING: Final = 1e-6
-"""Of the sum of a distribution whose log-probabilities are stored in single precision."""
+"""Largest deviation from 1 of the sum of a distribution that is treated as float32 rounding."""
 
 
-def distribution(log_p: Floats, vocabulary: Vocabulary) -> Floats:
-    """(K, V) what `score` gives each token that may come next, rounding errors of the sum removed.
+def next_token_distribution(log_p: Floats, vocabulary: Vocabulary) -> Floats:
+    """Return log p of each possible next token, (K, V), corrected for rounding of the sum.
 
-    A row that does not sum to one, of an unnormalised or a quantised model, stays as it is.
+    Rows of unnormalised or quantised models, which do not sum to one, are unchanged.
     """
-    log_p = possible(log_p, vocabulary)
+    log_p = mask_unpredictable(log_p, vocabulary)
     with np.errstate(over="ignore"):
         total = np.exp(log_p).sum(axis=1, keepdims=True)
     is_rounding = np.abs(total - 1) < ROUNDING
     return np.asarray(log_p - np.log(np.where(is_rounding, total, 1.0)))
 
 
-def possible(log_p: Floats, vocabulary: Vocabulary) -> Floats:
-    """The same without what is not predictable; most models give that no probability, and are not copied."""
-    never = _unpredictable(vocabulary)
-    if np.isneginf(log_p[:, never]).all():
+def mask_unpredictable(log_p: Floats, vocabulary: Vocabulary) -> Floats:
+    """Set unpredictable tokens to -inf; returns the input itself if they already are."""
+    unpredictable = _unpredictable(vocabulary)
+    if np.isneginf(log_p[:, unpredictable]).all():
         return log_p
     out = np.array(log_p)
-    out[:, never] = -np.inf
+    out[:, unpredictable] = -np.inf
     return out
 
 
 @lru_cache(maxsize=8)
 def _unpredictable(vocabulary: Vocabulary) -> Ids:
-    """The few ids that may not come next, looked for among V once and not at every step."""
+    """Return the ids that are never predicted; cached, because it scans the vocabulary."""
     return np.flatnonzero(~vocabulary.predictable)

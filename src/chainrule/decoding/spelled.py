@@ -1,4 +1,4 @@
-"""Unknown words in generated text: a spelling in place of `<unk>`."""
+"""Replace `<unk>` in generated text by sampled spellings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,18 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Vocabulary
 
-Spell = Callable[[np.random.Generator], str]
-"""Draws the spelling of a word outside the vocabulary."""
+SpellingSampler = Callable[[np.random.Generator], str]
+"""Function that samples the spelling of a word outside the vocabulary."""
 UNSPELLED: Final = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""The text of an unknown word whose spelling is not drawn yet; no stop string is found in it."""
+"""Text of an unknown word without a spelling yet; stop strings do not match it."""
 
 
-def required_spell(vocabulary: Vocabulary, settings: Decoding, spell: Spell | None) -> Spell | None:
-    """Return what draws the spellings of a generation; None where no unknown word is spelled.
+def resolve_speller(
+    vocabulary: Vocabulary, settings: Decoding, spell: SpellingSampler | None
+) -> SpellingSampler | None:
+    """Return the spelling sampler to use, or None if unknown words are not spelled.
 
-    Raises ConfigError where the settings need a speller and the model has none.
+    Raise ConfigError if the settings require a speller and the model has none.
     """
     if settings.unk != "spell" or vocabulary.unk is None or vocabulary.closed:
         return None
@@ -29,22 +31,22 @@ def required_spell(vocabulary: Vocabulary, settings: Decoding, spell: Spell | No
     return spell
 
 
-def spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
-    """One generator of spellings for each of `num` texts, independent of those that draw the tokens."""
+def spawn_spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
+    """Return one generator per text for spellings, independent of the generators of the tokens."""
     return [np.random.default_rng(child.spawn(1)[0]) for child in np.random.SeedSequence(seed).spawn(num)]
 
 
 @dataclass(slots=True)
 class SpelledCodec:
-    """A codec in which the ids from V on stand for unknown words with a spelling; V is the vocabulary size.
+    """Tokenizer wrapper in which ids from the vocabulary size V on represent unknown words with a spelling.
 
-    The model reads and predicts `<unk>`; only the text differs.
+    The model reads and predicts `<unk>`; only the decoded text differs.
     """
 
     codec: Codec
     unk: int
-    spell: Spell
-    spellings: list[str] = field(default_factory=list)  # of the ids V, V + 1, …
+    spell: SpellingSampler
+    spellings: list[str] = field(default_factory=list)  # spellings of the ids V, V + 1, …
 
     @property
     def bos(self) -> int:
@@ -61,34 +63,34 @@ class SpelledCodec:
         """V, without the spelled words."""
         return self.codec.vocab_size
 
-    def spelled(self, token: int, rng: np.random.Generator) -> int:
-        """Return the id of a new spelling for `<unk>`, and any other id unchanged."""
+    def assign_spelling(self, token: int, rng: np.random.Generator) -> int:
+        """Sample a spelling for `<unk>` and return its id; return any other id unchanged."""
         if token != self.unk:
             return token
         self.spellings.append(self.spell(rng))
         return self.vocab_size + len(self.spellings) - 1
 
     def encode(self, text: str) -> Ids:
-        """The ids of a line or its beginning."""
+        """Return the ids of a line or its beginning."""
         return self.codec.encode(text)
 
     def encode_prompt(self, text: str) -> Ids:
-        """The ids of the beginning of a line that is to be continued."""
+        """Return the ids of the beginning of a line to be continued."""
         return self.codec.encode_prompt(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids: the spelling of each spelled word, `UNSPELLED` for `<unk>` itself."""
+        """Return the text of these ids; `<unk>` without a spelling becomes `UNSPELLED`."""
         V = self.vocab_size
         plain = [self.unk if i >= V else i for i in ids]
         name = self.codec.decode([self.unk])
         text, first, parts = self.codec.decode(plain), 0, []
-        for place in (place for place, i in enumerate(plain) if i == self.unk):
-            end = len(self.codec.decode(plain[: place + 1]))  # decoding appends, see `Codec`
-            spelling = self.spellings[ids[place] - V] if ids[place] >= V else UNSPELLED
+        for position in (position for position, i in enumerate(plain) if i == self.unk):
+            end = len(self.codec.decode(plain[: position + 1]))  # decoding is incremental, see `Codec`
+            spelling = self.spellings[ids[position] - V] if ids[position] >= V else UNSPELLED
             parts += [text[first : end - len(name)], spelling]
             first = end
         return "".join([*parts, text[first:]])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The name of each id; that of a spelled word is the one of `<unk>`."""
+        """Return the token string of each id; `<unk>` for spelled words."""
         return self.codec.tokens([self.unk if i >= self.vocab_size else i for i in ids])

@@ -1,9 +1,8 @@
-"""Search for stop strings in a text that grows, in time proportional to its characters.
+"""Incremental search for stop strings in linear time.
 
 The stop strings form one Aho-Corasick automaton (Aho and Corasick 1975), built once and shared by all continuations
-of a request. Its state is the longest end of the text with which some stop string begins, so one state answers both
-questions of decoding: has a stop string been completed, and which characters must be held back because they may be
-the beginning of one.
+of a request. Its state is the longest suffix of the text that is a prefix of a stop string. It tells whether a stop
+string is complete, and how many characters must be held back because they may be the beginning of one.
 """
 
 from array import array
@@ -42,7 +41,7 @@ class StopStrings:
         return self.longest > 0
 
     def depth(self, state: int) -> int:
-        """Return the length of the longest end of the text that is the beginning of a stop string."""
+        """Return the length of the longest suffix of the text that is a prefix of a stop string."""
         return self._depth[state]
 
     def match(self, state: int) -> int:
@@ -96,11 +95,11 @@ class StopStrings:
 
 
 class StopSearch:
-    """The state of the search in one text.
+    """State of the search in one text.
 
     Attributes:
         length: Characters read so far.
-        start: Where the first stop string begins, once one is complete; nothing is read after that.
+        start: Start of the first stop string once one is complete, otherwise None.
 
     """
 
@@ -116,7 +115,7 @@ class StopSearch:
         return self._stops.depth(self._state)
 
     def feed(self, text: str) -> None:
-        """Read more text; of several stop strings completed in it, the one that begins first counts."""
+        """Read more text; if several stop strings are completed in it, `start` is that of the earliest."""
         if self.start is not None or not self._stops:
             self.length += len(text)
             return

@@ -1,1 +1,1 @@
-"""Word vectors: learnt from text, kept, compared and exchanged."""
+"""Static word vectors: training, storage, similarity queries and file formats."""

@@ -1,4 +1,4 @@
-"""What can be chosen about word vectors."""
+"""Configuration of word vectors."""
 
 import math
 import re
@@ -9,50 +9,50 @@ from chainrule.errors import ConfigError
 
 Method = Literal["skipgram", "cbow", "glove", "ppmi", "one-hot"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
-Splitting = Literal["word", "whitespace"]
-TOKENIZERS: Final[tuple[Splitting, ...]] = get_args(Splitting)
-RATES: Final[dict[str, float]] = {"skipgram": 0.025, "cbow": 0.05, "glove": 0.05}
-INSTRUCTIONS: Final = ("auto", "avx512", "avx2", "none")
-MOST: Final = 1 << 16
+WordTokenizer = Literal["word", "whitespace"]
+TOKENIZERS: Final[tuple[WordTokenizer, ...]] = get_args(WordTokenizer)
+DEFAULT_LEARNING_RATES: Final[dict[str, float]] = {"skipgram": 0.025, "cbow": 0.05, "glove": 0.05}
+SIMD_CHOICES: Final = ("auto", "avx512", "avx2", "none")
+MAX_SETTING: Final = 1 << 16
 UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorConfig:
-    """How word vectors are learnt; each method reads those settings that it has."""
+    """Training settings; each method uses the ones that apply to it."""
 
     method: Method = "skipgram"
     dimensions: int = 100
-    window: int = 5  # words to each side, at most; word2vec draws 1 … window anew for each word
-    negative: int = 5  # noise words for each word
+    window: int = 5  # maximum words on each side; word2vec draws 1 … window for each word
+    negative: int = 5  # negative samples per positive pair
     epochs: int = 5
-    learning_rate: float = 0.0  # 0: the method's own
-    sample: float = 1e-3  # words more frequent than this part of the text are thinned out; 0: none
-    power: float = 0.75  # of the counts, for noise and for contexts
+    learning_rate: float = 0.0  # initial learning rate; 0: default of the method
+    sample: float = 1e-3  # subsampling threshold for frequent words; 0: no subsampling
+    power: float = 0.75  # exponent of the counts in the noise distribution and in PPMI context smoothing
     min_count: int = 5
-    vocab_size: int | None = None  # the most frequent so many
+    vocab_size: int | None = None  # maximum number of words, the most frequent first
     lowercase: bool = False
-    tokenizer: Splitting = "word"  # word: punctuation is split from words; whitespace: words end at blanks alone
-    shortest: int = 0  # letters of the shortest character n-gram; 0: none
-    longest: int = 0
-    buckets: int = 200_000  # vectors that the character n-grams share
-    x_max: float = 10.0  # GloVe: pairs counted so often have the whole weight
-    alpha: float = 0.75  # GloVe: power of the weight below that
-    memory: str = "1G"  # for counting co-occurrences
-    simd: str = "auto"
+    tokenizer: WordTokenizer = "word"  # word: split punctuation from words; whitespace: split at whitespace only
+    shortest: int = 0  # length of the shortest character n-grams; 0: no character n-grams
+    longest: int = 0  # length of the longest character n-grams
+    buckets: int = 200_000  # hash buckets of character n-grams
+    x_max: float = 10.0  # GloVe: co-occurrence count from which the weight is 1
+    alpha: float = 0.75  # GloVe: exponent of the weight below x_max
+    memory: str = "1G"  # memory limit for counting co-occurrences
+    simd: str = "auto"  # instruction set of the kernels
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ConfigError(f"vectors.method is '{self.method}'; choose one of {', '.join(METHODS)}")
-        if self.simd not in INSTRUCTIONS:
-            raise ConfigError(f"vectors.simd is '{self.simd}'; choose one of {', '.join(INSTRUCTIONS)}")
+        if self.simd not in SIMD_CHOICES:
+            raise ConfigError(f"vectors.simd is '{self.simd}'; choose one of {', '.join(SIMD_CHOICES)}")
         if self.tokenizer not in TOKENIZERS:
             raise ConfigError(f"vectors.tokenizer is '{self.tokenizer}'; choose one of {', '.join(TOKENIZERS)}")
         for name, least, most in (
-            ("dimensions", 1, MOST),
-            ("window", 1, MOST),
+            ("dimensions", 1, MAX_SETTING),
+            ("window", 1, MAX_SETTING),
             ("negative", 0, 1000),
-            ("epochs", 1, MOST),
+            ("epochs", 1, MAX_SETTING),
             ("min_count", 1, 1 << 62),
             ("vocab_size", 1, (1 << 31) - 1),
             ("buckets", 1, (1 << 31) - 1),
@@ -84,13 +84,13 @@ class VectorConfig:
 
     @property
     def has_subwords(self) -> bool:
-        """Whether words are also read by their character n-grams."""
+        """Whether word vectors include character n-grams."""
         return self.shortest > 0
 
     @property
     def rate(self) -> float:
-        """The learning rate to begin with."""
-        return self.learning_rate or RATES.get(self.method, 0.0)
+        """Initial learning rate."""
+        return self.learning_rate or DEFAULT_LEARNING_RATES.get(self.method, 0.0)
 
     @property
     def memory_bytes(self) -> int:
@@ -99,7 +99,7 @@ class VectorConfig:
         >>> VectorConfig(memory="64M").memory_bytes
         67108864
         """
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", self.memory.strip().upper())
-        if not found:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", self.memory.strip().upper())
+        if not match:
             raise ConfigError(f"vectors.memory is '{self.memory}'; write it as 500M or 2G")
-        return int(float(found[1]) * UNITS[found[2]])
+        return int(float(match[1]) * UNITS[match[2]])

@@ -1,9 +1,7 @@
-"""Text to a file of word numbers in one pass, so that the text is never in memory.
+"""Count the words of a text and write its word numbers to a file in one pass, in constant memory.
 
-Each new word gets the next number. The file holds one 32-bit number a word, and BREAK after every sentence (line)
-that has words. Words are cut at blanks and tabs, punctuation split from them where it is wanted, as in tokenizers/.
-Which words are kept is decided in vocabulary.py. Compiled where the extension is present, to the same file byte for
-byte.
+Words are numbered in order of first appearance. The file holds one int32 per word, and SENTENCE_BREAK after every
+non-empty line. Words are separated by blanks and tabs; punctuation is optionally split from them.
 """
 
 from array import array
@@ -21,88 +19,88 @@ from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
 from chainrule.tokenizers.tokenizer import split_words
 
-BREAK: Final = -1
-PIECE: Final = 1 << 20
-"""Characters of text counted at a time."""
+SENTENCE_BREAK: Final = -1
+CHUNK_CHARACTERS: Final = 1 << 20
+"""Approximate number of characters counted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A text as word numbers, in the order in which words first appear."""
+class CountedCorpus:
+    """Text as word numbers, with the count of each distinct word."""
 
-    counts: NDArray[np.uint64]  # (types,)
-    file: Path
-    numbers: int  # in the file, breaks among them
+    counts: NDArray[np.uint64]  # (types,)  indexed by word number
+    file: Path  # int32 word numbers
+    numbers: int  # entries of the file, including sentence breaks
     total: int  # words of the text
-    words_of: Callable[[NDArray[np.int64]], list[str]]  # numbers -> words
+    words_of: Callable[[NDArray[np.int64]], list[str]]  # word numbers -> words
 
     @property
     def types(self) -> int:
-        """How many different words there are."""
+        """Number of distinct words."""
         return len(self.counts)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All words, made anew at each call."""
+        """All distinct words, rebuilt at each access."""
         return tuple(self.words_of(np.arange(self.types)))
 
-    def without_words(self) -> "Counted":
-        """The same, the memory of the words given back; they cannot be asked for any more."""
-        return replace(self, words_of=_forgotten)
+    def without_words(self) -> "CountedCorpus":
+        """Return a copy that does not keep the words in memory; `words` and `words_of` raise."""
+        return replace(self, words_of=_words_released)
 
 
-def _forgotten(numbers: NDArray[np.int64]) -> list[str]:
-    raise AssertionError("the words are asked for before they are given back")
+def _words_released(numbers: NDArray[np.int64]) -> list[str]:
+    raise AssertionError("the words of this corpus have been released")
 
 
 class Digest(Protocol):
-    """What a hash offers."""
+    """Hash object, as in hashlib."""
 
     def update(self, content: bytes, /) -> None:
-        """Read on."""
+        """Hash more content."""
         ...
 
 
-class Counter(Protocol):
-    """What counts, compiled or not."""
+class WordCounter(Protocol):
+    """Incremental word counter."""
 
     @property
     def words(self) -> int:
-        """Words so far."""
+        """Words read so far."""
         ...
 
     @property
     def numbers(self) -> int:
-        """Numbers in the file so far."""
+        """Entries written to the file so far."""
         ...
 
     def feed(self, text: bytes) -> None:
-        """The next piece of UTF-8 text."""
+        """Count the next piece of UTF-8 text."""
         ...
 
     def finish(self) -> None:
-        """The text has ended."""
+        """Count the last word and close the file."""
         ...
 
     def counts(self) -> NDArray[np.uint64]:
-        """How often each word came."""
+        """Return the count of each word number."""
         ...
 
     def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
-        """The words that have these numbers."""
+        """Return the words with these numbers."""
         ...
 
 
 def count(
     corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress | bool = silent
-) -> Counted:
-    """Write the numbers of a text's words to `file`.
+) -> CountedCorpus:
+    """Count the words of an iterable of lines and write their numbers to `file`.
 
     Args:
         corpus: Lines; each is a sentence.
-        file: Where the numbers go; what is there is replaced.
-        lowercase: Whether words are counted in lower case.
-        progress: Told the bytes read.
+        file: Output file of word numbers; overwritten.
+        lowercase: Whether to convert words to lower case.
+        progress: Called with the bytes read.
 
     """
     progress = as_progress(progress)
@@ -117,17 +115,18 @@ def count_blocks(
     digest: Digest | None = None,
     *,
     splits_punctuation: bool = False,
-) -> Counted:
-    """Write the numbers of a text's words to `file`; blocks of text are cut anywhere, and `digest` reads them.
+) -> CountedCorpus:
+    """Count the words of a text and write their numbers to `file`; blocks may be split at any character.
 
-    With `splits_punctuation` words are those of the word tokenizer, punctuation marks without joiners.
+    `digest` is updated with the UTF-8 text. With `splits_punctuation`, words are those of the word tokenizer,
+    without joiner marks.
     """
     progress = as_progress(progress)
     core: Any = native.load()
-    counter: Counter = core.WordCounter(str(file)) if core else CounterInPython(file)
+    counter: WordCounter = core.WordCounter(str(file)) if core else PythonWordCounter(file)
     done = 0
     progress("counting words", 0, None)
-    for piece in pieces(blocks, is_between_words=lowercase or splits_punctuation):
+    for piece in split_chunks(blocks, is_between_words=lowercase or splits_punctuation):
         try:
             text = piece.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -143,19 +142,19 @@ def count_blocks(
         progress(f"counting words, {counter.words:,}", done, None)
     counter.finish()
     progress(f"counting words, {counter.words:,}", done, done)
-    return Counted(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
+    return CountedCorpus(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
 
 
-def pieces(blocks: Iterable[str], is_between_words: bool, size: int = PIECE) -> Iterator[str]:
-    """The same text in pieces of about `size` characters.
+def split_chunks(blocks: Iterable[str], is_between_words: bool, size: int = CHUNK_CHARACTERS) -> Iterator[str]:
+    """Yield the text in chunks of about `size` characters, split between words if `is_between_words`.
 
-    Lower case and splitting need whole words: a Σ at the end of one has a lower case of its own.
+    Lower-casing and punctuation splitting need whole words; for example, a final Σ has a different lower case.
     """
     held: list[str] = []
     length = 0
     for block in blocks:
         for part in [block] if len(block) <= size else (block[i : i + size] for i in range(0, len(block), size)):
-            end = 0  # of what is handed over now
+            end = 0  # characters of `part` that complete the current chunk
             if length + len(part) >= size:
                 end = 1 + max(map(part.rfind, " \t\n")) if is_between_words else len(part)
             if end:
@@ -167,70 +166,70 @@ def pieces(blocks: Iterable[str], is_between_words: bool, size: int = PIECE) -> 
         yield "".join(held)
 
 
-class CounterInPython:
-    """The twin of WordCounter in cpp/vectors/corpus.cpp; the text may be cut between any two bytes."""
+class PythonWordCounter:
+    """Python version of WordCounter in cpp/vectors/corpus.cpp; text may be split between any two bytes."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.words = self.numbers = 0
         self._numbers: dict[str, int] = {}
         self._counts = array("Q")
-        self._rest = b""  # of a word that the last piece cut
-        self._is_within = False  # a sentence that has words has not ended
+        self._rest = b""  # incomplete word at the end of the last piece
+        self._is_within = False  # inside a sentence that has words
         self._write(array("i"), "wb")
 
     def feed(self, text: bytes) -> None:
-        """Count all whole words; the rest of the last one waits."""
+        """Count all complete words of the next piece of text."""
         end = 1 + max(map(text.rfind, (b" ", b"\t", b"\n")))
         if not end:
             self._rest += text
             return
         whole, self._rest = self._rest + text[:end], text[end:]
         *lines, last = whole.decode("utf-8").split("\n")
-        made = array("i")
+        numbers = array("i")
         for line in lines:
-            self._count(line, made)
-            self._end_sentence(made)
-        self._count(last, made)
-        self._write(made)
+            self._count(line, numbers)
+            self._end_sentence(numbers)
+        self._count(last, numbers)
+        self._write(numbers)
 
     def finish(self) -> None:
-        """Count what is left."""
-        made = array("i")
-        self._count(self._rest.decode("utf-8"), made)
-        self._end_sentence(made)
+        """Count the last word."""
+        numbers = array("i")
+        self._count(self._rest.decode("utf-8"), numbers)
+        self._end_sentence(numbers)
         self._rest = b""
-        self._write(made)
+        self._write(numbers)
 
     def counts(self) -> NDArray[np.uint64]:
-        """How often each word came."""
+        """Return the count of each word number."""
         return np.array(self._counts, np.uint64)
 
     def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
-        """The words that have these numbers."""
+        """Return the words with these numbers."""
         words = list(self._numbers)
         return [words[number] for number in numbers.tolist()]
 
-    def _count(self, line: str, made: "array[int]") -> None:
+    def _count(self, line: str, numbers: "array[int]") -> None:
         words = split_words(line)
         for word in words:
             number = self._numbers.setdefault(word, len(self._numbers))
             if number == len(self._counts):
                 self._counts.append(0)
             self._counts[number] += 1
-            made.append(number)
+            numbers.append(number)
         self._is_within = self._is_within or bool(words)
         self.words += len(words)
 
-    def _end_sentence(self, made: "array[int]") -> None:
+    def _end_sentence(self, numbers: "array[int]") -> None:
         if self._is_within:
-            made.append(BREAK)
+            numbers.append(SENTENCE_BREAK)
         self._is_within = False
 
-    def _write(self, made: "array[int]", mode: str = "ab") -> None:
-        self.numbers += len(made)
+    def _write(self, numbers: "array[int]", mode: str = "ab") -> None:
+        self.numbers += len(numbers)
         try:
             with self.file.open(mode) as out:
-                out.write(made.tobytes())
+                out.write(numbers.tobytes())
         except OSError as error:
             raise ChainruleError(f"{self.file} cannot be written: {error.strerror}") from error

@@ -1,7 +1,6 @@
-"""GloVe (Pennington et al. 2014): co-occurrence counts of a text, and vectors whose products are their logarithms.
+"""GloVe (Pennington et al. 2014): count co-occurrences and fit vectors to their logarithms.
 
-Lives here: the settings handed over, the two loops, the result. Not here: counting and learning themselves
-(glove_twin.py, and cpp/vectors/cooccurrence.cpp and cpp/vectors/glove.cpp where the extension is present).
+The work is done in cpp/vectors/cooccurrence.cpp and cpp/vectors/glove.cpp.
 """
 
 import tempfile
@@ -16,67 +15,67 @@ from numpy.typing import NDArray
 from chainrule import native
 from chainrule.embeddings import glove_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.counting import CountedCorpus
 from chainrule.embeddings.glove_twin import RECORD
-from chainrule.embeddings.method import NO_PAIR, STRETCH, Trained, warn_of_slowness
-from chainrule.embeddings.vocabulary import Chosen
+from chainrule.embeddings.method import NO_PAIRS_MESSAGE, POLL_SECONDS, TrainedVectors, warn_missing_extension
+from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import ChainruleError, InputError
 from chainrule.progress import Progress, as_progress, silent
 
 
 @dataclass(frozen=True, slots=True)
 class Cooccurrences:
-    """A file of records (i, j, X_ij), both directions of every pair, in an order shuffled for learning."""
+    """File of records (i, j, X_ij), both directions of every pair, in shuffled order."""
 
     file: Path
     records: int
 
     def read(self) -> NDArray[np.void]:
-        """(records,)  all of it, with the fields i, j and x."""
+        """Return all records, a structured array (records,) with the fields i, j and x."""
         return np.fromfile(self.file, RECORD, self.records)
 
 
-class Counting(Protocol):
-    """What counts, compiled or not."""
+class CooccurrenceCounter(Protocol):
+    """Incremental co-occurrence counter."""
 
     @property
     def records(self) -> int:
-        """How many records the file has."""
+        """Number of records in the file."""
         ...
 
     def run(self, seconds: float) -> bool:
-        """Count for so long; whether there is more to do."""
+        """Count for this many seconds; return whether work remains."""
         ...
 
     def counted(self) -> tuple[bool, int, int]:
-        """Whether counts are being merged, how much is done, of how much."""
+        """Return whether counts are being merged, and the work done and in total."""
         ...
 
 
-class Learner(Protocol):
-    """What learns, compiled or not."""
+class GloveTrainer(Protocol):
+    """Incremental GloVe training."""
 
     @property
     def simd(self) -> str:
-        """The vector instructions in use."""
+        """Instruction set in use."""
         ...
 
     def run(self, seconds: float) -> bool:
-        """Learn for so long; whether there is more."""
+        """Train for this many seconds; return whether work remains."""
         ...
 
     def learnt(self) -> tuple[int, int, float]:
-        """Pairs learnt, of how many, the mean cost of the last full epoch."""
+        """Return the pairs processed, the pairs in total, and the mean cost of the last full epoch."""
         ...
 
     def result(self) -> NDArray[np.float32]:
-        """w + w̃, (V, D)."""
+        """Return w + w̃, (V, D)."""
         ...
 
 
-def cooccurrences(
-    counted: Counted,
-    chosen: Chosen,
+def count_cooccurrences(
+    counted: CountedCorpus,
+    vocabulary: WordVocabulary,
     config: VectorConfig,
     folder: Path,
     progress: Progress | bool = silent,
@@ -84,25 +83,24 @@ def cooccurrences(
     threads: int = 1,
     seed: int = 0,
 ) -> Cooccurrences:
-    """Count X_ij = Σ 1/distance over all places where i and j stand within `window` words of one sentence.
+    """Count X_ij = Σ 1/distance over all occurrences of i and j within `window` words of one sentence.
 
-    Words that are not chosen count as if they were not there. The file, in `folder`, is the same whatever the
-    memory and the threads; `seed` is of its order. The compiled counting takes about `config.memory`, the one in
-    Python as much as the text needs.
+    Words outside the vocabulary are removed first. The file, in `folder`, does not depend on the memory limit or
+    the number of threads; `seed` determines the order of its records. Counting uses about `config.memory` bytes.
 
     Raises:
-        InputError: No two chosen words stand in one sentence.
+        InputError: No two words of the vocabulary occur in one sentence.
 
     """
     progress = as_progress(progress)
     core: Any = native.load()
     file = folder / "cooccurrences"
     make: Any = core.Cooccurrence if core else glove_twin.Cooccurrence
-    counting: Counting = make(
+    counter: CooccurrenceCounter = make(
         str(counted.file),
         counted.numbers,
-        chosen.number_of,
-        len(chosen.words),
+        vocabulary.number_of,
+        len(vocabulary.words),
         str(file),
         window=config.window,
         bytes=config.memory_bytes,
@@ -111,62 +109,64 @@ def cooccurrences(
     )
     is_more = True
     while is_more:
-        is_more = counting.run(STRETCH)
-        is_merging, done, of = counting.counted()
-        progress("merging co-occurrences" if is_merging else "counting co-occurrences", done, of)
-    if not counting.records:
-        raise InputError(NO_PAIR)
-    return Cooccurrences(file, counting.records)
+        is_more = counter.run(POLL_SECONDS)
+        is_merging, done, total = counter.counted()
+        progress("merging co-occurrences" if is_merging else "counting co-occurrences", done, total)
+    if not counter.records:
+        raise InputError(NO_PAIRS_MESSAGE)
+    return Cooccurrences(file, counter.records)
 
 
 def train(
-    counted: Counted,
-    chosen: Chosen,
+    counted: CountedCorpus,
+    vocabulary: WordVocabulary,
     config: VectorConfig,
     *,
     threads: int = 1,
     seed: int = 0,
     progress: Progress | bool = silent,
-) -> Trained:
-    """Learn w_i · w̃_j + b_i + b̃_j ≈ log X_ij; the result is w + w̃.
+) -> TrainedVectors:
+    """Fit w_i · w̃_j + b_i + b̃_j ≈ log X_ij by weighted least squares; the vectors are w + w̃.
 
     Args:
-        counted: The text as numbers.
-        chosen: The words that get a vector.
-        config: All of it but what is for word2vec alone (`negative`, `sample`, `power`, n-grams).
-        threads: With one the same seed gives the same vectors, bit by bit.
-        seed: Of the order of the pairs and of the first vectors.
-        progress: Told what has been counted, then the pairs learnt, of how many.
+        counted: Corpus as word numbers.
+        vocabulary: Words that get a vector.
+        config: Settings; `negative`, `sample`, `power` and the character n-grams are not used.
+        threads: With one thread, the same seed gives bit-identical vectors.
+        seed: Seed of the record order and of the initial vectors.
+        progress: Called while counting and training.
 
     Raises:
-        InputError: There is no pair of words to learn from.
-        ChainruleError: The vectors have grown without bound.
+        InputError: No two words of the vocabulary occur in one sentence.
+        ChainruleError: Training diverged.
 
     """
     progress = as_progress(progress)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:
-        found = cooccurrences(counted, chosen, config, Path(scratch), progress, threads=threads, seed=seed)
+        pairs = count_cooccurrences(
+            counted, vocabulary, config, Path(scratch), progress, threads=threads, seed=seed
+        )
         counting_seconds = time.perf_counter() - began
-        learner = _learner(found, len(chosen.words), config, threads, seed)
-        metrics = _run(learner, progress)
-        matrix = learner.result()
-        metrics |= {"simd": learner.simd, "threads": threads if native.load() else 1}
+        trainer = _make_trainer(pairs, len(vocabulary.words), config, threads, seed)
+        metrics = _run(trainer, progress)
+        matrix = trainer.result()
+        metrics |= {"simd": trainer.simd, "threads": threads if native.load() else 1}
         metrics["learning_rate"] = config.rate
-        del learner  # it reads the file
+        del trainer  # closes the file
     if not np.isfinite(metrics["cost"]) or not np.isfinite(matrix).all():
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")
-    return Trained(matrix, None, metrics | {"records": found.records, "counting_seconds": counting_seconds})
+    return TrainedVectors(matrix, None, metrics | {"records": pairs.records, "counting_seconds": counting_seconds})
 
 
-def _learner(found: Cooccurrences, words: int, config: VectorConfig, threads: int, seed: int) -> Learner:
+def _make_trainer(pairs: Cooccurrences, words: int, config: VectorConfig, threads: int, seed: int) -> GloveTrainer:
     core: Any = native.load()
     if not core:
-        warn_of_slowness()
+        warn_missing_extension()
     make: Any = core.Glove if core else glove_twin.Glove
-    made: Learner = make(
-        str(found.file),
-        found.records,
+    trainer: GloveTrainer = make(
+        str(pairs.file),
+        pairs.records,
         words,
         dimensions=config.dimensions,
         epochs=config.epochs,
@@ -177,16 +177,16 @@ def _learner(found: Cooccurrences, words: int, config: VectorConfig, threads: in
         seed=seed,
         simd=config.simd,
     )
-    return made
+    return trainer
 
 
-def _run(learner: Learner, progress: Progress) -> dict[str, Any]:
-    """Learn to the end; the cost is the mean of the last epoch."""
+def _run(trainer: GloveTrainer, progress: Progress) -> dict[str, Any]:
+    """Train to the end and return the metrics; the cost is the mean over the last epoch."""
     began, is_more = time.perf_counter(), True
     while is_more:
-        is_more = learner.run(STRETCH)
-        pairs, of, cost = learner.learnt()
+        is_more = trainer.run(POLL_SECONDS)
+        pairs, total, cost = trainer.learnt()
         seconds = time.perf_counter() - began
-        said = f"cost {cost:.4f}, " if np.isfinite(cost) else ""
-        progress(f"learning, {said}{pairs / seconds:,.0f} pairs/s", pairs, of)
+        cost_text = f"cost {cost:.4f}, " if np.isfinite(cost) else ""
+        progress(f"learning, {cost_text}{pairs / seconds:,.0f} pairs/s", pairs, total)
     return {"pairs": pairs, "seconds": seconds, "pairs_per_second": pairs / seconds, "cost": cost}

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.embeddings.counting import BREAK
+from chainrule.embeddings.counting import SENTENCE_BREAK
 from chainrule.embeddings.twin import Floats, Random, fit
 
 RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
@@ -43,7 +43,7 @@ def mixed(pairs: Whole, seed: int) -> Whole:
 
 def count(numbers: NDArray[np.int32], number_of: NDArray[np.int32], window: int) -> tuple[Whole, Whole]:
     """Each pair i ≤ j as i·2^32 + j, in order, and Σ 1/distance of it in parts of `unit_of(window)`."""
-    is_break = numbers == BREAK
+    is_break = numbers == SENTENCE_BREAK
     words = np.where(is_break, -1, number_of[np.where(is_break, 0, numbers)]) if len(number_of) else numbers[:0]
     kept = words >= 0
     sentence = np.cumsum(is_break)[: len(words)][kept]

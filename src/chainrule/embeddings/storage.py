@@ -1,8 +1,4 @@
-"""The folder of word vectors: settings, words, numbers, figures, card, sealed by a manifest.
-
-Lives here: which files there are and what they mean. Not here: sealing and verifying a folder (folder.py), files of
-other software (formats.py).
-"""
+"""Save and load a folder of word vectors: config, words, tensors, metrics, model card and manifest."""
 
 import datetime
 import json
@@ -19,23 +15,23 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, ModelFileError, printable
-from chainrule.folder import Sealed, as_json, read_json
+from chainrule.folder import VerifiedDir, dump_json, read_json
 from chainrule.manifest import JSON
 from chainrule.tensors import TensorSpec
 from chainrule.versions import versions
 
-CONFIG, METRICS, CARD = "config.json", "metrics.json", "README.md"  # as the folders of all models have them
-WORDS: Final = "words.txt"  # one a line, in the order of the rows
-NUMBERS: Final = "model.safetensors"
-TYPES: Final = {"float32": "F32", "uint64": "U64"}  # what safetensors calls them
+CONFIG, METRICS, CARD = "config.json", "metrics.json", "README.md"  # same names as in all model folders
+WORDS_FILE: Final = "words.txt"  # one word per line, in row order
+TENSORS_FILE: Final = "model.safetensors"
+SAFETENSORS_DTYPES: Final = {"float32": "F32", "uint64": "U64"}
 LARGEST_VALUE: Final = 1e30
-"""Magnitude of a vector's value, at most: lengths and sums of vectors must stay finite in float32."""
-ROWS: Final = 1 << 10
-"""Written at a time."""
+"""Largest allowed magnitude of a value; norms and sums of vectors must stay finite in float32."""
+ROWS_PER_WRITE: Final = 1 << 10
+"""Rows written at a time."""
 
 
-def origin(text: str, sha256: str | None, command: str, seed: int | None) -> dict[str, JSON]:
-    """What the manifest says of vectors that are being made here and now."""
+def make_provenance(text: str, sha256: str | None, command: str, seed: int | None) -> dict[str, JSON]:
+    """Return the provenance for the manifest of vectors created now."""
     return {
         "kind": "vectors",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -47,7 +43,7 @@ def origin(text: str, sha256: str | None, command: str, seed: int | None) -> dic
 
 
 def save(vectors: WordVectors, path: Path, *, force: bool = False) -> None:
-    """Write the folder at `path`; another model or an unfinished run there is replaced only with `force`."""
+    """Write the folder at `path`; an existing model or unfinished run is replaced only with `force`."""
     if wrong := [word for word in vectors.words if not word or "\n" in word]:
         raise InputError(f"{wrong[0]!r} is no word; words have a letter or more and no line breaks")
     subwords = vectors.subwords
@@ -58,28 +54,30 @@ def save(vectors: WordVectors, path: Path, *, force: bool = False) -> None:
         "subwords": None if subwords is None else [subwords.shortest, subwords.longest, subwords.buckets],
     }
     arrays = {"matrix": vectors.matrix, "counts": vectors.counts, "buckets": vectors.buckets}
-    about = dict(vectors.about) or origin("unknown", None, "", None)
+    about = dict(vectors.about) or make_provenance("unknown", None, "", None)
     files = {
-        CONFIG: as_json(config),
-        WORDS: "".join(f"{word}\n" for word in vectors.words).encode(),
-        METRICS: as_json(vectors.metrics),
+        CONFIG: dump_json(config),
+        WORDS_FILE: "".join(f"{word}\n" for word in vectors.words).encode(),
+        METRICS: dump_json(vectors.metrics),
         CARD: _card(vectors, about).encode(),
     }
 
     def fill(temporary: Path) -> None:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
-        _write_tensors(temporary / NUMBERS, {name: array for name, array in arrays.items() if array is not None})
+        _write_tensors(
+            temporary / TENSORS_FILE, {name: array for name, array in arrays.items() if array is not None}
+        )
 
-    with folder.hold(path):
+    with folder.lock(path):
         folder.write(path, fill, about, force=force)
 
 
 def _write_tensors(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """A file of safetensors, some rows at a time: with the library all of it would be in memory twice more.
+    """Write a safetensors file some rows at a time; the library would need two more copies in memory.
 
-    The length of the header as 8 bytes; the header, filled up with blanks to a multiple of 8; the numbers, those of
-    more bytes first, then by name.
+    The format: header length (8 bytes), JSON header padded with blanks to a multiple of 8, then the tensors,
+    ordered by item size (largest first) and name.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header: dict[str, Any] = {}
@@ -87,43 +85,47 @@ def _write_tensors(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     for name in order:
         array = arrays[name]
         offsets = [end, end := end + array.nbytes]
-        header[name] = {"dtype": TYPES[array.dtype.name], "shape": list(array.shape), "data_offsets": offsets}
+        header[name] = {
+            "dtype": SAFETENSORS_DTYPES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": offsets,
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with file.open("wb") as out:
         out.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            for first in range(0, len(arrays[name]), ROWS):
-                rows = arrays[name][first : first + ROWS]
+            for first in range(0, len(arrays[name]), ROWS_PER_WRITE):
+                rows = arrays[name][first : first + ROWS_PER_WRITE]
                 out.write(rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def load(path: str | Path) -> WordVectors:
-    """The vectors of a folder, every file verified first."""
+    """Load the vectors of a folder after verifying every file."""
     sealed = folder.read(Path(path))
     config = read_json(sealed, CONFIG)
     if config.get("task") != "vectors":
         what = config.get("task") or config.get("family") or "tokenizer"
         raise ModelFileError(
-            f"{path} holds no word vectors, but a model of kind '{what}'; see chainrule info {path}"
+            f"{path} does not contain word vectors but a model of kind '{what}'; see chainrule info {path}"
         )
     try:
         return _load(sealed, config)
     except (ConfigError, ValueError, LookupError, TypeError, AttributeError, InputError) as error:
         reason = str(error) if isinstance(error, ConfigError | InputError) else repr(error)
-        reason = printable(reason)[:400]  # it may quote the file
+        reason = printable(reason)[:400]  # may quote file content
         raise ModelFileError(f"{path} does not hold vectors of this chainrule: {reason}") from error
 
 
-def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
-    arrays = tensors.unpack(sealed.bytes(NUMBERS), sealed.path / NUMBERS)
-    words = tuple(sealed.bytes(WORDS).decode().split("\n")[:-1])
+def _load(sealed: VerifiedDir, config: dict[str, Any]) -> WordVectors:
+    arrays = tensors.unpack(sealed.bytes(TENSORS_FILE), sealed.path / TENSORS_FILE)
+    words = tuple(sealed.bytes(WORDS_FILE).decode().split("\n")[:-1])
     if not words or len(set(words)) < len(words) or not all(words):
-        raise ConfigError(f"{WORDS} does not hold words, each once, one a line")
+        raise ConfigError(f"{WORDS_FILE} does not hold words, each once, one a line")
     subwords = _subwords(config["subwords"])
     if type(config["lowercase"]) is not bool:
         raise ConfigError(f"lowercase is {config['lowercase']!r}; it must be true or false")
-    _check(words, arrays, subwords, sealed.path / NUMBERS)
+    _check(words, arrays, subwords, sealed.path / TENSORS_FILE)
     matrix, counts, buckets = arrays["matrix"], arrays.get("counts"), arrays.get("buckets")
     return WordVectors(
         words=words,
@@ -139,12 +141,12 @@ def _load(sealed: Sealed, config: dict[str, Any]) -> WordVectors:
 
 
 def _config(saved: dict[str, Any]) -> VectorConfig:
-    """The settings of a folder; one written before punctuation was split says nothing of a tokenizer."""
-    return settings.make(VectorConfig, {"tokenizer": "whitespace", **saved}, "vectors", is_saved=True)
+    """Return the saved config; folders of versions that did not split punctuation have no `tokenizer` key."""
+    return settings.build_config(VectorConfig, {"tokenizer": "whitespace", **saved}, "vectors", is_saved=True)
 
 
 def _subwords(values: Any) -> Subwords | None:
-    """The character n-grams of a config."""
+    """Parse the character n-gram settings of config.json."""
     if values is None:
         return None
     if not isinstance(values, list) or len(values) != 3 or {type(value) for value in values} != {int}:
@@ -155,7 +157,7 @@ def _subwords(values: Any) -> Subwords | None:
 def _check(
     words: tuple[str, ...], arrays: Mapping[str, NDArray[Any]], subwords: Subwords | None, source: Path
 ) -> None:
-    """Refuse arrays that are not vectors of these words, and values whose squares overflow."""
+    """Raise if the arrays do not have the expected shapes, or hold values whose squares overflow."""
     matrix = arrays.get("matrix", np.zeros((0, 0)))
     D = matrix.shape[1] if matrix.ndim == 2 else None
     specs = {"matrix": TensorSpec("float32", (len(words), D))}
@@ -167,10 +169,10 @@ def _check(
 
 
 def _card(vectors: WordVectors, about: Mapping[str, Any]) -> str:
-    """The README.md of the folder."""
-    chosen = {} if vectors.config is None else settings.to_json(vectors.config)
+    """Return the model card, README.md."""
+    config = {} if vectors.config is None else settings.to_json(vectors.config)
     text = about["training_text"]
-    tables = ["\n".join(f"| {key} | {value} |" for key, value in of.items()) for of in (chosen, vectors.metrics)]
+    tables = ["\n".join(f"| {key} | {value} |" for key, value in t.items()) for t in (config, vectors.metrics)]
     return f"""# Word vectors ({vectors.method})
 
 Made by chainrule {about["versions"].get("chainrule", "")} on {about["created"]}, with

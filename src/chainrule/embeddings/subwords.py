@@ -1,6 +1,6 @@
-"""Character n-grams of words (Bojanowski et al. 2017), by which a word never seen has a vector, too.
+"""Character n-grams of words (Bojanowski et al. 2017), which give vectors to unknown words.
 
-An n-gram has no vector of its own: its hash names one of `buckets` vectors, which n-grams share.
+N-grams are hashed into `buckets` shared vectors.
 """
 
 from array import array
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from chainrule.errors import ConfigError
 
-OFFSET, PRIME = 2166136261, 16777619  # of FNV-1a with 32 bits
+OFFSET, PRIME = 2166136261, 16777619  # 32-bit FNV-1a
 
 
 def fnv1a(text: bytes, start: int = OFFSET) -> int:
-    """The 32-bit FNV-1a hash; `start` is the hash of what stands before.
+    """Return the 32-bit FNV-1a hash; `start` is the hash of a preceding prefix.
 
     >>> hex(fnv1a(b"a"))
     '0xe40c292c'
@@ -29,7 +29,7 @@ def fnv1a(text: bytes, start: int = OFFSET) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Subwords:
-    """Which n-grams a word has, and which vector each of them uses."""
+    """Character n-grams of `shortest` to `longest` characters, hashed into `buckets`."""
 
     shortest: int = 3
     longest: int = 6
@@ -38,14 +38,14 @@ class Subwords:
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
             raise ConfigError(
-                f"character n-grams of {self.shortest} to {self.longest} letters cannot be; "
+                f"character n-grams of {self.shortest} to {self.longest} letters are not possible; "
                 "choose 1 ≤ shortest ≤ longest"
             )
         if not 1 <= self.buckets < 1 << 31:
             raise ConfigError(f"buckets is {self.buckets}; choose a number from 1 to {(1 << 31) - 1}")
 
     def grams(self, word: str) -> list[str]:
-        """The n-grams of `<word>`, by where they begin, then by length; never a border alone.
+        """Return the n-grams of `<word>` by start, then by length, excluding a lone `<` or `>`.
 
         >>> Subwords(3, 4, 10).grams("cat")
         ['<ca', '<cat', 'cat', 'cat>', 'at>']
@@ -59,13 +59,13 @@ class Subwords:
         ]
 
     def rows(self, word: str) -> list[int]:
-        """The bucket of each n-gram."""
+        """Return the bucket of each n-gram."""
         return [fnv1a(gram.encode("utf-8", "surrogatepass")) % self.buckets for gram in self.grams(word)]
 
     def table(self, words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """The rows of all words, one behind the other, counted from behind the words' own rows.
+        """Return CSR arrays `begins` and `rows` of the n-gram rows of all words.
 
-        Word w has rows[begins[w] : begins[w + 1]].
+        Word w has the rows rows[begins[w] : begins[w + 1]]; bucket b is row len(words) + b.
         """
         begins, rows = array("Q", [0]), array("I")
         for word in words:

@@ -1,8 +1,4 @@
-"""Word vectors to look at: neighbours, similarity, analogies.
-
-Lives here: what a person asks of finished vectors. Not here: learning them (learning.py), the folder (storage.py),
-files of other software (formats.py), how good they are (evaluation/).
-"""
+"""Trained word vectors: nearest neighbours, similarity and analogies."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,39 +18,39 @@ from chainrule.lm import Floats
 from chainrule.manifest import JSON
 from chainrule.vector_file import Format, write_vectors
 
-Rule = Literal["add", "mul"]
-"""How analogies are solved: 3CosAdd (Mikolov et al. 2013) or 3CosMul (Levy & Goldberg 2014)."""
+AnalogyMethod = Literal["add", "mul"]
+"""Analogy score: 3CosAdd (Mikolov et al. 2013) or 3CosMul (Levy & Goldberg 2014)."""
 
-EPSILON: Final = 0.001  # of 3CosMul, as its authors chose it
-NEAR_IN_LENGTH: Final = 2  # letters by which a near spelling may be longer or shorter
-NEAR_RATIO: Final = 0.7  # of a near spelling: letters that match in order, both words' together, over all of them
-NEAR_EFFORT: Final = 200_000  # letters of the words compared at most, so that a long list takes a second at most
+EPSILON: Final = 0.001  # of 3CosMul, the authors' value
+SUGGESTION_LENGTH_SLACK: Final = 2  # length difference allowed for a suggestion
+SUGGESTION_RATIO: Final = 0.7  # minimum `difflib` similarity ratio of a suggestion
+SUGGESTION_CHARACTERS: Final = 200_000  # characters compared at most, which takes about a second
 
-Found = list[tuple[str, float]]
+ScoredWords = list[tuple[str, float]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordVectors:
-    """Words, the most frequent first where they were counted, and a row of numbers for each.
+    """Words, the most frequent first if counts are known, and a vector for each.
 
-    A matrix of width 0 stands for one-hot vectors: a word has nothing in common with any other.
+    A matrix of width 0 represents one-hot vectors, in which different words have similarity 0.
     """
 
     task: ClassVar = "vectors"
     words: tuple[str, ...]
     matrix: Floats  # (V, D)  float32
-    counts: NDArray[np.uint64] | None = None  # (V,)  in the training text
+    counts: NDArray[np.uint64] | None = None  # (V,)  counts in the training text
     subwords: Subwords | None = None
-    buckets: Floats | None = None  # (B, D)  of character n-grams
-    lowercase: bool = False  # words are looked up in lower case; True wherever all words are in lower case
+    buckets: Floats | None = None  # (B, D)  vectors of character n-gram buckets
+    lowercase: bool = False  # look words up in lower case; set to True if all words are lower-case
     metrics: dict[str, Any] = field(default_factory=dict)
-    config: VectorConfig | None = None  # None: they come from a file of other software
-    about: Mapping[str, JSON] = field(default_factory=dict)  # what the manifest says of where they come from
+    config: VectorConfig | None = None  # None: imported from a file
+    about: Mapping[str, JSON] = field(default_factory=dict)  # provenance in the manifest
 
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or len(self.matrix) != len(self.words) or not self.words:
             raise InputError(f"{len(self.words)} words need a row each, not an array of shape {self.matrix.shape}")
-        # Decided here and nowhere else, so that a folder and a file of the same vectors have the same figures.
+        # Set here for all sources, so that a folder and an exported file of the same vectors behave the same.
         is_lower = self.lowercase or all(word == word.lower() for word in self.words)
         object.__setattr__(self, "lowercase", is_lower)
 
@@ -62,169 +58,172 @@ class WordVectors:
         return f"<{self.method} vectors: {len(self):,} words, {self.dimensions:,} dimensions>"
 
     def __len__(self) -> int:
-        """How many words there are."""
+        """Number of words V."""
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
         return self.row(word) is not None
 
     def __getitem__(self, word: str) -> Floats:
-        """`vector`."""
+        """Return `vector(word)`."""
         return self.vector(word)
 
     @property
     def method(self) -> str:
-        """How they were learnt; "imported" where another software did it."""
+        """Training method; "imported" if the vectors come from other software."""
         return "imported" if self.config is None else self.config.method
 
     @property
     def parameters(self) -> int:
-        """How many numbers there are."""
+        """Number of stored values."""
         return self.matrix.size + (0 if self.buckets is None else self.buckets.size)
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has."""
+        """Number of dimensions D; V for one-hot vectors."""
         return len(self) if self.is_one_hot else self.matrix.shape[1]
 
     @property
     def is_one_hot(self) -> bool:
-        """True: no vector has anything in common with another, and none is stored."""
+        """Whether the vectors are one-hot, which are not stored."""
         return not self.matrix.shape[1]
 
     @cached_property
     def unit(self) -> Floats:
-        """(V, D) the rows at length 1; one that is all zeros stays so."""
-        return _unit(self.matrix)
+        """Rows normalised to length 1, (V, D); zero rows stay zero."""
+        return _normalize_rows(self.matrix)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {word: row for row, word in enumerate(self.words)}
 
     def row(self, word: str) -> int | None:
-        """The row of a word, lower-cased where all words are; None where it has none."""
-        return self._row_of.get(self._spelled(word))
+        """Return the row of a word, or None if it is not in the vocabulary."""
+        return self._row_of.get(self._normalize_case(word))
 
-    def _spelled(self, word: str) -> str:
+    def _normalize_case(self, word: str) -> str:
         return word.lower() if self.lowercase else word
 
     def find(self, word: str) -> Floats | None:
-        """(D,) the vector of a word, of an unknown one by its character n-grams; None where there is no way.
+        """Return the vector (D,) of a word, or None if it is unknown and has no character n-grams.
 
-        The vector of an unknown word is the mean of those of its n-grams (Bojanowski et al. 2017).
+        The vector of an unknown word is the mean of its n-gram vectors (Bojanowski et al. 2017).
         """
         if (row := self.row(word)) is not None:
             return np.asarray(self.matrix[row])
         if self.subwords is None or self.buckets is None:
             return None
-        rows = self.subwords.rows(self._spelled(word))
+        rows = self.subwords.rows(self._normalize_case(word))
         return np.asarray(self.buckets[rows].mean(axis=0)) if len(rows) else None
 
     def vector(self, word: str) -> Floats:
-        """(D,) the vector of a word; (V,) where they are one-hot."""
+        """Return the vector (D,) of a word; raise InputError if it has none."""
         if self.is_one_hot:
-            return np.asarray(np.arange(len(self)) == self._known_row(word), dtype=np.float32)
-        return self._known(word)
+            return np.asarray(np.arange(len(self)) == self._require_row(word), dtype=np.float32)
+        return self._require_vector(word)
 
     def similarity(self, a: str, b: str) -> float:
-        """The cosine of the angle between two words' vectors."""
+        """Return the cosine similarity of two words."""
         if self.is_one_hot:
-            return float(self._known_row(a) == self._known_row(b))
-        u, v = (_unit(self._known(word)[None])[0] for word in (a, b))
+            return float(self._require_row(a) == self._require_row(b))
+        u, v = (_normalize_rows(self._require_vector(word)[None])[0] for word in (a, b))
         return float(u @ v)
 
-    def neighbors(self, word: str, top: int = 10) -> Found:
-        """The words nearest in angle with their cosines, nearest first, the word itself left out."""
+    def neighbors(self, word: str, top: int = 10) -> ScoredWords:
+        """Return the words with the highest cosine similarity, most similar first, excluding the word itself."""
         _check_top(top)
         if self.is_one_hot:
-            self._known_row(word)
+            self._require_row(word)
             return []
-        cosines = self.unit @ _unit(self._known(word)[None])[0]  # (V,)
-        return self._best(cosines, [word], top)
+        cosines = self.unit @ _normalize_rows(self._require_vector(word)[None])[0]  # (V,)
+        return self._top_words(cosines, [word], top)
 
-    def analogy(self, a: str, b: str, c: str, top: int = 10, method: Rule = "add") -> Found:
-        """What stands to c as b stands to a, best first, the three themselves left out.
+    def analogy(self, a: str, b: str, c: str, top: int = 10, method: AnalogyMethod = "add") -> ScoredWords:
+        """Return the words x for "a is to b as c is to x", best first, excluding a, b and c.
 
-        `add`: cos(x, b − a + c), of vectors at length 1. `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), with cosines
-        moved to [0, 1].
+        `add`: cos(x, b − a + c) of unit vectors. `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), with cosines mapped
+        to [0, 1].
         """
         _check_top(top)
-        check_rule(method)
+        check_analogy_method(method)
         if self.is_one_hot:
             for word in (a, b, c):
-                self._known_row(word)
+                self._require_row(word)
             return []
-        units = _unit(np.stack([self._known(word) for word in (a, b, c)]))  # (3, D)
+        units = _normalize_rows(np.stack([self._require_vector(word) for word in (a, b, c)]))  # (3, D)
         if method == "add":
-            target = _unit((units[1] - units[0] + units[2])[None])[0]
-            return self._best(self.unit @ target, [a, b, c], top)
+            target = _normalize_rows((units[1] - units[0] + units[2])[None])[0]
+            return self._top_words(self.unit @ target, [a, b, c], top)
         cosines = (self.unit @ units.T + 1) / 2  # (V, 3)
-        return self._best(cosines[:, 1] * cosines[:, 2] / (cosines[:, 0] + EPSILON), [a, b, c], top)
+        return self._top_words(cosines[:, 1] * cosines[:, 2] / (cosines[:, 0] + EPSILON), [a, b, c], top)
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the folder; another model or an unfinished run there is replaced only with `force`."""
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
         from chainrule.embeddings import storage
 
         storage.save(self, Path(folder), force=force)
 
     def export(self, file: str | Path, format: Format = "word2vec") -> None:
-        """Write a file for other software: word2vec, word2vec-binary or glove; n-grams are not part of it."""
+        """Write a file in word2vec, word2vec-binary or glove format, without character n-grams."""
         if self.is_one_hot:
             raise UsageError(f"one-hot vectors of {len(self):,} words are not written out; they need no file")
         write_vectors(file, self.words, self.matrix, format)
 
-    def near_spellings(self, word: str) -> list[str]:
-        """At most three known words that are spelled much like this one, nearest first."""
-        word = self._spelled(word)
+    def suggest_spellings(self, word: str) -> list[str]:
+        """Return at most three similarly spelled known words, most similar first."""
+        word = self._normalize_case(word)
         swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)]
-        slips = (word.lower(), word.capitalize(), word.upper(), *swapped)
-        sure = [slip for slip in slips if slip in self._row_of]
-        alike = islice(self._alike(word), NEAR_EFFORT // (len(word) + 1))
-        return list(dict.fromkeys([*sure, *difflib.get_close_matches(word, alike, n=3, cutoff=NEAR_RATIO)]))[:3]
+        variants = (word.lower(), word.capitalize(), word.upper(), *swapped)
+        known_variants = [variant for variant in variants if variant in self._row_of]
+        candidates = islice(self._spelling_candidates(word), SUGGESTION_CHARACTERS // (len(word) + 1))
+        close = difflib.get_close_matches(word, candidates, n=3, cutoff=SUGGESTION_RATIO)
+        return list(dict.fromkeys([*known_variants, *close]))[:3]
 
-    def _alike(self, word: str) -> Iterator[str]:
-        """The words that may be near spellings, by length and letters: at least all those that are."""
+    def _spelling_candidates(self, word: str) -> Iterator[str]:
+        """Yield the words whose length and letters allow the minimum similarity ratio."""
         letters = set(word)
         for known in self.words:
-            if abs(len(known) - len(word)) > NEAR_IN_LENGTH:
+            if abs(len(known) - len(word)) > SUGGESTION_LENGTH_SLACK:
                 continue
-            # A letter that the other word lacks matches nothing there, and so many must match:
-            matching = NEAR_RATIO / 2 * (len(word) + len(known))
+            # Letters that the other word lacks cannot match; this many must:
+            matching = SUGGESTION_RATIO / 2 * (len(word) + len(known))
             others = set(known)
             if len(letters - others) <= len(word) - matching and len(others - letters) <= len(known) - matching:
                 yield known
 
-    def _best(self, scores: Floats, left_out: Sequence[str], top: int) -> Found:
-        """The words with the highest scores; the more frequent one among equals."""
+    def _top_words(self, scores: Floats, excluded: Sequence[str], top: int) -> ScoredWords:
+        """Return the words with the highest scores; ties go to the more frequent word."""
         scores = scores.copy()
-        scores[[row for word in left_out if (row := self.row(word)) is not None]] = -np.inf
+        scores[[row for word in excluded if (row := self.row(word)) is not None]] = -np.inf
         rows = np.arange(len(scores))
         if top < len(scores):
             rows = np.flatnonzero(scores >= np.partition(scores, -top)[-top])
         order = rows[np.argsort(-scores[rows], kind="stable")][:top]
         return [(self.words[row], float(scores[row])) for row in order if scores[row] > -np.inf]
 
-    def _known(self, word: str) -> Floats:
-        found = self.find(word)
-        if found is None:
-            raise self._unknown(word)
-        return found
+    def _require_vector(self, word: str) -> Floats:
+        vector = self.find(word)
+        if vector is None:
+            raise self._unknown_word_error(word)
+        return vector
 
-    def _known_row(self, word: str) -> int:
+    def _require_row(self, word: str) -> int:
         row = self.row(word)
         if row is None:
-            raise self._unknown(word)
+            raise self._unknown_word_error(word)
         return row
 
-    def _unknown(self, word: str) -> InputError:
-        near = self.near_spellings(word)
-        advice = f"did you mean {' or '.join(map(repr, near))}?" if near else "nothing is spelled like it"
+    def _unknown_word_error(self, word: str) -> InputError:
+        suggestions = self.suggest_spellings(word)
+        advice = (
+            f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "nothing is spelled like it"
+        )
         return InputError(f"{word!r} is not among the {len(self):,} words; {advice}")
 
 
-def check_rule(method: str) -> None:
-    """Refuse a way to solve analogies that there is not."""
-    if method not in get_args(Rule):
+def check_analogy_method(method: str) -> None:
+    """Raise UsageError unless `method` is an analogy method."""
+    if method not in get_args(AnalogyMethod):
         raise UsageError(f"method is '{method}'; choose add or mul")
 
 
@@ -233,7 +232,7 @@ def _check_top(top: int) -> None:
         raise UsageError(f"top is {top}; choose how many words to list, 1 or more")
 
 
-def _unit(rows: Floats) -> Floats:
-    """(N, D) each row at length 1, zeros as they are."""
+def _normalize_rows(rows: Floats) -> Floats:
+    """Scale each row of (N, D) to length 1; zero rows stay zero."""
     lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64)).astype(np.float32)[:, None]
     return np.asarray(rows / np.where(lengths > 0, lengths, np.float32(1)))

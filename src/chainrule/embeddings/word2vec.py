@@ -1,8 +1,4 @@
-"""Skip-gram and CBOW with negative sampling (Mikolov et al. 2013): learning, told about as it goes.
-
-Lives here: the settings handed over, the loop, the result. Not here: the mathematics (cpp/vectors/word2vec.cpp, or
-word2vec_twin.py where the extension is absent).
-"""
+"""Skip-gram and CBOW with negative sampling (Mikolov et al. 2013), computed in cpp/vectors/word2vec.cpp."""
 
 import time
 from typing import Any, Final, Protocol
@@ -13,105 +9,105 @@ from numpy.typing import NDArray
 from chainrule import native, processors
 from chainrule.embeddings import word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import Counted
+from chainrule.embeddings.counting import CountedCorpus
 from chainrule.embeddings.method import (
-    STRETCH,
+    POLL_SECONDS,
     Matrix,
-    Trained,
+    TrainedVectors,
     check_pairs,
-    check_words,
-    warn_of_slowness,
+    check_vocabulary,
+    warn_missing_extension,
 )
 from chainrule.embeddings.subwords import Subwords
-from chainrule.embeddings.vocabulary import Chosen
+from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import ChainruleError, UsageError
 from chainrule.progress import Progress, as_progress, silent
 
-ROWS: Final = 1 << 10
-"""Vectors that are looked at at a time."""
-LAST_RATE: Final = 1e-4
-"""The part of the learning rate that is left at the end."""
+ROWS_PER_CHECK: Final = 1 << 10
+"""Rows checked at a time for non-finite values."""
+FINAL_RATE_FRACTION: Final = 1e-4
+"""Final learning rate as a fraction of the initial one."""
 
 
-class Learner(Protocol):
-    """What learns, compiled or not."""
+class Word2vecTrainer(Protocol):
+    """Incremental word2vec training."""
 
     @property
     def simd(self) -> str:
-        """The vector instructions in use."""
+        """Instruction set in use."""
         ...
 
     def run(self, seconds: float) -> bool:
-        """Learn for so long; whether there is more."""
+        """Train for this many seconds; return whether work remains."""
         ...
 
     def learnt(self) -> tuple[int, int, float, float]:
-        """Words learnt, of how many, the loss since the last time, the rate now."""
+        """Return the words processed, the words in total, the loss since the last call and the learning rate."""
         ...
 
     def last_loss(self) -> float:
-        """The mean loss of the last epoch."""
+        """Return the mean loss of the last epoch."""
         ...
 
     def input(self) -> Matrix:
-        """The vectors, (V + B, D)."""
+        """Return the input vectors, (V + B, D)."""
         ...
 
     def finish(self) -> None:
-        """Learning is over: words become the mean of their own row and their n-grams', the output is freed."""
+        """Average each word's row with its n-gram rows and free the output vectors."""
         ...
 
 
 def train(
-    counted: Counted,
-    chosen: Chosen,
+    counted: CountedCorpus,
+    vocabulary: WordVocabulary,
     config: VectorConfig,
     *,
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | bool = silent,
-) -> Trained:
-    """Learn vectors of the chosen words.
+) -> TrainedVectors:
+    """Train skip-gram or CBOW vectors.
 
     Args:
-        counted: The text as numbers.
-        chosen: The words that get a vector.
+        counted: Corpus as word numbers.
+        vocabulary: Words that get a vector.
         config: `method` is skipgram or cbow.
-        threads: All processors where None; with one thread the same seed gives the same vectors, bit by bit.
-        seed: Of the first vectors and of all draws.
-        progress: Told the words learnt, of how many.
+        threads: Number of threads; None for all processors. With one, the same seed gives bit-identical vectors.
+        seed: Seed of the initial vectors and of all sampling.
+        progress: Called with the words processed and in total.
 
     Raises:
-        InputError: There is no word to learn, or none with a neighbour.
-        ChainruleError: The vectors have grown without bound.
+        InputError: The vocabulary is empty, or no two of its words occur in one line.
+        ChainruleError: Training diverged.
 
     """
     progress = as_progress(progress)
     if threads is not None and threads < 1:
         raise UsageError(f"threads is {threads}; choose 1 or more")
-    check_words(chosen)
-    check_pairs(counted, chosen)
-    threads = (threads or processors.threads()) if native.load() else 1
+    check_vocabulary(vocabulary)
+    check_pairs(counted, vocabulary)
+    threads = (threads or processors.thread_count()) if native.load() else 1
     begins, rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)
-        begins, rows = Subwords(config.shortest, config.longest, config.buckets).table(chosen.words)
-    learner = _learner(counted, chosen, config, threads, seed, begins, rows)
+        begins, rows = Subwords(config.shortest, config.longest, config.buckets).table(vocabulary.words)
+    trainer = _make_trainer(counted, vocabulary, config, threads, seed, begins, rows)
     del begins, rows
-    about = {"simd": learner.simd, "threads": threads, "learning_rate": config.rate}
-    metrics: dict[str, Any] = about | _run(learner, progress)
-    learner.finish()
-    made, V = learner.input(), len(chosen.words)
-    # Rows are padded in the core. A copy takes the place of the output; there is none for the buckets, so that
-    # words with n-grams stay where they are.
-    matrix, buckets = (made[:V], made[V:]) if config.has_subwords else (np.array(made), None)
+    about = {"simd": trainer.simd, "threads": threads, "learning_rate": config.rate}
+    metrics: dict[str, Any] = about | _run(trainer, progress)
+    trainer.finish()
+    vectors, V = trainer.input(), len(vocabulary.words)
+    # The core pads its rows. Without n-grams a compact copy fits in the memory of the freed output vectors; with
+    # n-grams, views avoid copying the buckets.
+    matrix, buckets = (vectors[:V], vectors[V:]) if config.has_subwords else (np.array(vectors), None)
     if not np.isfinite(metrics["loss"]) or not all(map(_is_finite, (matrix, buckets))):
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")
-    return Trained(matrix, buckets, metrics)
+    return TrainedVectors(matrix, buckets, metrics)
 
 
-def settings(config: VectorConfig, threads: int, seed: int) -> dict[str, Any]:
-    """What a learner is told."""
+def core_settings(config: VectorConfig, threads: int, seed: int) -> dict[str, Any]:
+    """Return the settings dictionary of the compiled trainer."""
     return {
         "method": config.method,
         "dimensions": config.dimensions,
@@ -119,7 +115,7 @@ def settings(config: VectorConfig, threads: int, seed: int) -> dict[str, Any]:
         "negative": config.negative,
         "epochs": config.epochs,
         "rate": config.rate,
-        "last_rate": config.rate * LAST_RATE,
+        "last_rate": config.rate * FINAL_RATE_FRACTION,
         "sample": config.sample,
         "power": config.power,
         "threads": threads,
@@ -128,40 +124,41 @@ def settings(config: VectorConfig, threads: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _learner(
-    counted: Counted,
-    chosen: Chosen,
+def _make_trainer(
+    counted: CountedCorpus,
+    vocabulary: WordVocabulary,
     config: VectorConfig,
     threads: int,
     seed: int,
     begins: NDArray[np.uint64],
     rows: NDArray[np.uint32],
-) -> Learner:
+) -> Word2vecTrainer:
     core: Any = native.load()
     if not core:
-        warn_of_slowness()
+        warn_missing_extension()
     buckets = config.buckets if config.has_subwords else 0
-    told = settings(config, threads, seed)
+    settings = core_settings(config, threads, seed)
     make = core.Word2vec if core else word2vec_twin.Word2vec
-    made: Learner = make(
-        told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, buckets
+    trainer: Word2vecTrainer = make(
+        settings, str(counted.file), counted.numbers, vocabulary.number_of, vocabulary.counts, begins, rows, buckets
     )
-    return made
+    return trainer
 
 
-def _run(learner: Learner, progress: Progress) -> dict[str, Any]:
-    """Learn to the end; the loss is the mean over the last epoch."""
+def _run(trainer: Word2vecTrainer, progress: Progress) -> dict[str, Any]:
+    """Train to the end and return the metrics; the loss is the mean over the last epoch."""
     began, is_more = time.perf_counter(), True
     while is_more:
-        is_more = learner.run(STRETCH)
-        words, of, loss, _ = learner.learnt()
+        is_more = trainer.run(POLL_SECONDS)
+        words, total, loss, _ = trainer.learnt()
         seconds = time.perf_counter() - began
-        progress(f"learning, loss {loss:.2f}, {words / seconds:,.0f} words/s", words, of)
+        progress(f"learning, loss {loss:.2f}, {words / seconds:,.0f} words/s", words, total)
     speed = words / seconds
-    return {"words": words, "seconds": seconds, "words_per_second": speed, "loss": learner.last_loss()}
+    return {"words": words, "seconds": seconds, "words_per_second": speed, "loss": trainer.last_loss()}
 
 
 def _is_finite(matrix: Matrix | None) -> bool:
     return matrix is None or all(
-        bool(np.isfinite(matrix[first : first + ROWS]).all()) for first in range(0, len(matrix), ROWS)
+        bool(np.isfinite(matrix[first : first + ROWS_PER_CHECK]).all())
+        for first in range(0, len(matrix), ROWS_PER_CHECK)
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.embeddings.counting import BREAK
+from chainrule.embeddings.counting import SENTENCE_BREAK
 from chainrule.embeddings.twin import ALL, Floats, Noise, Random, bag, window
 from chainrule.errors import ChainruleError
 
@@ -108,15 +108,15 @@ class Word2vec:
             self._windows = 0
             sentence: list[int] = []
             for there in self._read_numbers():
-                if there >= len(self._number_of) or there < BREAK:
+                if there >= len(self._number_of) or there < SENTENCE_BREAK:
                     raise ChainruleError(f"{self._file} holds a number of no word")
-                word = -1 if there == BREAK else self._number_of[there]
+                word = -1 if there == SENTENCE_BREAK else self._number_of[there]
                 if word >= 0:
                     self._seen += 1
                     keep = self._keep[word]
                     if keep == ALL or self._random.next() <= keep:
                         sentence.append(word)
-                if sentence and (there == BREAK or len(sentence) == LONGEST):
+                if sentence and (there == SENTENCE_BREAK or len(sentence) == LONGEST):
                     yield sentence
                     sentence = []
             if sentence:

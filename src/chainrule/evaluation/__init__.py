@@ -1,1 +1,1 @@
-"""How good a model is, on one scale."""
+"""Evaluation metrics: perplexity, classification, tagging, translation, word error rate, word vectors."""

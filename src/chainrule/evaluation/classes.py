@@ -1,7 +1,6 @@
-"""How well labels are found, and how far the probabilities behind them can be believed.
+"""Classification metrics: confusion matrix, precision, recall, F1 and calibration.
 
-Lives here: the confusion matrix and what follows from it, calibration. Not here: labels of words in a sentence.
-Letters: N examples, K classes.
+N is the number of examples, K the number of classes.
 """
 
 from collections.abc import Sequence
@@ -14,86 +13,86 @@ from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 
 TOLERANCE = 1e-4
-"""How far from 1 the probabilities of an example may sum, as single precision leaves them."""
+"""Allowed deviation from 1 of the probabilities of an example, for float32 rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Classes:
-    """Figures of one-label classification; where nothing is to be divided by, a figure is 0."""
+class ClassificationReport:
+    """Metrics of single-label classification; a metric whose denominator is 0 is 0."""
 
     labels: tuple[str, ...]
-    confusion: Ids  # (K, K)  row: the true label, column: the one found
-    support: Ids  # (K,)  examples that truly have the label
+    confusion: Ids  # (K, K)  rows: true labels, columns: predicted labels
+    support: Ids  # (K,)  examples of each true label
     accuracy: float
-    precision: Floats  # (K,)  of those found, how many are right
-    recall: Floats  # (K,)  of those there are, how many were found
-    f1: Floats  # (K,)  harmonic mean of the two
+    precision: Floats  # (K,)
+    recall: Floats  # (K,)
+    f1: Floats  # (K,)
     macro_precision: float  # means over labels
     macro_recall: float
     macro_f1: float
-    micro_f1: float  # over all labels together, where it equals the accuracy
+    micro_f1: float  # equals the accuracy
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The examples whose confidence is above `low` and at most `high`; at least one."""
+    """Reliability bin of the examples with low < confidence ≤ high; never empty."""
 
     low: float
     high: float
     count: int
-    confidence: float  # mean probability of the class found
+    confidence: float  # mean probability of the predicted class
     accuracy: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How probabilities compare with what happened."""
+    """Calibration metrics of predicted probabilities."""
 
-    expected_error: float  # of the class found: Σ count/N · |accuracy − confidence|
-    maximum_error: float  # the largest |accuracy − confidence| of a bin
+    expected_error: float  # ECE: Σ count/N · |accuracy − confidence|
+    maximum_error: float  # MCE: largest |accuracy − confidence| of a bin
     brier: float  # mean of Σ_k (p_k − y_k)², from 0 to 2
     log_loss: float  # mean of −log p(true class), in nats
-    bins: list[Bin]  # those with examples, in order
+    bins: list[Bin]  # non-empty bins in order
 
 
-def evaluate(gold: Sequence[str], found: Sequence[str], labels: Sequence[str]) -> Classes:
-    """Compare found labels with true ones; every label of `labels` counts, also one that never occurs.
+def evaluate(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> ClassificationReport:
+    """Compare predicted labels with true ones; all of `labels` enter the macro averages, even if absent.
 
     >>> evaluate(["a", "a", "b"], ["a", "b", "b"], ["a", "b"]).confusion.tolist()
     [[1, 1], [0, 1]]
     """
-    if len(gold) != len(found):
+    if len(gold) != len(predicted):
         raise InputError(
-            f"there are {len(gold)} true labels but {len(found)} found ones; give one for each example"
+            f"there are {len(gold)} true labels but {len(predicted)} predicted ones; give one for each example"
         )
     if not len(gold):
         raise InputError("there is no example to evaluate; give at least one")
-    rows, columns = (_number(given, labels) for given in (gold, found))
+    rows, columns = (_label_ids(sequence, labels) for sequence in (gold, predicted))
     K = len(labels)
     confusion = np.bincount(rows * K + columns, minlength=K * K).reshape(K, K)
-    right = confusion.diagonal()  # (K,)
-    chosen, support = confusion.sum(axis=0), confusion.sum(axis=1)  # (K,) each
-    precision, recall = _divide(right, chosen), _divide(right, support)
-    f1 = _divide(2 * right, chosen + support)  # 2 P R / (P + R), without its 0 / 0
-    return Classes(
+    correct = confusion.diagonal()  # (K,)
+    predictions, support = confusion.sum(axis=0), confusion.sum(axis=1)  # (K,) each
+    precision, recall = _divide(correct, predictions), _divide(correct, support)
+    f1 = _divide(2 * correct, predictions + support)  # 2 P R / (P + R)
+    return ClassificationReport(
         labels=tuple(labels),
         confusion=confusion,
         support=support,
-        accuracy=float(right.sum() / len(gold)),
+        accuracy=float(correct.sum() / len(gold)),
         precision=precision,
         recall=recall,
         f1=f1,
         macro_precision=float(precision.mean()),
         macro_recall=float(recall.mean()),
         macro_f1=float(f1.mean()),
-        micro_f1=float(2 * right.sum() / (chosen.sum() + support.sum())),
+        micro_f1=float(2 * correct.sum() / (predictions.sum() + support.sum())),
     )
 
 
 def calibration(probabilities: ArrayLike, gold: ArrayLike, bins: int = 10) -> Calibration:
-    """Calibration of probabilities (N, K) given the ids of the true classes (N,); bins of equal width.
+    """Compute the calibration of probabilities (N, K) against true class ids (N,), with bins of equal width.
 
-    The class found is the most probable one, the lowest id among equals; its probability is the confidence
+    The predicted class is the most probable one, the lowest id among equals; its probability is the confidence
     (Guo et al. 2017).
     """
     p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(gold)
@@ -115,28 +114,28 @@ def calibration(probabilities: ArrayLike, gold: ArrayLike, bins: int = 10) -> Ca
 
 def _fill_bins(confidence: Floats, is_right: Mask, bins: int) -> list[Bin]:
     edges = np.arange(bins + 1) / bins
-    owners = np.searchsorted(edges[1:-1], confidence, side="left")  # (N,)  the bin with low < confidence ≤ high
+    bin_ids = np.searchsorted(edges[1:-1], confidence, side="left")  # (N,)  bin with low < confidence ≤ high
     filled = []
-    for i in np.unique(owners):
-        here = owners == i
-        mean, accuracy = float(confidence[here].mean()), float(is_right[here].mean())
-        filled.append(Bin(float(edges[i]), float(edges[i + 1]), int(here.sum()), mean, accuracy))
+    for i in np.unique(bin_ids):
+        in_bin = bin_ids == i
+        mean, accuracy = float(confidence[in_bin].mean()), float(is_right[in_bin].mean())
+        filled.append(Bin(float(edges[i]), float(edges[i + 1]), int(in_bin.sum()), mean, accuracy))
     return filled
 
 
-def _number(given: Sequence[str], labels: Sequence[str]) -> NDArray[np.int64]:
+def _label_ids(sequence: Sequence[str], labels: Sequence[str]) -> NDArray[np.int64]:
     ids = {label: row for row, label in enumerate(labels)}
     if len(ids) != len(labels):
-        raise InputError(f"the labels {', '.join(labels)} hold one of them twice; name each once")
-    if unknown := sorted(set(given) - set(ids)):
+        raise InputError(f"the labels {', '.join(labels)} contain a duplicate; name each once")
+    if unknown := sorted(set(sequence) - set(ids)):
         raise InputError(
-            f"{unknown[0]!r} is none of the labels {', '.join(labels)}; add it to them or mend the data"
+            f"{unknown[0]!r} is not one of the labels {', '.join(labels)}; add it to them or correct the data"
         )
-    return np.array([ids[label] for label in given], dtype=np.int64)
+    return np.array([ids[label] for label in sequence], dtype=np.int64)
 
 
 def _divide(part: Ids, whole: Ids) -> Floats:
-    """Part of whole, 0 where the whole is nothing."""
+    """Return part / whole, or 0 where whole is 0."""
     return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
@@ -152,4 +151,6 @@ def _check_probabilities(p: Floats, y: Ids, bins: int) -> None:
     is_distribution = np.all(p >= 0, axis=1) & (np.abs(p.sum(axis=1) - 1) <= TOLERANCE)
     if not is_distribution.all():
         row = int(np.argmin(is_distribution))
-        raise InputError(f"row {row} of the probabilities is no distribution: its values must be ≥ 0 and sum to 1")
+        raise InputError(
+            f"row {row} of the probabilities is not a distribution: its values must be ≥ 0 and sum to 1"
+        )

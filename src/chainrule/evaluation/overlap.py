@@ -1,8 +1,6 @@
-"""Overlap of found texts with their references: BLEU and chrF of a whole corpus, as sacrebleu computes them.
+"""Corpus BLEU and chrF as computed by sacrebleu, BLEU by source length, and exact match.
 
-Lives here: the scores with their signatures, BLEU by length of the source, exact matches. Not here: whether a
-difference between two systems means anything (significance.py). Texts come raw and detokenised; sacrebleu
-tokenises (13a).
+Hypotheses and references are raw, detokenised text; sacrebleu tokenises them (13a).
 """
 
 import itertools
@@ -19,90 +17,93 @@ if TYPE_CHECKING:
 
 MetricName = Literal["bleu", "chrf"]
 
-TOKENISED: Final = 100
-"""From so many lines ending in a period apart, a text looks as if it had been tokenised."""
+TOKENIZED_LINES: Final = 100
+"""Number of hypotheses ending in ' .' from which the text is assumed to be tokenised."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
-    """A corpus score from 0 to 100, how it was computed, and what it is made of."""
+class CorpusScore:
+    """Corpus score from 0 to 100."""
 
     score: float
-    signature: str
-    details: dict[str, Any]
+    signature: str  # sacrebleu signature
+    details: dict[str, Any]  # components of the score
 
 
 @dataclass(frozen=True, slots=True)
 class LengthBucket:
-    """The sentences whose source has `low` ≤ length < `high`."""
+    """BLEU of the sentences with `low` ≤ source length < `high`."""
 
     low: int
-    high: float  # infinite for the last
+    high: float  # infinite for the last bucket
     sentences: int
-    score: float | None  # corpus BLEU; None where there are no sentences
+    score: float | None  # corpus BLEU; None if the bucket is empty
 
 
-def bleu(found: Sequence[str], references: Sequence[str]) -> Overlap:
-    """Corpus BLEU (Papineni et al. 2002): 13a tokens, exponential smoothing, one reference each.
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> CorpusScore:
+    """Compute corpus BLEU (Papineni et al. 2002) with 13a tokens, exponential smoothing and one reference.
 
     >>> round(bleu(["the cat sat on the mat"], ["the cat sat on the rug"]).score, 2)  # 100 · (1/3)^(1/4)
     75.98
     """
-    check_aligned(found, references)
-    if sum(text.endswith(" .") for text in found) >= TOKENISED:
+    check_aligned(hypotheses, references)
+    if sum(text.endswith(" .") for text in hypotheses) >= TOKENIZED_LINES:
         message = (
-            f"{TOKENISED} texts or more end in ' .': BLEU is meant for text without tokenisation; join the tokens"
+            f"{TOKENIZED_LINES} texts or more end in ' .': "
+            "BLEU is meant for text without tokenisation; join the tokens"
         )
         warnings.warn(message, ChainruleWarning, stacklevel=2)
     metric = load_metric("bleu")
-    result = metric.corpus_score(found, [references])
+    result = metric.corpus_score(hypotheses, [references])
     details = {
         "precisions": [float(p) for p in result.precisions],  # of 1-grams to 4-grams, in percent
         "brevity_penalty": float(result.bp),
         "found_length": int(result.sys_len),  # in tokens
         "reference_length": int(result.ref_len),
     }
-    return Overlap(float(result.score), str(metric.get_signature()), details)
+    return CorpusScore(float(result.score), str(metric.get_signature()), details)
 
 
-def chrf(found: Sequence[str], references: Sequence[str]) -> Overlap:
-    """Corpus chrF2 (Popović 2015): F-score of character n-grams up to 6, recall counting twice as much.
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> CorpusScore:
+    """Compute corpus chrF2 (Popović 2015), the F2-score of character n-grams up to order 6.
 
     >>> round(chrf(["ab"], ["abc"]).score, 2)  # precision 1, recall (2/3 + 1/2) / 2
     63.64
     """
-    check_aligned(found, references)
+    check_aligned(hypotheses, references)
     metric = load_metric("chrf")
-    result = metric.corpus_score(found, [references])
+    result = metric.corpus_score(hypotheses, [references])
     details = {"character_order": result.char_order, "word_order": result.word_order, "beta": result.beta}
-    return Overlap(float(result.score), str(metric.get_signature()), details)
+    return CorpusScore(float(result.score), str(metric.get_signature()), details)
 
 
-def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
-    """The part of the texts that are their references to the letter, white space aside.
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Return the fraction of texts equal to their references up to whitespace.
 
     >>> exact_match(["a  cat", "a dog"], ["a cat", "a Dog"])
     0.5
     """
-    check_aligned(found, references)
-    return sum(a.split() == b.split() for a, b in zip(found, references, strict=True)) / len(found)
+    check_aligned(hypotheses, references)
+    return sum(a.split() == b.split() for a, b in zip(hypotheses, references, strict=True)) / len(hypotheses)
 
 
 def has_four_grams(texts: Sequence[str]) -> bool:
-    """Whether any of these texts has the four tokens in a row that BLEU counts; without them it says nothing."""
+    """Return whether any text has a 4-gram; otherwise BLEU is not meaningful."""
     return bool(load_metric("bleu").corpus_score(texts, [texts]).totals[3])
 
 
 def bleu_by_length(
-    found: Sequence[str], references: Sequence[str], lengths: Sequence[int], edges: Sequence[int]
+    hypotheses: Sequence[str], references: Sequence[str], lengths: Sequence[int], edges: Sequence[int]
 ) -> list[LengthBucket]:
-    """Corpus BLEU of the sentences in each bucket of source length, shortest first.
+    """Compute corpus BLEU for each bucket of source length, shortest first.
 
-    Edges 10 and 20 make three buckets: below 10, from 10 to below 20, and from 20.
+    Edges 10 and 20 define three buckets: [0, 10), [10, 20) and [20, ∞).
     """
-    check_aligned(found, references)
-    if len(lengths) != len(found):
-        raise InputError(f"there are {len(found)} texts but {len(lengths)} lengths; give one length for each text")
+    check_aligned(hypotheses, references)
+    if len(lengths) != len(hypotheses):
+        raise InputError(
+            f"there are {len(hypotheses)} texts but {len(lengths)} lengths; give one length for each text"
+        )
     bounds = [0, *edges, math.inf]
     if any(low >= high for low, high in itertools.pairwise(bounds)):
         raise UsageError(f"edges are {list(edges)}; choose lengths above 0, each larger than the one before")
@@ -110,24 +111,26 @@ def bleu_by_length(
     buckets = []
     for low, high in itertools.pairwise(bounds):
         rows = [row for row, length in enumerate(lengths) if low <= length < high]
-        hypotheses, answers = [found[row] for row in rows], [references[row] for row in rows]
-        score = float(metric.corpus_score(hypotheses, [answers]).score) if rows else None
+        texts, answers = [hypotheses[row] for row in rows], [references[row] for row in rows]
+        score = float(metric.corpus_score(texts, [answers]).score) if rows else None
         buckets.append(LengthBucket(int(low), high, len(rows), score))
     return buckets
 
 
-def check_aligned(found: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse texts that cannot be compared one by one with their references."""
-    if isinstance(found, str) or isinstance(references, str):
+def check_aligned(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Raise unless there is exactly one reference for each text, and at least one text."""
+    if isinstance(hypotheses, str) or isinstance(references, str):
         raise UsageError("one text was given; give lists of texts, such as [text]")
-    if len(found) != len(references):
-        raise InputError(f"there are {len(found)} texts but {len(references)} references; give one for each text")
-    if not found:
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"there are {len(hypotheses)} texts but {len(references)} references; give one for each text"
+        )
+    if not hypotheses:
         raise InputError("there is no text to compare with a reference; give at least one")
 
 
 def load_metric(name: MetricName) -> "Metric":
-    """The metric of sacrebleu with its default settings."""
+    """Return the sacrebleu metric with default settings."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -135,5 +138,5 @@ def load_metric(name: MetricName) -> "Metric":
         raise MissingExtra("BLEU and chrF need sacrebleu: pip install 'chainrule[tasks]'") from error
     if name not in ("bleu", "chrf"):
         raise UsageError(f"metric is {name!r}; choose bleu or chrf")
-    # force: sacrebleu would write about tokenised text to its log; `bleu` warns of it.
+    # force=True suppresses sacrebleu's log message about tokenised text; `bleu` issues a warning instead.
     return BLEU(force=True) if name == "bleu" else CHRF()

@@ -1,14 +1,14 @@
-"""Every figure of `chainrule evaluate`, from the log-probabilities of a text's tokens.
+"""Perplexity, bits per byte and the other metrics of `chainrule evaluate`, from token log-probabilities.
 
-Per-token figures are over token events, p(`<unk>`) without its spelling; bits per byte and per character and
-perplexity per word are of the text itself, spellings included, and so compare across tokenizers.
+Per-token metrics use p(`<unk>`) without the spelling. Bits per byte, bits per character and perplexity per word
+include the spellings of unknown words and are comparable across tokenizers.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Floats
 
 LN2 = float(np.log(2))
@@ -16,21 +16,21 @@ LN2 = float(np.log(2))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What a model makes of a text. Nothing here is rounded; infinity is infinity."""
+    """Metrics of a model on a text, unrounded; infinite if a token has probability 0."""
 
     sentences: int
-    tokens: int  # predicted: </s> counted, <s> not
+    tokens: int  # predicted tokens: </s> counted, <s> not
     oov: int
     words: int
     characters: int
     bytes: int
     nats: float  # −log p(tokens)
-    nats_known: float  # the same without the unknown ones
+    nats_known: float  # −log p of the tokens other than <unk>
     nats_of_spellings: float  # −log p(spellings)
     seconds: float
-    cause: str | None = None  # the first token that has no probability, and where it stands
-    replaced: int = 0
-    is_upper_bound: bool = False  # one segmentation of many was scored
+    cause: str | None = None  # the first token with probability 0 and its position
+    replaced: int = 0  # invalid UTF-8 sequences replaced
+    is_upper_bound: bool = False  # only one of several possible segmentations was scored
 
     @property
     def nats_per_token(self) -> float:
@@ -49,33 +49,33 @@ class Evaluation:
 
     @property
     def perplexity_excluding_oov(self) -> float:
-        """The same over the tokens the vocabulary holds."""
+        """Perplexity over the in-vocabulary tokens."""
         known = self.tokens - self.oov
         return _exp(self.nats_known / known) if known else float("nan")
 
     @property
     def perplexity_per_word(self) -> float:
-        """Of the text with its spellings, a line break counting as a word."""
+        """Perplexity per word including spellings; a line break counts as a word."""
         return _exp(self._nats_of_text / (self.words + self.sentences))
 
     @property
     def bits_per_character(self) -> float:
-        """Of the text with its spellings, a line break counting as a character."""
+        """Bits per character including spellings; a line break counts as a character."""
         return self._nats_of_text / LN2 / self.characters
 
     @property
     def bits_per_byte(self) -> float:
-        """−log₂[p(tokens) p(spellings)] / bytes: the one scale."""
+        """−log₂[p(tokens) p(spellings)] / bytes, comparable across all models."""
         return self._nats_of_text / LN2 / self.bytes
 
     @property
     def infinite(self) -> bool:
-        """Whether some token had no probability."""
+        """Whether some token has probability 0."""
         return bool(np.isinf(self.nats))
 
     @property
     def tokens_per_second(self) -> float:
-        """How fast it was computed."""
+        """Scoring speed."""
         return self.tokens / max(self.seconds, 1e-9)
 
     @property
@@ -84,7 +84,7 @@ class Evaluation:
 
 
 def summarize(
-    text: Encoded,
+    text: EncodedText,
     log_probs: Floats,
     spelling_log_probs: Floats,
     *,
@@ -92,9 +92,9 @@ def summarize(
     cause: str | None = None,
     is_upper_bound: bool = False,
 ) -> Evaluation:
-    """Figures of a text from the log-probabilities of its tokens (N,) and of its unknown words' spellings."""
+    """Compute the metrics of a text from log p of its tokens (N,) and of the spellings of its unknown words."""
     known = log_probs[text.ids != text.unk] if text.unk is not None else log_probs
-    # 0.0 - x rather than -x: a text that is certain has 0 nats, not -0.
+    # 0.0 - x rather than -x: a text with probability 1 has 0 nats, not -0.
     return Evaluation(
         sentences=text.lines,
         tokens=text.tokens,
@@ -112,19 +112,19 @@ def summarize(
     )
 
 
-def first_impossible(text: Encoded, log_probs: Floats) -> tuple[int, int, int] | None:
-    """Id, line and place in it (from 1) of the first token without probability."""
+def first_impossible(text: EncodedText, log_probs: Floats) -> tuple[int, int, int] | None:
+    """Return the id, line and position in the line (from 1) of the first token with probability 0."""
     impossible = np.flatnonzero(np.isneginf(log_probs))
     if not len(impossible):
         return None
-    at = int(impossible[0])
-    ends = np.flatnonzero(text.ids[:at] == text.eos)
+    position = int(impossible[0])
+    ends = np.flatnonzero(text.ids[:position] == text.eos)
     start = int(ends[-1]) + 1 if len(ends) else 0
-    return int(text.ids[at]), len(ends) + 1, at - start + 1
+    return int(text.ids[position]), len(ends) + 1, position - start + 1
 
 
 def perplexity(log_probs: Floats) -> float:
-    """exp(−mean of (N,) log p in nats); inf where a token is impossible.
+    """Return exp(−mean log p) of (N,) log-probabilities in nats; inf if a token is impossible.
 
     >>> round(perplexity(np.log([0.5, 0.5, 0.5])), 6)
     2.0

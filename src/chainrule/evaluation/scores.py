@@ -1,4 +1,4 @@
-"""Log-probability of every token of a text, by any model; what evaluation, mixing and scoring are made of."""
+"""Score every token of a text with any LanguageModel."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,36 +6,36 @@ from typing import Any
 import numpy as np
 
 from chainrule.data.batches import TOKENS_PER_BATCH, line_batches, long_lines, stream_batches
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.progress import Progress, silent
 
 
 class TokenScorer:
-    """Reads a text piece by piece and carries the model's state on: memory does not grow with the text."""
+    """Score a text piece by piece with a running state, in constant memory."""
 
     def __init__(self, lm: AnyModel, tokens_at_once: int = TOKENS_PER_BATCH) -> None:
         self._lm = lm
         self._tokens_at_once = tokens_at_once
-        self._start_anew()
+        self._reset()
 
     def log_probs(self, ids: Ids) -> Floats:
-        """Log p(w_t | all read before) in nats, (N,), of the ids that come next; `</s>` ends a line."""
+        """Return log p(w_t | w_<t) in nats, (N,), of the next ids of the text; `</s>` ends a line."""
         log_probs = np.empty(len(ids))
         first = 0
         for last in self._ends(ids):
             log_probs[first:last] = self._read(ids[first:last])
             if self._lm.context == "line" and ids[last - 1] == self._lm.vocabulary.eos:
-                self._start_anew()
+                self._reset()
             first = last
         return log_probs
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._state: Any = self._lm.start(1)
         self._previous = self._lm.vocabulary.bos
 
     def _ends(self, ids: Ids) -> Iterator[int]:
-        """Where pieces end: at the ends of lines, where these start anew, and after `tokens_at_once` tokens."""
+        """Yield the ends of the pieces: line ends if the model resets there, and every `tokens_at_once` tokens."""
         is_line = self._lm.context == "line"
         breaks = np.flatnonzero(ids == self._lm.vocabulary.eos) + 1 if is_line else np.zeros(0, dtype=int)
         first = 0
@@ -54,19 +54,20 @@ class TokenScorer:
 
 
 def token_log_probs(
-    lm: AnyModel, text: Encoded, progress: Progress = silent, tokens_per_batch: int = TOKENS_PER_BATCH
+    lm: AnyModel, text: EncodedText, progress: Progress = silent, tokens_per_batch: int = TOKENS_PER_BATCH
 ) -> Floats:
-    """Log p(w_t | w_<t) in nats, (N,), by the model's own context rule; the same whatever the batch size."""
+    """Return log p(w_t | w_<t) in nats, (N,), with the model's context rule; independent of the batch size."""
     log_probs = np.empty(len(text.ids))
     done = 0
-    for scored in (_read_lines if lm.context == "line" else _read_stream)(lm, text, tokens_per_batch, log_probs):
+    score_text = _score_lines if lm.context == "line" else _score_stream
+    for scored in score_text(lm, text, tokens_per_batch, log_probs):
         done += scored
         progress("scoring", done, len(text.ids))
     return log_probs
 
 
-def _read_stream(lm: AnyModel, text: Encoded, tokens: int, log_probs: Floats) -> Iterator[int]:
-    """Fill in the log-probabilities of a text that is one stream; how many at a time."""
+def _score_stream(lm: AnyModel, text: EncodedText, tokens: int, log_probs: Floats) -> Iterator[int]:
+    """Fill in the log-probabilities of a stream; yield the number of tokens scored at each step."""
     state = lm.start(1)
     for batch, positions in stream_batches(text, lm.vocabulary.bos, tokens):
         scores, state = lm.score(batch, state)
@@ -74,8 +75,8 @@ def _read_stream(lm: AnyModel, text: Encoded, tokens: int, log_probs: Floats) ->
         yield positions.shape[1]
 
 
-def _read_lines(lm: AnyModel, text: Encoded, tokens: int, log_probs: Floats) -> Iterator[int]:
-    """Fill in the log-probabilities of lines, each from `<s>`, side by side; long ones by themselves, in pieces."""
+def _score_lines(lm: AnyModel, text: EncodedText, tokens: int, log_probs: Floats) -> Iterator[int]:
+    """Fill in the log-probabilities of lines in batches, long lines in pieces; yield as `_score_stream`."""
     for batch, positions in line_batches(text, lm.vocabulary.bos, tokens, longest=tokens):
         scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
         log_probs[positions[batch.mask]] = scores[batch.mask]

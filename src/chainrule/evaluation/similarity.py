@@ -1,8 +1,4 @@
-"""Whether word vectors find alike what people find alike: rank correlation with judged pairs of words.
-
-Lives here: files of judged pairs, Spearman's ρ, its interval, and its value over the rare words.
-Not here: the vectors, of which only a look-up is asked; analogies (analogies.py).
-"""
+"""Evaluate word vectors on similarity datasets: Spearman correlation with human judgements of word pairs."""
 
 import csv
 import math
@@ -19,15 +15,15 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.utf8 import OPTION
 
 Lookup = Callable[[str], Floats | None]
-"""The vector (D,) of a word, None where there is none."""
+"""Returns the vector (D,) of a word, or None."""
 
-LONGEST_CELL: Final = 1 << 17  # characters
+MAX_CELL_LENGTH: Final = 1 << 17  # characters
 NORMAL_97_5: Final = 1.959963984540054  # Φ⁻¹(0.975)
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of words and how alike people judged each, on any scale that rises with likeness."""
+    """Word pairs with human similarity scores, on any increasing scale."""
 
     name: str
     firsts: tuple[str, ...]
@@ -35,33 +31,33 @@ class Pairs:
     scores: Floats  # (n,)
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return len(self.firsts)
 
     def select(self, rows: list[int]) -> "Pairs":
-        """The pairs of these rows, in this order."""
+        """Return the pairs of these rows, in this order."""
         firsts, seconds = (tuple(side[row] for row in rows) for side in (self.firsts, self.seconds))
         return Pairs(self.name, firsts, seconds, self.scores[rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Spearman's ρ with its 95 % interval, NaN where it is not defined, and the pairs that it is of."""
+class SimilarityResult:
+    """Spearman's ρ with its 95 % confidence interval (NaN if undefined) and the number of pairs."""
 
     rho: float
     low: float
     high: float
-    found: int  # pairs both of whose words have a vector
-    of: int
+    covered: int  # pairs whose words both have a vector
+    total: int
 
     @property
     def coverage(self) -> float:
-        """Which part of the pairs could be judged."""
-        return self.found / self.of if self.of else 0.0
+        """Fraction of the pairs that are covered."""
+        return self.covered / self.total if self.total else 0.0
 
 
 def read_lines(corpus: Corpus) -> Iterator[str]:
-    """The lines of a file that is read by no `--errors` option."""
+    """Yield the lines of a corpus; error messages do not mention `--errors`, which does not apply here."""
     try:
         yield from corpus
     except InputError as error:
@@ -69,17 +65,17 @@ def read_lines(corpus: Corpus) -> Iterator[str]:
 
 
 def read_pairs(file: str | Path) -> Pairs:
-    """The pairs of a file: two words and a number a line, parted by tabs, commas, semicolons or blanks.
+    """Read word pairs: two words and a score per line, separated by tabs, commas, semicolons or blanks.
 
-    The number is in the third column, or where this holds none in the first that does, the same in all lines (as in
-    SimLex-999, with a part of speech before it). Lines that begin with `#`, blank lines and one header line are
-    passed over.
+    The score is in the third column, or in the first later column that holds a number (as in SimLex-999, where a
+    part of speech precedes it); it is the same column in all lines. Lines that start with `#`, blank lines and a
+    header line are skipped.
     """
     corpus = Corpus.of(file, expects_lines=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
     lines = [
-        _cut(line, f"{corpus.name}, line {number}")
+        _split_line(line, f"{corpus.name}, line {number}")
         for number, line in enumerate(read_lines(corpus), start=1)
         if line.strip() and not line.startswith("#")
     ]
@@ -96,39 +92,39 @@ def read_pairs(file: str | Path) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line cut into its columns, three or more."""
+    """Columns of a line, at least three."""
 
     where: str
     fields: list[str]
 
     @property
     def first_number(self) -> int | None:
-        """The first column behind the two words that holds a number."""
+        """Index of the first column after the two words that holds a number."""
         return next((i for i, field in enumerate(self.fields) if i > 1 and _number(field) is not None), None)
 
 
-def _cut(line: str, where: str) -> _Line:
-    """The columns of a line, without the quotes that tables have around them."""
+def _split_line(line: str, where: str) -> _Line:
+    """Split a line into unquoted columns."""
     separator = "\t" if "\t" in line else max(",;", key=line.count)
     if separator == "\t":
         fields = line.strip().split(separator)
     elif separator not in line:
         fields = line.split()
     else:
-        csv.field_size_limit(LONGEST_CELL)  # the limit is one for all readers of the process
+        csv.field_size_limit(MAX_CELL_LENGTH)  # a process-wide setting
         try:
             fields = next(csv.reader([line.strip()], delimiter=separator, skipinitialspace=True))
         except csv.Error as error:
-            raise InputError(f"{where} is no line of a table ({error}); mend or drop it") from None
+            raise InputError(f"{where} is not a valid table row ({error}); correct or remove it") from None
     fields = [field.strip() for field in fields]
     if len(fields) < 3:
-        what = "expected two words and a number, parted by tabs, commas, semicolons or blanks"
+        what = "expected two words and a number, separated by tabs, commas, semicolons or blanks"
         raise InputError(f"{where}: {len(fields)} column{'' if len(fields) == 1 else 's'}; {what}")
     return _Line(where, fields)
 
 
 def _is_header(lines: list[_Line]) -> bool:
-    """Whether the first line names the columns: it has no number, or none where the second line has its first."""
+    """Return whether the first line is a header: it has no number, or none in the second line's score column."""
     if not lines:
         return False
     number = lines[0].first_number
@@ -136,25 +132,25 @@ def _is_header(lines: list[_Line]) -> bool:
 
 
 def _score_column(line: _Line) -> int:
-    """The column of the scores, by the first line behind the header."""
-    found = line.first_number or 2
-    if found > 2 and _number(line.fields[0]) is not None:
+    """Return the score column, determined from the first data line."""
+    column = line.first_number or 2
+    if column > 2 and _number(line.fields[0]) is not None:
         what = f"the line begins with the number {line.fields[0]}, and two words must come first"
         raise InputError(f"{line.where}: {what}; drop the column of numbers")
-    return found
+    return column
 
 
 def _parse(line: _Line, column: int) -> tuple[str, str, float]:
-    """The pair of a line with the score in this column."""
+    """Parse a word pair with the score in this column."""
     first, second, *_ = line.fields
     if not first or not second:
         raise InputError(f"{line.where}: a word is empty; expected two words and a number")
     field = line.fields[column] if column < len(line.fields) else line.fields[2]
     score = _number(field)
     if score is None:
-        raise InputError(f"{line.where}: {field!r} is not a number; expected two words and how alike they are")
+        raise InputError(f"{line.where}: {field!r} is not a number; expected two words and their similarity")
     if not math.isfinite(score):
-        raise InputError(f"{line.where}: {score} is not finite; mend or drop the line")
+        raise InputError(f"{line.where}: {score} is not finite; correct or remove the line")
     return first, second, score
 
 
@@ -165,10 +161,10 @@ def _number(field: str) -> float | None:
         return None
 
 
-def judge(lookup: Lookup, pairs: Pairs) -> Judged:
-    """How well the cosines of vectors order the pairs; those with an unknown word are not judged.
+def evaluate_similarity(lookup: Lookup, pairs: Pairs) -> SimilarityResult:
+    """Correlate the cosines of word vectors with the scores; pairs with an unknown word are skipped.
 
-    A word is as like itself as can be, whatever its vector.
+    The cosine of a word with itself is 1, even for a zero vector.
     """
     cosines: list[float] = []
     known: list[int] = []
@@ -178,25 +174,25 @@ def judge(lookup: Lookup, pairs: Pairs) -> Judged:
             cosines.append(1.0 if first == second else _cosine(u, v))
             known.append(row)
     rho = spearman(np.array(cosines), pairs.scores[known])
-    return Judged(rho, *interval(rho, len(known)), len(known), len(pairs))
+    return SimilarityResult(rho, *confidence_interval(rho, len(known)), len(known), len(pairs))
 
 
-def rarest(pairs: Pairs, count: Callable[[str], int | None]) -> Pairs:
-    """The third of the pairs whose rarer word is least frequent, by its count in the training text.
+def rarest_third(pairs: Pairs, count: Callable[[str], int | None]) -> Pairs:
+    """Return the third of the pairs whose rarer word is least frequent in the training text.
 
-    Pairs with a word that has no count (None) are left out first.
+    Pairs with a word without a count (None) are removed first.
     """
     counted: list[tuple[int, int]] = []
     for row, words in enumerate(zip(pairs.firsts, pairs.seconds, strict=True)):
-        counts = [found for word in words if (found := count(word)) is not None]
+        counts = [n for word in words if (n := count(word)) is not None]
         if len(counts) == 2:
             counted.append((min(counts), row))
-    kept = sorted(counted)[: math.ceil(len(counted) / 3)]
-    return pairs.select(sorted(row for _, row in kept))
+    lowest = sorted(counted)[: math.ceil(len(counted) / 3)]
+    return pairs.select(sorted(row for _, row in lowest))
 
 
 def spearman(a: Floats, b: Floats) -> float:
-    """Pearson's correlation of the ranks, equal values sharing the mean of theirs; NaN where one side is constant.
+    """Return Spearman's rank correlation, with mean ranks for ties; NaN if a side is constant.
 
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
     0.5
@@ -210,23 +206,23 @@ def spearman(a: Floats, b: Floats) -> float:
     return float(x @ y) / scale if scale > 0 else math.nan
 
 
-def interval(r: float, n: int) -> tuple[float, float]:
-    """95 % confidence interval of Spearman's ρ from n pairs: Fisher's z with s.e. √((1 + r²/2)/(n − 3)).
+def confidence_interval(r: float, n: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of Spearman's ρ of n pairs (Bonett & Wright 2000).
 
-    Bonett & Wright (2000). NaN where r is, of three pairs or fewer, which tell nothing, and where r is 1 or −1: z
-    is then infinite and says nothing of how far the truth may lie.
+    Fisher's z with standard error √((1 + r²/2)/(n − 3)). NaN if r is NaN, if n ≤ 3, or if |r| = 1, where z is
+    infinite.
     """
     if math.isnan(r) or n <= 3 or abs(r) >= 1:
         return math.nan, math.nan
-    reach = NORMAL_97_5 * math.sqrt((1 + r * r / 2) / (n - 3))
-    return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+    margin = NORMAL_97_5 * math.sqrt((1 + r * r / 2) / (n - 3))
+    return math.tanh(math.atanh(r) - margin), math.tanh(math.atanh(r) + margin)
 
 
 def _ranks(values: Floats) -> Floats:
-    """(n,) ranks from 1, the mean of them for equal values."""
-    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(times)  # the rank of the last of each value
-    return np.asarray((last - (times - 1) / 2)[place])
+    """Return ranks from 1, (n,), with mean ranks for ties."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)  # highest rank of each distinct value
+    return np.asarray((last - (counts - 1) / 2)[inverse])
 
 
 def _cosine(u: Floats, v: Floats) -> float:

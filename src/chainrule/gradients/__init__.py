@@ -1,1 +1,1 @@
-"""Forward and backward equations written out by hand, in NumPy float64: what `neural/` is held to."""
+"""Forward and backward passes of the networks written out in NumPy float64, for teaching and as test references."""

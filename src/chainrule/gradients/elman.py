@@ -1,8 +1,6 @@
-"""The Elman network, one sequence at a time, and back-propagation through time.
+"""Elman network and back-propagation through time, for one sequence.
 
-    h_t = φ(W_xh x_t + W_hh h_{t−1} + b),  p_t = softmax(W_o h_t + b_o),  L = Σ_t L_t,  L_t = −log p_{t,y_t}
-
-Not here: the functions φ (activations.py), nets with gates (lstm.py, gru.py).
+h_t = φ(W_xh x_t + W_hh h_{t−1} + b),  p_t = softmax(W_o h_t + b_o),  L = Σ_t L_t,  L_t = −log p_{t,y_t}
 """
 
 from dataclasses import dataclass
@@ -10,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.gradients import activations
-from chainrule.gradients.sequence import check_tokens, cuts, first_state
+from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
 from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
 from chainrule.lm import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    """The net's numbers, or the loss's gradient by each of them."""
+    """Parameters of the network, or the gradient of the loss with respect to each of them."""
 
     E: Floats  # (V, d)  one row per word
     W_xh: Floats  # (m, d)
@@ -29,11 +27,11 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Every value on the way from T tokens to their losses."""
+    """All intermediate values of the forward pass over T tokens."""
 
     ids: Ids  # (T,)
     targets: Ids  # (T,)
-    activation: activations.Name
+    activation: activations.ActivationName
     h0: Floats  # (m,)
     x: Floats  # (T, d)
     a: Floats  # (T, m)
@@ -49,17 +47,17 @@ class Trace:
 
     @property
     def past(self) -> Floats:
-        """(T, m): h_{t−1} for every t."""
+        """h_{t−1} for every t, (T, m)."""
         return np.vstack([self.h0, self.h[:-1]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Signals:
-    """The error that reaches each step, directly and from all later ones."""
+class StateGradients:
+    """Gradients of the loss with respect to the states and pre-activations of every step."""
 
     h: Floats  # (T, m)  ∂L/∂h_t
     a: Floats  # (T, m)  δ_t = ∂L/∂a_t
-    h0: Floats  # (m,)    ∂L/∂h_0, the gradient of a learned first state
+    h0: Floats  # (m,)    ∂L/∂h_0, the gradient of a learned initial state
 
 
 def forward(
@@ -67,14 +65,14 @@ def forward(
     ids: Ids,
     targets: Ids,
     h0: Floats | None = None,
-    activation: activations.Name = "tanh",
+    activation: activations.ActivationName = "tanh",
 ) -> Trace:
-    """Read T tokens, `ids` (T,), from the state h0 (m,) on, and predict the one after each, `targets` (T,)."""
+    """Run the forward pass over `ids` (T,) from the state h0 (m,), with the next tokens as `targets` (T,)."""
     E, W_xh, W_hh, b = parameters.E, parameters.W_xh, parameters.W_hh, parameters.b
     check_tokens(ids, targets, len(E))
-    phi = activations.named(activation).value
+    phi = activations.get_activation(activation).value
     T, m = len(ids), len(b)
-    h0 = past = first_state(h0, m)
+    h0 = past = initial_state(h0, m)
     x = E[ids]  # (T, d)  x_t = E[w_t]
     a, h = np.empty((T, m)), np.empty((T, m))
     for t in range(T):
@@ -86,27 +84,28 @@ def forward(
     return Trace(ids, targets, activation, h0, x, a, h, logits, softmax(logits), losses)
 
 
-def signals(parameters: Parameters, trace: Trace, window: int | None = None) -> Signals:
-    """The error of L = Σ_t L_t at every step; every L_t adds to it where it arises.
+def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
+    """Return the gradients of L = Σ_t L_t with respect to the state of every step.
 
-    With a `window` the sequence falls into pieces of so many steps and no error passes from one to the one before.
+    With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
+    steps.
     """
     dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
-    return _through_time(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+    return _backpropagate(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
 
 
-def last_loss_flow(parameters: Parameters, trace: Trace) -> Signals:
-    """The error of the last loss alone: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
-    direct = np.zeros_like(trace.h)  # (T, m)  no other step has a loss of its own
+def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
+    """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
+    direct = np.zeros_like(trace.h)  # (T, m)  only the last step has a loss
     direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
-    return _through_time(parameters, trace, direct, None)
+    return _backpropagate(parameters, trace, direct, None)
 
 
 def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
-    """∂L/∂θ for every parameter θ; each matrix product is a sum over t. `window` as for `signals`."""
-    da = signals(parameters, trace, window).a  # (T, m)
+    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
+    da = state_gradients(parameters, trace, window).a  # (T, m)
     dz = loss_gradient(trace.p, trace.targets)  # (T, V)
-    dE = np.zeros_like(parameters.E)  # (V, d)  only the rows that were read
+    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
     np.add.at(dE, trace.ids, da @ parameters.W_xh)  # ∂L/∂x_t = W_xhᵀ δ_t
     return Parameters(
         E=dE,
@@ -118,15 +117,17 @@ def backward(parameters: Parameters, trace: Trace, window: int | None = None) ->
     )
 
 
-def _through_time(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> Signals:
-    """From the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
+def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
+    """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
     T, m = trace.h.shape
-    slope = activations.named(trace.activation).slope(trace.a, trace.h)  # (T, m)  φ'(a_t); for tanh 1 − h_t²
-    is_cut = cuts(T, window)
+    slope = activations.get_activation(trace.activation).slope(
+        trace.a, trace.h
+    )  # (T, m)  φ'(a_t); for tanh 1 − h_t²
+    is_cut = truncation_points(T, window)
     dh, da = np.empty((T, m)), np.empty((T, m))
     carried = np.zeros(m)
     for t in reversed(range(T)):
         dh[t] = direct[t] + carried  # ∂L/∂h_t = ∂L_t/∂h_t + W_hhᵀ δ_{t+1}
         da[t] = slope[t] * dh[t]  # δ_t = diag(φ'(a_t)) ∂L/∂h_t
-        carried = np.zeros(m) if is_cut[t] else parameters.W_hh.T @ da[t]  # what h_{t−1} gets: W_hhᵀ δ_t
-    return Signals(dh, da, h0=carried)
+        carried = np.zeros(m) if is_cut[t] else parameters.W_hh.T @ da[t]  # W_hhᵀ δ_t
+    return StateGradients(dh, da, h0=carried)

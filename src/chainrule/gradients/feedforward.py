@@ -1,9 +1,8 @@
-"""The feed-forward language model (Bengio et al. 2003): n−1 words in, the next word's distribution out.
+"""Feed-forward language model (Bengio et al. 2003): predicts a word from the n−1 words before it.
 
     x = [e_{k−n+1}; …; e_{k−1}],  h = tanh(W_h x + b_h),  p = softmax(W_o h + b_o [+ W_d x]),  ℓ = −log p_w
 
-The paper's letters for E, W_h, b_h, W_o, W_d, b_o are C, H, d, U, W, b (its eq. 1).
-Not here: anything recurrent (elman.py, lstm.py, gru.py).
+The paper writes C, H, d, U, W, b for E, W_h, b_h, W_o, W_d, b_o (eq. 1).
 """
 
 from dataclasses import dataclass
@@ -18,25 +17,25 @@ from chainrule.lm import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    """The net's numbers, or the loss's gradient by each of them."""
+    """Parameters of the network, or the gradient of the loss with respect to each of them."""
 
     E: Floats  # (V, d)  one row per word
     W_h: Floats  # (m, (n−1)d)
     b_h: Floats  # (m,)
     W_o: Floats  # (V, m)
     b_o: Floats  # (V,)
-    W_d: Floats | None = None  # (V, (n−1)d)  the direct connection x -> output, where there is one
+    W_d: Floats | None = None  # (V, (n−1)d)  optional direct connection x -> output
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """Number of parameters."""
         arrays = (self.E, self.W_h, self.b_h, self.W_o, self.b_o, self.W_d)
         return sum(array.size for array in arrays if array is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Every value on the way from T windows to their losses."""
+    """All intermediate values of the forward pass over T windows."""
 
     ids: Ids  # (T, n−1)
     targets: Ids  # (T,)
@@ -53,11 +52,11 @@ class Trace:
 
 
 def forward(parameters: Parameters, ids: Ids, targets: Ids) -> Trace:
-    """Read the n−1 words before each target: `ids` (T, n−1), `targets` (T,)."""
+    """Run the forward pass: `ids` (T, n−1) are the words before each of the `targets` (T,)."""
     E, W_h, b_h, W_o, b_o, W_d = _unpack(parameters)
     if ids.ndim != 2 or ids.shape[1] * E.shape[1] != W_h.shape[1]:
         raise UsageError(
-            f"ids have shape {ids.shape}; W_h reads {W_h.shape[1]} numbers, words have {E.shape[1]} each: "
+            f"ids have shape {ids.shape}; W_h has {W_h.shape[1]} inputs and words have {E.shape[1]} dimensions: "
             f"give windows of {W_h.shape[1] // E.shape[1]} words, (T, n−1)"
         )
     check_tokens(ids, targets, len(E))
@@ -70,7 +69,7 @@ def forward(parameters: Parameters, ids: Ids, targets: Ids) -> Trace:
 
 
 def backward(parameters: Parameters, trace: Trace) -> Parameters:
-    """∂L/∂θ for every parameter θ; each matrix product sums over the T windows."""
+    """Return ∂L/∂θ for every parameter θ; each matrix product sums over the T windows."""
     E, W_h, _, W_o, _, W_d = _unpack(parameters)
     x, h = trace.x, trace.h
     dz = loss_gradient(trace.p, trace.targets)  # (T, V)  ∂ℓ/∂z = p − y
@@ -85,7 +84,7 @@ def backward(parameters: Parameters, trace: Trace) -> Parameters:
     if W_d is not None:
         dW_d = dz.T @ x  # (V, (n−1)d)  ∂ℓ/∂W_d = (p − y) xᵀ
         dx = dx + dz @ W_d  # (T, (n−1)d)  … + W_dᵀ (p − y)
-    dE = np.zeros_like(E)  # (V, d)  only the rows that were read, once for each time they were
+    dE = np.zeros_like(E)  # (V, d)  nonzero only in the rows of the input words, summed over occurrences
     np.add.at(dE, trace.ids, dx.reshape(*trace.ids.shape, -1))
     return Parameters(dE, dW_h, db_h, dW_o, db_o, dW_d)
 

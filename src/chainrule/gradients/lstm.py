@@ -1,10 +1,9 @@
-"""The LSTM, one sequence at a time, and back-propagation through its gates and its cell.
+"""LSTM and back-propagation through time, for one sequence.
 
     i, f, o = σ(W x_t + R h_{t−1} + b),  g = tanh(W_g x_t + R_g h_{t−1} + b_g)
     c_t = f⊙c_{t−1} + i⊙g,  h_t = o⊙tanh(c_t),  p_t = softmax(W_o h_t + b_o),  L = Σ_t −log p_{t,y_t}
 
-W, R and b hold the four gates one below the other in PyTorch's order: i, f, g, o.
-Not here: nets without a cell (elman.py, gru.py).
+W, R and b stack the gates in the order i, f, g, o, as in PyTorch.
 """
 
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.gradients.activations import sigmoid
-from chainrule.gradients.sequence import check_tokens, cuts, first_state
+from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
 from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
 from chainrule.lm import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    """The net's numbers, or the loss's gradient by each of them."""
+    """Parameters of the network, or the gradient of the loss with respect to each of them."""
 
     E: Floats  # (V, d)  one row per word
     W: Floats  # (4m, d)
@@ -31,17 +30,17 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Every value on the way from T tokens to their losses."""
+    """All intermediate values of the forward pass over T tokens."""
 
     ids: Ids  # (T,)
     targets: Ids  # (T,)
     h0: Floats  # (m,)
     c0: Floats  # (m,)
     x: Floats  # (T, d)
-    i: Floats  # (T, m)  how much to write
-    f: Floats  # (T, m)  how much to keep
-    g: Floats  # (T, m)  what to write
-    o: Floats  # (T, m)  how much to show
+    i: Floats  # (T, m)  input gate
+    f: Floats  # (T, m)  forget gate
+    g: Floats  # (T, m)  cell candidate
+    o: Floats  # (T, m)  output gate
     c: Floats  # (T, m)
     h: Floats  # (T, m)
     logits: Floats  # (T, V)
@@ -55,29 +54,29 @@ class Trace:
 
     @property
     def past(self) -> Floats:
-        """(T, m): h_{t−1} for every t."""
+        """h_{t−1} for every t, (T, m)."""
         return np.vstack([self.h0, self.h[:-1]])
 
     @property
     def past_cell(self) -> Floats:
-        """(T, m): c_{t−1} for every t."""
+        """c_{t−1} for every t, (T, m)."""
         return np.vstack([self.c0, self.c[:-1]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Signals:
-    """The error that reaches each step, directly and from all later ones."""
+class StateGradients:
+    """Gradients of the loss with respect to the states and pre-activations of every step."""
 
     h: Floats  # (T, m)   ∂L/∂h_t
-    c_direct: Floats  # (T, m)   the part of ∂L/∂c_t that comes through h_t
-    c_carried: Floats  # (T, m)   the part that comes through c_{t+1}: f_{t+1} ⊙ ∂L/∂c_{t+1}
-    a: Floats  # (T, 4m)  ∂L/∂(the sums inside i, f, g, o)
+    c_direct: Floats  # (T, m)   part of ∂L/∂c_t through h_t
+    c_carried: Floats  # (T, m)   part of ∂L/∂c_t through c_{t+1}: f_{t+1} ⊙ ∂L/∂c_{t+1}
+    a: Floats  # (T, 4m)  δ_t = ∂L/∂(pre-activations of i, f, g, o)
     h0: Floats  # (m,)     ∂L/∂h_0
     c0: Floats  # (m,)     ∂L/∂c_0
 
     @property
     def c(self) -> Floats:
-        """(T, m): ∂L/∂c_t, both parts together."""
+        """∂L/∂c_t, (T, m), the sum of both parts."""
         total: Floats = self.c_direct + self.c_carried
         return total
 
@@ -85,11 +84,11 @@ class Signals:
 def forward(
     parameters: Parameters, ids: Ids, targets: Ids, h0: Floats | None = None, c0: Floats | None = None
 ) -> Trace:
-    """Read T tokens, `ids` (T,), from the state h0, c0 (m,) on, and predict the one after each, `targets` (T,)."""
+    """Run the forward pass over `ids` (T,) from the state h0, c0 (m,), with the next tokens as `targets` (T,)."""
     W, R, b = parameters.W, parameters.R, parameters.b
     check_tokens(ids, targets, len(parameters.E))
     T, m = len(ids), R.shape[1]
-    h0, c0 = first_state(h0, m), first_state(c0, m)
+    h0, c0 = initial_state(h0, m), initial_state(c0, m)
     x = parameters.E[ids]  # (T, d)  x_t = E[w_t]
     i, f, g, o, c, h = np.empty((6, T, m))
     past, past_cell = h0, c0
@@ -105,35 +104,36 @@ def forward(
     return Trace(ids, targets, h0, c0, x, i, f, g, o, c, h, logits, softmax(logits), losses)
 
 
-def signals(parameters: Parameters, trace: Trace, window: int | None = None) -> Signals:
-    """The error of L = Σ_t L_t at every step; every L_t adds to it where it arises.
+def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
+    """Return the gradients of L = Σ_t L_t with respect to the state of every step.
 
-    With a `window` the sequence falls into pieces of so many steps and no error passes from one to the one before.
+    With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
+    steps.
     """
     dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
-    return _through_time(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+    return _backpropagate(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
 
 
-def last_loss_flow(parameters: Parameters, trace: Trace) -> Signals:
-    """The error of the last loss alone: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
-    direct = np.zeros_like(trace.h)  # (T, m)  no other step has a loss of its own
+def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
+    """Return the gradients of the last loss only: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
+    direct = np.zeros_like(trace.h)  # (T, m)  only the last step has a loss
     direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
-    return _through_time(parameters, trace, direct, None)
+    return _backpropagate(parameters, trace, direct, None)
 
 
-def cell_path(parameters: Parameters, trace: Trace) -> Floats:
-    """(T, m): ∂L_T/∂c_t along the cell alone, the gates' paths cut: (f_{t+1} ⊙ … ⊙ f_T) ⊙ ∂L_T/∂c_T."""
-    f_after = np.vstack([trace.f[1:], np.ones_like(trace.h0)])  # (T, m)  f_{t+1}, nothing after the last
+def cell_path_gradients(parameters: Parameters, trace: Trace) -> Floats:
+    """Return ∂L_T/∂c_t along the cell path only, without the gates, (T, m): (f_{t+1} ⊙ … ⊙ f_T) ⊙ ∂L_T/∂c_T."""
+    f_after = np.vstack([trace.f[1:], np.ones_like(trace.h0)])  # (T, m)  f_{t+1}, 1 after the last step
     product = np.cumprod(f_after[::-1], axis=0)[::-1]  # (T, m)  Π_{s>t} f_s
-    flow: Floats = product * last_loss_flow(parameters, trace).c[-1]
+    flow: Floats = product * last_loss_gradients(parameters, trace).c[-1]
     return flow
 
 
 def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
-    """∂L/∂θ for every parameter θ; each matrix product is a sum over t. `window` as for `signals`."""
-    da = signals(parameters, trace, window).a  # (T, 4m)
+    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
+    da = state_gradients(parameters, trace, window).a  # (T, 4m)
     dz = loss_gradient(trace.p, trace.targets)  # (T, V)
-    dE = np.zeros_like(parameters.E)  # (V, d)  only the rows that were read
+    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
     np.add.at(dE, trace.ids, da @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
     return Parameters(
         E=dE,
@@ -145,12 +145,12 @@ def backward(parameters: Parameters, trace: Trace, window: int | None = None) ->
     )
 
 
-def _through_time(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> Signals:
-    """From the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
+def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
+    """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
     i, f, g, o, past_cell = trace.i, trace.f, trace.g, trace.o, trace.past_cell
     tanh_c = np.tanh(trace.c)  # (T, m)
     T, m = trace.h.shape
-    is_cut = cuts(T, window)
+    is_cut = truncation_points(T, window)
     dh, dc_direct, dc_carried, da = np.empty((T, m)), np.empty((T, m)), np.empty((T, m)), np.empty((T, 4 * m))
     h_carried, c_carried = np.zeros(m), np.zeros(m)
     for t in reversed(range(T)):
@@ -172,4 +172,4 @@ def _through_time(parameters: Parameters, trace: Trace, direct: Floats, window: 
         )  # (4m,)  δ_t
         h_carried = np.zeros(m) if is_cut[t] else parameters.R.T @ da[t]  # through the gates: Rᵀ δ_t
         c_carried = np.zeros(m) if is_cut[t] else f[t] * dc  # through the cell: f_t ⊙ ∂L/∂c_t
-    return Signals(dh, dc_direct, dc_carried, da, h0=h_carried, c0=c_carried)
+    return StateGradients(dh, dc_direct, dc_carried, da, h0=h_carried, c0=c_carried)

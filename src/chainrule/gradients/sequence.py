@@ -1,7 +1,4 @@
-"""What every net is given, checked: tokens, a first state, where truncated back-propagation cuts.
-
-Not here: the nets themselves, one file each.
-"""
+"""Input checks and truncated back-propagation shared by the networks."""
 
 import numpy as np
 
@@ -10,7 +7,7 @@ from chainrule.lm import Floats, Ids, Mask
 
 
 def check_tokens(ids: Ids, targets: Ids, vocab_size: int) -> None:
-    """Refuse tokens that a net of `vocab_size` words cannot read, or whose targets do not match."""
+    """Raise unless ids and targets are in the vocabulary, non-empty and of the same length."""
     if len(ids) != len(targets) or len(targets) == 0:
         raise UsageError(
             f"there are {len(ids)} inputs and {len(targets)} targets; give one target for each input, at least one"
@@ -23,21 +20,22 @@ def check_tokens(ids: Ids, targets: Ids, vocab_size: int) -> None:
             )
 
 
-def first_state(given: Floats | None, width: int) -> Floats:
-    """(m,): the state before the first token: zero where none is given."""
-    if given is None:
+def initial_state(state: Floats | None, width: int) -> Floats:
+    """Return the state before the first token, (m,); zeros if None."""
+    if state is None:
         return np.zeros(width)
-    if given.shape != (width,):
-        raise UsageError(f"the first state has shape {given.shape}; the net is {width} wide, so give ({width},)")
-    return given
+    if state.shape != (width,):
+        raise UsageError(f"the first state has shape {state.shape}; the net is {width} wide, so give ({width},)")
+    return state
 
 
-def cuts(T: int, window: int | None) -> Mask:
-    """(T,): True at t where no error passes from step t back to step t−1.
+def truncation_points(T: int, window: int | None) -> Mask:
+    """Return a mask (T,) that is True at t if no gradient flows from step t back to step t−1.
 
-    The sequence falls into pieces of `window` steps; the state is carried from piece to piece, the error is not.
+    The sequence is divided into segments of `window` steps; the state is carried across segments, the gradient is
+    not.
 
-    >>> cuts(5, 2)
+    >>> truncation_points(5, 2)
     array([False, False,  True, False,  True])
     """
     if window is None:

@@ -1,7 +1,4 @@
-"""Softmax over the vocabulary, its cross-entropy, and the derivatives of both.
-
-Lives here: what stands above the last layer. Not here: the layers, one file per network.
-"""
+"""Softmax, cross-entropy loss and their derivatives."""
 
 import numpy as np
 
@@ -9,9 +6,9 @@ from chainrule.lm import Floats, Ids
 
 
 def softmax(z: Floats) -> Floats:
-    """(…, V) -> (…, V): p_v = exp(z_v) / Σ_u exp(z_u), over the last axis, the vocabulary.
+    """(…, V) -> (…, V): p_v = exp(z_v) / Σ_u exp(z_u) over the last axis.
 
-    Adding a constant to all z leaves p as it is; with the largest at 0 nothing overflows.
+    Adding a constant to all z does not change p; subtracting the maximum avoids overflow.
 
     >>> softmax(np.log([1.0, 2.0, 5.0]) + 1000)
     array([0.125, 0.25 , 0.625])
@@ -30,9 +27,9 @@ def cross_entropy(z: Floats, targets: Ids) -> Floats:
 
 
 def loss_gradient(p: Floats, targets: Ids) -> Floats:
-    """(T, V), (T,) -> (T, V): ∂ℓ_t/∂z_t = p_t − y_t, where y_t is 1 at the target and 0 elsewhere.
+    """(T, V), (T,) -> (T, V): ∂ℓ_t/∂z_t = p_t − y_t, where y_t is the one-hot target.
 
-    By the chain rule it is Jᵀ ∂ℓ/∂p, with J the `jacobian` and ∂ℓ/∂p = −y/p.
+    By the chain rule this is Jᵀ ∂ℓ/∂p, with J the `jacobian` and ∂ℓ/∂p = −y/p.
     """
     dz = p.copy()
     dz[np.arange(len(p)), targets] -= 1

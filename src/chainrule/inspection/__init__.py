@@ -1,1 +1,1 @@
-"""What a model does, as pictures."""
+"""Measurements and figures of trained models."""

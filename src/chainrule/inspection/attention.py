@@ -1,8 +1,6 @@
-"""Where heads look: how far back, how evenly, at which tokens.
+"""Statistics of attention weights: distance, entropy, and weight on particular tokens.
 
-Lives here: the record of one stretch of attention and what is counted over many of them. Not here: the weights
-themselves (neural/attending.py), their scores (score_law.py), pictures (attention_map.py). Letters: H heads,
-T tokens that look, S tokens that are looked at, d the width of a head.
+H heads, T query tokens, S key tokens, d head dimension.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,79 +12,79 @@ import numpy as np
 from chainrule.lm import Floats, Ids, Mask
 
 Kind = Literal["self", "encoder", "cross"]
-CLEAR: Final = 0.5  # share of its weight from which a head is named after one token
-EVEN: Final = 0.9  # part of the possible entropy from which it is called broad
+MIN_SHARE: Final = 0.5  # weight share from which a head is named after one token
+MIN_EVENNESS: Final = 0.9  # fraction of the maximum entropy from which a head is called broad
 ITSELF, PREVIOUS, FIRST = "own token", "previous token", "first token"
 BROAD, MIXED = "broad", "mixed"
-SHARES: Final = {PREVIOUS: "previous", FIRST: "first", ITSELF: "itself"}
-ON: Final = {PREVIOUS: "the token before", FIRST: "the first token", ITSELF: "the token that looks"}
-DOES: Final = {
-    PREVIOUS: ("looks at the token before", "look at the token before"),
-    FIRST: ("rests on the first token", "rest on the first token"),
-    ITSELF: ("looks at its own token", "look at their own token"),
-    BROAD: ("spreads its weight nearly evenly", "spread their weight nearly evenly"),
+SHARE_FIELDS: Final = {PREVIOUS: "previous", FIRST: "first", ITSELF: "itself"}
+TARGET_NAMES: Final = {PREVIOUS: "the previous token", FIRST: "the first token", ITSELF: "the current token"}
+DESCRIPTIONS: Final = {
+    PREVIOUS: ("attends to the previous token", "attend to the previous token"),
+    FIRST: ("attends to the first token", "attend to the first token"),
+    ITSELF: ("attends to the current token", "attend to the current token"),
+    BROAD: ("has nearly uniform weights", "have nearly uniform weights"),
 }
-"""What one head of a name does, and what several do."""
+"""Predicates for one head of a kind and for several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attended:
-    """Where the heads of one layer looked in one stretch of text, and what they compared."""
+class AttentionRecord:
+    """Attention weights of one layer over one segment of text, with the queries and keys."""
 
-    kind: Kind = "self"  # at the tokens before, at all of a text, at another text
+    kind: Kind = "self"  # causal, bidirectional, or cross-attention
     layer: int  # from 0
-    weights: Floats  # (H, T, S)  a row sums to one, or to zero where nothing can be seen
-    seen: Mask  # (T, S)  what may be looked at
-    queries_at: Ids  # (T,)  places in the text
-    keys_at: Ids  # (S,)
-    first: int = 0  # place of the first token since the model began anew
-    new_keys: tuple[int, int]  # those of the S keys, from and to, that no earlier stretch has counted
-    queries: Floats | None = None  # (H, T, d)  None where the score is no product of the two
+    weights: Floats  # (H, T, S)  a row sums to 1, or to 0 if all keys are masked
+    mask: Mask  # (T, S)  True: the key is visible to the query
+    query_positions: Ids  # (T,)  positions in the text
+    key_positions: Ids  # (S,)
+    first: int = 0  # position of the first token since the context was reset
+    new_keys: tuple[int, int]  # range of keys that no earlier segment has counted
+    queries: Floats | None = None  # (H, T, d)  None if the score is not a dot product
     keys: Floats | None = None  # (H, S, d)
-    divisor: float = 1.0  # the score is qᵀk over this
+    divisor: float = 1.0  # the score is qᵀk / divisor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How one head looks, the mean over the tokens that look; they have two or more tokens to choose from."""
+    """Attention statistics of one head, averaged over the queries that see at least two tokens."""
 
     layer: int  # from 0
     head: int  # from 0
     distance: float  # tokens: Σ_l α_{t,l} |t − l|
     entropy: float  # bits: −Σ_l α log2 α
-    possible: float  # bits: log2 of how many tokens can be seen
-    itself: float  # weight on the token that looks
-    previous: float  # on the one before
-    first: float  # on the first, where that stands two or more back
-    by_distance: Floats  # (K,) mean weight on a token k back, of those that can be seen
-    pairs: Floats  # (K,) how many were seen at that distance
+    possible: float  # bits: log2 of the number of visible tokens
+    itself: float  # weight on the current token
+    previous: float  # weight on the previous token
+    first: float  # weight on the first token, if it is two or more back
+    by_distance: Floats  # (K,) mean weight on a visible token k positions back
+    pairs: Floats  # (K,) number of visible pairs at that distance
 
     @property
     def evenness(self) -> float:
-        """The entropy as part of the possible, 0 to 1; 0 where there is no choice."""
+        """Entropy divided by its maximum, 0 to 1; 0 if only one token is visible."""
         return self.entropy / self.possible if self.possible > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Its numbers but for the curve, layers and heads counted from 1."""
-        numbers = ("distance", "entropy", "possible", "evenness", "itself", "previous", "first")
-        found = {name: getattr(self, name) for name in numbers}
-        return {"layer": self.layer + 1, "head": self.head + 1, "name": self.name, **found}
+        """Return the scalar statistics; layers and heads are counted from 1."""
+        fields = ("distance", "entropy", "possible", "evenness", "itself", "previous", "first")
+        values = {name: getattr(self, name) for name in fields}
+        return {"layer": self.layer + 1, "head": self.head + 1, "name": self.name, **values}
 
     @property
     def name(self) -> str:
-        """What it looks at in words, where that is clear."""
-        if self.evenness >= EVEN:
+        """The kind of head: the token it mostly attends to, "broad" or "mixed"."""
+        if self.evenness >= MIN_EVENNESS:
             return BROAD
         shares = {PREVIOUS: self.previous, FIRST: self.first, ITSELF: self.itself}
         best = max(shares, key=shares.__getitem__)
-        return best if shares[best] >= CLEAR else MIXED
+        return best if shares[best] >= MIN_SHARE else MIXED
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """What is added up over stretches; of the axis of two, tokens with a choice come first, then all that look.
+class AttentionSums:
+    """Sums over segments; index 0 of the leading axis covers queries with a choice, index 1 all queries.
 
-    The five quantities are distance, entropy, and the weights on the token itself, the previous and the first.
+    The five quantities are distance, entropy, and the weights on the current, the previous and the first token.
     """
 
     totals: Floats  # (2, 5, H)
@@ -94,43 +92,52 @@ class Sums:
     possible: Floats  # (2,)  bits
     weights: Floats  # (H, K)  by distance
     pairs: Floats  # (K,)
-    even: Floats  # (K,)  the weights that equal shares would give
+    even: Floats  # (K,)  uniform weights
 
-    def __add__(self, other: "Sums") -> "Sums":
+    def __add__(self, other: "AttentionSums") -> "AttentionSums":
         K = max(len(self.pairs), len(other.pairs))
         curves = ((self.weights, other.weights), (self.pairs, other.pairs), (self.even, other.even))
-        longer = [_widened(one, K) + _widened(two, K) for one, two in curves]
-        return Sums(self.totals + other.totals, self.counts + other.counts, self.possible + other.possible, *longer)
+        padded = [_pad_last_axis(a, K) + _pad_last_axis(b, K) for a, b in curves]
+        return AttentionSums(
+            self.totals + other.totals, self.counts + other.counts, self.possible + other.possible, *padded
+        )
 
 
-def count(part: Attended) -> Sums:
-    """The sums of one stretch."""
-    ahead = part.queries_at[:, None] - part.keys_at  # (T, S)  how far back
-    gap, seen = np.abs(ahead), part.seen
-    visible = seen.sum(axis=1)  # (T,)
-    targets = (seen & (ahead == 0), seen & (ahead == 1), seen & (part.keys_at == part.first) & (gap >= 2))
+def accumulate(record: AttentionRecord) -> AttentionSums:
+    """Return the sums of one segment."""
+    offset = record.query_positions[:, None] - record.key_positions  # (T, S)  tokens back
+    distance, mask = np.abs(offset), record.mask
+    visible = mask.sum(axis=1)  # (T,)
+    targets = (
+        mask & (offset == 0),
+        mask & (offset == 1),
+        mask & (record.key_positions == record.first) & (distance >= 2),
+    )
     rows = np.stack(
         [
-            np.einsum("hts,ts->ht", part.weights, gap, optimize=True),
-            entropy(part.weights),
-            *(np.einsum("hts,ts->ht", part.weights, target, optimize=True) for target in targets),
+            np.einsum("hts,ts->ht", record.weights, distance, optimize=True),
+            entropy(record.weights),
+            *(np.einsum("hts,ts->ht", record.weights, target, optimize=True) for target in targets),
         ]
     ).astype(np.float64)  # (5, H, T)
-    there = np.stack([visible > 0] * 2 + [target.any(axis=1) for target in targets])  # (5, T)
-    chosen = np.stack([visible > 1, visible > 0])  # (2, T)
-    counted = (chosen[:, None] & there).astype(np.float64)  # (2, 5, T)
+    is_defined = np.stack([visible > 0] * 2 + [target.any(axis=1) for target in targets])  # (5, T)
+    is_counted = np.stack([visible > 1, visible > 0])  # (2, T)
+    counted = (is_counted[:, None] & is_defined).astype(np.float64)  # (2, 5, T)
     bits = np.log2(np.maximum(visible, 1))
-    return Sums(
-        np.einsum("qht,cqt->cqh", rows, counted), counted.sum(axis=2), chosen @ bits, *_curves(part, gap, visible)
+    return AttentionSums(
+        np.einsum("qht,cqt->cqh", rows, counted),
+        counted.sum(axis=2),
+        is_counted @ bits,
+        *_curves(record, distance, visible),
     )
 
 
-def heads(sums: Sums, layer: int) -> list[Head]:
-    """The means of a layer, head by head; 0 where nothing was counted."""
-    which = 0 if sums.counts[0, 0] else 1
-    counts = sums.counts[which]
-    means = sums.totals[which] / np.maximum(counts, 1)[:, None]  # (5, H)
-    possible = float(sums.possible[which] / max(counts[0], 1))
+def head_statistics(sums: AttentionSums, layer: int) -> list[Head]:
+    """Return the mean statistics of each head of a layer; 0 if nothing was counted."""
+    row = 0 if sums.counts[0, 0] else 1
+    counts = sums.counts[row]
+    means = sums.totals[row] / np.maximum(counts, 1)[:, None]  # (5, H)
+    possible = float(sums.possible[row] / max(counts[0], 1))
     curves = sums.weights / np.maximum(sums.pairs, 1)
     return [
         Head(
@@ -149,19 +156,19 @@ def heads(sums: Sums, layer: int) -> list[Head]:
     ]
 
 
-def even_curve(sums: Sums) -> Floats:
-    """(K,) the mean weight at each distance if every token looked at all it can see alike."""
+def uniform_curve(sums: AttentionSums) -> Floats:
+    """Return the mean weight at each distance, (K,), under uniform attention."""
     curve: Floats = sums.even / np.maximum(sums.pairs, 1)
     return curve
 
 
-def summarize(parts: Iterable[Attended]) -> list[Head]:
-    """The heads of all layers that occur, in their order."""
-    total: dict[int, Sums] = {}
-    for part in parts:
-        found = count(part)
-        total[part.layer] = total[part.layer] + found if part.layer in total else found
-    return [head for layer in sorted(total) for head in heads(total[layer], layer)]
+def summarize(records: Iterable[AttentionRecord]) -> list[Head]:
+    """Return the statistics of every head, ordered by layer."""
+    total: dict[int, AttentionSums] = {}
+    for record in records:
+        sums = accumulate(record)
+        total[record.layer] = total[record.layer] + sums if record.layer in total else sums
+    return [head for layer in sorted(total) for head in head_statistics(total[layer], layer)]
 
 
 def entropy(weights: Floats) -> Floats:
@@ -171,39 +178,39 @@ def entropy(weights: Floats) -> Floats:
     1.5
     """
     logs = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
-    # Of one weight of 1 it is 0, and not −0.
+    # Avoid −0 when a single weight is 1.
     return np.maximum(-(weights * logs).sum(axis=-1), 0.0)  # type: ignore[no-any-return]
 
 
 def diagonal_distance(weights: Floats) -> Floats:
-    """How far from the diagonal weights lie, in tokens of the source, the mean over the target: (…, T, S) -> (…).
+    """Return the mean distance of the weights from the diagonal, in source tokens: (…, T, S) -> (…).
 
-    The middle of target token t of T belongs to the place (t + ½) S / T of the source.
+    Target token t of T corresponds to source position (t + ½) S / T.
     """
     T, S = weights.shape[-2:]
-    across = np.abs(np.arange(S) + 0.5 - (np.arange(T) + 0.5)[:, None] * S / T)  # (T, S)
-    found: Floats = (weights * across).sum(axis=-1).mean(axis=-1)
-    return found
+    offset = np.abs(np.arange(S) + 0.5 - (np.arange(T) + 0.5)[:, None] * S / T)  # (T, S)
+    distance: Floats = (weights * offset).sum(axis=-1).mean(axis=-1)
+    return distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Across:
-    """How one head looks at another text, the mean over the tokens that look."""
+class CrossHead:
+    """Cross-attention statistics of one head, averaged over the target tokens."""
 
     layer: int  # from 0
     head: int  # from 0
     entropy: float  # bits
-    possible: float  # bits: log2 of the length of that text
-    strongest: float  # weight on the token most looked at
-    diagonal: float  # tokens of that text between the weights and the diagonal
+    possible: float  # bits: log2 of the source length
+    strongest: float  # largest weight
+    diagonal: float  # distance from the diagonal, in source tokens
 
     def as_json(self) -> dict[str, Any]:
-        """Its numbers, layers and heads counted from 1."""
+        """Return the statistics; layers and heads are counted from 1."""
         return asdict(self) | {"layer": self.layer + 1, "head": self.head + 1}
 
 
-def summarize_across(pairs: Sequence[Floats]) -> list[Across]:
-    """The heads over several pairs of texts, each (L, H, T, S); L and H are the same in all."""
+def summarize_cross(pairs: Sequence[Floats]) -> list[CrossHead]:
+    """Return the statistics of every head over several pairs, each (L, H, T, S) with equal L and H."""
     tokens = sum(pair.shape[2] for pair in pairs)
     total = sum(
         np.stack(
@@ -219,73 +226,75 @@ def summarize_across(pairs: Sequence[Floats]) -> list[Across]:
     means = np.moveaxis(np.asarray(total) / tokens, 0, -1)  # (L, H, 4)
     names = ("entropy", "possible", "strongest", "diagonal")
     return [
-        Across(layer=k, head=h, **dict(zip(names, means[k, h].tolist(), strict=True)))
+        CrossHead(layer=k, head=h, **dict(zip(names, means[k, h].tolist(), strict=True)))
         for k, h in np.ndindex(means.shape[:2])
     ]
 
 
-def telling(found: Sequence[Head], most: int) -> list[Head]:
-    """The heads best worth a large picture: the clearest of each name, broad ones last, then the least even."""
+def select_representative(heads: Sequence[Head], most: int) -> list[Head]:
+    """Return at most `most` heads to plot: the clearest of each kind, broad ones last, then by evenness."""
     order = (PREVIOUS, FIRST, ITSELF, MIXED, BROAD)
     clearest: dict[str, Head] = {}
-    for head in sorted(found, key=lambda head: head.evenness):
+    for head in sorted(heads, key=lambda head: head.evenness):
         clearest.setdefault(head.name, head)
     chosen = [clearest[name] for name in order if name in clearest]
-    rest = [head for head in sorted(found, key=lambda head: head.evenness) if head not in chosen]
+    rest = [head for head in sorted(heads, key=lambda head: head.evenness) if head not in chosen]
     return (chosen + rest)[:most]
 
 
-def in_words(found: Sequence[Head]) -> list[str]:
-    """What heads do, in clauses without name and full stop, the most telling first."""
+def describe(heads: Sequence[Head]) -> list[str]:
+    """Describe the heads in clauses without model name and full stop, most important first."""
     distance, bits, possible = (
-        float(np.mean([getattr(head, name) for head in found])) for name in ("distance", "entropy", "possible")
+        float(np.mean([getattr(head, name) for head in heads])) for name in ("distance", "entropy", "possible")
     )
-    even = f"{bits:.1f} bits of entropy where equal shares would have {possible:.1f}"
-    if len(found) == 1:
-        does = f"{DOES[found[0].name][0]}; it " if found[0].name in DOES else ""
-        return [f"its attention {does}looks {distance:.1f} tokens back on average, with {even}"]
-    times = {name: sum(head.name == name for head in found) for name in DOES}
-    clear = [f"{number} {DOES[name][number > 1]}" for name, number in times.items() if number]
+    statistics = f"{distance:.1f} tokens and a mean entropy of {bits:.1f} bits (uniform attention: {possible:.1f})"
+    if len(heads) == 1:
+        kind = f"{DESCRIPTIONS[heads[0].name][0]}; it " if heads[0].name in DESCRIPTIONS else ""
+        return [f"its head {kind}has a mean distance of {statistics}"]
+    counts = {name: sum(head.name == name for head in heads) for name in DESCRIPTIONS}
+    clear = [f"{number} {DESCRIPTIONS[name][number > 1]}" for name, number in counts.items() if number]
     listed = f"{', '.join(clear[:-1])} and {clear[-1]}" if len(clear) > 1 else "".join(clear)
-    kinds = f"of its {len(found)} heads {listed or 'none looks at one token in particular'}"
-    words = [f"{kinds}; on average a head looks {distance:.1f} tokens back, with {even}"]
-    for head in telling(found, 2):
-        if head.name in SHARES:
-            share = getattr(head, SHARES[head.name])
-            words.append(
-                f"head {head.head + 1} of layer {head.layer + 1} has {100 * share:.0f} % of its weight on "
-                f"{ON[head.name]}"
+    summary = f"of its {len(heads)} heads {listed or 'none focuses on one particular token'}"
+    clauses = [f"{summary}; the heads have a mean distance of {statistics}"]
+    for head in select_representative(heads, 2):
+        if head.name in SHARE_FIELDS:
+            share = getattr(head, SHARE_FIELDS[head.name])
+            clauses.append(
+                f"head {head.head + 1} of layer {head.layer + 1} puts {100 * share:.0f} % of its weight on "
+                f"{TARGET_NAMES[head.name]}"
             )
-    return words
+    return clauses
 
 
-def across_in_words(found: Sequence[Across]) -> list[str]:
-    """How a translator looks at its source, as sentences."""
+def describe_cross(heads: Sequence[CrossHead]) -> list[str]:
+    """Describe the cross-attention of a translation model in sentences."""
     names = ("strongest", "entropy", "possible", "diagonal")
-    strongest, bits, possible, away = (float(np.mean([getattr(each, name) for each in found])) for name in names)
-    words = [
-        f"Each token of a translation puts {100 * strongest:.0f} % of its weight on one token of the source, with "
-        f"{bits:.1f} bits of entropy where equal shares would have {possible:.1f}.",
-        f"Its weights lie {away:.1f} tokens of the source away from the diagonal.",
+    strongest, bits, possible, distance = (
+        float(np.mean([getattr(head, name) for head in heads])) for name in names
+    )
+    sentences = [
+        f"On average a target token puts {100 * strongest:.0f} % of its attention on one source token, with an "
+        f"entropy of {bits:.1f} bits (uniform attention: {possible:.1f}).",
+        f"The mean distance of the weights from the diagonal is {distance:.1f} source tokens.",
     ]
-    if len(found) > 1:
-        best = max(found, key=lambda each: each.strongest)
+    if len(heads) > 1:
+        best = max(heads, key=lambda head: head.strongest)
         where = f"Head {best.head + 1} of layer {best.layer + 1}"
-        words.append(f"{where} is the sharpest, {100 * best.strongest:.0f} % of its weight is on one token.")
-    return words
+        sentences.append(f"{where} is the sharpest: {100 * best.strongest:.0f} % of its weight is on one token.")
+    return sentences
 
 
-def _curves(part: Attended, gap: Ids, visible: Ids) -> tuple[Floats, Floats, Floats]:
-    """Sums by distance: of weights (H, K), of pairs (K,), of equal shares (K,)."""
-    at = gap[part.seen]
-    K = int(at.max()) + 1 if len(at) else 1
-    shares = np.broadcast_to(1 / np.maximum(visible, 1)[:, None], gap.shape)[part.seen]
-    by_head = [np.bincount(at, alpha[part.seen], minlength=K) for alpha in part.weights]
-    pairs: Floats = np.bincount(at, minlength=K).astype(np.float64)
-    even: Floats = np.bincount(at, shares, minlength=K).astype(np.float64)
+def _curves(record: AttentionRecord, distance: Ids, visible: Ids) -> tuple[Floats, Floats, Floats]:
+    """Return sums by distance: weights (H, K), pairs (K,), uniform weights (K,)."""
+    distances = distance[record.mask]
+    K = int(distances.max()) + 1 if len(distances) else 1
+    uniform = np.broadcast_to(1 / np.maximum(visible, 1)[:, None], distance.shape)[record.mask]
+    by_head = [np.bincount(distances, alpha[record.mask], minlength=K) for alpha in record.weights]
+    pairs: Floats = np.bincount(distances, minlength=K).astype(np.float64)
+    even: Floats = np.bincount(distances, uniform, minlength=K).astype(np.float64)
     return np.stack(by_head), pairs, even
 
 
-def _widened(values: Floats, K: int) -> Floats:
-    """Zeros behind the last axis up to a length of K."""
+def _pad_last_axis(values: Floats, K: int) -> Floats:
+    """Zero-pad the last axis to length K."""
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, K - values.shape[-1])])

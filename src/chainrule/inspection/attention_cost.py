@@ -1,8 +1,7 @@
-"""What attention costs: multiplications of one layer by the lengths of the texts and the width.
+"""Number of multiplications of one attention layer by text length and model width.
 
-Lives here: exact counts and a table of them. M tokens of a source, N of a target, k the width of the model; the
-number of heads drops out, as H heads of width k/H cost what one of width k does. Softmax, norms and additions are
-not counted.
+M source tokens, N target tokens, k model width. The number of heads cancels: H heads of width k/H cost as much as
+one of width k. Softmax, normalization and additions are not counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,155 +17,152 @@ LENGTHS_OF_PAIRS: Final = ((16, 16), (64, 64), (64, 256), (256, 64), (256, 256))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Multiplications of one attention in one layer."""
+    """Multiplications of one attention layer."""
 
-    pairs: int  # scores and weighted sums: every token that looks with every token looked at
-    maps: int  # W^Q, W^K, W^V, W^O: every token by itself
+    pairs: int  # scores and weighted sums over query-key pairs
+    projections: int  # W^Q, W^K, W^V, W^O, per token
 
     @property
     def total(self) -> int:
-        """Both together."""
-        return self.pairs + self.maps
+        """Sum of both."""
+        return self.pairs + self.projections
 
 
 Rows = Sequence[tuple[str, Sequence[Cost | int]]]
-"""Names, and the costs of each by length; a plain number where nothing compares pairs."""
+"""(name, costs by length); an int is a cost without pairwise terms."""
 
 
 def self_attention(tokens: int, k: int) -> Cost:
-    """2 n²k + 4 nk² of n tokens: QKᵀ and its product with V; four maps. Encoder n = M, decoder n = N.
+    """Return 2 n²k + 4 nk² for n tokens: QKᵀ and its product with V; four projections (n = M or n = N).
 
-    Of a decoder the whole square is counted, as is worked out when a text is read at once; a kernel that leaves the
-    future out needs about half of the pairs, and so does decoding with a cache: N(N + 1)k.
+    For a decoder the full square is counted, as computed in one parallel pass; a causal kernel, or decoding with a
+    cache, needs about half of the pairs: N(N + 1)k.
 
     >>> self_attention(3, 2)
-    Cost(pairs=36, maps=48)
+    Cost(pairs=36, projections=48)
     """
-    return Cost(pairs=2 * tokens**2 * k, maps=4 * tokens * k**2)
+    return Cost(pairs=2 * tokens**2 * k, projections=4 * tokens * k**2)
 
 
 def cross_attention(source: int, target: int, k: int) -> Cost:
-    """2 MNk + 2 (M + N)k²: W^Q and W^O of the target, W^K and W^V of the source."""
-    return Cost(pairs=2 * source * target * k, maps=2 * (source + target) * k**2)
+    """Return 2 MNk + 2 (M + N)k²: W^Q and W^O of the target, W^K and W^V of the source."""
+    return Cost(pairs=2 * source * target * k, projections=2 * (source + target) * k**2)
 
 
-def past_attention(tokens: int, memory: int, k: int, score: str) -> Cost:
-    """A recurrent network's over its last m states: Σ_t 2 min(t − 1, m) k, and what its score maps.
+def memory_attention(tokens: int, memory: int, k: int, score: str) -> Cost:
+    """Return the cost of attention over the last m recurrent states: Σ_t 2 min(t − 1, m) k plus projections.
 
-    General scores map each state once, k²; additive ones a query and a state, 2k², and their k numbers a pair are
-    multiplied by v as the k of a dot product are by each other. Counted is what the equations need: a state that is
-    looked at from several stretches of the text is mapped anew for each of them.
+    General scores project each state, k²; additive scores project query and state, 2k², and multiply k numbers per
+    pair by v. States that several segments attend to are counted once per segment.
     """
-    full = max(tokens - 1 - memory, 0)  # tokens before which more than m states stand
+    full = max(tokens - 1 - memory, 0)  # tokens with more than m preceding states
     short = tokens - full
-    seen = short * (short - 1) // 2 + full * memory
-    return Cost(pairs=2 * seen * k, maps={"general": 1, "additive": 2}.get(score, 0) * tokens * k**2)
+    visible = short * (short - 1) // 2 + full * memory
+    return Cost(pairs=2 * visible * k, projections={"general": 1, "additive": 2}.get(score, 0) * tokens * k**2)
 
 
 def translator_attention(source: int, target: int, k: int, score: str) -> Cost:
-    """A recurrent translator's: 2 MNk, and what its score maps, sources once and queries once a target token."""
+    """Return 2 MNk plus the projections of the score function of a recurrent translator."""
     maps = {"general": source, "additive": source + target}.get(score, 0)
-    return Cost(pairs=2 * source * target * k, maps=maps * k**2)
+    return Cost(pairs=2 * source * target * k, projections=maps * k**2)
 
 
-def feedforward(tokens: int, k: int, wide: int) -> int:
-    """2 nkw of the net on each position, w its inner width: what a layer costs beside attention."""
-    return 2 * tokens * k * wide
+def feedforward(tokens: int, k: int, inner: int) -> int:
+    """Return 2 nkw for a position-wise network of inner width w."""
+    return 2 * tokens * k * inner
 
 
-def crossing(k: int) -> int:
-    """The length from which pairs cost more than maps in self-attention: 2 n²k = 4 nk² at n = 2k."""
+def crossover_length(k: int) -> int:
+    """Return the length from which pairs cost more than projections: 2 n²k = 4 nk² at n = 2k."""
     return 2 * k
 
 
-def window_in_words(window: int, k: int) -> str:
-    """What pairs cost in a full window, without name and full stop."""
-    part = self_attention(window, k)
+def describe_window(window: int, k: int) -> str:
+    """Describe the share of pairwise cost in a full window, without model name and full stop."""
+    cost = self_attention(window, k)
     return (
-        f"in a full window of {window} tokens {100 * part.pairs / part.total:.0f} % of the multiplications of its "
-        f"attention compare and sum pairs of tokens; from {crossing(k)} tokens on that is the larger part"
+        f"in a full window of {window} tokens, {100 * cost.pairs / cost.total:.0f} % of the multiplications in "
+        f"attention are pairwise (scores and weighted sums); from {crossover_length(k)} tokens on they dominate"
     )
 
 
-def table(rows: Rows, columns: Sequence[str]) -> str:
-    """A `<table>` of multiplications, a row a kind of attention, a column a length."""
+def cost_table(rows: Rows, columns: Sequence[str]) -> str:
+    """Return a `<table>` of multiplications: one row per kind of attention, one column per length."""
     cells = [(name, *map(_cell, costs)) for name, costs in rows]
     return html_table(("", *columns), cells, label="Multiplications of one layer", is_headed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Of a language model by the number of tokens it reads."""
+    """Attention cost of a language model by number of tokens."""
 
     by_length: Mapping[int, Cost]
     formula: str
-    beside: Mapping[str, Sequence[int]]  # what else a layer costs, by name, for each length
-    words: tuple[str, ...] = ()  # worth saying, without name and full stop
+    other_costs: Mapping[str, Sequence[int]]  # cost of the other parts of a layer, by name, per length
+    words: tuple[str, ...] = ()  # findings, without model name and full stop
 
-    def figure(self, name: str, whose: str) -> Figure:
-        """A table with its caption, which begins with whose costs they are, in HTML."""
-        rows: Rows = [("attention", list(self.by_length.values())), *self.beside.items()]
-        return _figure(name, f"{whose}: the", rows, [f"N = {n:,} tokens" for n in self.by_length], self.formula)
+    def figure(self, name: str, prefix: str) -> Figure:
+        """Return the table; its caption begins with the model name `prefix`, in HTML."""
+        rows: Rows = [("attention", list(self.by_length.values())), *self.other_costs.items()]
+        return _figure(name, f"{prefix}: the", rows, [f"N = {n:,} tokens" for n in self.by_length], self.formula)
 
     def as_json(self) -> list[dict[str, int]]:
-        """One object a length."""
-        return [{"tokens": n, "pairs": cost.pairs, "maps": cost.maps} for n, cost in self.by_length.items()]
+        """Return one object per length."""
+        return [{"tokens": n, "pairs": cost.pairs, "maps": cost.projections} for n, cost in self.by_length.items()]
 
 
-def of_transformer(k: int, wide: int, window: int) -> Costs:
-    """A Transformer's, its full window among the lengths, beside its position-wise net."""
+def transformer_costs(k: int, inner: int, window: int) -> Costs:
+    """Return the costs of a Transformer, including its full window and its feed-forward network."""
     lengths = sorted({*LENGTHS, window})
     return Costs(
         by_length={n: self_attention(n, k) for n in lengths},
-        formula=f"attention 2 N²k + 4 Nk², the net 2 Nkw; k = {k}, w = {wide}",
-        beside={"position-wise net": [feedforward(n, k, wide) for n in lengths]},
-        words=(window_in_words(window, k),),
+        formula=f"attention 2 N²k + 4 Nk², feed-forward 2 Nkw; k = {k}, w = {inner}",
+        other_costs={"feed-forward network": [feedforward(n, k, inner) for n in lengths]},
+        words=(describe_window(window, k),),
     )
 
 
-def of_past(k: int, memory: int, score: str) -> Costs:
-    """A recurrent network's that looks at its last states."""
+def memory_costs(k: int, memory: int, score: str) -> Costs:
+    """Return the costs of a recurrent network that attends to its last states."""
     return Costs(
-        by_length={n: past_attention(n, memory, k, score) for n in LENGTHS},
-        formula=f"2 k for each of the last {memory} states that a token sees; k = {k}",
-        beside={},
+        by_length={n: memory_attention(n, memory, k, score) for n in LENGTHS},
+        formula=f"2 k for each of the last {memory} states visible to a token; k = {k}",
+        other_costs={},
     )
 
 
-def of_translator(k: int, score: str | None, lengths: Sequence[tuple[int, int]] = LENGTHS_OF_PAIRS) -> Figure:
-    """By the lengths M, N of source and target; `score` of a recurrent network, None of a Transformer."""
+def translator_figure(k: int, score: str | None, lengths: Sequence[tuple[int, int]] = LENGTHS_OF_PAIRS) -> Figure:
+    """Return the costs by source and target length; `score` is None for a Transformer."""
     columns = [f"M = {M:,}, N = {N:,}" for M, N in lengths]
     if score is not None:
-        rows: Rows = [("across", [translator_attention(M, N, k, score) for M, N in lengths])]
-        return _figure("cost", "The", rows, columns, f"2 MNk and what its score maps, k = {k}")
+        rows: Rows = [("cross-attention", [translator_attention(M, N, k, score) for M, N in lengths])]
+        return _figure("cost", "The", rows, columns, f"2 MNk plus the projections of the score function, k = {k}")
     rows = [
         ("encoder, M² k + M k²", [self_attention(M, k) for M, _ in lengths]),
-        ("across, M N k + (M + N) k²", [cross_attention(M, N, k) for M, N in lengths]),
+        ("cross-attention, M N k + (M + N) k²", [cross_attention(M, N, k) for M, N in lengths]),
         ("decoder, N² k + N k²", [self_attention(N, k) for _, N in lengths]),
     ]
-    formula = (
-        f"2 M²k + 4 Mk², 2 MNk + 2 (M + N)k² and 2 N²k + 4 Nk² with k = {k}. To translate the same source once more"
-    )
-    return _figure("cost", "The", rows, columns, f"{formula} re-uses the encoder")
+    formula = f"2 M²k + 4 Mk², 2 MNk + 2 (M + N)k² and 2 N²k + 4 Nk² with k = {k}"
+    return _figure("cost", "The", rows, columns, f"{formula}. Translating the same source again reuses the encoder")
 
 
-def _figure(name: str, whose: str, rows: Rows, columns: Sequence[str], formula: str) -> Figure:
-    """The table with its caption."""
+def _figure(name: str, prefix: str, rows: Rows, columns: Sequence[str], formula: str) -> Figure:
+    """Return the table with its caption."""
     return Figure(
         name=name,
-        drawing=table(rows, columns),
+        drawing=cost_table(rows, columns),
         caption=(
-            f"{whose} multiplications of one layer, and the part of those of attention that compares and sums "
-            f"pairs of tokens: {formula}."
+            f"{prefix} multiplications of one layer, with the share of attention spent on pairs of tokens (scores "
+            f"and weighted sums): {formula}."
         ),
         is_wide=True,
     )
 
 
-def shown(number: int) -> str:
-    """A count in the largest unit that leaves three digits or fewer before the point.
+def format_count(number: int) -> str:
+    """Format a count in the largest unit that leaves at most three digits before the point.
 
-    >>> shown(950), shown(12_300_000), shown(999_999)
+    >>> format_count(950), format_count(12_300_000), format_count(999_999)
     ('950', '12.3 million', '1.00 million')
     """
     for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
@@ -178,10 +174,9 @@ def shown(number: int) -> str:
 
 def _cell(cost: Cost | int) -> str:
     if isinstance(cost, int):
-        return shown(cost)
-    return Markup(f"{shown(cost.total)}<br><small>{_share(cost)}</small>")
+        return format_count(cost)
+    return Markup(f"{format_count(cost.total)}<br><small>{_share(cost)}</small>")
 
 
 def _share(cost: Cost) -> str:
-    """How much of it is for pairs."""
     return f"{100 * cost.pairs / cost.total:.0f} % for pairs" if cost.total else "none for pairs"

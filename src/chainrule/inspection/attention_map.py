@@ -1,7 +1,4 @@
-"""Pictures of attention: maps of every head, one head large, weights by distance, a table of heads.
-
-Lives here: `<svg>` and `<table>` elements. Not here: the numbers (attention.py), alignments (alignment.py).
-"""
+"""Plots and tables of attention: maps of every head, one head enlarged, weights by distance, head statistics."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,35 +7,35 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.inspection import plots
-from chainrule.inspection.attention import Across, Head
-from chainrule.inspection.foreign import isolated, plain_text
+from chainrule.inspection.attention import CrossHead, Head
+from chainrule.inspection.foreign import escape, to_printable
 from chainrule.inspection.score_law import HeadScores, draw_measured
 from chainrule.inspection.section import Figure
 from chainrule.inspection.table import html_table
 from chainrule.lm import Floats
 
 WIDTH: Final = 680  # pixels of the grid of maps
-SMALLEST, LARGEST = 26, 132  # pixels of one map in it
+SMALLEST, LARGEST = 26, 132  # pixels of one map in the grid
 GAP: Final = 6
-CELL: Final = 15  # pixels of one weight in a large map
-LETTERS: Final = 12  # of a token that is a label
-FARTHEST: Final = 48  # tokens back that a curve shows
-FAINTEST: Final = 1e-5  # weight that a curve shows
-STRONGEST: Final = 5  # weights that a description names
+CELL: Final = 15  # pixels of one weight in an enlarged map
+LETTERS: Final = 12  # maximum length of a token label
+FARTHEST: Final = 48  # largest distance of a curve, in tokens
+FAINTEST: Final = 1e-5  # smallest weight of a curve
+STRONGEST: Final = 5  # weights named in a description
 _BLANK: Final = re.compile(r"\s")
 
 
-def label(token: str) -> str:
-    r"""A token as it is written beside a map: short, and nothing in it unseen.
+def token_label(token: str) -> str:
+    r"""Return a short axis label for a token, with whitespace and control characters made visible.
 
-    >>> label("a\n"), label(" "), label("incomprehensibly")
+    >>> token_label("a\n"), token_label(" "), token_label("incomprehensibly")
     ('a␊', '␣', 'incomprehen…')
     """
-    return plots.shorten(_BLANK.sub("␣", plain_text(token)), LETTERS)
+    return plots.shorten(_BLANK.sub("␣", to_printable(token)), LETTERS)
 
 
 def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
-    """An `<svg>` of small maps, a row a layer, a column a head: L of (H, T, S)."""
+    """Return an `<svg>` grid of small maps, one row per layer and one column per head: L of (H, T, S)."""
     columns = max(len(layer) for layer in weights)
     side = int(np.clip((WIDTH - 40) // columns - GAP, SMALLEST, LARGEST))
     height, width = len(weights) * (side + GAP), columns * (side + GAP)
@@ -47,7 +44,7 @@ def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
         for row, layer in enumerate(weights):
             for column, alpha in enumerate(layer):
                 left, top = column * (side + GAP), row * (side + GAP)
-                _show(axes, alpha, (left, left + side, top + side, top))
+                _draw_weights(axes, alpha, (left, left + side, top + side, top))
         axes.set(xlim=(0, width), ylim=(height, 0))
         axes.set_xticks([h * (side + GAP) + side / 2 for h in range(columns)], range(1, columns + 1))
         axes.set_yticks([k * (side + GAP) + side / 2 for k in range(len(weights))], range(1, len(weights) + 1))
@@ -55,52 +52,56 @@ def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
         axes.xaxis.set_label_position("top")
         axes.set_xlabel("head", loc="left")
         axes.set_ylabel("layer", loc="top")
-        _bare(axes)
+        _hide_frame(axes)
 
     T = weights[0].shape[1]
-    words = (
-        f"{len(weights)} layers of {columns} heads over {T} tokens. In each map the rows are the tokens that look, "
-        "from the first at the top, and the columns the tokens looked at; the stronger the colour the more weight."
+    description = (
+        f"{len(weights)} layers of {columns} heads over {T} tokens. In each map the rows are queries, the first at "
+        "the top, and the columns keys; a stronger colour means more weight."
     )
     margins = plots.Margins(left=40, right=2, top=36, bottom=2)
-    return plots.render(paint, f"Attention maps of {label_of(model)}", words, margins, height + 38, width + 42)
+    return plots.render(
+        paint, f"Attention maps of {short_name(model)}", description, margins, height + 38, width + 42
+    )
 
 
 def draw_head(alpha: Floats, queries: Sequence[str], keys: Sequence[str], *, title: str) -> str:
-    """An `<svg>` of one (T, S) map, the tokens that look down, those looked at across."""
+    """Return an `<svg>` of one (T, S) map: queries as rows, keys as columns."""
     T, S = alpha.shape
-    down, across = [label(token) for token in queries], [label(token) for token in keys]
+    row_labels, column_labels = [token_label(token) for token in queries], [token_label(token) for token in keys]
 
     def paint(axes: Any) -> None:
-        _show(axes, alpha, (0, S, T, 0))
-        axes.set_xticks(np.arange(S) + 0.5, across, rotation=90, rotation_mode="anchor", ha="left", va="center")
-        axes.set_yticks(np.arange(T) + 0.5, down)
+        _draw_weights(axes, alpha, (0, S, T, 0))
+        axes.set_xticks(
+            np.arange(S) + 0.5, column_labels, rotation=90, rotation_mode="anchor", ha="left", va="center"
+        )
+        axes.set_yticks(np.arange(T) + 0.5, row_labels)
         axes.tick_params(labelsize=9, pad=2)
         axes.xaxis.tick_top()
-        _bare(axes)
+        _hide_frame(axes)
 
-    left, top = (12 + max(map(plots.text_width, names)) for names in (down, across))
+    left, top = (12 + max(map(plots.text_width, names)) for names in (row_labels, column_labels))
     margins = plots.Margins(left=left, right=8, top=top, bottom=4)
     size = (top + 4 + CELL * T, left + 8 + CELL * S)
-    return plots.render(paint, label_of(title, 80), _strongest(alpha, down, across), margins, *size)
+    return plots.render(paint, short_name(title, 80), _strongest(alpha, row_labels, column_labels), margins, *size)
 
 
 def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title: str) -> str:
-    """An `<svg>` of mean weights by distance, one line a name; dotted what equal shares would give.
+    """Return an `<svg>` of mean weight by distance, one line per curve; `even` (uniform weights) is dotted.
 
-    A curve is (K,), the weight on the token itself first; lines begin where something was seen.
+    A curve has shape (K,) and starts with the weight on the current token. Weights below `FAINTEST` are not drawn.
     """
     shown = {name: _points(curve) for name, curve in curves.items()}
     farthest = max([1.0, *(points[0][-1] for points in shown.values() if len(points[0]))])
 
     def paint(axes: Any) -> None:
         axes.set_yscale("log")
-        for place, (name, (xs, ys)) in enumerate(shown.items()):
-            dash = plots.DASHES[place // len(plots.PALETTE) % len(plots.DASHES)]
-            colour = plots.PALETTE[place % len(plots.PALETTE)]
-            axes.plot(xs, ys, ls=dash, lw=1.6, marker="o", ms=3, mew=0, color=colour, label=label_of(name))
+        for index, (name, (xs, ys)) in enumerate(shown.items()):
+            dash = plots.DASHES[index // len(plots.PALETTE) % len(plots.DASHES)]
+            colour = plots.PALETTE[index % len(plots.PALETTE)]
+            axes.plot(xs, ys, ls=dash, lw=1.6, marker="o", ms=3, mew=0, color=colour, label=short_name(name))
         if even is not None:
-            axes.plot(*_points(even), ls=":", lw=1.4, color=plots.PALETTE[-1], label="equal shares")
+            axes.plot(*_points(even), ls=":", lw=1.4, color=plots.PALETTE[-1], label="uniform weights")
         axes.set_xlim(-0.5, farthest + 0.5)
         axes.yaxis.set_major_formatter("{x:.4g}")
         axes.minorticks_off()
@@ -108,172 +109,171 @@ def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title
         axes.set_title("mean weight on a token", loc="left", fontsize=plots.FONT_SIZE, x=-0.1)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.02))
 
-    parts = "; ".join(f"{label_of(name)}: {_in_words(curve)}" for name, curve in curves.items())
-    names = max(map(plots.text_width, ["equal shares", *map(label_of, shown)]))
+    parts = "; ".join(f"{short_name(name)}: {_describe_curve(curve)}" for name, curve in curves.items())
+    names = max(map(plots.text_width, ["uniform weights", *map(short_name, shown)]))
     margins = plots.Margins(left=58, right=50 + names)
     return plots.render(paint, title, f"Mean weight by distance. {parts}.", margins, width=plots.WIDTH + 60)
 
 
-def label_of(name: str, most: int = 28) -> str:
-    """A name short enough for a legend or a title."""
-    return plots.shorten(plain_text(name), most)
+def short_name(name: str, most: int = 28) -> str:
+    """Shorten a name for a legend or a title."""
+    return plots.shorten(to_printable(name), most)
 
 
-def table(found: Sequence[Head]) -> str:
-    """A `<table>` of heads: what each looks at, how far and how evenly."""
-    names = ("looks at", "distance, tokens", "entropy, bits", "of the possible", "own token", "previous", "first")
+def heads_table(heads: Sequence[Head]) -> str:
+    """Return a `<table>` of heads: kind, distance and entropy."""
+    names = ("attends to", "distance, tokens", "entropy, bits", "of maximum", "own token", "previous", "first")
     return _table(
-        "Heads of attention",
+        "Attention heads",
         names,
         [
             (
-                *(each.layer, each.head, each.name, f"{each.distance:.1f}", f"{each.entropy:.2f}"),
-                *(f"{100 * share:.0f} %" for share in (each.evenness, each.itself, each.previous, each.first)),
+                *(head.layer, head.head, head.name, f"{head.distance:.1f}", f"{head.entropy:.2f}"),
+                *(f"{100 * share:.0f} %" for share in (head.evenness, head.itself, head.previous, head.first)),
             )
-            for each in found
+            for head in heads
         ],
     )
 
 
-def across_table(found: Sequence[Across]) -> str:
+def cross_table(heads: Sequence[CrossHead]) -> str:
     """A `<table>` of heads that look at another text."""
-    names = ("entropy, bits", "possible, bits", "most looked at", "from the diagonal, tokens")
+    names = ("entropy, bits", "maximum, bits", "largest weight", "distance from the diagonal, tokens")
     return _table(
         "Heads that look at another text",
         names,
         [
             (
-                *(each.layer, each.head, f"{each.entropy:.2f}", f"{each.possible:.2f}"),
-                *(f"{100 * each.strongest:.0f} %", f"{each.diagonal:.1f}"),
+                *(head.layer, head.head, f"{head.entropy:.2f}", f"{head.possible:.2f}"),
+                *(f"{100 * head.strongest:.0f} %", f"{head.diagonal:.1f}"),
             )
-            for each in found
+            for head in heads
         ],
     )
 
 
-def score_table(found: Sequence[HeadScores]) -> str:
-    """A `<table>` of the spread of scores: with √d and without, beside the law of independent vectors."""
-    spread = ("d", "deviation of qᵀk", "of qᵀk / √d", "variance of qᵀk")
-    names = (*spread, "over every pair", "by the law", "variance / law")
+def score_table(scores: Sequence[HeadScores]) -> str:
+    """Return a `<table>` of the spread of scores with and without √d, and the predicted variance."""
+    spread = ("d", "std of qᵀk", "std of qᵀk / √d", "variance of qᵀk")
+    names = (*spread, "over all pairs", "predicted", "variance / predicted")
     return _table(
-        "Spread of the scores of heads",
+        "Spread of attention scores",
         names,
         [
             (
-                *(each.layer, each.head, str(each.width)),
-                *(f"{number:,.4g}" for number in (each.deviation, each.scaled_deviation)),
-                *(f"{number:,.4g}" for number in (each.visible, each.every, each.predicted)),
-                "–" if each.ratio is None else f"{each.ratio:.2f}",
+                *(head.layer, head.head, str(head.width)),
+                *(f"{number:,.4g}" for number in (head.deviation, head.scaled_deviation)),
+                *(f"{number:,.4g}" for number in (head.visible, head.every, head.predicted)),
+                "–" if head.ratio is None else f"{head.ratio:.2f}",
             )
-            for each in found
+            for head in scores
         ],
     )
 
 
 def _table(label: str, names: Sequence[str], rows: Sequence[tuple[int | str, ...]]) -> str:
-    """Rows begin with the layer and the head, from 0."""
+    """Build a table whose rows begin with layer and head, counted from 0."""
     numbered = [(str(int(layer) + 1), str(int(head) + 1), *map(str, cells)) for layer, head, *cells in rows]
     return html_table(("layer", "head", *names), numbered, label=label)
 
 
-def _show(axes: Any, alpha: Floats, extent: tuple[float, float, float, float]) -> None:
-    """One picture of weights, from see-through to full colour, its pixels kept sharp, in a thin frame."""
+def _draw_weights(axes: Any, alpha: Floats, extent: tuple[float, float, float, float]) -> None:
+    """Draw one map from transparent to full colour, without interpolation, in a thin frame."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
     pixels = np.empty((*alpha.shape, 4))
     pixels[..., :3] = to_rgb(plots.PALETTE[0])
-    pixels[..., 3] = np.sqrt(np.clip(alpha, 0.0, 1.0))  # faint weights are to be seen as well
+    pixels[..., 3] = np.sqrt(np.clip(alpha, 0.0, 1.0))  # square root, so that small weights stay visible
     left, right, bottom, top = extent
     axes.imshow(pixels, extent=extent, interpolation="none", aspect="auto")
     frame = Rectangle((left, top), right - left, bottom - top, fill=False, lw=0.5, edgecolor=(0.5, 0.5, 0.5, 0.5))
     axes.add_patch(frame)
 
 
-def _bare(axes: Any) -> None:
+def _hide_frame(axes: Any) -> None:
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
 
 
-def _strongest(alpha: Floats, down: Sequence[str], across: Sequence[str]) -> str:
-    """What a map shows, for whoever cannot see it."""
+def _strongest(alpha: Floats, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """Describe the largest weights of a map as alternative text."""
     order = np.argsort(-alpha, axis=None, kind="stable")[:STRONGEST]
-    places = [divmod(int(i), alpha.shape[1]) for i in order]
+    cells = [divmod(int(i), alpha.shape[1]) for i in order]
     best = "; ".join(
-        f"{down[t]} (row {t + 1}) at {across[s]} (column {s + 1}), {100 * alpha[t, s]:.0f} %" for t, s in places
+        f"{rows[t]} (row {t + 1}) to {columns[s]} (column {s + 1}), {100 * alpha[t, s]:.0f} %" for t, s in cells
     )
-    return f"Rows are the tokens that look, columns those looked at. The strongest: {best}."
+    return f"Rows are queries, columns are keys. The largest weights: {best}."
 
 
 def _points(curve: Floats) -> tuple[Floats, Floats]:
-    """Distances and weights that can be shown on a log scale."""
+    """Return the distances and weights that fit on a log scale."""
     xs = np.flatnonzero(curve[: FARTHEST + 1] > FAINTEST)
     return xs.astype(np.float64), curve[xs]
 
 
-def _in_words(curve: Floats) -> str:
-    own, one, ten = (f"{100 * curve[k]:.1f} %" if k < len(curve) else "none" for k in (0, 1, 10))
-    return f"{own} on the token itself, {one} one back, {ten} ten"
+def _describe_curve(curve: Floats) -> str:
+    current, previous, tenth = (f"{100 * curve[k]:.1f} %" if k < len(curve) else "none" for k in (0, 1, 10))
+    return f"{current} on the current token, {previous} one back, {tenth} ten back"
 
 
-def distance_figure(curves: Mapping[str, Floats], even: Floats | None, whose: str) -> Figure:
-    """`draw_by_distance` with its caption, which begins with whose lines they are, in HTML."""
-    dotted = "; dotted: all that can be seen alike" if even is not None else ""
+def distance_figure(curves: Mapping[str, Floats], even: Floats | None, prefix: str) -> Figure:
+    """Return `draw_by_distance` with a caption that begins with `prefix`, in HTML."""
+    dotted = "; dotted: uniform attention" if even is not None else ""
     return Figure(
         name="by distance",
         drawing=draw_by_distance(curves, even, title="Attention by distance"),
         caption=(
-            f"{whose}: the mean weight on a token so many back, of those that can be seen; 0 is the token that "
-            f"looks. A line that falls steeply looks close by{dotted}."
+            f"{prefix}: mean attention weight by distance in tokens, over visible tokens; 0 is the current token. "
+            f"A steep line means local attention{dotted}."
         ),
     )
 
 
-def score_figures(found: Sequence[HeadScores], model: str) -> Iterator[Figure]:
-    """How the variance goes with the width, and a table of heads."""
-    name, d = isolated(model), found[0].width
+def score_figures(scores: Sequence[HeadScores], model: str) -> Iterator[Figure]:
+    """Yield the variance of the scores by width and a table of heads."""
+    name, d = escape(model), scores[0].width
     yield Figure(
         name=f"{model}: score variance",
-        drawing=draw_measured(found, model=label_of(model)),
+        drawing=draw_measured(scores, model=short_name(model)),
         caption=(
-            f"{name}: the variance of qᵀk over tokens that may look at one another, if only 1 … {d} of a head's "
-            "dimensions are used (the mean over all orders of them); the line is the median head, the band the "
-            "middle 80 % of heads. Dotted: if dimensions had nothing in common. Then the raw variance rises with d "
-            "and the one divided by √d stays level; a line above its dots has dimensions that pull together."
+            f"{name}: variance of qᵀk over visible pairs if only 1 … {d} dimensions of a head are used (averaged "
+            "over all orderings); the line is the median head, the band the middle 80 % of heads. Dotted: "
+            "uncorrelated dimensions, for which the raw variance grows with d and that of qᵀk / √d is constant; a "
+            "line above its dotted one has positively correlated dimensions."
         ),
     )
     yield Figure(
         name=f"{model}: scores",
-        drawing=score_table(found),
+        drawing=score_table(scores),
         caption=(
-            f"{name}: how far scores spread. The law says what the variance of qᵀk would be if queries and keys "
-            "with these means and covariances were independent: tr(Σ_q Σ_k) + μ_qᵀ Σ_k μ_q + μ_kᵀ Σ_q μ_k. Where "
-            "the last column is above 1, tokens that may look at one another differ more than that; “every pair” "
-            "takes in those that may not."
+            f"{name}: spread of the attention scores over visible pairs. Predicted: the variance of qᵀk if queries "
+            "and keys with these means and covariances were independent: "
+            "tr(Σ_q Σ_k) + μ_qᵀ Σ_k μ_q + μ_kᵀ Σ_q μ_k. "
+            "A last column above 1 means that scores vary more than that. “All pairs” includes masked pairs."
         ),
         is_wide=True,
     )
 
 
-def heads_figure(found: Sequence[Head], name: str, whose: str) -> Figure:
-    """`table` with its caption, which begins with whose heads they are, in HTML."""
+def heads_figure(heads: Sequence[Head], name: str, prefix: str) -> Figure:
+    """Return `heads_table` with a caption that begins with `prefix`, in HTML."""
     return Figure(
         name=name,
-        drawing=table(found),
+        drawing=heads_table(heads),
         caption=(
-            f"{whose}. Distance is the mean number of tokens between the one that looks and those it looks at, "
-            "weighted by attention; entropy is 0 bits where all weight is on one token and as large as possible "
-            "where all have the same; the last three are shares of the weight, that of the first token where it "
-            "stands two or more away."
+            f"{prefix}. Distance: mean number of tokens between query and key, weighted by attention. Entropy: 0 "
+            "bits if all weight is on one token, maximal for uniform weights. The last three columns are shares of "
+            "the weight; that of the first token is measured where it is at least two tokens back."
         ),
         is_wide=True,
     )
 
 
-def score_data(scores: HeadScores) -> dict[str, Any]:
-    """The scores of a head as JSON; variances are of qᵀk."""
-    numbers = ("width", "mean", "visible", "every", "predicted", "deviation", "scaled_deviation", "ratio")
+def scores_json(scores: HeadScores) -> dict[str, Any]:
+    """Return the score statistics of a head as JSON; variances are those of qᵀk."""
+    fields = ("width", "mean", "visible", "every", "predicted", "deviation", "scaled_deviation", "ratio")
     curve = {"by_width": scores.by_width.tolist()}
-    found = {name: getattr(scores, name) for name in numbers}
-    return {"layer": scores.layer + 1, "head": scores.head + 1, **found, **curve}
+    values = {name: getattr(scores, name) for name in fields}
+    return {"layer": scores.layer + 1, "head": scores.head + 1, **values, **curve}

@@ -1,10 +1,8 @@
-"""Do things come as often as a model says? Counts and bins, from whole distributions or from best guesses.
+"""Calibration of next-token probabilities: event counts, bins, and expected calibration error.
 
-Lives here: numbers. Not here: the picture (calibration_plot.py), the distributions (reading.py).
-
-An event is "token w comes next" at one position; every token of the vocabulary is one there, so a text of N tokens
-gives N · V of them, and the sum of what was said over all of them is N. They are tallied in fine cells by
-log₂ p as they come, a few positions at a time, and put together into bins afterwards.
+An event is "token w comes next" at one position. Every token of the vocabulary is an event at every position, so a
+text of N tokens has N · V events whose predicted probabilities sum to N. Events are tallied by log₂ p into
+fine cells, a few positions at a time, and the cells are merged into bins afterwards.
 """
 
 import math
@@ -17,33 +15,33 @@ import numpy as np
 from chainrule.lm import Floats, Ids, Mask
 
 CELLS_PER_BIT: Final = 16  # cells 4.4 % wide
-LEAST_BITS: Final = 40  # 2^−40: all that is less probable shares a cell
-CELLS: Final = CELLS_PER_BIT * LEAST_BITS + 2  # the last for what is held impossible
+LEAST_BITS: Final = 40  # smaller probabilities share one cell
+CELLS: Final = CELLS_PER_BIT * LEAST_BITS + 2  # the last is for probability 0
 BINS: Final = 15
 
-WORTH_SAYING: Final = 0.05
-"""In words: bins of at least this probability, which a person can picture."""
+MIN_REPORTED: Final = 0.05
+"""Smallest predicted probability of the bins that a finding may name."""
 
-NOTABLE: Final = 0.01
-"""In words: what chance does as rarely as this to any of the bins of a perfectly calibrated model."""
+SIGNIFICANCE: Final = 0.01
+"""Family-wise significance level for calling a bin miscalibrated."""
 
 DRAWS: Final = 2000
-CLEARLY: Final = 2.0
-"""In words: from this many times what chance makes of it on average, an error of best guesses is called one."""
+MIN_RATIO: Final = 2.0
+"""Ratio of the expected calibration error to its mean under perfect calibration from which it is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Events by cell, the most probable first."""
+    """Event counts per cell, most probable first."""
 
-    events: Floats  # (C,)  how many
-    expected: Floats  # (C,)  Σ p: how many of them should have come
+    events: Floats  # (C,)  number of events
+    expected: Floats  # (C,)  Σ p, the expected number of hits
     variance: Floats  # (C,)  Σ p (1 − p)
-    came: Floats  # (C,)  how many did
+    hits: Floats  # (C,)  number of events that occurred
 
     @classmethod
     def empty(cls) -> "Tally":
-        """Nothing seen yet."""
+        """Return a tally of no events."""
         return cls(*np.zeros((4, CELLS)))
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -51,42 +49,46 @@ class Tally:
             self.events + other.events,
             self.expected + other.expected,
             self.variance + other.variance,
-            self.came + other.came,
+            self.hits + other.hits,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Events of like probability."""
+    """Events of similar predicted probability."""
 
     events: int
-    said: float  # mean p
-    came: float  # the share that came
-    error: float  # one standard error of `came` were the model right
+    predicted: float  # mean p
+    observed: float  # relative frequency
+    error: float  # standard error of `observed` under perfect calibration
+
+    def as_json(self) -> dict[str, float]:
+        """Return the fields under their JSON keys."""
+        return {"events": self.events, "said": self.predicted, "came": self.observed, "error": self.error}
 
     @property
-    def chance(self) -> float:
-        """How often events of this probability come as far from it as these, or farther, by chance alone.
+    def p_value(self) -> float:
+        """Two-sided binomial p-value of the observed frequency.
 
-        Twice the exact tail of a binomial distribution. Where probabilities within the bin differ, or one hit rules
-        out another, the true tail is lighter (Hoeffding 1956), so that chance is granted rather too much.
+        Conservative if the probabilities in the bin differ or exclude one another: the true tail is then lighter
+        (Hoeffding 1956).
         """
-        hits = round(self.came * self.events)
-        if hits >= self.said * self.events:
-            return min(1.0, 2 * binomial_tail(hits, self.events, self.said))
-        return min(1.0, 2 * binomial_tail(self.events - hits, self.events, 1 - self.said))
+        hits = round(self.observed * self.events)
+        if hits >= self.predicted * self.events:
+            return min(1.0, 2 * binomial_tail(hits, self.events, self.predicted))
+        return min(1.0, 2 * binomial_tail(self.events - hits, self.events, 1 - self.predicted))
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """The calibration error that a perfectly calibrated model of the same confidences shows by chance."""
+class ChanceLevel:
+    """Expected calibration error of a perfectly calibrated model with the same confidences."""
 
     mean: float
-    rarely: float  # above it once in 200 times
+    quantile: float  # 99.5 % quantile
 
 
-def tally(log_probs: Floats, targets: Ids) -> Tally:
-    """Whole distributions (K, V) in nats, and what came (K,)."""
+def tally_events(log_probs: Floats, targets: Ids) -> Tally:
+    """Count events from distributions (K, V) in nats and the observed tokens (K,)."""
     p = np.exp(log_probs)
     bits = np.minimum(-log_probs / math.log(2), LEAST_BITS)
     cell = np.maximum(bits * CELLS_PER_BIT, 0).astype(np.int64)  # (K, V)
@@ -95,102 +97,103 @@ def tally(log_probs: Floats, targets: Ids) -> Tally:
     flat, weights = cell.ravel(), p.ravel()
     return Tally(
         np.bincount(flat, minlength=CELLS).astype(np.float64),
-        _summed(flat, weights, CELLS),
-        _summed(flat, weights * (1 - weights), CELLS),
+        _sum_by_index(flat, weights, CELLS),
+        _sum_by_index(flat, weights * (1 - weights), CELLS),
         np.bincount(hit, minlength=CELLS).astype(np.float64),
     )
 
 
-def equal_mass(counted: Tally, bins: int = BINS) -> tuple[Bin, ...]:
-    """Bins that should hold about as many of what came each, the most probable first; at most `bins`.
+def equal_mass_bins(tally: Tally, bins: int = BINS) -> tuple[Bin, ...]:
+    """Merge cells into at most `bins` bins with about equal expected hits, most probable first.
 
-    What is held impossible is a bin more where some of it came; else it says nothing (`<s>` is always there).
+    Events of probability 0 form an additional bin if any of them occurred; otherwise they are dropped (`<s>` is
+    always among them).
     """
-    total = float(counted.expected.sum())
-    before = np.cumsum(counted.expected) - counted.expected / 2
-    place = np.minimum((before * (bins / (total or 1.0))).astype(np.int64), bins - 1)
-    place[-1] = bins
+    total = float(tally.expected.sum())
+    before = np.cumsum(tally.expected) - tally.expected / 2
+    index = np.minimum((before * (bins / (total or 1.0))).astype(np.int64), bins - 1)
+    index[-1] = bins
 
-    def summed(values: Floats) -> Floats:
-        return _summed(place, values, bins + 1)
+    def sum_values(values: Floats) -> Floats:
+        return _sum_by_index(index, values, bins + 1)
 
-    events, came = summed(counted.events), summed(counted.came)
-    expected, variance = summed(counted.expected), summed(counted.variance)
-    if not came[-1]:
+    events, observed = sum_values(tally.events), sum_values(tally.hits)
+    expected, variance = sum_values(tally.expected), sum_values(tally.variance)
+    if not observed[-1]:
         events[-1] = 0
     return tuple(
         Bin(
             int(events[i]),
             float(expected[i] / events[i]),
-            float(came[i] / events[i]),
+            float(observed[i] / events[i]),
             math.sqrt(variance[i]) / float(events[i]),
         )
         for i in np.flatnonzero(events)
     )
 
 
-def reliability(confidence: Floats, is_right: Mask, bins: int = BINS) -> tuple[Bin, ...]:
-    """Best guesses in bins of equal width, (0, 1/15], (1/15, 2/15], … (Guo et al. 2017, eq. 2 and 3)."""
-    place = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    found = []
-    for i in np.unique(place):
-        said, right = confidence[place == i], is_right[place == i]
-        error = math.sqrt(float((said * (1 - said)).sum())) / len(said)
-        found.append(Bin(len(said), float(said.mean()), float(right.mean()), error))
-    return tuple(found)
+def reliability_bins(confidence: Floats, is_right: Mask, bins: int = BINS) -> tuple[Bin, ...]:
+    """Bin top predictions by confidence, (0, 1/15], (1/15, 2/15], … (Guo et al. 2017, eq. 2 and 3)."""
+    index = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    result = []
+    for i in np.unique(index):
+        predicted, correct = confidence[index == i], is_right[index == i]
+        error = math.sqrt(float((predicted * (1 - predicted)).sum())) / len(predicted)
+        result.append(Bin(len(predicted), float(predicted.mean()), float(correct.mean()), error))
+    return tuple(result)
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Σ n_b / N · |came_b − said_b| (Guo et al. 2017, eq. 5); nothing of nothing."""
-    total = sum(each.events for each in bins)
-    return sum(each.events * abs(each.came - each.said) for each in bins) / total if total else 0.0
+    """Return Σ n_b / N · |observed_b − predicted_b| (Guo et al. 2017, eq. 5); 0 without events."""
+    total = sum(b.events for b in bins)
+    return sum(b.events * abs(b.observed - b.predicted) for b in bins) / total if total else 0.0
 
 
-def floor(bins: Sequence[Bin]) -> Floor:
-    """By drawing the hits of each bin from its own probability, the same draws for the same bins."""
+def chance_level(bins: Sequence[Bin]) -> ChanceLevel:
+    """Simulate the error of a calibrated model by drawing the hits of each bin; deterministic."""
     if not bins:
-        return Floor(0.0, 0.0)
-    n = np.array([each.events for each in bins])
-    said = np.clip([each.said for each in bins], 0.0, 1.0)
-    came = np.random.default_rng(0).binomial(n, said, size=(DRAWS, len(bins))) / n
-    errors = np.abs(came - said) @ n / n.sum()  # (draws,)
-    return Floor(float(errors.mean()), float(np.quantile(errors, 0.995)))
+        return ChanceLevel(0.0, 0.0)
+    n = np.array([b.events for b in bins])
+    predicted = np.clip([b.predicted for b in bins], 0.0, 1.0)
+    observed = np.random.default_rng(0).binomial(n, predicted, size=(DRAWS, len(bins))) / n
+    errors = np.abs(observed - predicted) @ n / n.sum()  # (draws,)
+    return ChanceLevel(float(errors.mean()), float(np.quantile(errors, 0.995)))
 
 
-def is_off(bins: Sequence[Bin]) -> bool:
-    """Whether the expected calibration error is clearly above what chance makes of it."""
-    error, chance = expected_calibration_error(bins), floor(bins)
-    return error > max(CLEARLY * chance.mean, chance.rarely) + 1e-9
+def is_miscalibrated(bins: Sequence[Bin]) -> bool:
+    """Return whether the expected calibration error exceeds what chance explains."""
+    error, chance = expected_calibration_error(bins), chance_level(bins)
+    return error > max(MIN_RATIO * chance.mean, chance.quantile) + 1e-9
 
 
-def in_words(bins: Sequence[Bin]) -> str:
-    """What the most telling bin says of the model; empty where no bin is probable enough to picture.
+def describe(bins: Sequence[Bin]) -> str:
+    """Describe the least calibrated bin in a clause; empty if no bin is above `MIN_REPORTED`.
 
-    >>> in_words([Bin(400, 0.30, 0.20, 0.02)])
-    'when it says 30 %, it comes 20 % of the time: overconfident'
+    >>> describe([Bin(400, 0.30, 0.20, 0.02)])
+    'tokens it gives 30 % occur 20 % of the time: overconfident'
     """
-    telling = [each for each in bins if each.said >= WORTH_SAYING]
-    if not telling:
+    candidates = [b for b in bins if b.predicted >= MIN_REPORTED]
+    if not candidates:
         return ""
-    worst = min(telling, key=lambda each: each.chance)
-    said = f"when it says {_percent(worst.said)}, it comes {_percent(worst.came)} of the time"
-    if worst.chance * len(telling) > NOTABLE:  # so many bins, so many chances (Bonferroni)
-        return f"no sign of bad calibration: {said} at worst, which may be chance"
-    return f"{said}: {'overconfident' if worst.came < worst.said else 'too cautious'}"
+    worst = min(candidates, key=lambda b: b.p_value)
+    clause = f"tokens it gives {_percent(worst.predicted)} occur {_percent(worst.observed)} of the time"
+    if worst.p_value * len(candidates) > SIGNIFICANCE:  # Bonferroni
+        return f"no significant miscalibration: at worst, {clause}, which chance can explain"
+    return f"{clause}: {'overconfident' if worst.observed < worst.predicted else 'underconfident'}"
 
 
-def error_in_words(bins: Sequence[Bin]) -> str:
-    """The expected calibration error of best guesses beside what chance makes of it."""
-    off, by_chance = (100 * error for error in (expected_calibration_error(bins), floor(bins).mean))
-    so = "this is more than chance explains" if is_off(bins) else "this may be chance"
+def describe_error(bins: Sequence[Bin]) -> str:
+    """Describe the expected calibration error of top predictions against its level by chance."""
+    error, expected = (100 * deviation for deviation in (expected_calibration_error(bins), chance_level(bins).mean))
+    verdict = "this is more than chance explains" if is_miscalibrated(bins) else "chance can explain this"
     return (
-        f"{off:.1f} percentage points off on average (expected calibration error), and those of a perfectly "
-        f"calibrated model would be {by_chance:.1f} off by chance: {so}"
+        f"the expected calibration error of its top predictions is {error:.1f} percentage points, against "
+        f"{expected:.1f} for a perfectly calibrated model: {verdict}"
     )
 
 
 def binomial_tail(hits: int, events: int, p: float) -> float:
-    """P(X ≥ hits) of events that come with probability p each, for hits not below their mean.
+    """Return P(X ≥ hits) for X ~ Binomial(events, p), for hits not below the mean.
 
     >>> round(binomial_tail(2, 3, 0.5), 9)
     0.5
@@ -202,16 +205,16 @@ def binomial_tail(hits: int, events: int, p: float) -> float:
     log_odds = math.log(p) - math.log1p(-p)
     choices = math.lgamma(events + 1) - math.lgamma(hits + 1) - math.lgamma(events - hits + 1)
     first = choices + hits * math.log(p) + (events - hits) * math.log1p(-p)  # log P(X = hits)
-    # P(x + 1) / P(x) = (n − x) / (x + 1) · p / (1 − p), below one from the mean on: forty deviations are all.
+    # P(x + 1) / P(x) = (n − x) / (x + 1) · p / (1 − p), below one above the mean; 40 standard deviations suffice.
     most = min(events, hits + 50 + math.ceil(40 * math.sqrt(events * p * (1 - p))))
     x = np.arange(hits, most)
     steps = np.cumsum(np.log((events - x) / (x + 1)) + log_odds)
     return float(min(1.0, math.exp(first) * (1 + np.exp(steps).sum())))
 
 
-def _summed(place: Ids, values: Floats, places: int) -> Floats:
-    """The sum of the values at each place."""
-    return np.asarray(np.bincount(place, values, places), dtype=np.float64)
+def _sum_by_index(index: Ids, values: Floats, size: int) -> Floats:
+    """Return the sum of the values at each index."""
+    return np.asarray(np.bincount(index, values, size), dtype=np.float64)
 
 
 def _percent(share: float) -> str:

@@ -1,9 +1,7 @@
-"""Where two models of one text disagree: the bits of each unit side by side, the largest differences first.
+"""Compare the surprisal of two models on one text, unit by unit.
 
-Lives here: units that both share, differences, the table. Not here: the bits themselves.
-
-A unit is a token where both models cut the text alike, else a word: a run of non-blanks, at the cost of all its
-tokens. A blank belongs to the word behind it, as in sub-words, and `</s>` is a unit of its own.
+A unit is a token if both models tokenize the text alike, otherwise a word: a run of non-blank characters with the
+summed bits of its tokens. A blank belongs to the following word, and `</s>` is a unit.
 """
 
 import html
@@ -14,34 +12,34 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.foreign import isolated, plain_text
+from chainrule.inspection.foreign import escape, to_printable
 from chainrule.inspection.reading import STYLE
-from chainrule.inspection.section import finite
-from chainrule.inspection.surprisal import words_for
+from chainrule.inspection.section import finite_or_none
+from chainrule.inspection.surprisal import format_bits
 from chainrule.inspection.table import READ, Group, Markup, html_table
 from chainrule.lm import Floats, Mask
-from chainrule.tokenizers.punctuation import joins
+from chainrule.tokenizers.punctuation import joined_sides
 
-SHOWN: Final = 15  # either way
-NEAR: Final = 5  # units on either side
+SHOWN: Final = 15  # largest differences shown in each direction
+NEAR: Final = 5  # context units on either side
 BLANKS: Final = " \t"
 END: Final = "</s>"
 
-Place = tuple[int, int]
-"""Line, and word in it; the word behind the last is the line's end."""
+WordPosition = tuple[int, int]
+"""(line, word index); the index after the last word is the end of the line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The words of a text and what a model made of them."""
+class WordBits:
+    """The words of a text and their surprisal."""
 
-    names: dict[Place, str]
-    bits: dict[Place, float]
+    names: dict[WordPosition, str]
+    bits: dict[WordPosition, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two models on N units of one text."""
+    """Surprisal of two models on N units of one text."""
 
     first: str  # name of model A
     second: str  # name of model B
@@ -49,189 +47,213 @@ class Disagreement:
     names: Sequence[str]  # (N,)
     first_bits: Floats  # (N,)  −log₂ p_A
     second_bits: Floats  # (N,)  −log₂ p_B
-    is_probability: bool = True  # False: one of them gives a score that is none
+    is_probability: bool = True  # False if one of the models is not normalized
 
     @property
     def gain(self) -> Floats:
-        """(N,) log₂ p_A − log₂ p_B: the bits by which A foresaw it better; 0 where neither held it possible."""
+        """log₂ p_A − log₂ p_B, (N,): bits by which A predicts the unit better; 0 if both give probability 0."""
         is_lost = np.isposinf(self.first_bits) & np.isposinf(self.second_bits)
         with np.errstate(invalid="ignore"):
             return np.where(is_lost, 0.0, self.second_bits - self.first_bits)
 
     @property
     def mean_gain(self) -> float:
-        """Bits a unit by which A is better, over the units that both hold possible; 0 where there are none."""
+        """Mean gain in bits over the units to which both models give nonzero probability; 0 without any."""
         gain = self.gain[np.isfinite(self.first_bits) & np.isfinite(self.second_bits)]
         return float(gain.mean()) if len(gain) else 0.0
 
     @property
     def impossible(self) -> tuple[int, int]:
-        """How many units A holds impossible, and how many B."""
-        lost, other = (int(np.count_nonzero(np.isposinf(bits))) for bits in (self.first_bits, self.second_bits))
-        return lost, other
+        """Number of units of probability 0 under A and under B."""
+        first, second = (int(np.count_nonzero(np.isposinf(bits))) for bits in (self.first_bits, self.second_bits))
+        return first, second
 
     @property
     def shared(self) -> int:
-        """How many units both hold possible."""
+        """Number of units of nonzero probability under both models."""
         return int(np.count_nonzero(np.isfinite(self.first_bits) & np.isfinite(self.second_bits)))
 
     @property
     def one_sided(self) -> int:
-        """How many units only one of the two holds possible."""
+        """Number of units of nonzero probability under exactly one model."""
         return int(np.count_nonzero(np.isinf(self.gain)))
 
     def largest(self, sign: int, most: int = SHOWN) -> list[int]:
-        """Places of the units that A (sign 1) or B (sign −1) foresaw best against the other."""
+        """Return the indices of the units that A (sign 1) or B (sign −1) predicts best relative to the other."""
         gain = sign * self.gain
         order = np.argsort(-gain, kind="stable")[:most]
         return [int(i) for i in order if gain[i] > 0]
 
 
-def places(tokens: Sequence[str], is_end: Mask, kind: str) -> list[Place]:
-    """The word each token belongs to, by how this kind of tokenizer writes where words begin.
+def word_positions(tokens: Sequence[str], is_end: Mask, kind: str) -> list[WordPosition]:
+    """Return the word of each token, following the word-boundary convention of this kind of tokenizer.
 
-    >>> places(["the", "cat", "s", " sat", "</s>"], np.array([0, 0, 0, 0, 1], bool), "bpe")
+    >>> word_positions(["the", "cat", "s", " sat", "</s>"], np.array([0, 0, 0, 0, 1], bool), "bpe")
     [(0, 0), (0, 0), (0, 0), (0, 1), (0, 2)]
     """
-    found: list[Place] = []
+    positions: list[WordPosition] = []
     joins_next = False
-    line, word, is_apart = 0, -1, True  # is_apart: what comes now begins a word
+    line, word, is_apart = 0, -1, True  # is_apart: the next token begins a word
     for token, ends in zip(tokens, is_end, strict=True):
         if ends:
-            found.append((line, word + 1))
+            positions.append((line, word + 1))
             line, word, is_apart, joins_next = line + 1, -1, True, False
         elif kind == "word":
-            left, right = joins(token)
+            left, right = joined_sides(token)
             word += not (left or joins_next) or word < 0
             joins_next = right
-            found.append((line, word))
+            positions.append((line, word))
         elif kind in ("whitespace", "wordpiece"):
             word += kind == "whitespace" or not token.startswith("##") or word < 0
-            found.append((line, word))
+            positions.append((line, word))
         else:
-            inside = [part for part in token.replace("\t", " ").split(" ") if part]
+            parts = [part for part in token.replace("\t", " ").split(" ") if part]
             begins = is_apart or token[:1] in BLANKS
-            word += len(inside) - (not begins) if inside else 0
-            found.append((line, word if inside else word + 1))
+            word += len(parts) - (not begins) if parts else 0
+            positions.append((line, word if parts else word + 1))
             is_apart = token[-1:] in BLANKS
-    return found
+    return positions
 
 
-def words(
+def group_words(
     tokens: Sequence[str],
     bits: Sequence[float] | Floats,
     is_end: Mask,
     kind: str,
     spell: Callable[[list[int]], str],
-) -> Words:
-    """The whole words of a text; `spell` gives the text of the tokens at these places.
+) -> WordBits:
+    """Group tokens into words; `spell` decodes the tokens at the given indices.
 
-    The last word is left out where the text breaks off and it may go on.
+    The last word is dropped if the text is cut off before its end.
     """
-    where = places(tokens, is_end, kind)
-    members: dict[Place, list[int]] = {}
-    for i, place in enumerate(where):
-        members.setdefault(place, []).append(i)
-    if where and not is_end[-1] and kind != "whitespace":
-        del members[where[-1]]
-    cost = {place: math.fsum(float(bits[i]) for i in at) for place, at in members.items()}
-    return Words({place: END if is_end[at[-1]] else spell(at) for place, at in members.items()}, cost)
+    positions = word_positions(tokens, is_end, kind)
+    members: dict[WordPosition, list[int]] = {}
+    for i, position in enumerate(positions):
+        members.setdefault(position, []).append(i)
+    if positions and not is_end[-1] and kind != "whitespace":
+        del members[positions[-1]]
+    costs = {position: math.fsum(float(bits[i]) for i in indices) for position, indices in members.items()}
+    return WordBits(
+        {position: END if is_end[indices[-1]] else spell(indices) for position, indices in members.items()}, costs
+    )
 
 
-def by_word(first: str, second: str, one: Words, other: Words) -> Disagreement:
-    """Of the words that both texts hold whole, in the order of the text; names as the first model writes them."""
-    shared = [place for place in one.bits if place in other.bits]
-    bits, other_bits = (np.array([each.bits[place] for place in shared], dtype=float) for each in (one, other))
-    names = [one.names[place] for place in shared]
+def compare_words(first: str, second: str, first_words: WordBits, second_words: WordBits) -> Disagreement:
+    """Compare the words that both texts contain completely, in text order, named as in the first."""
+    shared = [position for position in first_words.bits if position in second_words.bits]
+    bits, other_bits = (
+        np.array([words.bits[position] for position in shared], dtype=float)
+        for words in (first_words, second_words)
+    )
+    names = [first_words.names[position] for position in shared]
     return Disagreement(first, second, "word", names, bits, other_bits)
 
 
-def table_html(found: Disagreement) -> str:
-    """The largest differences both ways, each with what stands around it."""
-    names = [isolated(name) for name in (found.first, found.second)]
+def table_html(comparison: Disagreement) -> str:
+    """Return a table of the largest differences in both directions, each unit in context."""
+    names = [escape(name) for name in (comparison.first, comparison.second)]
     groups = [
-        Group(Markup(f"better foreseen by {name}"), [_row(found, i) for i in found.largest(sign)])
+        Group(Markup(f"better predicted by {name}"), [_row(comparison, i) for i in comparison.largest(sign)])
         for name, sign in zip(names, (1, -1), strict=True)
     ]
     bits = [Markup(f"bits, {name}") for name in names]
-    header = (f"{found.unit} in its context", *bits, "difference, bits")
-    table = html_table(header, label="Largest differences", groups=groups, look=READ, numbers=(1, 2, 3))
+    header = (f"{comparison.unit} in its context", *bits, "difference, bits")
+    table = html_table(header, label="Largest differences", groups=groups, style=READ, numbers=(1, 2, 3))
     return f'<div style="overflow-x:auto"><style>{STYLE}</style>{table}</div>'
 
 
-def in_words(found: Disagreement) -> str:
-    """Which is better, never the one that alone holds units impossible; by how much, and where they differ most."""
-    most = max((*found.largest(1, 1), *found.largest(-1, 1)), key=lambda i: abs(found.gain[i]), default=None)
-    if most is None:
-        lost = f"; both hold {found.impossible[0]:,} of them impossible" if any(found.impossible) else ""
-        return f"{found.first} and {found.second} give every {found.unit} the same probability{lost}."
-    doubt = "" if found.is_probability else " (by a score, not a probability)"
-    on = f"they differ most on “{plain_text(found.names[most])}”"
-    lost_first, lost_second = found.impossible
-    if lost_first and lost_second:
-        head = f"Neither {found.first} nor {found.second} foresees all of this text{doubt}"
-        return f"{head}: {balance(found, found.first, found.second)}; {on}."
-    gain = found.mean_gain
-    is_first = not lost_first if lost_first or lost_second else gain >= 0
-    better, worse = (found.first, found.second) if is_first else (found.second, found.first)
-    head = f"{better} foresees this text better than {worse}{doubt}"
-    if lost_first or lost_second:
-        return f"{head}: {balance(found, found.first, found.second)}; {on}."
-    return f"{head}, by {abs(gain):.2f} bits per {found.unit} over {len(found.names):,} of them; {on}."
+def describe(comparison: Disagreement) -> str:
+    """State which model predicts the text better, by how much, and where the two differ most.
+
+    A model that gives probability 0 to units the other allows is never called better.
+    """
+    largest = max(
+        (*comparison.largest(1, 1), *comparison.largest(-1, 1)), key=lambda i: abs(comparison.gain[i]), default=None
+    )
+    if largest is None:
+        impossible = (
+            f"; both give {comparison.impossible[0]:,} of them probability 0" if any(comparison.impossible) else ""
+        )
+        both = f"{comparison.first} and {comparison.second}"
+        return f"{both} give every {comparison.unit} the same probability{impossible}."
+    caveat = "" if comparison.is_probability else " (by score, not probability)"
+    largest_clause = f"they differ most on “{to_printable(comparison.names[largest])}”"
+    impossible_first, impossible_second = comparison.impossible
+    if impossible_first and impossible_second:
+        head = f"Both {comparison.first} and {comparison.second} give parts of this text probability 0{caveat}"
+        return f"{head}: {describe_balance(comparison, comparison.first, comparison.second)}; {largest_clause}."
+    gain = comparison.mean_gain
+    is_first = not impossible_first if impossible_first or impossible_second else gain >= 0
+    better, worse = (comparison.first, comparison.second) if is_first else (comparison.second, comparison.first)
+    head = f"{better} predicts this text better than {worse}{caveat}"
+    if impossible_first or impossible_second:
+        return f"{head}: {describe_balance(comparison, comparison.first, comparison.second)}; {largest_clause}."
+    units = _several(len(comparison.names), comparison.unit)
+    return f"{head}, by {abs(gain):.2f} bits per {comparison.unit} over {units}; {largest_clause}."
 
 
-def balance(found: Disagreement, first: str, second: str) -> str:
-    """What each holds impossible, and the mean over what both hold possible; the names as they are to be shown."""
-    N, shared, (lost_first, lost_second) = len(found.names), found.shared, found.impossible
-    by = f"{abs(found.mean_gain):.2f} bits per {found.unit} {'better' if found.mean_gain >= 0 else 'worse'}"
-    if not lost_first and not lost_second:
-        return f"on average {first} is {by} than {second}"
-    one, other = (f"{lost:,}" if lost else "none" for lost in (lost_first, lost_second))
-    lost = f"{first} holds {one} of {_several(N, found.unit)} impossible and {second} {other}"
+def describe_balance(comparison: Disagreement, first: str, second: str) -> str:
+    """State the units of probability 0 and the mean gain over the rest; `first` and `second` are display names."""
+    N, shared, (impossible_first, impossible_second) = (
+        len(comparison.names),
+        comparison.shared,
+        comparison.impossible,
+    )
+    direction = "better" if comparison.mean_gain >= 0 else "worse"
+    gain = f"{abs(comparison.mean_gain):.2f} bits per {comparison.unit} {direction}"
+    if not impossible_first and not impossible_second:
+        return f"on average {first} is {gain} than {second}"
+    first_count, second_count = (
+        f"{impossible:,}" if impossible else "none" for impossible in (impossible_first, impossible_second)
+    )
+    units = _several(N, comparison.unit)
+    impossible = f"{first} gives probability 0 to {first_count} of {units} and {second} to {second_count}"
     if not shared:
-        return f"{lost}; none is possible to both"
-    return f"{lost}; over the {_several(shared, found.unit)} possible to both {first} is {by} than {second}"
+        return f"{impossible}; no unit is possible under both"
+    rest = f"over the {_several(shared, comparison.unit)} possible under both"
+    return f"{impossible}; {rest}, {first} is {gain} than {second}"
 
 
-def to_json(found: Disagreement) -> dict[str, Any]:
-    """Means and the largest differences as plain numbers, null where infinite."""
+def to_json(comparison: Disagreement) -> dict[str, Any]:
+    """Return means and largest differences; infinite values are None."""
     rows = [
         {
             "place": i,
-            "name": found.names[i],
-            "context": " ".join(found.names[max(0, i - NEAR) : i + NEAR + 1]),
-            "bits": [finite(found.first_bits[i]), finite(found.second_bits[i])],
+            "name": comparison.names[i],
+            "context": " ".join(comparison.names[max(0, i - NEAR) : i + NEAR + 1]),
+            "bits": [finite_or_none(comparison.first_bits[i]), finite_or_none(comparison.second_bits[i])],
         }
-        for i in (*found.largest(1), *found.largest(-1))
+        for i in (*comparison.largest(1), *comparison.largest(-1))
     ]
     return {
-        "models": [found.first, found.second],
-        "unit": found.unit,
-        "is_probability": found.is_probability,
-        "units": len(found.names),
-        "mean_gain_bits": found.mean_gain,
-        "impossible": list(found.impossible),
-        "possible_to_both": found.shared,
-        "possible_to_one_only": found.one_sided,
+        "models": [comparison.first, comparison.second],
+        "unit": comparison.unit,
+        "is_probability": comparison.is_probability,
+        "units": len(comparison.names),
+        "mean_gain_bits": comparison.mean_gain,
+        "impossible": list(comparison.impossible),
+        "possible_to_both": comparison.shared,
+        "possible_to_one_only": comparison.one_sided,
         "largest": rows,
     }
 
 
-def _row(found: Disagreement, i: int) -> tuple[str, ...]:
-    gain = float(found.gain[i])
+def _row(comparison: Disagreement, i: int) -> tuple[str, ...]:
+    gain = float(comparison.gain[i])
     first, second = (
-        words_for(float(bits[i])).removesuffix(" bits") for bits in (found.first_bits, found.second_bits)
+        format_bits(float(bits[i])).removesuffix(" bits")
+        for bits in (comparison.first_bits, comparison.second_bits)
     )
     difference = f"{gain:+.2f}".replace("-", "−") if math.isfinite(gain) else "infinite"
-    return Markup(_in_context(found.names, i)), first, second, difference
+    return Markup(_in_context(comparison.names, i)), first, second, difference
 
 
 def _in_context(names: Sequence[str], i: int) -> str:
-    """The unit, marked, between its neighbours."""
-    before = [html.escape(plain_text(name)) for name in names[max(0, i - NEAR) : i]]
-    behind = [html.escape(plain_text(name)) for name in names[i + 1 : i + NEAR + 1]]
-    marked = f"<b>{html.escape(plain_text(names[i]))}</b>"
-    return f"<bdi>{' '.join([*before, marked, *behind])}</bdi>"
+    """Return the unit in bold between its neighbours."""
+    before = [html.escape(to_printable(name)) for name in names[max(0, i - NEAR) : i]]
+    after = [html.escape(to_printable(name)) for name in names[i + 1 : i + NEAR + 1]]
+    unit = f"<b>{html.escape(to_printable(names[i]))}</b>"
+    return f"<bdi>{' '.join([*before, unit, *after])}</bdi>"
 
 
 def _several(number: int, unit: str) -> str:

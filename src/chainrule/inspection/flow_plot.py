@@ -1,7 +1,4 @@
-"""Gradient flow as a picture: what is left of an error by the lag, on a log scale.
-
-Lives here: lines, their bands, the bound over them. Not here: the numbers (flow.py), captions (microscope/flow.py).
-"""
+"""Plot gradient norms by lag on a log scale."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,13 +9,13 @@ import numpy as np
 
 from chainrule.inspection import plots
 from chainrule.inspection.flow import GradientFlow
-from chainrule.inspection.foreign import plain_text
+from chainrule.inspection.foreign import to_printable
 from chainrule.lm import Floats
 
-LOWEST: Final = 1e-6  # of the largest value: what lies below is not drawn
-HEADROOM: Final = 10.0  # how far above all measured lines a bound is drawn
-MOST_POINTS: Final = 150  # of one line
-MOST_LAYERS: Final = 8  # of one model
+LOWEST: Final = 1e-6  # relative to the largest value; smaller values are not drawn
+HEADROOM: Final = 10.0  # factor above the largest measured value up to which bounds are drawn
+MOST_POINTS: Final = 150  # points of one line
+MOST_LAYERS: Final = 8  # lines of one model
 BAND: Final = (0.25, 0.75)
 
 
@@ -27,22 +24,22 @@ class Line(NamedTuple):
 
     name: str
     mean: Floats  # (J,)
-    low: Floats  # (J,) the lower quartile
-    high: Floats  # (J,)
-    kept: Floats | None  # (J,) the product of the forget gates
+    low: Floats  # (J,) lower quartile
+    high: Floats  # (J,) upper quartile
+    forget_product: Floats | None  # (J,) product of the forget gates
 
 
-class Frame(NamedTuple):
-    """Which values are drawn."""
+class ValueRange(NamedTuple):
+    """The range of values that is drawn."""
 
     low: float
     high: float
 
     def points(self, values: Floats) -> list[tuple[float, float]]:
-        """(lag, value) from lag 0 on while the values are within; at most MOST_POINTS of them."""
+        """Return (lag, value) from lag 0 up to the first value out of range, at most MOST_POINTS of them."""
         is_out = ~((values >= self.low) & (values <= self.high))
         J = int(np.argmax(is_out)) if is_out.any() else len(values)
-        return [(float(k), float(values[k])) for k in _spread(J, MOST_POINTS)]
+        return [(float(k), float(values[k])) for k in _evenly_spaced(J, MOST_POINTS)]
 
 
 def draw(
@@ -53,90 +50,90 @@ def draw(
     title: str = "Gradient flow",
     description: str = "",
 ) -> str:
-    """The mean norm by lag with its quartiles, the forget gates' product dashed, bounds dotted.
+    """Plot the mean norm by lag with quartiles, the product of the forget gates dashed, and bounds dotted.
 
-    Of one flow, a line for each layer, MOST_LAYERS at most; of several, the top layer of each. Bounds, one value
-    a lag, are parts of lag 0; they are drawn where the lines are. In absolute numbers neither they nor gates are.
+    One flow gives a line per layer, at most MOST_LAYERS; several flows give the top layer of each. Bounds are
+    relative to lag 0, one value per lag. Absolute plots have neither bounds nor gate products.
     """
-    lines = drawn_lines(flows, is_relative)
+    lines = select_lines(flows, is_relative)
     dotted = (
         {name: np.asarray(values, dtype=float) for name, values in (bound or {}).items()} if is_relative else {}
     )
-    frame = frame_of(lines)
-    shown = [(line, points) for line in lines if (points := frame.points(line.mean))]
-    bounds = {name: points for name, values in dotted.items() if (points := frame.points(values))}
+    limits = value_range(lines)
+    shown = [(line, points) for line in lines if (points := limits.points(line.mean))]
+    bounds = {name: points for name, values in dotted.items() if (points := limits.points(values))}
 
-    def paint(axes: Any) -> None:
+    def draw_axes(axes: Any) -> None:
         axes.set_yscale("log")
         for colour, (line, points) in zip(cycle(plots.PALETTE), shown, strict=False):
-            _draw_line(axes, line, points, colour, frame)
+            _draw_line(axes, line, points, colour, limits)
         for points in bounds.values():
             axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=plots.PALETTE[-1])
         _scale(axes, [*(points for _, points in shown), *bounds.values()])
         _label(axes, "relative to lag 0" if is_relative else "in nats")
         coloured = zip(shown, cycle(plots.PALETTE), strict=False)
-        ends = [plots.End(line.name, *points[-1], colour) for (line, points), colour in coloured]
-        ends += [plots.End(name, *points[-1], plots.PALETTE[-1]) for name, points in bounds.items()]
-        plots.name_ends(axes, ends, away=14)
+        ends = [plots.LineEnd(line.name, *points[-1], colour) for (line, points), colour in coloured]
+        ends += [plots.LineEnd(name, *points[-1], plots.PALETTE[-1]) for name, points in bounds.items()]
+        plots.label_line_ends(axes, ends, away=14)
 
     widest = max((plots.text_width(name) for name in [line.name for line, _ in shown] + list(bounds)), default=0.0)
-    return plots.render(paint, title, description, plots.Margins(left=52, right=34 + widest))
+    return plots.render(draw_axes, title, description, plots.Margins(left=52, right=34 + widest))
 
 
-def drawn_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]:
-    """Layers of one flow, or the top layers of several."""
+def select_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]:
+    """Return the layers of one flow, or the top layers of several."""
     if len(flows) == 1:
         (flow,) = flows
-        return [_line(flow, i, layer_name(flow, i), is_relative) for i in _spread(flow.layers, MOST_LAYERS)]
-    return [_line(flow, flow.layers - 1, plain_text(flow.name), is_relative) for flow in flows]
+        return [_line(flow, i, layer_name(flow, i), is_relative) for i in _evenly_spaced(flow.layers, MOST_LAYERS)]
+    return [_line(flow, flow.layers - 1, to_printable(flow.name), is_relative) for flow in flows]
 
 
-def _spread(number: int, most: int) -> list[int]:
-    """All of 0 … number − 1, or as many as may be, evenly, the first and the last among them."""
+def _evenly_spaced(number: int, most: int) -> list[int]:
+    """Return at most `most` evenly spaced indices below `number`, including the first and the last."""
     if not number:
         return []
-    return sorted({round(place) for place in np.linspace(0, number - 1, min(number, most)).tolist()})
+    return sorted({round(index) for index in np.linspace(0, number - 1, min(number, most)).tolist()})
 
 
 def layer_name(flow: GradientFlow, layer: int) -> str:
-    """What one layer of a flow is called."""
+    """Return the display name of one layer of a flow."""
     if flow.what == "embedding":
-        return "word vectors"
+        return "embeddings"
     return f"block {layer + 1}" if flow.what == "residual" else f"layer {layer + 1}"
 
 
 def _line(flow: GradientFlow, layer: int, name: str, is_relative: bool) -> Line:
-    kept = flow.kept() if is_relative else None
-    by = np.ones(flow.lags) if not is_relative else flow.origin()[layer]
-    by = np.where(by > 0, by, np.inf)  # no signal: nothing of it is left
-    with np.errstate(invalid="ignore"):  # both beyond all numbers, and not drawn
-        low, high = (flow.quantile(q)[layer] / by for q in BAND)
+    forget_product = flow.forget_product() if is_relative else None
+    scale = np.ones(flow.lags) if not is_relative else flow.origin()[layer]
+    scale = np.where(scale > 0, scale, np.inf)  # a zero gradient stays zero
+    with np.errstate(invalid="ignore"):  # inf / inf, which is not drawn
+        low, high = (flow.quantile(q)[layer] / scale for q in BAND)
     mean = flow.relative()[layer] if is_relative else flow.mean()[layer]
-    return Line(name, mean, low, high, None if kept is None else kept[layer])
+    return Line(name, mean, low, high, None if forget_product is None else forget_product[layer])
 
 
-def frame_of(lines: Sequence[Line]) -> Frame:
-    """From LOWEST of the largest value to a little above it; the largest that can be drawn at all is 1e30."""
+def value_range(lines: Sequence[Line]) -> ValueRange:
+    """Return the range from LOWEST times the largest value to a little above it; values above 1e30 are ignored."""
     values = np.concatenate([line.mean for line in lines])
     values = values[(values > 0) & (values < 1e30)]
     largest = float(values.max()) if len(values) else 1.0
-    return Frame(min(largest, 1.0) * LOWEST, largest * HEADROOM)
+    return ValueRange(min(largest, 1.0) * LOWEST, largest * HEADROOM)
 
 
-def _draw_line(axes: Any, line: Line, points: list[tuple[float, float]], colour: str, frame: Frame) -> None:
+def _draw_line(axes: Any, line: Line, points: list[tuple[float, float]], colour: str, limits: ValueRange) -> None:
     lags = [int(k) for k, _ in points]
-    low, high = (np.clip(np.nan_to_num(values[lags]), frame.low, frame.high) for values in (line.low, line.high))
+    low, high = (np.clip(np.nan_to_num(values[lags]), limits.low, limits.high) for values in (line.low, line.high))
     if len(lags) > 1:
         axes.fill_between(lags, low, high, color=colour, alpha=0.13, lw=0)
     marker = "o" if len(lags) < 12 else ""
     axes.plot(*zip(*points, strict=True), marker=marker, ms=4, mew=0, lw=1.8, color=colour)
-    kept = frame.points(line.kept) if line.kept is not None else []
-    if kept:
-        axes.plot(*zip(*kept, strict=True), ls=(0, (4, 2)), lw=1.3, color=colour)
+    forget_points = limits.points(line.forget_product) if line.forget_product is not None else []
+    if forget_points:
+        axes.plot(*zip(*forget_points, strict=True), ls=(0, (4, 2)), lw=1.3, color=colour)
 
 
 def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
-    """A log axis with few ticks, at least one decade high."""
+    """Set a log axis with few ticks that spans at least one decade."""
     from matplotlib import ticker
 
     axes.margins(x=0.02, y=0.05)
@@ -148,12 +145,12 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
     if max((points[-1][0] for points in drawn), default=0.0) < 1:
         axes.set_xlim(-0.5, 1.5)
     decades = math.log10(high / low)
-    plots.tick_powers(axes.yaxis, (1.0, 3.0) if decades < 2 else (1.0,), most=8)
+    plots.set_log_ticks(axes.yaxis, (1.0, 3.0) if decades < 2 else (1.0,), most=8)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
 
 
 def _label(axes: Any, unit: str) -> None:
-    """The name of y stands level above its numbers."""
+    """Write the y label horizontally above the axis."""
     axes.set_xlabel("lag k, tokens back")
     above = (2, axes.get_window_extent().y1 + 18)
     axes.annotate(f"mean gradient norm, {unit}", above, xycoords="figure pixels", annotation_clip=False)

@@ -1,21 +1,18 @@
-"""Where to write labels in a figure so that none covers another.
-
-Lives here: geometry in pixels, y upwards. Not here: drawing (plots.py).
-"""
+"""Place figure labels without overlap. Coordinates are pixels with y upwards."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A place in the figure."""
+    """A position in the figure."""
 
     x: float
     y: float
 
 
 class Box(NamedTuple):
-    """An upright rectangle."""
+    """An axis-aligned rectangle."""
 
     left: float
     bottom: float
@@ -23,7 +20,7 @@ class Box(NamedTuple):
     top: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Whether the two share any area."""
+        """Return whether the boxes share any area."""
         return (
             self.left < other.right
             and other.left < self.right
@@ -32,7 +29,7 @@ class Box(NamedTuple):
         )
 
     def contains(self, other: "Box") -> bool:
-        """Whether the other lies within this one."""
+        """Return whether the other box lies within this one."""
         return (
             self.left <= other.left
             and other.right <= self.right
@@ -41,18 +38,18 @@ class Box(NamedTuple):
         )
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Heights near the wanted ones, at least `gap` apart, within low … high while there is room.
+def spread_labels(targets: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return heights close to the targets, at least `gap` apart, within low … high if there is room.
 
-    Least squares under an order constraint: pool neighbours that collide around their common mean.
+    Least squares under an order constraint (pool adjacent violators).
 
-    >>> spread([0.0, 10.0, 11.0], gap=3.0, low=-9.0, high=99.0)
+    >>> spread_labels([0.0, 10.0, 11.0], gap=3.0, low=-9.0, high=99.0)
     [0.0, 9.0, 12.0]
     """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    pools: list[tuple[float, int]] = []  # (sum of wanted heights less the gaps below, how many)
+    order = sorted(range(len(targets)), key=lambda i: targets[i])
+    pools: list[tuple[float, int]] = []  # (sum of target heights less the gaps below, count)
     for rank, i in enumerate(order):
-        total, count = wanted[i] - rank * gap, 1
+        total, count = targets[i] - rank * gap, 1
         while pools and pools[-1][0] / pools[-1][1] > total / count:
             below = pools.pop()
             total, count = total + below[0], count + below[1]
@@ -60,25 +57,25 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     ceiling = high - gap * (len(order) - 1)
     heights = [max(low, min(total / count, ceiling)) for total, count in pools for _ in range(count)]
     placed = {i: heights[rank] + rank * gap for rank, i in enumerate(order)}
-    return [placed[i] for i in range(len(wanted))]
+    return [placed[i] for i in range(len(targets))]
 
 
-def place(
-    anchors: Sequence[Point], widths: Sequence[float], height: float, taken: Sequence[Box], frame: Box
+def place_labels(
+    anchors: Sequence[Point], widths: Sequence[float], height: float, occupied: Sequence[Box], frame: Box
 ) -> list[Box | None]:
-    """A free box beside each anchor, the first ones served first; None where all four corners are occupied.
+    """Return a free box at a corner of each anchor, in order; None if all four corners are occupied.
 
-    Below and left is tried first: where x and y are costs, nothing lies there of a point on the Pareto front.
+    Below left is tried first: on a Pareto front of costs that corner is always empty.
     """
-    occupied, boxes = list(taken), list[Box | None]()
+    all_boxes, boxes = list(occupied), list[Box | None]()
     for anchor, width in zip(anchors, widths, strict=True):
         corners = (_corner(anchor, x * width, y * height) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1)))
         free = (
-            box for box in corners if frame.contains(box) and not any(box.overlaps(other) for other in occupied)
+            box for box in corners if frame.contains(box) and not any(box.overlaps(other) for other in all_boxes)
         )
         boxes.append(chosen := next(free, None))
         if chosen:
-            occupied.append(chosen)
+            all_boxes.append(chosen)
     return boxes
 
 

@@ -1,12 +1,9 @@
-"""What all pages share in their looks: colours in light and dark, type, headings (looks.css).
-
-Lives here: that file, before a page's own. Not here: what one page alone has (style.css, page.css).
-"""
+"""The style sheet shared by all HTML pages (looks.css)."""
 
 from pathlib import Path
 
 
-def style(own: Path) -> str:
-    """The style sheet of a page: the shared one, then its own."""
+def read_stylesheet(page_css: Path) -> str:
+    """Return the shared style sheet followed by that of the page."""
     shared = Path(__file__).with_name("looks.css")
-    return "".join(file.read_text(encoding="utf-8") for file in (shared, own))
+    return "".join(file.read_text(encoding="utf-8") for file in (shared, page_css))

@@ -1,12 +1,9 @@
-"""The matrices that carry a recurrent state from step to step: eigenvalues, singular values and what they bound.
+"""Recurrent weight matrices: eigenvalues, singular values, and the gradient bound they imply. D width, k steps.
 
-Lives here: the numbers of a matrix and what they say in words. Not here: a network's own matrices
-(neural/matrices.py), pictures (matrix_plot.py). Letters: D width, k steps.
-
-A gradient that goes k steps back through h_t = φ(R h_{t−1} + …) is multiplied by k Jacobians diag(φ′) R, so its
-length changes by at most (σ_max · γ)^k, γ = max φ′ (Pascanu et al. 2013). That bounds what returns along the states
-of one layer. Below the top layer errors return through the layers above as well, and with attention through the
-past it looks at: there the product is no bound.
+A gradient going k steps back through h_t = φ(R h_{t−1} + …) is multiplied by k Jacobians diag(φ′) R, so its norm
+changes by at most (σ_max · γ)^k, γ = max φ′ (Pascanu et al. 2013). The bound covers the path along the states of
+one layer. Below the top layer, or with attention over past states, gradients also return along other paths, and
+the product is not a bound.
 """
 
 from collections.abc import Mapping
@@ -20,10 +17,10 @@ from chainrule.lm import Floats
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 
-STEEPEST: Final[Mapping[str, float]] = {"tanh": 1.0, "relu": 1.0, "leaky": 1.0, "sigmoid": 0.25}
-"""γ = max φ′ by the name of φ."""
+MAX_SLOPE: Final[Mapping[str, float]] = {"tanh": 1.0, "relu": 1.0, "leaky": 1.0, "sigmoid": 0.25}
+"""γ = max φ′ by the name of the activation φ."""
 
-GATES: Final[Mapping[str, str]] = {
+GATE_NAMES: Final[Mapping[str, str]] = {
     "": "state",
     "i": "input gate",
     "f": "forget gate",
@@ -33,36 +30,36 @@ GATES: Final[Mapping[str, str]] = {
     "z": "update gate",
     "n": "candidate",
 }
-"""What the letters of a cell's matrices mean; an Elman layer has one matrix and no letter."""
+"""Names of the gates by letter; an Elman layer has one matrix and no letter."""
 
-ON_THE_CIRCLE: Final = 1e-5
-"""Moduli as near to 1 as this are 1: weights are kept in single precision."""
+UNIT_TOLERANCE: Final = 1e-5
+"""Moduli within this distance of 1 count as 1: weights are single precision."""
 
 CANDIDATES: Final = ("", "g", "n")
-"""The matrix that new content comes through, in each kind of cell."""
+"""The letter of the candidate matrix in each kind of cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """What a square matrix does to lengths: in one step at most, and in many."""
+    """Eigenvalues and singular values of a square matrix."""
 
     eigenvalues: Complexes  # (D,)
-    singular_values: Floats  # (D,) the largest first
+    singular_values: Floats  # (D,) descending
 
     @property
     def radius(self) -> float:
-        """Spectral radius: the growth a step in the long run, max |λ|."""
+        """Spectral radius max |λ|: asymptotic growth per step."""
         return float(np.abs(self.eigenvalues).max())
 
     @property
     def norm(self) -> float:
-        """σ_max: the growth of one step at most; never below the radius."""
+        """Spectral norm σ_max: largest growth in one step, at least the spectral radius."""
         return float(self.singular_values[0])
 
     @property
     def outside(self) -> float:
-        """The share of eigenvalues outside the unit circle: directions that grow."""
-        return float((np.abs(self.eigenvalues) > 1 + ON_THE_CIRCLE).mean())
+        """Share of eigenvalues outside the unit circle."""
+        return float((np.abs(self.eigenvalues) > 1 + UNIT_TOLERANCE).mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +67,10 @@ class Recurrence:
     """The recurrent matrices of one layer."""
 
     layer: int  # the first is 1
-    spectra: Mapping[str, Spectrum]  # by the letter of its gate; of an Elman layer "" alone
+    spectra: Mapping[str, Spectrum]  # by gate letter; "" for an Elman layer
     nonlinearity: str = ""  # φ of an Elman layer; empty for gated cells
-    other_ways: str = ""  # what errors come back through beside this layer's own states: "the layers above it"
-    drawn: Mapping[str, Spectrum] = field(default_factory=dict)  # first weights of the same width, by their name
+    other_paths: str = ""  # other backward paths, such as "the layers above it"
+    random_spectra: Mapping[str, Spectrum] = field(default_factory=dict)  # initializations of the same width
 
     @property
     def width(self) -> int:
@@ -82,69 +79,66 @@ class Recurrence:
 
     @property
     def main(self) -> Spectrum:
-        """Of the matrix that new content comes through."""
+        """The spectrum of the candidate matrix."""
         return self.spectra[self.main_gate]
 
     @property
     def main_gate(self) -> str:
-        """The letter of that matrix."""
+        """The letter of the candidate matrix."""
         return next(gate for gate in self.spectra if gate in CANDIDATES)
 
     @property
     def gain(self) -> float | None:
-        """σ_max · γ of an Elman layer; a gated cell has paths that this does not bound: None."""
-        return self.main.norm * STEEPEST[self.nonlinearity] if self.nonlinearity else None
+        """σ_max · γ of an Elman layer; None for gated cells, where it is not a bound."""
+        return self.main.norm * MAX_SLOPE[self.nonlinearity] if self.nonlinearity else None
 
     @property
     def is_bound(self) -> bool:
-        """Whether powers of the gain bound all that comes back: an Elman layer whose states are the only way."""
-        return self.gain is not None and not self.other_ways
+        """Whether gain^k bounds the gradient: an Elman layer whose states are the only backward path."""
+        return self.gain is not None and not self.other_paths
 
 
-def bound(gain: float, lags: int) -> Floats:
-    """(lags + 1,) at most this part of a gradient is left k steps back: gain^k, finite."""
+def gradient_bound(gain: float, lags: int) -> Floats:
+    """Return the upper bound gain^k on the gradient k steps back, (lags + 1,), finite."""
     with np.errstate(over="ignore", under="ignore"):
-        found: Floats = np.minimum(gain ** np.arange(lags + 1, dtype=np.float64), np.finfo(np.float64).max)
-    return found
+        powers: Floats = np.minimum(gain ** np.arange(lags + 1, dtype=np.float64), np.finfo(np.float64).max)
+    return powers
 
 
-def in_words(recurrence: Recurrence) -> str:
-    """What the matrices of a layer let happen to a gradient."""
+def describe(recurrence: Recurrence) -> str:
+    """Describe what the matrices of a layer imply for the gradient."""
     main = recurrence.main
     measured = f"spectral radius {main.radius:.2f} and largest singular value {main.norm:.2f}"
     gain = recurrence.gain
     if gain is None:
         return (
             f"the candidate's recurrent matrix of layer {recurrence.layer} has {measured}; "
-            "the path through the gates is not bound by it"
+            "the path through the gates is not bounded by it"
         )
-    begin = f"the recurrent matrix of layer {recurrence.layer} has {measured}"
+    clause = f"the recurrent matrix of layer {recurrence.layer} has {measured}"
     if not recurrence.is_bound:
         return (
-            f"{begin}: along this layer alone {_product(gain)}; errors come back through {recurrence.other_ways} "
-            "as well, which this does not bound"
+            f"{clause}: along this layer alone {_product(gain)}; gradients also return through "
+            f"{recurrence.other_paths}, which this does not bound"
         )
-    return f"{begin}: {gain_in_words(gain)}"
+    return f"{clause}: {describe_gain(gain)}"
 
 
-def gain_in_words(gain: float) -> str:
-    """What σ_max · max φ′ does to a signal that has no other way back.
+def describe_gain(gain: float) -> str:
+    """Describe the effect of σ_max · max φ′ on a gradient without other backward paths.
 
-    >>> gain_in_words(1.000001)
-    'σ_max · max φ′ = 1.00, on the circle: the signal is not forced to vanish and cannot explode, it drifts at most'
+    >>> describe_gain(1.000001)
+    'σ_max · max φ′ = 1.00: the gradient need not vanish and cannot explode'
     """
-    if abs(gain - 1) <= ON_THE_CIRCLE:
-        return (
-            f"{_product(gain)}, on the circle: the signal is not forced to vanish and cannot explode, "
-            "it drifts at most"
-        )
+    if abs(gain - 1) <= UNIT_TOLERANCE:
+        return f"{_product(gain)}: the gradient need not vanish and cannot explode"
     if gain < 1:
         left = f"after 10 tokens at most {gain**10:.2g} of it is left"
-        return f"{_product(gain)} < 1 forces the signal to vanish, {left}"
-    return f"{_product(gain)} > 1 permits the signal to explode, and does not force it"
+        return f"{_product(gain)} < 1: the gradient must vanish, {left}"
+    return f"{_product(gain)} > 1: the gradient can explode, but need not"
 
 
 def _product(gain: float) -> str:
-    """Two digits after the point, and more where these would read as 1 though it is not."""
+    """Format with two decimals, or more if that would hide a difference from 1."""
     shown = f"{gain:.2f}"
-    return f"σ_max · max φ′ = {f'{gain:.6g}' if shown == '1.00' and abs(gain - 1) > ON_THE_CIRCLE else shown}"
+    return f"σ_max · max φ′ = {f'{gain:.6g}' if shown == '1.00' and abs(gain - 1) > UNIT_TOLERANCE else shown}"

@@ -1,9 +1,7 @@
-"""Figures of a comparison as SVG: plain numbers in, one `<svg>` element out, legible on light and dark pages.
+"""Figures as SVG: plain numbers in, one `<svg>` element out, legible on light and dark pages.
 
-Lives here: the drawing, and the only use of matplotlib, inside functions. Not here: which models are drawn
-and what the caption says (report/figures.py), where labels go (labels.py), how an SVG joins a page (svg.py).
-
-All numbers are finite. Series come best first: the first is drawn strongest, and colours follow the order.
+The only module that imports matplotlib, inside functions. All numbers are finite. Series are ordered best first:
+the first is emphasized, and colours follow the order.
 """
 
 import html
@@ -29,23 +27,23 @@ MOST_LABELS: Final = 16
 FONT_SIZE: Final = 11.0
 
 PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#b8629b", "#a87b00", "#3a8fc4", "#8a6fd1", "#7f7f7f")
-"""After Okabe & Ito (2008), the light ones darkened: contrast above 3 on white and on near-black alike."""
+"""After Okabe & Ito (2008), light colours darkened: contrast above 3 on white and on near-black."""
 
 DASHES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 
 
-MISSING: Final = "drawing needs matplotlib: pip install 'chainrule[plots]'"
+MISSING_MATPLOTLIB: Final = "drawing needs matplotlib: pip install 'chainrule[plots]'"
 _NOTES: ContextVar[bool] = ContextVar("notes", default=False)
 
 
 @contextmanager
-def or_notes() -> Iterator[None]:
-    """While the block runs, a drawing without matplotlib is a line that says so, not an error."""
-    before = _NOTES.set(True)
+def allow_missing_matplotlib() -> Iterator[None]:
+    """Within the block, render a note in place of a figure if matplotlib is not installed."""
+    token = _NOTES.set(True)
     try:
         yield
     finally:
-        _NOTES.reset(before)
+        _NOTES.reset(token)
 
 
 class Dot(NamedTuple):
@@ -57,8 +55,8 @@ class Dot(NamedTuple):
     y: float
 
 
-class End(NamedTuple):
-    """Where a line ends, and what it is called there."""
+class LineEnd(NamedTuple):
+    """The last point of a line and its label."""
 
     name: str
     x: float
@@ -67,7 +65,7 @@ class End(NamedTuple):
 
 
 class Margins(NamedTuple):
-    """Pixels around the axes."""
+    """Margins around the axes, in pixels."""
 
     left: float = 46
     right: float = 16
@@ -75,20 +73,20 @@ class Margins(NamedTuple):
     bottom: float = 44
 
 
-def quality_by_facet(
+def plot_by_facet(
     series: Series, *, title: str, facet: str, quantity: str, is_log_y: bool = False, description: str = ""
 ) -> str:
-    """A quality by a whole-number facet such as the order, one line a series."""
+    """Plot a metric by an integer setting such as the order, one line per series."""
 
     def paint(axes: Axes) -> None:
         axes.set_xticks(sorted({x for points in series.values() for x, _ in points}))
         axes.xaxis.set_major_formatter("{x:.0f}")
         _draw_lines(axes, series, facet, quantity, is_log_y)
 
-    return render(paint, title, description, _room_for(series))
+    return render(paint, title, description, _label_margins(series))
 
 
-def learning_curves(
+def plot_learning_curves(
     series: Series,
     *,
     title: str,
@@ -96,7 +94,7 @@ def learning_curves(
     description: str = "",
     extrapolated: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """A quality by bytes of training text, on a log scale; dashed lines lead to extrapolated points."""
+    """Plot a metric by bytes of training text on a log scale; dashed lines lead to extrapolated points."""
 
     def paint(axes: Axes) -> None:
         axes.set_xscale("log")
@@ -107,29 +105,29 @@ def learning_curves(
         _draw_lines(axes, series, "bytes of training text", quantity)
         _tick_decades(axes.xaxis, _ticker("EngFormatter", unit="B"))
 
-    return render(paint, title, description, _room_for(series))
+    return render(paint, title, description, _label_margins(series))
 
 
-def curves(series: Series, *, title: str, x_label: str, quantity: str, description: str = "") -> str:
-    """A quality by something that is counted."""
+def plot_curves(series: Series, *, title: str, x_label: str, quantity: str, description: str = "") -> str:
+    """Plot a metric by a count, one line per series."""
 
     def paint(axes: Axes) -> None:
         _draw_lines(axes, series, x_label, quantity)
 
-    return render(paint, title, description, _room_for(series))
+    return render(paint, title, description, _label_margins(series))
 
 
-def bars(values: Mapping[str, float], *, title: str, quantity: str, description: str = "") -> str:
-    """One bar a name from zero, the first at the top and strongest, its value written at its end."""
+def plot_bars(values: Mapping[str, float], *, title: str, quantity: str, description: str = "") -> str:
+    """Plot one horizontal bar per name from zero, the first at the top and emphasized, labelled with its value."""
 
     def paint(axes: Axes) -> None:
-        places = range(len(values))
-        strengths = [0.95 if place == 0 else 0.45 for place in places]
-        drawn = axes.barh(places, list(values.values()), height=0.66, color=PALETTE[0])
-        for bar, strength in zip(drawn, strengths, strict=True):
-            bar.set(alpha=strength, clip_on=False)
+        rows = range(len(values))
+        opacities = [0.95 if row == 0 else 0.45 for row in rows]
+        drawn = axes.barh(rows, list(values.values()), height=0.66, color=PALETTE[0])
+        for bar, opacity in zip(drawn, opacities, strict=True):
+            bar.set(alpha=opacity, clip_on=False)
         axes.bar_label(drawn, fmt="{:.3f}", padding=4, fontsize=FONT_SIZE)
-        axes.set_yticks(places, [shorten(name) for name in values])
+        axes.set_yticks(rows, [shorten(name) for name in values])
         axes.invert_yaxis()
         axes.set_xlim(0, max(values.values()) * 1.02 or 1)
         axes.set_xlabel(quantity)
@@ -141,7 +139,7 @@ def bars(values: Mapping[str, float], *, title: str, quantity: str, description:
     return render(paint, title, description, Margins(left=left, right=52, top=8), height)
 
 
-def cost_against_quality(
+def plot_cost_quality(
     dots: Sequence[Dot],
     *,
     title: str,
@@ -151,9 +149,9 @@ def cost_against_quality(
     most_labels: int = 6,
     description: str = "",
 ) -> str:
-    """A quality by a cost on a log scale; what nothing cheaper beats stands out, some by name.
+    """Plot a metric by a cost on a log scale; the Pareto front is emphasized and partly labelled.
 
-    The legend stands below the axes, where there are no dots.
+    The legend is below the axes.
     """
     front = pareto_front(dots)
     names = list(dict.fromkeys(dot.group for dot in dots))
@@ -165,15 +163,15 @@ def cost_against_quality(
         axes.set_xscale("log")
         for colour, group in zip(cycle(PALETTE), dict.fromkeys(dot.group for dot in dots), strict=False):
             members = [dot for dot in dots if dot.group == group]
-            look = {"mew": 0, "color": colour, "clip_on": False}
-            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=5, alpha=0.65, **look)
+            style = {"mew": 0, "color": colour, "clip_on": False}
+            axes.plot([dot.x for dot in members], [dot.y for dot in members], "o", ms=5, alpha=0.65, **style)
             best = [dot for dot in members if dot in front]
-            axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **look)
+            axes.plot([dot.x for dot in best], [dot.y for dot in best], "o", ms=7.5, label=group, **style)
         axes.margins(x=0.12, y=0.12)
         axes.autoscale_view()
         _tick_decades(axes.xaxis, _ticker("EngFormatter", unit=unit))
         _label_axes(axes, cost, quantity)
-        _name_dots(axes, front[::-1], dots, most_labels)
+        _label_dots(axes, front[::-1], dots, most_labels)
         if legend_rows:
             below = axes.transAxes.inverted().transform((0, axes.get_window_extent().y0 - Margins().bottom))
             corner = (0, float(below[1]))
@@ -191,7 +189,7 @@ def cost_against_quality(
 
 
 def pareto_front(dots: Sequence[Dot]) -> list[Dot]:
-    """The dots that none equals or beats in both x and y, by ascending x."""
+    """Return the dots that no other dot equals or beats in both x and y, by ascending x."""
     front: list[Dot] = []
     for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
         if not front or dot.y < front[-1].y:
@@ -207,23 +205,23 @@ def render(
     height: float = HEIGHT,
     width: float = WIDTH,
 ) -> str:
-    """Paint axes of these margins and adapt them for a page; the same numbers give the same bytes."""
+    """Draw on axes with these margins and return an `<svg>`; equal input gives equal bytes."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
         if _NOTES.get():
-            return f'<p class="note">{html.escape(MISSING)}</p>'
-        raise MissingExtra(MISSING) from error
+            return f'<p class="note">{html.escape(MISSING_MATPLOTLIB)}</p>'
+        raise MissingExtra(MISSING_MATPLOTLIB) from error
 
     with mpl.rc_context(_settings(title)), warnings.catch_warnings():
-        # The font is the reader's and has letters that the one which measures here lacks.
+        # The page's font is used for display, so glyphs missing from the measuring font do not matter.
         warnings.filterwarnings("ignore", message="(Glyph|Matplotlib currently does not support)")
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        wide, high = width - margins.left - margins.right, height - margins.top - margins.bottom
-        box = (margins.left / width, margins.bottom / height, wide / width, high / height)
+        axes_width, axes_height = width - margins.left - margins.right, height - margins.top - margins.bottom
+        box = (margins.left / width, margins.bottom / height, axes_width / width, axes_height / height)
         paint(figure.add_axes(box))
-        _write_plainly(figure)
+        _simplify_log_ticks(figure)
         drawn = io.StringIO()
         figure.savefig(
             drawn,
@@ -235,9 +233,9 @@ def render(
 
 
 def _settings(title: str) -> dict[str, Any]:
-    """What is drawn alike in every figure; two titles give two sets of ids."""
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.labelcolor", "ytick.labelcolor")
-    return dict.fromkeys(inked, svg.INK) | {
+    """Return the matplotlib settings of all figures; the title salts the SVG ids."""
+    text_keys = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.labelcolor", "ytick.labelcolor")
+    return dict.fromkeys(text_keys, svg.INK) | {
         "svg.fonttype": "none",
         "svg.hashsalt": title,
         "text.parse_math": False,
@@ -266,78 +264,79 @@ def _settings(title: str) -> dict[str, Any]:
 def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y: bool = False) -> None:
     if is_log_y:
         axes.set_yscale("log")
-    for place, (colour, points) in enumerate(zip(cycle(PALETTE), series.values(), strict=False)):
+    for index, (colour, points) in enumerate(zip(cycle(PALETTE), series.values(), strict=False)):
         xs, ys = zip(*points, strict=True)
-        dash = DASHES[place // len(PALETTE) % len(DASHES)]
-        weight = 2.4 if place == 0 else 1.3
-        over = {"zorder": 3 if place == 0 else 2, "clip_on": False}
-        axes.plot(xs, ys, "o", ls=dash, lw=weight, ms=weight + 3, mew=0, color=colour, **over)
+        dash = DASHES[index // len(PALETTE) % len(DASHES)]
+        weight = 2.4 if index == 0 else 1.3
+        style = {"zorder": 3 if index == 0 else 2, "clip_on": False}
+        axes.plot(xs, ys, "o", ls=dash, lw=weight, ms=weight + 3, mew=0, color=colour, **style)
     _label_axes(axes, x_label, y_label)
     axes.margins(x=0.03, y=0.06)
     axes.autoscale_view()
     if is_log_y:
         _tick_decades(axes.yaxis, "{x:,.12g}")
-    named = zip(series.items(), cycle(PALETTE), strict=False)
-    ends = [End(name, *points[-1], colour) for (name, points), colour in named]
-    name_ends(axes, ends[:MOST_LABELS], away=22, is_ranked=True)
+    coloured = zip(series.items(), cycle(PALETTE), strict=False)
+    ends = [LineEnd(name, *points[-1], colour) for (name, points), colour in coloured]
+    label_line_ends(axes, ends[:MOST_LABELS], away=22, is_ranked=True)
 
 
 def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
-    """The name of y stands level above its numbers, where it is read first."""
+    """Label x below the axis, and y horizontally above it."""
     axes.set_xlabel(x_label)
     axes.annotate(y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False)
 
 
-def name_ends(
-    axes: Axes, ends: Sequence[End], *, away: float, gap: float = LABEL_GAP, is_ranked: bool = False
+def label_line_ends(
+    axes: Axes, ends: Sequence[LineEnd], *, away: float, gap: float = LABEL_GAP, is_ranked: bool = False
 ) -> None:
-    """Each name to the right of its line's last point, moved up or down where names would touch.
+    """Label each line to the right of its last point, moving labels apart vertically.
 
-    They stand so many pixels away from the axes and so many apart; ranked: the first is the best, in bold.
+    `away` is the distance from the axes and `gap` the least distance between labels, in pixels; if ranked, the
+    first label is bold.
     """
     box = axes.get_window_extent()
-    wanted = [float(axes.transData.transform((end.x, end.y))[1]) for end in ends]
-    heights = labels.spread(wanted, gap, box.y0, box.y1 + gap / 2)
-    for place, (end, height) in enumerate(zip(ends, heights, strict=True)):
+    targets = [float(axes.transData.transform((end.x, end.y))[1]) for end in ends]
+    heights = labels.spread_labels(targets, gap, box.y0, box.y1 + gap / 2)
+    for index, (end, height) in enumerate(zip(ends, heights, strict=True)):
         axes.annotate(
             shorten(end.name),
             (end.x, end.y),
             xytext=(box.x1 + away, height),
             textcoords="figure pixels",
             va="center",
-            weight="bold" if is_ranked and place == 0 else "normal",
+            weight="bold" if is_ranked and index == 0 else "normal",
             arrowprops=_leader(end.colour),
         )
 
 
 def _leader(colour: str) -> dict[str, Any]:
-    """From a line's end to its name: dotted and faint, so that nobody takes it for the line going on."""
-    look = {"arrowstyle": "-", "color": colour, "alpha": 0.7, "lw": 0.8, "linestyle": (0, (1, 3))}
-    return look | {"shrinkA": 0, "shrinkB": 5, "relpos": (0, 0.5)}
+    """Return the style of the dotted leader from a line's end to its label."""
+    style = {"arrowstyle": "-", "color": colour, "alpha": 0.7, "lw": 0.8, "linestyle": (0, (1, 3))}
+    return style | {"shrinkA": 0, "shrinkB": 5, "relpos": (0, 0.5)}
 
 
-def _name_dots(axes: Axes, named: Sequence[Dot], dots: Sequence[Dot], most: int) -> None:
-    """The names of as many dots as have room, the first served first; of dots that nearly touch, only one."""
+def _label_dots(axes: Axes, candidates: Sequence[Dot], dots: Sequence[Dot], most: int) -> None:
+    """Label at most `most` dots that have room, in order; of dots that nearly touch, only one."""
     box = axes.get_window_extent()
     frame = labels.Box(box.x0, box.y0, WIDTH, box.y1)
     centres = {dot: labels.Point(*axes.transData.transform((dot.x, dot.y))) for dot in dots}
-    taken = [labels.Box(x - 3, y - 3, x + 3, y + 3) for x, y in centres.values()]
+    occupied = [labels.Box(x - 3, y - 3, x + 3, y + 3) for x, y in centres.values()]
     apart: list[Dot] = []
-    for dot in named:
+    for dot in candidates:
         if all(math.dist(centres[dot], centres[other]) > 1.5 * LABEL_GAP for other in apart):
             apart.append(dot)
     widths = [text_width(dot.name) for dot in apart]
-    places = labels.place([centres[dot] for dot in apart], widths, FONT_SIZE + 2, taken, frame)
-    found = [(dot, place) for dot, place in zip(apart, places, strict=True) if place]
-    for dot, place in found[:most]:
-        is_left = place.right < centres[dot].x
-        at = (place.right if is_left else place.left, (place.bottom + place.top) / 2)
-        look = {"ha": "right" if is_left else "left", "va": "center"}
-        axes.annotate(shorten(dot.name), at, xycoords="figure pixels", annotation_clip=False, **look)
+    boxes = labels.place_labels([centres[dot] for dot in apart], widths, FONT_SIZE + 2, occupied, frame)
+    placed = [(dot, label_box) for dot, label_box in zip(apart, boxes, strict=True) if label_box]
+    for dot, label_box in placed[:most]:
+        is_left = label_box.right < centres[dot].x
+        position = (label_box.right if is_left else label_box.left, (label_box.bottom + label_box.top) / 2)
+        alignment = {"ha": "right" if is_left else "left", "va": "center"}
+        axes.annotate(shorten(dot.name), position, xycoords="figure pixels", annotation_clip=False, **alignment)
 
 
-def _write_plainly(figure: Any) -> None:
-    """Log axes whose ticks are written in matplotlib's own markup, or of which fewer than two show, get others."""
+def _simplify_log_ticks(figure: Any) -> None:
+    """Replace the mathtext tick labels of log axes, and ticks of which fewer than two are visible."""
     from matplotlib.ticker import LogFormatter, NullFormatter
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
@@ -352,36 +351,36 @@ def _write_plainly(figure: Any) -> None:
 
 
 def _tick_decades(axis: Axes, formatter: Any) -> None:
-    """Readable numbers on a log axis, whether it spans decades or less than one."""
+    """Set readable ticks on a log axis, whether it spans decades or less than one."""
     low, high = sorted(axis.get_view_interval())
     decades = math.log10(high / low)
-    tick_powers(axis, (1.0, 3.0) if decades < 3 else (1.0,), formatter)
+    set_log_ticks(axis, (1.0, 3.0) if decades < 3 else (1.0,), formatter)
     if decades < 1:  # too short for powers of ten
         axis.set_major_locator(_ticker("MaxNLocator", nbins=4))
 
 
-def tick_powers(
+def set_log_ticks(
     axis: Axes, between: Sequence[float] = (1.0,), formatter: Any = "{x:g}", most: int | None = None
 ) -> None:
-    """Ticks of a log axis at these multiples of the powers of ten, at most so many, and none between them."""
+    """Set at most `most` ticks of a log axis at these multiples of powers of ten, without minor ticks."""
     axis.set_major_locator(_ticker("LogLocator", subs=between, numticks=most))
     axis.set_minor_locator(_ticker("NullLocator"))
     axis.set_major_formatter(formatter)
 
 
 def _ticker(kind: str, **settings: object) -> Any:
-    """A locator or formatter of matplotlib."""
+    """Return a matplotlib locator or formatter."""
     from matplotlib import ticker
 
     return getattr(ticker, kind)(**settings)
 
 
-def _room_for(series: Series) -> Margins:
+def _label_margins(series: Series) -> Margins:
     return Margins(right=42 + max(map(text_width, series)))
 
 
 def shorten(name: str, most: int = 28) -> str:
-    """No more characters than that, the last of a longer name an ellipsis.
+    """Truncate a name to `most` characters, ending in an ellipsis.
 
     >>> shorten("abc", 3), shorten("abcd", 3)
     ('abc', 'ab…')
@@ -390,5 +389,5 @@ def shorten(name: str, most: int = 28) -> str:
 
 
 def text_width(name: str) -> float:
-    """Pixels, on the generous side: the font is the reader's."""
+    """Estimate the width of a label in pixels, generously, since the page's font is unknown."""
     return 0.56 * FONT_SIZE * len(shorten(name))

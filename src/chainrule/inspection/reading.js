@@ -1,4 +1,4 @@
-// A coloured text and its panel: the token under the pointer or the focus shows what the model expected there.
+// Panel of a coloured text: shows the predictions at the hovered or focused token.
 for (const root of document.querySelectorAll(".read-text")) {
   const data = JSON.parse(root.querySelector("script").textContent);
   const panel = root.querySelector(".read-panel");
@@ -42,19 +42,19 @@ for (const root of document.querySelectorAll(".read-text")) {
     const head = make("p", panel);
     head.style.margin = "0 0 .3em";
     make("b", make("bdi", head), data.tokens[index]).style.whiteSpace = "pre-wrap";
-    const kind = data.is_probability ? "" : " by a score, not a probability";
+    const kind = data.is_probability ? "" : " by score, not probability";
     make("span", head, `: ${bits(data.bits[index])} bits${kind}, rank ${data.rank[index].toLocaleString("en")} of ` +
       `${data.choices.toLocaleString("en")}` +
-      (data.is_probability ? `; the model was unsure by ${bits(data.entropy[index])} bits (entropy).` : "."));
+      (data.is_probability ? `; entropy ${bits(data.entropy[index])} bits.` : "."));
     const table = make("table", panel);
     table.className = "read-table";
-    make("caption", table, "Most expected here").style.cssText = "text-align:start;opacity:.8";
+    make("caption", table, "Top predictions").style.cssText = "text-align:start;opacity:.8";
     const body = make("tbody", table);
     for (let i = 0; i < data.width; i += 1) {
       const line = row(body, index * data.width + i);
       if (i === data.came[index]) {
         line.style.fontWeight = "700";
-        line.title = "this came";
+        line.title = "observed token";
       }
     }
   };

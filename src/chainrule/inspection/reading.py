@@ -1,9 +1,6 @@
-"""A text as a model reads it: before each token, what it expects; at each, how surprised it is.
+"""Next-token predictions of a model over a text: surprisal, rank, entropy, and an interactive coloured text.
 
-Lives here: asking any model for its distributions, a few rows at a time; the record kept of them; the coloured text
-that opens a panel. Not here: the colours' scale (surprisal.py), the panel's program (reading.js).
-
-Everything goes through the contract, so that any family can be read.
+Uses only the `LanguageModel` protocol, so it works for every family.
 """
 
 import html
@@ -17,20 +14,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.foreign import plain_text
-from chainrule.inspection.surprisal import DEEPEST, FULL_BITS, words_for
+from chainrule.inspection.foreign import to_printable
+from chainrule.inspection.surprisal import FULL_BITS, MAX_OPACITY, format_bits
 from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
 from chainrule.progress import Progress, silent
 
 CELLS_AT_ONCE: Final = 1 << 21
-"""Numbers K · V of the distributions that are held at a time: 16 MB."""
+"""Largest number K · V of probabilities held at a time: 16 MB."""
 
 MOST_ROWS: Final = 32
 SHORTEST_ROW: Final = 16
-"""Rows in which a text is read side by side, and tokens of one: weights are fetched once for all of them."""
+"""Batch size and minimum row length when a text is split into rows that are read in parallel."""
 
 TOP: Final = 10
-SHOWN: Final = 400  # tokens of a text that are coloured
+MAX_SHOWN: Final = 400  # tokens that are coloured
 
 STYLE: Final = (
     ".read-line{line-height:1.9;overflow-wrap:anywhere}"
@@ -45,77 +42,76 @@ STYLE: Final = (
     ".read-table td{color:inherit!important;font-weight:inherit!important}"
     ".read-table .read-number{text-align:end!important;white-space:nowrap;font-variant-numeric:tabular-nums}"
 )
-"""The looks of coloured text and tables, whatever the page's own; in every one, so that each can be shown alone."""
+"""CSS of coloured text and tables, independent of the page; included in each so that it can be shown alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a model expected before each of N tokens; log-probabilities, or scores, in nats."""
+    """Predictions for N tokens; log-probabilities, or scores, in nats."""
 
-    ids: Ids  # (N,)  what came
-    log_prob: Floats  # (N,)  of what came
-    rank: Ids  # (N,)  1 where nothing was more probable
-    entropy: Floats  # (N,)  of the whole distribution, nats
-    top_ids: Ids  # (N, ≤10)  the most probable, the first first
+    ids: Ids  # (N,)  observed tokens
+    log_prob: Floats  # (N,)  of the observed token
+    rank: Ids  # (N,)  1 if no token was more probable
+    entropy: Floats  # (N,)  of the distribution, nats
+    top_ids: Ids  # (N, ≤10)  most probable tokens, descending
     top_log_probs: Floats  # (N, ≤10)
-    choices: int  # how many tokens could have come
-    is_normalized: bool = True  # False: scores that are no probabilities, and no entropy
+    choices: int  # number of predictable tokens
+    is_normalized: bool = True  # False: scores are not probabilities, and entropy is NaN
 
     @property
     def bits(self) -> Floats:
-        """(N,) −log₂ p of what came; what is certain has 0, not −0."""
+        """(N,) surprisal −log₂ p of the observed tokens; +0 for probability 1."""
         return np.asarray(np.maximum(-self.log_prob / math.log(2), 0.0) + 0.0)
 
     @property
     def confidence(self) -> Floats:
-        """(N,) the probability of the best guess."""
+        """(N,) probability of the most probable token."""
         return np.asarray(np.minimum(np.exp(self.top_log_probs[:, 0]), 1.0))
 
     @property
     def entropy_bits(self) -> Floats:
-        """(N,) the bits a token costs on average if the model is right about what may come."""
+        """(N,) entropy of the distribution in bits."""
         return np.asarray(self.entropy / math.log(2))
 
 
-def distributions(lm: AnyModel, ids: Ids, progress: Progress = silent) -> Iterator[tuple[Ids, Floats]]:
-    """Where in `ids` (K,), and (K, V) log p of what comes there; every place once.
+def next_token_distributions(lm: AnyModel, ids: Ids, progress: Progress = silent) -> Iterator[tuple[Ids, Floats]]:
+    """Yield positions (K,) in `ids` and log p there (K, V); every position once.
 
-    The text is cut into as many rows of equal length as memory is given to, and these are read side by side. It may
-    break off in the middle of a line.
+    The text is split into rows of equal length that are read in parallel; it may end in the middle of a line.
     """
     N = len(ids)
     rows = max(1, min(MOST_ROWS, CELLS_AT_ONCE // lm.vocabulary.size, N // SHORTEST_ROW))
     length = -(-N // rows)
     starts = np.arange(0, N, length)
-    before = np.concatenate([[lm.vocabulary.bos], ids[:-1]]).astype(np.int64)  # (N,) what is read before each
-    state = _states(lm, before, ids, starts)
+    inputs = np.concatenate([[lm.vocabulary.bos], ids[:-1]]).astype(np.int64)  # (N,) previous tokens
+    state = _row_states(lm, inputs, ids, starts)
     done = 0
     for t in range(length):
         if starts[-1] + t == N:  # the last row is shorter than the others
             starts, state = starts[:-1], state.select(np.arange(len(starts) - 1))
-        places = starts + t
-        log_p, state = lm.step(state, before[places])
-        yield places, log_p
-        done += len(places)
+        positions = starts + t
+        log_p, state = lm.step(state, inputs[positions])
+        yield positions, log_p
+        done += len(positions)
         progress("reading", done, N)
 
 
-def _states(lm: AnyModel, before: Ids, ids: Ids, starts: Ids) -> State:
-    """The state at the start of every row: the last one forked, and the copy alone reads on to the next start."""
+def _row_states(lm: AnyModel, inputs: Ids, ids: Ids, starts: Ids) -> State:
+    """Return the state at the start of every row, by forking the last state and advancing the copy."""
     state: State = lm.start(1)
     for row in range(1, len(starts)):
         state = state.select(np.minimum(np.arange(row + 1), row - 1))
-        piece = slice(starts[row - 1], starts[row])
-        shape = (row + 1, piece.stop - piece.start)
+        segment = slice(starts[row - 1], starts[row])
+        shape = (row + 1, segment.stop - segment.start)
         mask = np.zeros(shape, dtype=bool)
         mask[row] = True
-        targets = np.broadcast_to(ids[piece], shape).astype(np.int64)
-        _, state = lm.score(Batch(np.broadcast_to(before[piece], shape).copy(), targets, mask), state)
+        targets = np.broadcast_to(ids[segment], shape).astype(np.int64)
+        _, state = lm.score(Batch(np.broadcast_to(inputs[segment], shape).copy(), targets, mask), state)
     return state
 
 
-class Recorder:
-    """Fills a record of predictions from distributions that come in any order."""
+class PredictionRecorder:
+    """Collects predictions from distributions that arrive in any order."""
 
     def __init__(self, lm: AnyModel, ids: Ids) -> None:
         N = len(ids)
@@ -125,21 +121,21 @@ class Recorder:
         self.log_prob, self.entropy, self.rank = np.zeros(N), np.zeros(N), np.zeros(N, dtype=np.int64)
         self.top_ids, self.top_log_probs = np.zeros((N, top), dtype=np.int64), np.zeros((N, top))
 
-    def add(self, places: Ids, log_p: Floats) -> None:
-        """(K,) places and (K, V) log p there."""
-        row = np.arange(len(places))[:, None]
-        truth = log_p[row, self.ids[places, None]]  # (K, 1)
-        self.log_prob[places] = truth[:, 0]
-        self.rank[places] = 1 + np.count_nonzero(log_p > truth, axis=1)
+    def add(self, positions: Ids, log_p: Floats) -> None:
+        """Record log p (K, V) at positions (K,)."""
+        row = np.arange(len(positions))[:, None]
+        truth = log_p[row, self.ids[positions, None]]  # (K, 1)
+        self.log_prob[positions] = truth[:, 0]
+        self.rank[positions] = 1 + np.count_nonzero(log_p > truth, axis=1)
         p = np.exp(log_p)
-        self.entropy[places] = -np.where(p > 0, p * np.where(p > 0, log_p, 0.0), 0.0).sum(axis=1)
+        self.entropy[positions] = -np.where(p > 0, p * np.where(p > 0, log_p, 0.0), 0.0).sum(axis=1)
         top = self.top_ids.shape[1]
-        best = np.sort(np.argpartition(-log_p, top - 1, axis=1)[:, :top], axis=1)  # equals by their ids
+        best = np.sort(np.argpartition(-log_p, top - 1, axis=1)[:, :top], axis=1)  # ties by id
         best = np.take_along_axis(best, np.argsort(-log_p[row, best], axis=1, kind="stable"), axis=1)
-        self.top_ids[places], self.top_log_probs[places] = best, log_p[row, best]
+        self.top_ids[positions], self.top_log_probs[positions] = best, log_p[row, best]
 
     def finish(self) -> Predictions:
-        """All that was recorded."""
+        """Return everything recorded."""
         entropy = np.maximum(self.entropy, 0.0) if self.is_normalized else np.full(len(self.ids), np.nan)
         return Predictions(
             self.ids,
@@ -153,63 +149,64 @@ class Recorder:
         )
 
 
-def in_words(tokens: Sequence[str], predictions: Predictions) -> str:
-    """The mean bits and the most surprising token, or what is held impossible; "it" is the model."""
+def describe(tokens: Sequence[str], predictions: Predictions) -> str:
+    """Describe the surprisal and the most surprising token, or the tokens of probability 0; "it" is the model."""
     bits = predictions.bits
     possible = np.isfinite(bits)
-    N, lost = len(bits), int(np.count_nonzero(~possible))
+    N, impossible = len(bits), int(np.count_nonzero(~possible))
     mean = float(bits[possible].mean()) if possible.any() else math.inf
-    if lost:
-        rest = f"; the others cost {mean:.2f} bits each" if possible.any() else ""
-        first = plain_text(tokens[int(np.argmin(possible))])
-        return f"it holds {lost:,} of {N:,} tokens impossible, the first “{first}”{rest}."
-    at = int(np.argmax(bits))
-    most = f"the most surprising is “{plain_text(tokens[at])}” ({bits[at]:.1f} bits, {_place(predictions, at)})"
+    if impossible:
+        others = f"; the others have {mean:.2f} bits each" if possible.any() else ""
+        first = to_printable(tokens[int(np.argmin(possible))])
+        return f"it gives {impossible:,} of {N:,} tokens probability 0, the first “{first}”{others}."
+    index = int(np.argmax(bits))
+    rank = _format_rank(predictions, index)
+    surprise = f"the most surprising token is “{to_printable(tokens[index])}” ({bits[index]:.1f} bits, {rank})"
     if not predictions.is_normalized:
         return (
-            f"it gives a score, not a probability: {mean:.2f} bits per token by that score over {N:,} tokens, "
-            f"not to be compared with other models; {most}."
+            f"its scores are not probabilities: {mean:.2f} bits per token by score over {N:,} tokens, not "
+            f"comparable with other models; {surprise}."
         )
-    choices = f", as if it chose among {2**mean:,.1f} at each" if mean < 64 else ""
-    return f"it needs {mean:.2f} bits per token over {N:,} tokens{choices}; {most}."
+    perplexity = f" (perplexity {2**mean:,.1f})" if mean < 64 else ""
+    return f"its surprisal is {mean:.2f} bits per token over {N:,} tokens{perplexity}; {surprise}."
 
 
 def summary(predictions: Predictions) -> dict[str, Any]:
-    """The means as plain numbers, null where there is none."""
+    """Return the means; None if undefined."""
     bits = predictions.bits
-    lost = int(np.count_nonzero(~np.isfinite(bits)))
+    impossible = int(np.count_nonzero(~np.isfinite(bits)))
     return {
         "is_probability": predictions.is_normalized,
         "tokens": len(bits),
-        "impossible": lost,
-        "bits_per_token": None if lost else float(bits.mean()),
+        "impossible": impossible,
+        "bits_per_token": None if impossible else float(bits.mean()),
         "mean_entropy_bits": float(predictions.entropy_bits.mean()) if predictions.is_normalized else None,
         "mean_rank": float(predictions.rank.mean()),
     }
 
 
-def reading_html(
+def predictions_html(
     tokens: Sequence[str], predictions: Predictions, names: Sequence[str], eos: int, *, is_apart: bool = True
 ) -> str:
-    """The first tokens coloured by their bits, numbers on hover; with reading.js a token opens what was expected.
+    """Colour the first tokens by surprisal, with numbers on hover; reading.js adds a panel of predictions.
 
-    `names` are the vocabulary's (V,), as they are shown; `is_apart`: blanks stand between tokens, as between words.
+    `names` are the display names of the vocabulary (V,); `is_apart` puts blanks between tokens.
     """
-    N = min(len(tokens), SHOWN)
+    N = min(len(tokens), MAX_SHOWN)
     bits = predictions.bits
-    pieces = [coloured(tokens[t], float(bits[t]), remark_on(predictions, t)) for t in range(N)]
-    data = embedded(panel_data(tokens[:N], predictions, names))
+    spans = [surprisal_span(tokens[t], float(bits[t]), describe_token(predictions, t)) for t in range(N)]
+    data = json_for_script(panel_data(tokens[:N], predictions, names))
     return (
-        f'<div class="read-text">{text_html(pieces, predictions.ids[:N] == eos, is_apart)}'
+        f'<div class="read-text">{lines_html(spans, predictions.ids[:N] == eos, is_apart)}'
         f'<div class="read-panel" hidden></div><script type="application/json">{data}</script></div>'
     )
 
 
-def text_html(pieces: Sequence[str], is_end: Sequence[bool] | Mask, is_apart: bool = True) -> str:
-    """Tokens that are HTML already, in lines of their own direction."""
+def lines_html(spans: Sequence[str], is_end: Sequence[bool] | Mask, is_apart: bool = True) -> str:
+    """Wrap token HTML in lines, each with automatic text direction."""
     lines: list[list[str]] = [[]]
-    for piece, ends in zip(pieces, is_end, strict=True):
-        lines[-1].append(piece)
+    for span, ends in zip(spans, is_end, strict=True):
+        lines[-1].append(span)
         if ends:
             lines.append([])
     gap, kind = (" ", "read-tokens") if is_apart else ("<wbr>", "read-tokens read-glued")
@@ -217,65 +214,68 @@ def text_html(pieces: Sequence[str], is_end: Sequence[bool] | Mask, is_apart: bo
     return f'<div class="{kind}"><style>{STYLE}</style>{rows}</div>'
 
 
-def remark_on(predictions: Predictions, t: int) -> str:
-    """The numbers of one token: how surprising, its place among all, how unsure the model was."""
-    surprise = words_for(float(predictions.bits[t]))
-    place = _place(predictions, t)
-    if not predictions.is_normalized:  # no distribution, no entropy
-        return f"{surprise} by a score, not a probability; {place}"
-    return f"{surprise}, {place}; entropy {predictions.entropy_bits[t]:.2f} bits"
+def describe_token(predictions: Predictions, t: int) -> str:
+    """Return the surprisal, rank and entropy at one token."""
+    surprise = format_bits(float(predictions.bits[t]))
+    rank = _format_rank(predictions, t)
+    if not predictions.is_normalized:  # no entropy
+        return f"{surprise} by score, not probability; {rank}"
+    return f"{surprise}, {rank}; entropy {predictions.entropy_bits[t]:.2f} bits"
 
 
-def _place(predictions: Predictions, t: int) -> str:
+def _format_rank(predictions: Predictions, t: int) -> str:
     return f"rank {predictions.rank[t]:,} of {predictions.choices:,}"
 
 
-def coloured(token: str, bits: float, remark: str) -> str:
-    """One token on a background as deep as its bits."""
-    depth = DEEPEST * min(max(bits, 0.0) / FULL_BITS, 1.0)
-    return painted(token, f"rgba(213,94,0,{depth:.2f})", remark, is_possible=math.isfinite(bits))
+def surprisal_span(token: str, bits: float, tooltip: str) -> str:
+    """Return one token coloured by its bits."""
+    depth = MAX_OPACITY * min(max(bits, 0.0) / FULL_BITS, 1.0)
+    return token_span(token, f"rgba(213,94,0,{depth:.2f})", tooltip, is_possible=math.isfinite(bits))
 
 
-def painted(token: str, colour: str, remark: str, *, is_possible: bool = True) -> str:
-    """One token on this background, with a remark on hover and for screen readers; dashed where impossible."""
-    said, kind = html.escape(remark), "read-token" if is_possible else "read-token none"
-    text = html.escape(plain_text(token))
-    # <bdi>, because dir=auto of the line must look at the tokens and not at this remark.
-    return f'<span class="{kind}" style="background:{colour}" title="{said}">{text}<bdi> ({said})</bdi></span>'
+def token_span(token: str, colour: str, tooltip: str, *, is_possible: bool = True) -> str:
+    """Return one token with a background colour and a tooltip that screen readers read; outlined if impossible."""
+    escaped, kind = html.escape(tooltip), "read-token" if is_possible else "read-token none"
+    text = html.escape(to_printable(token))
+    # <bdi>, so that dir=auto of the line ignores the tooltip text.
+    return (
+        f'<span class="{kind}" style="background:{colour}" title="{escaped}">{text}<bdi> ({escaped})</bdi></span>'
+    )
 
 
 def panel_data(tokens: Sequence[str], predictions: Predictions, names: Sequence[str]) -> dict[str, Any]:
-    """What the program is told: the names used, and for each token its numbers and row after row of top ids.
+    """Return the data of the panel: vocabulary names used, and for each token its numbers and top ids.
 
-    Probabilities are in millionths; bits in hundredths, null where infinite; `came` is −1 where not among the top.
+    Probabilities are in millionths and bits in hundredths, null if infinite; `came` is the index of the observed
+    token among the top, or −1.
     """
     N = len(tokens)
-    used, places = np.unique(predictions.top_ids[:N], return_inverse=True)
+    used, indices = np.unique(predictions.top_ids[:N], return_inverse=True)
     is_truth = predictions.top_ids[:N] == predictions.ids[:N, None]
     millionths = np.rint(np.exp(predictions.top_log_probs[:N]) * 1e6).astype(int)
     return {
-        "names": [plain_text(names[int(i)]) for i in used],
-        "tokens": [plain_text(token) for token in tokens],
+        "names": [to_printable(names[int(i)]) for i in used],
+        "tokens": [to_printable(token) for token in tokens],
         "is_probability": predictions.is_normalized,
         "choices": predictions.choices,
         "bits": _hundredths(predictions.bits[:N]),
         "entropy": _hundredths(predictions.entropy_bits[:N]),
         "rank": predictions.rank[:N].tolist(),
         "width": predictions.top_ids.shape[1],
-        "top": places.ravel().tolist(),
+        "top": indices.ravel().tolist(),
         "p": millionths.ravel().tolist(),
         "came": np.where(is_truth.any(axis=1), is_truth.argmax(axis=1), -1).tolist(),
     }
 
 
-def embedded(value: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever the words are."""
+def json_for_script(value: object) -> str:
+    """Return JSON that is safe inside a `<script>` element."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @cache
-def script() -> str:
-    """The program of the panels, to stand once in a page after all readings."""
+def load_script() -> str:
+    """Return the panel script, to be included once after all texts."""
     return Path(__file__).with_name("reading.js").read_text(encoding="utf-8")
 
 

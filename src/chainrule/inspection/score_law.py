@@ -1,8 +1,8 @@
-"""The variance of attention scores: the law, a simulation, and what a model's own heads show.
+"""Variance of attention scores: theory, simulation, and measurement on the heads of a model.
 
-Lives here, in numbers and pictures: for q, k ~ N(μ, σ²I) independent, E[qᵀk] = μᵀμ and Var[qᵀk] = 2σ²μᵀμ + dσ⁴;
-for other means and covariances Var[qᵀk] = tr(Σ_q Σ_k) + μ_qᵀ Σ_k μ_q + μ_kᵀ Σ_q μ_k. So with μ = 0 the raw variance
-grows with d, and that of qᵀk/√d stays at σ⁴. Not here: queries and keys of a model (neural/attending.py).
+For independent q, k ~ N(μ, σ²I), E[qᵀk] = μᵀμ and Var[qᵀk] = 2σ²μᵀμ + dσ⁴; for other means and covariances
+Var[qᵀk] = tr(Σ_q Σ_k) + μ_qᵀ Σ_k μ_q + μ_kᵀ Σ_q μ_k. With μ = 0 the variance of qᵀk grows with d, and that of
+qᵀk/√d is σ⁴.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from chainrule.inspection import labels, plots
-from chainrule.inspection.attention import Attended
+from chainrule.inspection.attention import AttentionRecord
 from chainrule.lm import Floats, Mask
 
 WIDTHS: Final = tuple(2**i for i in range(10))  # 1 … 512
 ROOM: Final = plots.Margins(left=58, right=76)
 
 
-class Law(NamedTuple):
+class Moments(NamedTuple):
     """Mean and variance of qᵀk."""
 
     mean: float
@@ -27,7 +27,7 @@ class Law(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    """The same of pairs that were drawn, with standard errors."""
+    """Sample mean and variance of qᵀk with their standard errors."""
 
     mean: float
     variance: float
@@ -35,26 +35,26 @@ class Simulation(NamedTuple):
     variance_error: float
 
 
-def law(mean: Floats | float, sigma: float, d: int) -> Law:
-    """q and k both from N(μ, σ²I) in d dimensions; μ is given, or is one number d times.
+def isotropic_moments(mean: Floats | float, sigma: float, d: int) -> Moments:
+    """Return the moments for q, k ~ N(μ, σ²I) in d dimensions; a scalar μ is repeated d times.
 
-    >>> law(0.0, 1.0, 64)
-    Law(mean=0.0, variance=64.0)
+    >>> isotropic_moments(0.0, 1.0, 64)
+    Moments(mean=0.0, variance=64.0)
     """
     mu = np.broadcast_to(np.asarray(mean, dtype=np.float64), (d,))
     square = float(mu @ mu)
-    return Law(square, 2 * sigma**2 * square + d * sigma**4)
+    return Moments(square, 2 * sigma**2 * square + d * sigma**4)
 
 
-def general(mean_q: Floats, covariance_q: Floats, mean_k: Floats, covariance_k: Floats) -> Law:
-    """Independent q and k, each with its own mean (d,) and covariance (d, d)."""
+def general_moments(mean_q: Floats, covariance_q: Floats, mean_k: Floats, covariance_k: Floats) -> Moments:
+    """Return the moments for independent q and k with means (d,) and covariances (d, d)."""
     trace = float(np.sum(covariance_q * covariance_k.T))  # tr(Σ_q Σ_k)
-    of_means = float(mean_q @ covariance_k @ mean_q + mean_k @ covariance_q @ mean_k)
-    return Law(float(mean_q @ mean_k), trace + of_means)
+    mean_terms = float(mean_q @ covariance_k @ mean_q + mean_k @ covariance_q @ mean_k)
+    return Moments(float(mean_q @ mean_k), trace + mean_terms)
 
 
 def simulate(mean: Floats | float, sigma: float, d: int, pairs: int, rng: np.random.Generator) -> Simulation:
-    """The dot products of so many pairs drawn.
+    """Sample the dot products of `pairs` random pairs.
 
     The standard error of a variance v of n numbers with fourth central moment m is √((m − v²)/n).
     """
@@ -64,24 +64,24 @@ def simulate(mean: Floats | float, sigma: float, d: int, pairs: int, rng: np.ran
         n = min(step, pairs - first)
         q, k = (mu + sigma * rng.standard_normal((n, d)) for _ in range(2))
         products[first : first + n] = (q * k).sum(axis=1)
-    apart = products - products.mean()
-    variance = float((apart**2).mean())
-    error = np.sqrt(max(float((apart**4).mean()) - variance**2, 0.0) / pairs)
+    centred = products - products.mean()
+    variance = float((centred**2).mean())
+    error = np.sqrt(max(float((centred**4).mean()) - variance**2, 0.0) / pairs)
     return Simulation(float(products.mean()), variance, float(np.sqrt(variance / pairs)), float(error))
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """What is added up over stretches, for each of H heads of width d."""
+class ScoreSums:
+    """Sums over segments for H heads of width d."""
 
-    visible: Floats  # (3, H)  pairs that may look: how many, Σ qᵀk, Σ (qᵀk)²
-    every: Floats  # (3, H)  the same of every query with every key of its stretch
+    visible: Floats  # (3, H)  visible pairs: count, Σ qᵀk, Σ (qᵀk)²
+    every: Floats  # (3, H)  the same over all query-key pairs of a segment
     products: Floats  # (2, H, d)  visible pairs: Σ q_i k_i, Σ (q_i k_i)²
-    queries: Floats  # (H, 1 + d, 1 + d)  Σ of (1, q)(1, q)ᵀ: how many, sums, squares
+    queries: Floats  # (H, 1 + d, 1 + d)  Σ (1, q)(1, q)ᵀ: count, sums, squares
     keys: Floats  # (H, 1 + d, 1 + d)
 
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(
             self.visible + other.visible,
             self.every + other.every,
             self.products + other.products,
@@ -90,18 +90,18 @@ class Sums:
         )
 
 
-def count(part: Attended) -> Sums | None:
-    """The sums of one stretch; None where its scores are no dot products."""
-    if part.queries is None or part.keys is None:
+def accumulate(record: AttentionRecord) -> ScoreSums | None:
+    """Return the sums of one segment; None if its scores are not dot products."""
+    if record.queries is None or record.keys is None:
         return None
-    q, k = part.queries.astype(np.float64), part.keys.astype(np.float64)  # (H, T, d), (H, S, d)
+    q, k = record.queries.astype(np.float64), record.keys.astype(np.float64)  # (H, T, d), (H, S, d)
     scores = q @ k.transpose(0, 2, 1)  # (H, T, S)
-    seen = part.seen.astype(np.float64)
-    first, last = part.new_keys
-    products = [(a * (seen @ b)).sum(axis=1) for a, b in ((q, k), (q**2, k**2))]
-    return Sums(
-        _moments(scores, part.seen),
-        _moments(scores, np.ones_like(part.seen)),
+    mask = record.mask.astype(np.float64)
+    first, last = record.new_keys
+    products = [(a * (mask @ b)).sum(axis=1) for a, b in ((q, k), (q**2, k**2))]
+    return ScoreSums(
+        _moments(scores, record.mask),
+        _moments(scores, np.ones_like(record.mask)),
         np.stack(products),
         _outer(q),
         _outer(k[:, first:last]),
@@ -110,16 +110,16 @@ def count(part: Attended) -> Sums | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadScores:
-    """The dot products of one head, before anything divides them."""
+    """Statistics of the unscaled dot products of one head."""
 
     layer: int  # from 0
     head: int  # from 0
     width: int  # d
-    mean: float  # over pairs that may look
-    visible: float  # variance over pairs that may look
-    every: float  # variance over all pairs of a stretch
-    predicted: float  # variance if queries and keys with these means and covariances were independent
-    products: float  # Σ_i Var(q_i k_i) over pairs that may look: the variance if dimensions had nothing in common
+    mean: float  # over visible pairs
+    visible: float  # variance over visible pairs
+    every: float  # variance over all pairs of a segment
+    predicted: float  # variance for independent queries and keys of these moments
+    products: float  # Σ_i Var(q_i k_i): variance for uncorrelated dimensions
 
     @property
     def deviation(self) -> float:
@@ -133,97 +133,106 @@ class HeadScores:
 
     @property
     def ratio(self) -> float | None:
-        """The variance as part of the predicted; None where nothing varies."""
+        """Measured over predicted variance; None if the prediction is 0."""
         return self.visible / self.predicted if self.predicted > 0 else None
 
     @property
     def by_width(self) -> Floats:
-        """(d,) the variance of the dot product over 1 … d of its dimensions, the mean over all orders of them.
+        """(d,) variance of the dot product over 1 … d dimensions, averaged over all orderings of them.
 
-        Among m of d dimensions, each stands with the chance m/d and each two with m(m−1)/(d(d−1)).
+        Among m of d dimensions, each is included with probability m/d and each pair with m(m−1)/(d(d−1)).
         """
         m = np.arange(1, self.width + 1)
-        both = m * (m - 1) / max(self.width * (self.width - 1), 1)
-        curve: Floats = m / self.width * self.products + both * (self.visible - self.products)
+        pair_share = m * (m - 1) / max(self.width * (self.width - 1), 1)
+        curve: Floats = m / self.width * self.products + pair_share * (self.visible - self.products)
         return np.maximum(curve, 0.0)
 
 
-def summarize(sums: Sums, layer: int) -> list[HeadScores]:
-    """The variances of a layer, head by head."""
-    number = np.maximum(sums.visible[0], 1)  # (H,)
-    singles = (sums.products[1] / number[:, None] - (sums.products[0] / number[:, None]) ** 2).sum(axis=1)
+def summarize(sums: ScoreSums, layer: int) -> list[HeadScores]:
+    """Return the score statistics of each head of a layer."""
+    count = np.maximum(sums.visible[0], 1)  # (H,)
+    product_variances = (sums.products[1] / count[:, None] - (sums.products[0] / count[:, None]) ** 2).sum(axis=1)
     visible, every = _variance(sums.visible), _variance(sums.every)
-    found = []
-    for h in range(len(number)):
-        predicted = general(*_mean_and_covariance(sums.queries[h]), *_mean_and_covariance(sums.keys[h]))
-        found.append(
+    heads = []
+    for h in range(len(count)):
+        predicted = general_moments(*_mean_and_covariance(sums.queries[h]), *_mean_and_covariance(sums.keys[h]))
+        heads.append(
             HeadScores(
                 layer=layer,
                 head=h,
                 width=sums.products.shape[2],
-                mean=float(sums.visible[1, h] / number[h]),
+                mean=float(sums.visible[1, h] / count[h]),
                 visible=float(visible[h]),
                 every=float(every[h]),
                 predicted=max(predicted.variance, 0.0),
-                products=max(float(singles[h]), 0.0),
+                products=max(float(product_variances[h]), 0.0),
             )
         )
-    return found
+    return heads
 
 
-def in_words(found: Sequence[HeadScores], divisor: float) -> list[str]:
-    """How far scores spread, in clauses without name and full stop; `divisor` is what the model divides by."""
-    if not found:
+def describe(heads: Sequence[HeadScores], divisor: float) -> list[str]:
+    """Describe the spread of scores in clauses without model name and full stop; the model divides by `divisor`."""
+    if not heads:
         return []
-    pairs = [(each.scaled_deviation, each.deviation) for each in found]
+    pairs = [(head.scaled_deviation, head.deviation) for head in heads]
     scaled, raw = np.median(np.array(pairs), axis=0).tolist()
-    whose = f" in the median head, d = {found[0].width}" if len(found) > 1 else ""
-    used = "" if divisor > 1 or found[0].width == 1 else "; this model does not divide by √d"
-    words = [f"its scores have a standard deviation of {scaled:.2g} with √d and {raw:.2g} without{whose}{used}"]
-    ratios = [each.ratio for each in found if each.ratio is not None]
+    scope = f" in the median head, d = {heads[0].width}" if len(heads) > 1 else ""
+    note = "" if divisor > 1 or heads[0].width == 1 else "; this model does not divide by √d"
+    clauses = [
+        f"its scores have a standard deviation of {scaled:.2g} with division by √d and {raw:.2g} "
+        f"without{scope}{note}"
+    ]
+    ratios = [head.ratio for head in heads if head.ratio is not None]
     if ratios:
-        words.append(
-            f"the variance of its scores is {float(np.median(ratios)):.2f} times what independent queries and keys "
-            "of the same means and covariances would have"
+        clauses.append(
+            f"the variance of its scores is {float(np.median(ratios)):.2f} times that of independent queries and "
+            "keys with the same means and covariances"
         )
-    return words
+    return clauses
 
 
-def _moments(scores: Floats, counted: Mask) -> Floats:
-    """(H, T, S), (T, S) -> (3, H)."""
-    number = np.full(len(scores), counted.sum(), dtype=np.float64)
-    return np.stack([number, *(np.einsum("hts,ts->h", power, counted) for power in (scores, scores**2))])
+def _moments(scores: Floats, mask: Mask) -> Floats:
+    """Return count, sum and sum of squares: (H, T, S), (T, S) -> (3, H)."""
+    count = np.full(len(scores), mask.sum(), dtype=np.float64)
+    return np.stack([count, *(np.einsum("hts,ts->h", power, mask) for power in (scores, scores**2))])
 
 
 def _variance(moments: Floats) -> Floats:
-    """(3, H) -> (H,)."""
-    number = np.maximum(moments[0], 1)
-    found: Floats = np.maximum(moments[2] / number - (moments[1] / number) ** 2, 0.0)
-    return found
+    """Return the variance from count, sum and sum of squares: (3, H) -> (H,)."""
+    count = np.maximum(moments[0], 1)
+    variance: Floats = np.maximum(moments[2] / count - (moments[1] / count) ** 2, 0.0)
+    return variance
 
 
 def _outer(x: Floats) -> Floats:
-    """(H, n, d) -> (H, 1 + d, 1 + d)."""
-    wide = np.concatenate([np.ones((*x.shape[:2], 1)), x], axis=2)
-    found: Floats = wide.transpose(0, 2, 1) @ wide
-    return found
+    """Return Σ (1, x)(1, x)ᵀ: (H, n, d) -> (H, 1 + d, 1 + d)."""
+    extended = np.concatenate([np.ones((*x.shape[:2], 1)), x], axis=2)
+    product: Floats = extended.transpose(0, 2, 1) @ extended
+    return product
 
 
 def _mean_and_covariance(outer: Floats) -> tuple[Floats, Floats]:
-    """(1 + d, 1 + d) -> (d,), (d, d); the covariance divides by n."""
-    number = max(float(outer[0, 0]), 1.0)
-    mean = outer[0, 1:] / number
-    return mean, outer[1:, 1:] / number - np.outer(mean, mean)
+    """Return mean (d,) and covariance (d, d), divided by n: (1 + d, 1 + d) -> (d,), (d, d)."""
+    count = max(float(outer[0, 0]), 1.0)
+    mean = outer[0, 1:] / count
+    return mean, outer[1:, 1:] / count - np.outer(mean, mean)
 
 
 def draw_simulated(
     widths: Sequence[int] = WIDTHS, *, pairs: int = 4000, mean: float = 0.0, sigma: float = 1.0, seed: int = 0
 ) -> str:
-    """An `<svg>` of pairs drawn from N(μ, σ²I): dots are simulated, lines are the law."""
+    """Plot pairs drawn from N(μ, σ²I) as an `<svg>`: dots are simulated, lines are theory."""
     rng = np.random.default_rng(seed)
-    found = [simulate(mean, sigma, d, pairs, rng) for d in widths]
-    lines = [[law(mean, sigma, d).variance / by for d, by in zip(widths, of, strict=True)] for of in _by(widths)]
-    dots = [[each.variance / by for each, by in zip(found, of, strict=True)] for of in _by(widths)]
+    simulations = [simulate(mean, sigma, d, pairs, rng) for d in widths]
+    lines = [
+        [isotropic_moments(mean, sigma, d).variance / divisor for d, divisor in zip(widths, divisors, strict=True)]
+        for divisors in _by(widths)
+    ]
+    dots = [
+        [simulation.variance / divisor for simulation, divisor in zip(simulations, divisors, strict=True)]
+        for divisors in _by(widths)
+    ]
 
     def paint(axes: Any) -> None:
         for colour, line, points in zip(plots.PALETTE, lines, dots, strict=False):
@@ -232,50 +241,50 @@ def draw_simulated(
         _finish(axes, widths, [line[-1] for line in lines])
 
     raw, scaled = dots
-    words = (
+    description = (
         f"Variance of the dot product of {pairs:,} pairs of vectors whose entries have mean {mean:g} and standard "
         f"deviation {sigma:g}. From d = {widths[0]} to {widths[-1]} it goes from {raw[0]:.3g} to {raw[-1]:.3g}; "
         f"divided by √d the variance goes from {scaled[0]:.3g} to {scaled[-1]:.3g}."
     )
-    return plots.render(paint, "Variance of random dot products by width", words, ROOM)
+    return plots.render(paint, "Variance of random dot products by width", description, ROOM)
 
 
-def draw_measured(found: Sequence[HeadScores], *, model: str) -> str:
-    """An `<svg>` of a model's heads of one width: the median head, and behind it the middle 80 % of all."""
-    d = found[0].width
+def draw_measured(heads: Sequence[HeadScores], *, model: str) -> str:
+    """Plot the heads of a model as an `<svg>`: the median head, and the middle 80 % as a band."""
+    d = heads[0].width
     widths = np.unique(np.geomspace(1, d, 48).round().astype(int))
-    curves = np.stack([each.by_width[widths - 1] for each in found])  # (heads, n)
-    both = [curves / np.asarray(by) for by in _by(widths.tolist())]
-    least = max(min(float(each.max()) for each in both) * 1e-4, 1e-12)  # on a log scale zero has no place
-    apart = float(np.median([each.products / d for each in found]))  # a dimension, where they share nothing
-    middles = [np.maximum(np.median(each, axis=0), least) for each in both]
+    curves = np.stack([variance.by_width[widths - 1] for variance in heads])  # (heads, n)
+    variances = [curves / np.asarray(divisor) for divisor in _by(widths.tolist())]
+    least = max(min(float(variance.max()) for variance in variances) * 1e-4, 1e-12)  # a log scale cannot show 0
+    uncorrelated = float(np.median([variance.products / d for variance in heads]))  # per dimension, if uncorrelated
+    medians = [np.maximum(np.median(variance, axis=0), least) for variance in variances]
 
     def paint(axes: Any) -> None:
-        for colour, each, middle in zip(plots.PALETTE, both, middles, strict=False):
-            low, high = (np.maximum(np.quantile(each, part, axis=0), least) for part in (0.1, 0.9))
-            if len(found) > 1:
+        for colour, variance, median in zip(plots.PALETTE, variances, medians, strict=False):
+            low, high = (np.maximum(np.quantile(variance, q, axis=0), least) for q in (0.1, 0.9))
+            if len(heads) > 1:
                 axes.fill_between(widths, low, high, color=colour, alpha=0.18, lw=0)
-            axes.plot(widths, middle, lw=2, color=colour, marker="o", ms=4 if d < 3 else 0, mew=0)
-        for colour, by in zip(plots.PALETTE, _by(widths.tolist()), strict=False):
-            axes.plot(widths, np.maximum(widths * apart / by, least), lw=1.4, ls=":", color=colour)
-        _finish(axes, widths.tolist(), [float(middle[-1]) for middle in middles])
+            axes.plot(widths, median, lw=2, color=colour, marker="o", ms=4 if d < 3 else 0, mew=0)
+        for colour, divisor in zip(plots.PALETTE, _by(widths.tolist()), strict=False):
+            axes.plot(widths, np.maximum(widths * uncorrelated / divisor, least), lw=1.4, ls=":", color=colour)
+        _finish(axes, widths.tolist(), [float(median[-1]) for median in medians])
 
-    raw, scaled = middles
-    words = (
-        f"Variance of the dot product over 1 to {d} dimensions of a head, the median of {len(found)} heads. Raw it "
+    raw, scaled = medians
+    description = (
+        f"Variance of the dot product over 1 to {d} dimensions of a head, the median of {len(heads)} heads. Raw it "
         f"goes from {raw[0]:.3g} to {raw[-1]:.3g}, divided by the square root of the number of dimensions from "
         f"{scaled[0]:.3g} to {scaled[-1]:.3g}."
     )
-    return plots.render(paint, f"Variance of the scores of {model} by width", words, ROOM)
+    return plots.render(paint, f"Variance of the scores of {model} by width", description, ROOM)
 
 
 def _by(widths: Sequence[int]) -> tuple[list[int], list[int]]:
-    """What the variances of qᵀk and of qᵀk/√d are divided by."""
+    """Return the divisors of the variances of qᵀk and of qᵀk/√d."""
     return [1] * len(widths), list(widths)
 
 
 def _finish(axes: Any, widths: Sequence[int], ends: Sequence[float]) -> None:
-    """Log scales, readable numbers, and the names of both lines at their ends."""
+    """Set log scales and tick labels, and label both lines at their ends."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.margins(x=0.03, y=0.08)
@@ -286,12 +295,14 @@ def _finish(axes: Any, widths: Sequence[int], ends: Sequence[float]) -> None:
     axes.set_xlabel("dimensions d of a query and a key")
     axes.set_title("variance of the score", loc="left", fontsize=plots.FONT_SIZE, x=-0.1)
     low, high = axes.get_ylim()
-    places = labels.spread([float(np.log(end)) for end in ends], np.log(high / low) / 14, np.log(low), np.log(high))
-    for colour, name, end, place in zip(plots.PALETTE, ("qᵀk", "qᵀk / √d"), ends, places, strict=False):
+    heights = labels.spread_labels(
+        [float(np.log(end)) for end in ends], np.log(high / low) / 14, np.log(low), np.log(high)
+    )
+    for colour, name, end, height in zip(plots.PALETTE, ("qᵀk", "qᵀk / √d"), ends, heights, strict=False):
         axes.annotate(
             name,
             (widths[-1], end),
-            xytext=(1.04, (place - np.log(low)) / np.log(high / low)),
+            xytext=(1.04, (height - np.log(low)) / np.log(high / low)),
             textcoords="axes fraction",
             va="center",
             color=colour,

@@ -1,7 +1,4 @@
-"""What every part of an inspection gives: words, pictures, numbers.
-
-Lives here: the shape they share, and how one shows itself in a notebook. Not here: the page (microscope/page.py).
-"""
+"""The parts of an inspection report: sections with findings, figures and numbers."""
 
 import html
 import math
@@ -20,19 +17,19 @@ _TAG = re.compile(r"<[^>]*>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One picture, or a table, with what it says."""
+    """A plot or table with its caption."""
 
-    name: str  # within its section: "by-lag"
-    drawing: str  # one HTML element, an `<svg>` with its title among them; legible on light and dark pages
-    caption: str  # HTML: what is shown, how to read it
-    is_wide: bool = False  # takes the whole width of the page
+    name: str  # unique within its section: "by-lag"
+    drawing: str  # one HTML element, such as `<svg>`, legible on light and dark pages
+    caption: str  # HTML
+    is_wide: bool = False  # spans the full width of the page
 
     def save(self, path: str | Path) -> None:
-        """Write the drawing as a file of its own: an SVG in light and dark, or else a piece of HTML."""
+        """Write the drawing to a file: SVG for light and dark pages, otherwise an HTML fragment."""
         is_svg = self.drawing.startswith("<svg")
-        wanted = ".svg" if is_svg else ".html"
-        if Path(path).suffix.lower() != wanted:
-            raise UsageError(f"{path}: this figure is written as {wanted[1:].upper()}; choose a name in {wanted}")
+        suffix = ".svg" if is_svg else ".html"
+        if Path(path).suffix.lower() != suffix:
+            raise UsageError(f"{path}: this figure is written as {suffix[1:].upper()}; choose a name in {suffix}")
         Path(path).write_text(standalone(self.drawing) if is_svg else self.drawing, encoding="utf-8")
 
     def _repr_html_(self) -> str:
@@ -41,48 +38,49 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One question to a model, answered."""
+    """Findings, figures and numbers on one aspect of the models."""
 
     name: str  # its key in the JSON: "gradient_flow"
     title: str  # its heading: "Gradient flow"
-    findings: tuple[str, ...] = ()  # plain sentences, the most telling first; the first goes into the verdict
+    findings: tuple[str, ...] = ()  # sentences, most important first; the first goes into the summary
     figures: tuple[Figure, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)  # as JSON: plain numbers, texts, lists
-    arrays: Mapping[str, Floats] = field(default_factory=dict)  # the same in full, for Python
+    data: Mapping[str, Any] = field(default_factory=dict)  # JSON values
+    arrays: Mapping[str, Floats] = field(default_factory=dict)  # full-resolution arrays
 
     def __getitem__(self, name: str) -> Figure:
-        """The figure of this name."""
-        found = {figure.name: figure for figure in self.figures}
-        if name not in found:
-            raise KeyError(f"there is no figure '{name}'; there are {', '.join(found)}")
-        return found[name]
+        """Return the figure of this name."""
+        by_name = {figure.name: figure for figure in self.figures}
+        if name not in by_name:
+            raise KeyError(f"there is no figure '{name}'; there are {', '.join(by_name)}")
+        return by_name[name]
 
     def __repr__(self) -> str:
         return f"<{self.title}: {' '.join(self.findings) or 'nothing found'}>"
 
     def _repr_html_(self) -> str:
-        words = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
-        return f"<h3>{html.escape(self.title)}</h3>{words}{''.join(each._repr_html_() for each in self.figures)}"
+        paragraphs = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
+        figures = "".join(figure._repr_html_() for figure in self.figures)
+        return f"<h3>{html.escape(self.title)}</h3>{paragraphs}{figures}"
 
 
-def finite(value: float | None) -> float | None:
-    """A number as JSON can hold it: None in place of an infinity or NaN.
+def finite_or_none(value: float | None) -> float | None:
+    """Return the number, or None if it is infinite or NaN.
 
-    >>> finite(2.5), finite(math.inf)
+    >>> finite_or_none(2.5), finite_or_none(math.inf)
     (2.5, None)
     """
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def rounded(values: Floats) -> list[float | None]:
-    """(N,) as JSON: six digits are plenty, and what is not finite is None."""
-    return [finite(float(f"{value:.6g}")) for value in values.tolist()]
+def round_for_json(values: Floats) -> list[float | None]:
+    """Round to six digits; values that are not finite become None."""
+    return [finite_or_none(float(f"{value:.6g}")) for value in values.tolist()]
 
 
-def plain(caption: str) -> str:
-    """A caption without its tags.
+def strip_tags(caption: str) -> str:
+    """Return a caption without HTML tags.
 
-    >>> plain("lag <i>k</i> &lt; 3")
+    >>> strip_tags("lag <i>k</i> &lt; 3")
     'lag k < 3'
     """
     return html.unescape(_TAG.sub("", caption))

@@ -1,8 +1,4 @@
-"""The senses of an ambiguous word as a picture: a point for each sentence, and one point for the static vector.
-
-Lives here: the figure, alone as SVG or in a page with its numbers, light and dark. Not here: the numbers
-(senses.py).
-"""
+"""Plot the contextual vectors of an ambiguous word: one point per sentence, and one for the static vector."""
 
 import html
 import re
@@ -12,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chainrule.inspection import labels, plots
-from chainrule.inspection.foreign import plain_text
-from chainrule.inspection.senses import Separation, best, majority, principal
+from chainrule.inspection.foreign import to_printable
+from chainrule.inspection.senses import Separation, best_layer, majority_sense, principal_components
 from chainrule.lm import Floats
 
 WIDTH: Final = 680  # pixels
 HEIGHT: Final = 500
-NEAR: Final = 2  # words on either side that a label shows
-SMALL: Final = 9.0  # its letters
+NEAR: Final = 2  # context words on either side in a label
+SMALL: Final = 9.0  # font size of labels
 MARKS: Final = ("o", "s", "^", "D", "v", "P", "X", "p")
 STYLE: Final = (
     ":root{color-scheme:light dark}"
@@ -33,49 +29,50 @@ STYLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """All that is shown of a word."""
+class SensePlot:
+    """Data of the plot of one word."""
 
     word: str
     model: str
     senses: Sequence[str]  # of each of n occurrences
     sentences: Sequence[Sequence[str]]
-    places: Sequence[int]
-    found: Sequence[Separation]
+    positions: Sequence[int]
+    separations: Sequence[Separation]
     vectors: Floats  # (n, D) of the best layer
 
     @property
     def title(self) -> str:
-        """What the figure is called."""
-        return f"“{self.word}” in {len(self.senses)} sentences, layer {best(self.found).layer} of {self.model}"
+        """The title of the figure."""
+        layer = best_layer(self.separations).layer
+        return f"“{self.word}” in {len(self.senses)} sentences, layer {layer} of {self.model}"
 
     @property
     def is_static(self) -> bool:
-        """Whether the word's own vector is the same in all sentences."""
-        return any(each.layer == 0 and each.different == 1 for each in self.found)
+        """Whether layer 0 has the same vector in all sentences."""
+        return any(separation.layer == 0 and separation.different == 1 for separation in self.separations)
 
 
-def context(words: Sequence[str], place: int, near: int) -> str:
-    """The word with its neighbours.
+def context(words: Sequence[str], position: int, width: int) -> str:
+    """Return the word with `near` neighbours on either side.
 
     >>> context(["we", "sat", "on", "the", "bank", "of", "the", "river"], 4, 2)
     '… on the bank of the …'
     """
-    first, last = max(0, place - near), place + near + 1
+    first, last = max(0, position - width), position + width + 1
     return " ".join(["…"] * (first > 0) + list(words[first:last]) + ["…"] * (last < len(words)))
 
 
-def draw(picture: Picture) -> str:
-    """An `<svg>` element in the colours of the page; a point that is pointed at shows its sentence."""
-    points, shares = principal(picture.vectors)
-    times = Counter(picture.senses)
+def draw(picture: SensePlot) -> str:
+    """Return an `<svg>` element in the colours of the page; hovering over a point shows its sentence."""
+    points, shares = principal_components(picture.vectors)
+    counts = Counter(picture.senses)
 
     def paint(axes: Any) -> None:
-        for place, sense in enumerate(times):
-            rows = [i for i, each in enumerate(picture.senses) if each == sense]
-            colour, mark = plots.PALETTE[place % len(plots.PALETTE)], MARKS[place % len(MARKS)]
-            drawn = axes.scatter(*points[rows].T, s=44, c=colour, marker=mark, linewidths=0, clip_on=False)
-            drawn.set(label=f"{plain_text(sense)} ({len(rows)})", urls=[f"#{i}" for i in rows], zorder=3)
+        for index, sense in enumerate(counts):
+            rows = [i for i, other in enumerate(picture.senses) if other == sense]
+            colour, marker = plots.PALETTE[index % len(plots.PALETTE)], MARKS[index % len(MARKS)]
+            drawn = axes.scatter(*points[rows].T, s=44, c=colour, marker=marker, linewidths=0, clip_on=False)
+            drawn.set(label=f"{to_printable(sense)} ({len(rows)})", urls=[f"#{i}" for i in rows], zorder=3)
         if picture.is_static:  # its own principal components are 0: nothing varies
             static = axes.scatter([0.0], [0.0], s=130, marker="*", c=plots.PALETTE[-1], linewidths=0)
             static.set(label=f"static vector: all {len(points)} in one point", zorder=2)
@@ -88,14 +85,14 @@ def draw(picture: Picture) -> str:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.2)
         _name_points(axes, picture, points)
 
-    margins = plots.Margins(left=30, right=20, top=30 + 18 * (-(-len(times) // 3)), bottom=30)
-    drawn = plots.render(paint, plain_text(picture.title), _description(picture), margins, HEIGHT, WIDTH)
+    margins = plots.Margins(left=30, right=20, top=30 + 18 * (-(-len(counts) // 3)), bottom=30)
+    drawn = plots.render(paint, to_printable(picture.title), _description(picture), margins, HEIGHT, WIDTH)
     return _with_sentences(drawn, picture)
 
 
-def page(picture: Picture) -> str:
-    """One self-contained HTML document: figure, numbers of every layer, sentences."""
-    title = html.escape(plain_text(picture.title))
+def render_page(picture: SensePlot) -> str:
+    """Return a self-contained HTML document: figure, table of layers, sentences."""
+    title = html.escape(to_printable(picture.title))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -105,73 +102,73 @@ def page(picture: Picture) -> str:
     )
 
 
-def _description(picture: Picture) -> str:
-    sense, rate = majority(picture.senses)
-    words = (
+def _description(picture: SensePlot) -> str:
+    sense, rate = majority_sense(picture.senses)
+    text = (
         f"Each point is the vector of “{picture.word}” in a sentence. The nearest centroid of the other sentences "
-        f"names the sense of {100 * best(picture.found).accuracy:.1f} % of them; always saying “{sense}” names "
-        f"{100 * rate:.1f} %."
+        f"identifies the sense of {100 * best_layer(picture.separations).accuracy:.1f} % of them; always choosing "
+        f"“{sense}” is right for {100 * rate:.1f} %."
     )
-    static = " The static vector is the same in every sentence and lies in the middle, whatever the sense."
-    return plain_text(words + static * picture.is_static)
+    static = " The static vector is the same in every sentence and lies at the origin, whatever the sense."
+    return to_printable(text + static * picture.is_static)
 
 
-def _name_points(axes: Any, picture: Picture, points: Floats) -> None:
-    """A few words of the sentence beside each point that has room for them."""
+def _name_points(axes: Any, picture: SensePlot, points: Floats) -> None:
+    """Label each point that has room with a few words of its sentence."""
     axes.autoscale_view()
     box = axes.get_window_extent()
     frame = labels.Box(box.x0, box.y0, WIDTH - 2, box.y1)
     centres = [labels.Point(*axes.transData.transform(point)) for point in [*points, (0.0, 0.0)]]
-    taken = [labels.Box(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
-    rows = zip(picture.sentences, picture.places, strict=True)
-    names = [plain_text(context(words, place, NEAR)) for words, place in rows]
+    occupied = [labels.Box(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    rows = zip(picture.sentences, picture.positions, strict=True)
+    names = [to_printable(context(words, index, NEAR)) for words, index in rows]
     widths = [0.5 * SMALL * len(name) for name in names]
-    places = labels.place(centres[:-1], widths, SMALL + 2, taken, frame)
-    for name, centre, room in zip(names, centres, places, strict=False):
-        if room is None:
+    boxes = labels.place_labels(centres[:-1], widths, SMALL + 2, occupied, frame)
+    for name, centre, label_box in zip(names, centres, boxes, strict=False):
+        if label_box is None:
             continue
-        is_left = room.right < centre.x
-        at = (room.right if is_left else room.left, (room.bottom + room.top) / 2)
-        look = {"ha": "right" if is_left else "left", "va": "center", "fontsize": SMALL, "alpha": 0.8}
-        axes.annotate(name, at, xycoords="figure pixels", annotation_clip=False, **look)
+        is_left = label_box.right < centre.x
+        position = (label_box.right if is_left else label_box.left, (label_box.bottom + label_box.top) / 2)
+        style = {"ha": "right" if is_left else "left", "va": "center", "fontsize": SMALL, "alpha": 0.8}
+        axes.annotate(name, position, xycoords="figure pixels", annotation_clip=False, **style)
 
 
-def _with_sentences(drawn: str, picture: Picture) -> str:
-    """Every point, drawn as a link to its number, becomes a group with its sentence as title."""
+def _with_sentences(drawn: str, picture: SensePlot) -> str:
+    """Turn every point, drawn as a link to its number, into a group with its sentence as title."""
 
-    def titled(match: re.Match[str]) -> str:
+    def add_title(match: re.Match[str]) -> str:
         i = int(match[1])
-        words = html.escape(plain_text(f"{picture.senses[i]}: {' '.join(picture.sentences[i])}"))
-        return f"<g><title>{words}</title>{match[2]}</g>"
+        title = html.escape(to_printable(f"{picture.senses[i]}: {' '.join(picture.sentences[i])}"))
+        return f"<g><title>{title}</title>{match[2]}</g>"
 
-    return re.sub(r'<a href="#(\d+)"[^>]*>(.*?)</a>', titled, drawn, flags=re.DOTALL)
+    return re.sub(r'<a href="#(\d+)"[^>]*>(.*?)</a>', add_title, drawn, flags=re.DOTALL)
 
 
-def _table(picture: Picture) -> str:
-    chosen = best(picture.found)
-    rate = majority(picture.senses)[1]
+def _table(picture: SensePlot) -> str:
+    best = best_layer(picture.separations)
+    rate = majority_sense(picture.senses)[1]
     rows = "".join(
-        f"<tr{' class=best' if each is chosen else ''}>"
-        f"<td>{each.layer}{' (static)' if each.layer == 0 else ''}</td>"
-        f"<td>{100 * each.accuracy:.1f} %</td><td>{100 * rate:.1f} %</td>"
-        f"<td>{each.within:.3f}</td><td>{each.across:.3f}</td><td>{each.gap:+.3f}</td></tr>"
-        for each in picture.found
+        f"<tr{' class=best' if separation is best else ''}>"
+        f"<td>{separation.layer}{' (static)' if separation.layer == 0 else ''}</td>"
+        f"<td>{100 * separation.accuracy:.1f} %</td><td>{100 * rate:.1f} %</td>"
+        f"<td>{separation.within:.3f}</td><td>{separation.across:.3f}</td><td>{separation.gap:+.3f}</td></tr>"
+        for separation in picture.separations
     )
     header = ("layer", "accuracy", "majority", "cosine within senses", "across", "difference")
     names = "".join(f"<th>{name}</th>" for name in header)
     return f"<div><table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
-def _sentences(picture: Picture) -> str:
+def _sentences(picture: SensePlot) -> str:
     parts = []
     for sense in dict.fromkeys(picture.senses):
         items = []
-        for own, words, place in zip(picture.senses, picture.sentences, picture.places, strict=True):
-            if own == sense:
+        for other, words, position in zip(picture.senses, picture.sentences, picture.positions, strict=True):
+            if other == sense:
                 before, word, after = (
-                    html.escape(plain_text(" ".join(part)))
-                    for part in (words[:place], words[place : place + 1], words[place + 1 :])
+                    html.escape(to_printable(" ".join(part)))
+                    for part in (words[:position], words[position : position + 1], words[position + 1 :])
                 )
                 items.append(f'<li dir="auto">{before} <mark>{word}</mark> {after}</li>')
-        parts.append(f"<h2>{html.escape(plain_text(sense))}</h2><ul>{''.join(items)}</ul>")
+        parts.append(f"<h2>{html.escape(to_printable(sense))}</h2><ul>{''.join(items)}</ul>")
     return "\n".join(parts)

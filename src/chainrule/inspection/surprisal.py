@@ -1,8 +1,4 @@
-"""Text coloured by how much each token surprised a model.
-
-Lives here: one piece of HTML with inline styles alone, for a page or a notebook, light or dark. Not here: the
-numbers, which come from a model's scores.
-"""
+"""HTML of text coloured by surprisal, with inline styles only, for light and dark pages and notebooks."""
 
 import html
 import math
@@ -12,23 +8,20 @@ from typing import Final
 from chainrule.tokenizers.punctuation import without_joiners
 
 FULL_BITS: Final = 16.0
-"""From here on a token has the full colour; one scale for all models, so that the eye can compare them."""
+"""Surprisal of full colour; the same scale for all models."""
 
-DEEPEST: Final = 0.62
-"""Opacity of the full colour; dark text on light paper and light on dark keep a contrast above 5."""
+MAX_OPACITY: Final = 0.62
+"""Opacity of full colour; text keeps a contrast above 5 in light and dark mode."""
 
 CONTROL_PICTURES: Final = (
     {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 )
-"""Control characters, which HTML may not hold, as the symbols Unicode has for them: a line feed is ␊.
+"""Control characters as Unicode control pictures: a line feed is ␊. U+0080 to U+009F become �."""
 
-Those from U+0080 to U+009F have none and are shown as �.
-"""
-
-TURNS: Final[dict[int, int | str]] = {
+BIDI_CONTROLS: Final[dict[int, int | str]] = {
     code: f"⟨U+{code:04X}⟩" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""Characters that turn the direction of writing by name, for where a text cannot be kept apart as in HTML."""
+"""Names of bidirectional control characters, for plain text that cannot be isolated as in HTML."""
 
 _TOKEN_STYLE: Final = "padding:.1em .2em;border-radius:.2em;white-space:pre-wrap;unicode-bidi:plaintext;"
 _IMPOSSIBLE_STYLE: Final = "outline:.12em dashed #d55e00;outline-offset:-.12em;"
@@ -36,9 +29,7 @@ _UNSEEN_STYLE: Final = "position:absolute;width:1px;height:1px;overflow:hidden;c
 
 
 def surprisal_html(tokens: Sequence[str], bits: Sequence[float]) -> str:
-    """The tokens, each on a background as deep as its bits; the number on hover and for screen readers.
-
-    Punctuation marks are shown without joiners.
+    """Return the tokens coloured by bits, with the number on hover and for screen readers; joiners are removed.
 
     >>> "9.50 bits" in surprisal_html(["mice"], [9.5])
     True
@@ -47,17 +38,17 @@ def surprisal_html(tokens: Sequence[str], bits: Sequence[float]) -> str:
     return f'<span dir="auto" style="display:block;line-height:1.9">{" ".join(spans)}</span>'
 
 
-def words_for(cost: float) -> str:
-    """The bits of a token in words."""
+def format_bits(cost: float) -> str:
+    """Format the bits of a token."""
     return f"{cost:.2f} bits" if math.isfinite(cost) else "impossible: infinitely many bits"
 
 
 def _token_html(token: str, cost: float) -> str:
-    depth = DEEPEST * min(max(cost, 0.0) / FULL_BITS, 1.0)
+    depth = MAX_OPACITY * min(max(cost, 0.0) / FULL_BITS, 1.0)
     style = f"{_TOKEN_STYLE}background:rgba(213,94,0,{depth:.2f});"
     if not math.isfinite(cost):
         style += _IMPOSSIBLE_STYLE
     text = html.escape(without_joiners(token).translate(CONTROL_PICTURES))
-    # <bdi>, because dir=auto of the whole must look at the tokens and not at this remark.
-    remark = f'<bdi style="{_UNSEEN_STYLE}"> ({words_for(cost)})</bdi>'
-    return f'<span style="{style}" title="{words_for(cost)}">{text}{remark}</span>'
+    # <bdi>, so that dir=auto of the whole ignores the tooltip text.
+    hidden = f'<bdi style="{_UNSEEN_STYLE}"> ({format_bits(cost)})</bdi>'
+    return f'<span style="{style}" title="{format_bits(cost)}">{text}{hidden}</span>'

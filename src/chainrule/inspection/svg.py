@@ -1,17 +1,14 @@
-"""A drawn SVG made fit for a page: text in the page's colour and font, a title, no names that could clash.
-
-Lives here: str -> str, for a page or for a file of its own. Not here: drawing (plots.py).
-"""
+"""Adapt SVG written by matplotlib for embedding: page colours and font, accessible title, no clashing ids."""
 
 import html
 import re
 from typing import Final
 
 INK: Final = "#0a0b0c"
-"""Drawn in this colour, shown in the colour of the text around the figure."""
+"""Placeholder colour, replaced by the text colour of the page."""
 
 COLOURS: Final = ("#fff", "#1b1f24", "#111418", "#e8eaed")
-"""Paper and ink of a figure that stands alone, in the light and in the dark."""
+"""Background and text colour of a standalone figure, light then dark."""
 
 _FONT: Final = re.compile(r"font-family: [^;\"]*;? ?")
 _ROOT: Final = re.compile(r"<svg [^>]*>")
@@ -21,17 +18,16 @@ _CLIP: Final = re.compile(r' clip-path="[^"]*"|<defs>\s*<clipPath.*?</clipPath>\
 _ID: Final = re.compile(r' id="([^"]*)"')
 
 
-def adapt(drawn: str, title: str, description: str) -> str:
-    """One `<svg>` element that inherits colour and font, scales with the page and says what it shows.
+def adapt(svg: str, title: str, description: str) -> str:
+    """Return one `<svg>` element that inherits colour and font, scales with the page, and has a description.
 
-    Ids that nothing refers to are dropped, since several figures share one page; so are clip paths, which
-    refer by url() and would cut nothing: all that is drawn is meant to be seen.
+    Drops ids without references, since several figures share a page, and clip paths, which clip nothing here.
     """
-    root = _ROOT.search(drawn)
+    root = _ROOT.search(svg)
     assert root is not None
     view_box = _VIEW_BOX.search(root[0])
     assert view_box is not None
-    body = _STYLE.sub("", drawn[root.end() :]).replace("xlink:href", "href").replace(INK, "currentColor")
+    body = _STYLE.sub("", svg[root.end() :]).replace("xlink:href", "href").replace(INK, "currentColor")
     body = _CLIP.sub("", _FONT.sub("", body))
     used = set(re.findall(r'href="#([^"]+)"', body))
     body = _ID.sub(lambda match: match[0] if match[1] in used else "", body)
@@ -43,11 +39,11 @@ def adapt(drawn: str, title: str, description: str) -> str:
     )
 
 
-def standalone(drawn: str) -> str:
-    """The same as a file of its own, with paper and ink that follow the reader's light or dark."""
-    paper, ink, dark, light = COLOURS
+def standalone(svg: str) -> str:
+    """Return the SVG as a file whose colours follow the light or dark mode of the reader."""
+    background, text, dark_background, dark_text = COLOURS
     style = (
-        f"<style>:root{{background:{paper};color:{ink}}}"
-        f"@media(prefers-color-scheme:dark){{:root{{background:{dark};color:{light}}}}}</style>"
+        f"<style>:root{{background:{background};color:{text}}}"
+        f"@media(prefers-color-scheme:dark){{:root{{background:{dark_background};color:{dark_text}}}}}</style>"
     )
-    return _ROOT.sub(lambda match: match[0] + style, drawn, count=1) + "\n"
+    return _ROOT.sub(lambda match: match[0] + style, svg, count=1) + "\n"

@@ -1,17 +1,14 @@
-"""Tables as HTML, with a name for those who hear them.
-
-Lives here: the one way rows become a `<table>`, and its looks. Not here: what stands in the cells.
-"""
+"""HTML tables with accessible labels."""
 
 import html
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
-from chainrule.inspection.foreign import plain_text
+from chainrule.inspection.foreign import to_printable
 
 
 class Markup(str):
-    """A cell that is HTML already; any other is text."""
+    """A cell that is already HTML; plain strings are escaped."""
 
     __slots__ = ()
 
@@ -20,34 +17,34 @@ Rows = Sequence[Sequence[str]]
 
 
 class Group(NamedTuple):
-    """Rows under a heading of their own."""
+    """Rows under a heading."""
 
     heading: str
     rows: Rows
 
 
-class Look(NamedTuple):
-    """Attributes of a table and of its cells; those of the page, where there are none."""
+class TableStyle(NamedTuple):
+    """HTML attributes of a table and its cells."""
 
     table: str = ""
     head: str = ""
     cell: str = ""
     number: str = ""
-    is_scrolling: bool = False  # by itself, where the page is narrow
+    is_scrolling: bool = False  # scrolls horizontally on narrow pages
 
 
-PLAIN: Final = Look()
+PLAIN: Final = TableStyle()
 _RULED: Final = (
     "padding:.15em .7em;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)"
 )
-RULED: Final = Look(
+RULED: Final = TableStyle(
     table=' style="border-collapse:collapse;font-size:.9em"',
     head=f' style="{_RULED}"',
     cell=f' style="white-space:nowrap;{_RULED}"',
     is_scrolling=True,
 )
-READ: Final = Look(table=' class="read-table"', number=' class="read-number"')
-"""As `reading.STYLE` says, which must stand on the page."""
+READ: Final = TableStyle(table=' class="read-table"', number=' class="read-number"')
+"""Uses `reading.STYLE`, which must be on the page."""
 
 
 def html_table(
@@ -56,38 +53,38 @@ def html_table(
     *,
     label: str,
     groups: Sequence[Group] = (),
-    look: Look = PLAIN,
+    style: TableStyle = PLAIN,
     numbers: Container[int] = (),
     is_headed: bool = False,
 ) -> str:
-    """Rows, or groups of them; `label` is what a screen reader says first.
+    """Return a `<table>` of rows or groups; `label` is its accessible name.
 
-    `numbers`: the columns that hold them; `is_headed`: the first cell of a row says what the row is.
+    `numbers` are the numeric columns; `is_headed` makes the first cell of each row a header.
 
     >>> html_table(["n"], [["<1"]], label="Counts")[-46:]
     '<tbody><tr><td>&lt;1</td></tr></tbody></table>'
     """
 
     def row(cells: Sequence[str]) -> str:
-        made = [
-            f'<th scope="row">{_shown(cell)}</th>'
+        cells_html = [
+            f'<th scope="row">{_cell_html(cell)}</th>'
             if is_headed and column == 0
-            else f"<td{look.number if column in numbers else look.cell}>{_shown(cell)}</td>"
+            else f"<td{style.number if column in numbers else style.cell}>{_cell_html(cell)}</td>"
             for column, cell in enumerate(cells)
         ]
-        return f"<tr>{''.join(made)}</tr>"
+        return f"<tr>{''.join(cells_html)}</tr>"
 
-    across = f'colspan="{len(header)}"'
+    span = f'colspan="{len(header)}"'
     bodies = [] if groups else [f"<tbody>{''.join(map(row, rows))}</tbody>"]
     for group in groups:
-        heading = f'<tr><th {across} scope="rowgroup">{_shown(group.heading)}</th></tr>'
-        several = "".join(map(row, group.rows)) or f"<tr><td {across}>none</td></tr>"
-        bodies.append(f"<tbody>{heading}{several}</tbody>")
-    names = "".join(f'<th scope="col"{look.head}>{_shown(name)}</th>' for name in header)
-    made = f"<thead><tr>{names}</tr></thead>{''.join(bodies)}"
-    table = f'<table{look.table} aria-label="{html.escape(plain_text(label))}">{made}</table>'
-    return f'<div style="overflow-x:auto">{table}</div>' if look.is_scrolling else table
+        heading = f'<tr><th {span} scope="rowgroup">{_cell_html(group.heading)}</th></tr>'
+        rows_html = "".join(map(row, group.rows)) or f"<tr><td {span}>none</td></tr>"
+        bodies.append(f"<tbody>{heading}{rows_html}</tbody>")
+    names = "".join(f'<th scope="col"{style.head}>{_cell_html(name)}</th>' for name in header)
+    content = f"<thead><tr>{names}</tr></thead>{''.join(bodies)}"
+    table = f'<table{style.table} aria-label="{html.escape(to_printable(label))}">{content}</table>'
+    return f'<div style="overflow-x:auto">{table}</div>' if style.is_scrolling else table
 
 
-def _shown(cell: str) -> str:
-    return cell if isinstance(cell, Markup) else html.escape(plain_text(cell))
+def _cell_html(cell: str) -> str:
+    return cell if isinstance(cell, Markup) else html.escape(to_printable(cell))

@@ -1,8 +1,4 @@
-"""What the log of a run means, in words: numbers to plain sentences.
-
-Lives here: what stands out once a run is over. Not here: the numbers (training_log.py), advice while a network
-learns (training/advice.py).
-"""
+"""Findings from a training log: overfitting, small updates, clipping, unfinished training."""
 
 import math
 from collections.abc import Mapping
@@ -10,114 +6,124 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.inspection.training_log import Measure, TrainingLog, fall_since, last_tenth, loss_before
+from chainrule.inspection.training_log import (
+    Measure,
+    TrainingLog,
+    change_in_last_tenth,
+    change_since,
+    mean_loss_before,
+)
 from chainrule.lm import Floats
 
-RISE: Final = 0.005  # nats, or part of one: less is neither a rise nor a fall
-LEAST_RISE: Final = 0.03  # of validation: 3 % of perplexity, more than runs wobble by chance
-ALONE: Final = 0.1  # where one validation alone came after the best
-UNSURE: Final = 0.02  # of a training loss with too few lines to see them scatter
-SHORT: Final = 50  # steps, after which no matrix need have moved
-MOST: Final = 0.9  # of all steps clipped
-HARDLY: Final = 1e-4  # ‖Δθ‖ / ‖θ‖ of a step: less hardly moves a matrix
-NAMED: Final = 3  # matrices in a sentence
-USUAL: Final = 1e-3  # as a rule of thumb
+MIN_CHANGE: Final = 0.005  # nats: smaller changes of the loss are ignored
+LEAST_RISE: Final = 0.03  # nats of validation loss, 3 % in perplexity: above run-to-run noise
+SINGLE_RISE: Final = 0.1  # required rise if only one validation follows the best
+MIN_FALL_FEW_LINES: Final = 0.02  # required fall of the training loss if its noise is unknown
+MIN_STEPS: Final = 50  # shorter runs are not checked for small updates
+MOSTLY_CLIPPED: Final = 0.9  # share of clipped steps
+SMALL_RATIO: Final = 1e-4  # ‖Δθ‖ / ‖θ‖ per step below which a matrix hardly changes
+MAX_NAMED: Final = 3  # matrices named in a sentence
+TYPICAL_RATIO: Final = 1e-3  # rule of thumb
 
-HEART, HARDLY_LEARNS, STILL_FELL, CLIPPED = range(4)
+OVERFITTING, SMALL_UPDATES, STILL_IMPROVING, CLIPPED = range(4)
 Finding = tuple[int, str]
-"""How telling it is, the least first, and a sentence."""
+"""(priority, lowest first; sentence)."""
 
 
-def findings(log: TrainingLog, clip: float | None = None) -> list[Finding]:
-    """What stands out in a run, in plain sentences."""
-    found = (_by_heart(log), _hardly(log), _clipping(log, clip), _still_falling(log))
-    return sorted(finding for finding in found if finding is not None)
+def diagnose(log: TrainingLog, clip: float | None = None) -> list[Finding]:
+    """Return the findings of a run, most important first."""
+    candidates = (_overfitting(log), _small_updates(log), _clipping(log, clip), _still_improving(log))
+    return sorted(finding for finding in candidates if finding is not None)
 
 
-def _by_heart(log: TrainingLog) -> Finding | None:
-    """Validation rose after its best by more than chance, and did not come back."""
+def _overfitting(log: TrainingLog) -> Finding | None:
+    """Report a validation loss that rose after its best value by more than noise."""
     valid = log.validations
-    if valid is None or not is_rise(valid.value):
+    if valid is None or not has_risen(valid.value):
         return None
     best, last = float(valid.value[valid.best]), float(valid.value[-1])
-    why = {
-        True: "it learnt the training text by heart; stop there, raise dropout, or train a smaller model",
+    reason = {
+        True: "the model overfits; stop earlier, raise dropout, or train a smaller model",
         False: "the training loss did not fall either; lower the learning rate",
-        None: "what came after did not help; stop there",
+        None: "further training did not help; stop earlier",
     }[_is_training_better(log, float(valid.step[valid.best]))]
     where = f"after step {valid.step[valid.best]:,.0f} of {log.step[-1]:,.0f}"
     epoch = valid.epoch[valid.best]
     if np.isfinite(valid.epoch).all() and epoch >= 1 and np.count_nonzero(valid.epoch == epoch) == 1:
         where = f"after epoch {epoch:.0f} of {valid.epoch[-1]:.0f}"
     measure = valid.measure
-    return (
-        HEART,
-        f"Validation was best {where}, at {worth(best, measure)}, then rose to {worth(last, measure)}: {why}.",
-    )
+    values = f"at {format_value(best, measure)}, then rose to {format_value(last, measure)}"
+    return OVERFITTING, f"Validation was best {where}, {values}: {reason}."
 
 
-def is_rise(values: Floats) -> bool:
-    """Whether the last two validations, (v,), both lie above the best by more than chance.
+def has_risen(values: Floats) -> bool:
+    """Return whether the last two validations (v,) exceed the best by more than noise.
 
-    That is by more than twice the `wobble`; where only the last came after the best, by twice as much again.
+    The threshold is twice the `fluctuation`, and twice that if only one validation follows the best.
     """
     best = int(np.argmin(values))
     after = values[best + 1 :]
     if not len(after):
         return False
-    least = max(LEAST_RISE, 2 * wobble(values))
-    return float(after[-2:].min() - values[best]) > (least if len(after) > 1 else max(ALONE, 2 * least))
+    least = max(LEAST_RISE, 2 * fluctuation(values))
+    return float(after[-2:].min() - values[best]) > (least if len(after) > 1 else max(SINGLE_RISE, 2 * least))
 
 
-def wobble(values: Floats) -> float:
-    """The largest move against the trend from one value to the next: a rise before the lowest, a fall after it.
+def fluctuation(values: Floats) -> float:
+    """Return the largest change against the trend: a rise before the minimum or a fall after it.
 
-    Unlike a deviation it is not taken in by how steep a curve begins, and it grows with the number of values, as
-    the depth of the lowest does by chance.
+    Unlike a standard deviation it ignores the steep start of a curve, and like the depth of a minimum by chance it
+    grows with the number of values.
 
-    >>> round(wobble(np.array([5.0, 4.0, 4.25, 3.5, 4.0, 3.875])), 3)
+    >>> round(fluctuation(np.array([5.0, 4.0, 4.25, 3.5, 4.0, 3.875])), 3)
     0.25
     """
     best = int(np.argmin(values))
-    moves = np.diff(values)
-    return float(np.concatenate([[0.0], moves[:best], -moves[best:]]).max())
+    changes = np.diff(values)
+    return float(np.concatenate([[0.0], changes[:best], -changes[best:]]).max())
 
 
 def _is_training_better(log: TrainingLog, step: float) -> bool | None:
-    """Whether the training loss fell after this step; None where that is not known."""
-    fall = fall_since(log, step)
-    if fall is not None:
-        return fall.before - fall.after > max(RISE, fall.by_chance)
-    then, now = loss_before(log, step), loss_before(log, float(log.step[-1]))
-    return then - now > UNSURE if math.isfinite(then) and math.isfinite(now) else None
+    """Return whether the training loss fell after this step; None if unknown."""
+    change = change_since(log, step)
+    if change is not None:
+        return change.before - change.after > max(MIN_CHANGE, change.significant_change)
+    loss_then, loss_now = mean_loss_before(log, step), mean_loss_before(log, float(log.step[-1]))
+    return (
+        loss_then - loss_now > MIN_FALL_FEW_LINES if math.isfinite(loss_then) and math.isfinite(loss_now) else None
+    )
 
 
-def _hardly(log: TrainingLog) -> Finding | None:
-    """Matrices that updates hardly move; `usual_ratio` gives the least first. Of a short run it means nothing."""
-    if log.step[-1] < SHORT:
+def _small_updates(log: TrainingLog) -> Finding | None:
+    """Report matrices that updates hardly change; not for short runs."""
+    if log.step[-1] < MIN_STEPS:
         return None
-    slow = {name: ratio for name, ratio in log.usual_ratio.items() if ratio < HARDLY}
+    slow = {name: ratio for name, ratio in log.median_update_ratio.items() if ratio < SMALL_RATIO}
     if not slow:
         return None
     if len(slow) == 1:
         (name, ratio), *_ = slow.items()
         if ratio == 0:
             return (
-                HARDLY_LEARNS,
-                f"{name} is not moved by its updates: no gradient reaches it, and it does not learn.",
+                SMALL_UPDATES,
+                f"{name} is not updated: it receives no gradient.",
             )
-        words = f"Updates of {name} are {_power(ratio)} of its size: it hardly learns"
+        clause = f"The updates of {name} are {_format_ratio(ratio)} of its norm: it hardly learns"
     else:
-        said = [f"{name} ({_power(ratio) if ratio else 'no update'})" for name, ratio in list(slow.items())[:NAMED]]
-        more = f" and {len(slow) - NAMED} more" if len(slow) > NAMED else ""
-        words = f"Updates of {', '.join(said)}{more} are below {_power(HARDLY)} of their size: they hardly learn"
-    is_most = 2 * len(slow) > len(log.usual_ratio)
+        listed = [
+            f"{name} ({_format_ratio(ratio) if ratio else 'no update'})"
+            for name, ratio in list(slow.items())[:MAX_NAMED]
+        ]
+        more = f" and {len(slow) - MAX_NAMED} more" if len(slow) > MAX_NAMED else ""
+        names, limit = f"{', '.join(listed)}{more}", _format_ratio(SMALL_RATIO)
+        clause = f"The updates of {names} are below {limit} of their norms: they hardly learn"
+    is_most = 2 * len(slow) > len(log.median_update_ratio)
     remedy = "; raise the learning rate" if is_most else ""
-    return HARDLY_LEARNS, f"{words} (about {_power(USUAL)} is usual){remedy}."
+    return SMALL_UPDATES, f"{clause} (about {_format_ratio(TYPICAL_RATIO)} is typical){remedy}."
 
 
 def _clipping(log: TrainingLog, clip: float | None) -> Finding | None:
-    """How many steps were clipped, and what caused it."""
+    """Report the share of clipped steps and the main cause."""
     share = log.clipped_share
     if not share:
         largest = log.largest_gradient_norm[np.isfinite(log.largest_gradient_norm)]
@@ -125,68 +131,70 @@ def _clipping(log: TrainingLog, clip: float | None) -> Finding | None:
             return None
         return (
             CLIPPED,
-            f"No step was clipped: the largest norm of the gradient was {largest.max():.2g}, clip is {clip:g}.",
+            f"No step was clipped: the largest gradient norm was {largest.max():.2g}, the threshold is {clip:g}.",
         )
-    cause = _cause(log.blame)
-    words = f"{per_cent(share).capitalize()} of the steps were clipped{cause}"
-    if share < MOST:
-        return CLIPPED, f"{words}."
+    cause = _cause(log.clipping_shares)
+    clause = f"{format_percent(share).capitalize()} of the steps were clipped{cause}"
+    if share < MOSTLY_CLIPPED:
+        return CLIPPED, f"{clause}."
     return (
         CLIPPED,
-        f"{words}: {'every' if share == 1 else 'nearly every'} gradient is brought to one length, clip, and the "
-        "learning rate alone decides how far a step goes.",
+        f"{clause}: {'every' if share == 1 else 'nearly every'} gradient is rescaled to the clipping "
+        "threshold, so the learning rate alone sets the step size.",
     )
 
 
-def _cause(blame: Mapping[str, float]) -> str:
-    """What the matrix with the largest part of the gradient did, such as `, 9 of 10 times by output.weight`."""
-    if not blame:
+def _cause(shares: Mapping[str, float]) -> str:
+    """Return a clause naming the matrix with the largest gradient, such as `, 9 of 10 times by output.weight`."""
+    if not shares:
         return ""
-    name, share = next(iter(blame.items()))
+    name, share = next(iter(shares.items()))
     tenths = round(10 * share)
     if share == 1:
         return f", every time by {name}"
     if tenths == 10:
         return f", nearly every time by {name}"
-    return f", {tenths} of 10 times by {name}" if tenths >= 5 else f", most often ({per_cent(share)}) by {name}"
+    return (
+        f", {tenths} of 10 times by {name}" if tenths >= 5 else f", most often ({format_percent(share)}) by {name}"
+    )
 
 
-def _still_falling(log: TrainingLog) -> Finding | None:
-    """The loss of the last tenth is below that of the tenth before, by more than chance; validation agrees."""
-    fall, valid = last_tenth(log), log.validations
-    if fall is None or fall.before - fall.after < max(RISE, fall.by_chance):
+def _still_improving(log: TrainingLog) -> Finding | None:
+    """Report a loss that still fell in the last tenth, beyond noise, with validation best at the end."""
+    change, valid = change_in_last_tenth(log), log.validations
+    if change is None or change.before - change.after < max(MIN_CHANGE, change.significant_change):
         return None
     if valid is not None and valid.best != len(valid.value) - 1:
         return None
-    words = f"The loss still fell at the end, {fall.before:.2f} → {fall.after:.2f} in the last tenth"
+    clause = f"The loss was still falling at the end, {change.before:.2f} → {change.after:.2f} in the last tenth"
     if valid is not None:
-        words += f", and validation was best at the end, at {worth(float(valid.value[-1]), valid.measure)}"
-    return STILL_FELL, f"{words}: more epochs would help."
+        clause += f", and validation was best at the end, at {format_value(float(valid.value[-1]), valid.measure)}"
+    return STILL_IMPROVING, f"{clause}: more epochs may help."
 
 
-def worth(value: float, measure: Measure) -> str:
-    """A loss with its perplexity, or an error rate."""
+def format_value(value: float, measure: Measure) -> str:
+    """Format a loss with its perplexity, or an error rate."""
     if measure == "error":
-        return f"an error of {100 * value:.1f} %"
-    return f"{value:.2f} nats a token (perplexity {perplexity(value)})"
+        return f"an error rate of {100 * value:.1f} %"
+    return f"{value:.2f} nats per token (perplexity {format_perplexity(value)})"
 
 
-def perplexity(nats: float) -> str:
-    """e to the power of this, in three digits.
+def format_perplexity(nats: float) -> str:
+    """Format e^nats with three digits.
 
-    >>> perplexity(8.0), perplexity(0.5)
+    >>> format_perplexity(8.0), format_perplexity(0.5)
     ('2,980', '1.65')
     """
     value = float(f"{math.exp(min(nats, 700)):.3g}")
     return f"{value:,.0f}" if 100 <= value < 1e7 else f"{value:.3g}"
 
 
-def per_cent(share: float) -> str:
-    """A part of one as a person says it."""
+def format_percent(share: float) -> str:
+    """Format a share as a percentage."""
     return "below 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
-def _power(ratio: float) -> str:
-    """A small number as a person writes it: 2e-5."""
+def _format_ratio(ratio: float) -> str:
+    """Format a small ratio: 2e-5."""
     digits, exponent = f"{ratio:.0e}".split("e")
     return f"{digits}e{int(exponent)}"

@@ -1,8 +1,4 @@
-"""The log of a run as arrays, and what can be read off them: JSON Lines in, one record out.
-
-Lives here: parsing, and statistics over a run's steps. Not here: writing the log (training/log.py), drawing it
-(training_plot.py), what it means in words (microscope/training.py).
-"""
+"""Parse training logs (JSON Lines) into arrays and compute statistics over the steps of a run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,133 +10,135 @@ import numpy as np
 from chainrule.errors import InputError
 from chainrule.lm import Floats
 
-FINISHED = "train_log.jsonl"
-FEWEST_LINES = 3  # of a tenth, below which nothing is known of how lines scatter
+LOG_NAME = "train_log.jsonl"
+MIN_LINES = 3  # fewest lines of a tenth from which noise can be estimated
 Measure = Literal["nats", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validations:
-    """What the validation text said, the lower the better; one entry a validation."""
+    """Validation results, lower is better; one entry per validation."""
 
     step: Floats  # (v,)
-    epoch: Floats  # (v,) epochs that were over
-    value: Floats  # (v,) nats a token, or an error rate
+    epoch: Floats  # (v,) completed epochs
+    value: Floats  # (v,) nats per token, or an error rate
     measure: Measure = "nats"
 
     @property
     def best(self) -> int:
-        """Which was the lowest, the first among equals."""
+        """Index of the lowest value, the first among ties."""
         return int(np.argmin(self.value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLog:
-    """A run by the lines of its log, n of them; NaN where a line does not say."""
+    """The n lines of a training log; NaN where a line has no value."""
 
-    step: Floats  # (n,) updates that were made
-    loss: Floats  # (n,) nats a token over the steps since the line before
+    step: Floats  # (n,) number of updates so far
+    loss: Floats  # (n,) nats per token over the steps since the previous line
     learning_rate: Floats  # (n,)
     gradient_norm: Floats  # (n,) mean, before clipping
     largest_gradient_norm: Floats  # (n,)
-    clipped: Floats  # (n,) part of the steps
-    clipped_by: Mapping[str, Floats] = field(default_factory=dict)  # (n,) clipped steps that each matrix caused
-    gradient_norms: Mapping[str, Floats] = field(default_factory=dict)  # (n,) root mean square, of each matrix
-    update_ratio: Mapping[str, Floats] = field(default_factory=dict)  # (n,) ‖Δθ‖ / ‖θ‖ of each matrix
+    clipped: Floats  # (n,) share of the steps
+    clipped_by: Mapping[str, Floats] = field(
+        default_factory=dict
+    )  # (n,) clipped steps by the matrix with the largest gradient
+    gradient_norms: Mapping[str, Floats] = field(default_factory=dict)  # (n,) root mean square per matrix
+    update_ratio: Mapping[str, Floats] = field(default_factory=dict)  # (n,) ‖Δθ‖ / ‖θ‖ per matrix
     validations: Validations | None = None
 
     @property
     def steps(self) -> Floats:
-        """(n,) How many steps each line tells of."""
+        """(n,) number of steps covered by each line."""
         return np.maximum(1.0, np.diff(self.step, prepend=0.0))
 
     @property
     def clipped_share(self) -> float:
-        """Part of all steps that were clipped."""
+        """Share of all steps that were clipped."""
         is_known = np.isfinite(self.clipped)
         steps = self.steps[is_known]
         return float(self.clipped[is_known] @ steps / steps.sum()) if len(steps) else 0.0
 
     @property
-    def blame(self) -> dict[str, float]:
-        """Part of the clipped steps that each matrix caused, the largest first; empty where none was noted."""
-        times = {name: float(np.nansum(values)) for name, values in self.clipped_by.items()}
-        total = sum(times.values())
-        ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+    def clipping_shares(self) -> dict[str, float]:
+        """Share of the clipped steps caused by each matrix, largest first; empty if none is recorded."""
+        counts = {name: float(np.nansum(values)) for name, values in self.clipped_by.items()}
+        total = sum(counts.values())
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return {name: count / total for name, count in ranked if count}
 
     @property
-    def usual_ratio(self) -> dict[str, float]:
-        """The median ‖Δθ‖ / ‖θ‖ of each matrix while the rate was at least half its highest, the smallest first."""
+    def median_update_ratio(self) -> dict[str, float]:
+        """Median ‖Δθ‖ / ‖θ‖ of each matrix while the learning rate was above half its peak, ascending."""
         rate = np.nan_to_num(self.learning_rate)
         is_full = rate >= 0.5 * rate.max()
-        kept = {name: values[is_full & np.isfinite(values)] for name, values in self.update_ratio.items()}
-        medians = {name: float(np.median(values)) for name, values in kept.items() if len(values)}
+        ratios = {name: values[is_full & np.isfinite(values)] for name, values in self.update_ratio.items()}
+        medians = {name: float(np.median(values)) for name, values in ratios.items() if len(values)}
         return dict(sorted(medians.items(), key=lambda item: (item[1], item[0])))
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
-    """How the loss moved from the tenth of a run before the last to the last."""
+class LossChange:
+    """Change of the mean loss between two parts of a run."""
 
     before: float
     after: float
-    error: float  # standard error of the difference, by how lines scatter
-    lines: int  # of both together
+    error: float  # standard error of the difference
+    lines: int  # lines in both parts
 
     @property
-    def by_chance(self) -> float:
-        """The fall that lines which scatter so, around no change, show once in a hundred times.
+    def significant_change(self) -> float:
+        """The fall exceeded with probability 1 % if the loss does not change.
 
-        Student's t, with lines − 3 degrees of freedom, by the first terms of Fisher's expansion at z = 2.326.
+        Student's t with lines − 3 degrees of freedom, by the first terms of Fisher's expansion at z = 2.326.
         """
-        z, free = 2.326, float(self.lines - 3)
+        z, degrees = 2.326, float(self.lines - 3)
         terms = (
             z,
             (z**3 + z) / 4,
             (5 * z**5 + 16 * z**3 + 3 * z) / 96,
             (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         )
-        return self.error * sum(term / free**power for power, term in enumerate(terms))
+        return self.error * sum(term / degrees**power for power, term in enumerate(terms))
 
 
-def last_tenth(log: TrainingLog) -> Fall | None:
-    """The mean loss in the two last tenths of the steps; None where one has too few lines to see them scatter."""
-    return _fall(log, (0.8, 0.9), (0.9, 1.0))
+def change_in_last_tenth(log: TrainingLog) -> LossChange | None:
+    """Compare the mean loss of the last two tenths; None if either has too few lines to estimate noise."""
+    return _change_between(log, (0.8, 0.9), (0.9, 1.0))
 
 
-def fall_since(log: TrainingLog, step: float) -> Fall | None:
-    """From the tenth of the run that ends at this step to its last, or to what follows the step; None as above."""
-    part = step / float(log.step[-1])
-    return _fall(log, (part - 0.1, part), (max(part, 0.9), 1.0))
+def change_since(log: TrainingLog, step: float) -> LossChange | None:
+    """Compare the tenth of the run that ends at `step` with the last tenth, or what follows; None as above."""
+    position = step / float(log.step[-1])
+    return _change_between(log, (position - 0.1, position), (max(position, 0.9), 1.0))
 
 
-def _fall(log: TrainingLog, *spans: tuple[float, float]) -> Fall | None:
-    """Between two parts of the run. How far it falls within them is no scatter: lines scatter around one slope."""
-    done = log.step / log.step[-1]
-    means, across, up = [], [], []
+def _change_between(log: TrainingLog, *spans: tuple[float, float]) -> LossChange | None:
+    """Compare two parts of the run; noise is estimated around a common slope."""
+    position = log.step / log.step[-1]
+    means, x_parts, y_parts = [], [], []
     for low, high in spans:
-        is_inside = (done > low + 1e-9) & (done <= high + 1e-9) & np.isfinite(log.loss)
+        is_inside = (position > low + 1e-9) & (position <= high + 1e-9) & np.isfinite(log.loss)
         losses = log.loss[is_inside]
-        if len(losses) < FEWEST_LINES:
+        if len(losses) < MIN_LINES:
             return None
         means.append(float(np.average(losses, weights=log.steps[is_inside])))
-        across.append(done[is_inside] - done[is_inside].mean())
-        up.append(losses - losses.mean())
-    x, y = np.concatenate(across), np.concatenate(up)
-    around = y - x * (x @ y) / ((x @ x) or 1.0)
-    variance = float(around @ around) / (len(y) - 3)  # two means and a slope were fitted
-    return Fall(means[0], means[1], (variance * sum(1 / len(each) for each in up)) ** 0.5, len(y))
+        x_parts.append(position[is_inside] - position[is_inside].mean())
+        y_parts.append(losses - losses.mean())
+    x, y = np.concatenate(x_parts), np.concatenate(y_parts)
+    residuals = y - x * (x @ y) / ((x @ x) or 1.0)
+    variance = float(residuals @ residuals) / (len(y) - 3)  # two means and a slope were fitted
+    return LossChange(means[0], means[1], (variance * sum(1 / len(part) for part in y_parts)) ** 0.5, len(y))
 
 
-def loss_before(log: TrainingLog, step: float) -> float:
-    """The mean training loss over the tenth of the run that ends at this step; infinite where none is known."""
+def mean_loss_before(log: TrainingLog, step: float) -> float:
+    """Return the mean training loss over the tenth of the run that ends at `step`; infinite if unknown."""
     is_near = (log.step <= step) & (log.step > step - 0.1 * log.step[-1]) & np.isfinite(log.loss)
     return float(np.average(log.loss[is_near], weights=log.steps[is_near])) if is_near.any() else float("inf")
 
 
-def parse(content: bytes, name: str = FINISHED) -> TrainingLog | None:
-    """The run that wrote these lines; None where no step is told of. A last line that was cut off is left out."""
+def parse(content: bytes, name: str = LOG_NAME) -> TrainingLog | None:
+    """Parse a log; None if it has no steps. An incomplete last line is ignored."""
     entries = _entries(content, name)
     lines = [entry for entry in entries if "event" not in entry and _number(entry.get("step")) > 0]
     if not lines:
@@ -156,7 +154,7 @@ def parse(content: bytes, name: str = FINISHED) -> TrainingLog | None:
 
 
 def _entries(content: bytes, name: str) -> list[dict[str, Any]]:
-    found = []
+    entries = []
     lines = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -164,26 +162,26 @@ def _entries(content: bytes, name: str) -> list[dict[str, Any]]:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # nothing ends it: the run was killed as it wrote
+            if number == len(lines):  # incomplete last line of a killed run
                 break
             raise InputError(f"{name}, line {number} is not JSON ({error}); remove that line") from error
         if not isinstance(entry, dict):
-            raise InputError(f"{name}, line {number} is no JSON object; remove that line")
-        found.append(entry)
-    return found
+            raise InputError(f"{name}, line {number} is not a JSON object; remove that line")
+        entries.append(entry)
+    return entries
 
 
 def _validations(lines: Sequence[Mapping[str, Any]]) -> Validations | None:
     measure: Measure = "error" if any("error" in line for line in lines) else "nats"
-    kept = [line for line in lines if np.isfinite(_number(line.get(measure)))]
-    if not kept:
+    finite = [line for line in lines if np.isfinite(_number(line.get(measure)))]
+    if not finite:
         return None
-    step, epoch, value = (_column(kept, key) for key in ("step", "epoch", measure))
+    step, epoch, value = (_column(finite, key) for key in ("step", "epoch", measure))
     return Validations(step=step, epoch=epoch, value=value, measure=measure)
 
 
 def _columns(lines: Sequence[Mapping[str, Any]], key: str, missing: float = float("nan")) -> dict[str, Floats]:
-    """One array for each name any line has under the key; `missing` where a line has the key without the name."""
+    """Return one array per name under `key`; `missing` if a line has the key without the name."""
     parts = [line.get(key) for line in lines]
     names = dict.fromkeys(name for part in parts if isinstance(part, dict) for name in part)
 
@@ -198,10 +196,10 @@ def _column(lines: Sequence[Mapping[str, Any]], key: str) -> Floats:
 
 
 def _number(value: Any) -> float:
-    """NaN for null, for what is not there and for what is no finite number."""
+    """Return a finite float, or NaN for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
         number = float(value) if is_number else float("nan")
-    except OverflowError:  # a whole number beyond the range of float64
+    except OverflowError:  # an integer beyond the range of float64
         return float("nan")
     return number if np.isfinite(number) else float("nan")

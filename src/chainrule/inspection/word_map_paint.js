@@ -1,19 +1,19 @@
-// Second of three files that are one program: the picture, dots, lines and labels, of the part that is seen.
+// Second of three files that share one scope: drawing of dots, lines and labels.
 
-// ---- labels: frequent words first, each beside its dot where no other label stands ----
+// ---- labels: frequent words first, each beside its dot if there is room ----
 const ordinary = "12.5px system-ui, sans-serif";
 const strong = "600 14px system-ui, sans-serif";
 const widths = { [ordinary]: new Float32Array(N), [strong]: new Float32Array(N) };
 
 function labelWidth(i, font) {
   if (!widths[font][i]) {
-    pen.font = font;
-    widths[font][i] = pen.measureText(words[i]).width + 4;
+    ctx.font = font;
+    widths[font][i] = ctx.measureText(words[i]).width + 4;
   }
   return widths[font][i];
 }
 
-// Boxes on a grid, so that only those close by are compared.
+// Boxes in a grid, so that only nearby ones are compared.
 class Boxes {
   cells = new Map();
   *keys([l, t, r, b]) {
@@ -41,9 +41,9 @@ function sides(px, py, w) {
   ];
 }
 
-// The layout of all labels at a scale does not depend on where the map is moved, so labels keep still then.
+// The label layout depends on the scale alone, so labels stay in place while panning.
 const layout = { scale: 0, side: new Int8Array(N) };
-function layOut() {
+function layoutLabels() {
   if (layout.scale === view.scale) return;
   layout.scale = view.scale;
   const boxes = new Boxes();
@@ -67,7 +67,7 @@ function readColours() {
   for (const name of ["paper", "ink", "soft", "dot", "accent", "mark"]) colours[name] = style.getPropertyValue(`--${name}`).trim();
 }
 
-const seen = []; // [word, box] of every label drawn, for the pointer
+const drawnLabels = []; // [word, box] of every drawn label, for hit testing
 const commonest = Math.log((counts ? counts[0] : N) + 1) || 1;
 const weight = (i) => (counts ? Math.log(counts[i] + 1) / commonest : 1 - Math.log(i + 1) / commonest);
 const radius = (i) => (1.3 + 1.7 * weight(i)) * Math.min((view.scale / whole) ** 0.25, 2);
@@ -82,41 +82,41 @@ function draw() {
 }
 
 function dot(i, size, colour) {
-  pen.fillStyle = colour;
-  pen.beginPath();
-  pen.arc(across(i), down(i), size, 0, 2 * Math.PI);
-  pen.fill();
+  ctx.fillStyle = colour;
+  ctx.beginPath();
+  ctx.arc(across(i), down(i), size, 0, 2 * Math.PI);
+  ctx.fill();
 }
 
 function write(i, box, font, colour) {
-  pen.font = font;
-  pen.strokeStyle = colours.paper;
-  pen.fillStyle = colour;
-  pen.strokeText(words[i], box[0] + 2, (box[1] + box[3]) / 2 + 0.5);
-  pen.fillText(words[i], box[0] + 2, (box[1] + box[3]) / 2 + 0.5);
-  seen.push([i, box]);
+  ctx.font = font;
+  ctx.strokeStyle = colours.paper;
+  ctx.fillStyle = colour;
+  ctx.strokeText(words[i], box[0] + 2, (box[1] + box[3]) / 2 + 0.5);
+  ctx.fillText(words[i], box[0] + 2, (box[1] + box[3]) / 2 + 0.5);
+  drawnLabels.push([i, box]);
 }
 
 const isInside = (i, margin) => across(i) > -margin && across(i) < width + margin && down(i) > -margin && down(i) < height + margin;
 
 function paint() {
   const ratio = devicePixelRatio || 1;
-  const word = shown();
-  const marked = word === NONE ? [] : [word, ...near(word)];
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = colours.paper;
-  pen.fillRect(0, 0, width, height);
-  pen.textBaseline = "middle";
-  pen.textAlign = "left";
-  pen.lineJoin = "round";
-  pen.lineWidth = 3;
-  seen.length = 0;
-  pen.globalAlpha = word === NONE ? 0.6 : 0.35;
+  const word = activeWord();
+  const marked = word === NONE ? [] : [word, ...neighborsOf(word)];
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.fillStyle = colours.paper;
+  ctx.fillRect(0, 0, width, height);
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  ctx.lineJoin = "round";
+  ctx.lineWidth = 3;
+  drawnLabels.length = 0;
+  ctx.globalAlpha = word === NONE ? 0.6 : 0.35;
   for (let i = N - 1; i >= 0; i--) if (isInside(i, 9)) dot(i, radius(i), colours.dot);
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
   const taken = paintLines(word, marked);
-  layOut();
-  pen.lineWidth = 3;
+  layoutLabels();
+  ctx.lineWidth = 3;
   for (let i = N - 1; i >= 0; i--) {
     if (layout.side[i] === NONE || marked.includes(i) || !isInside(i, 200)) continue;
     const box = sides(across(i), down(i), labelWidth(i, ordinary))[layout.side[i]];
@@ -125,30 +125,30 @@ function paint() {
   for (const [i, box] of taken.labels.reverse()) write(i, box, strong, i === word ? colours.mark : colours.accent);
 }
 
-// Lines to the neighbours and their dots; room for their labels, which stand above all others.
+// Draw lines to the neighbours and their dots; reserve room for their labels, which are on top.
 function paintLines(word, marked) {
   const taken = { boxes: new Boxes(), labels: [] };
-  pen.strokeStyle = colours.accent;
+  ctx.strokeStyle = colours.accent;
   for (const [rank, j] of marked.slice(1).entries()) {
-    pen.globalAlpha = 0.3 + 0.6 * Math.min(Math.max(cosines[word * K + rank] / 1000, 0), 1);
-    pen.lineWidth = j === pointed ? 3.5 : 1.5;
-    pen.beginPath();
-    pen.moveTo(across(word), down(word));
-    pen.lineTo(across(j), down(j));
-    pen.stroke();
+    ctx.globalAlpha = 0.3 + 0.6 * Math.min(Math.max(cosines[word * K + rank] / 1000, 0), 1);
+    ctx.lineWidth = j === pointed ? 3.5 : 1.5;
+    ctx.beginPath();
+    ctx.moveTo(across(word), down(word));
+    ctx.lineTo(across(j), down(j));
+    ctx.stroke();
   }
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
   for (const i of marked.slice().reverse()) {
     taken.boxes.add([across(i) - 4, down(i) - 4, across(i) + 4, down(i) + 4]);
     dot(i, Math.max(radius(i), 3) + 1.5, colours.paper);
     dot(i, Math.max(radius(i), 3) + (i === pointed ? 2 : 0), i === word ? colours.mark : colours.accent);
   }
   if (word !== NONE) {
-    pen.lineWidth = 2;
-    pen.strokeStyle = colours.mark;
-    pen.beginPath();
-    pen.arc(across(word), down(word), radius(word) + 5, 0, 2 * Math.PI);
-    pen.stroke();
+    ctx.lineWidth = 2;
+    ctx.strokeStyle = colours.mark;
+    ctx.beginPath();
+    ctx.arc(across(word), down(word), radius(word) + 5, 0, 2 * Math.PI);
+    ctx.stroke();
   }
   const lean = marked.reduce((sum, i) => sum + Math.sign(across(i) - across(word)), 0);
   for (const i of marked) {

@@ -1,32 +1,32 @@
 "use strict";
-// First of three files that are one program: what the page is told, and which part of the map is seen.
-// The data: words by frequency; x, y where they stand; K neighbours of each with their cosines in thousandths.
+// First of three files that share one scope: the data, and the visible part of the map.
+// The data: words by frequency, their coordinates x and y, and K neighbours of each with cosines in thousandths.
 const { words, counts, neighbors, cosines, ...places } = JSON.parse(document.getElementById("data").textContent);
 let { x, y } = places;
 const N = words.length;
 const K = neighbors.length / N;
-const at = (id) => document.getElementById(id);
-const canvas = at("map");
-const pen = canvas.getContext("2d");
+const byId = (id) => document.getElementById(id);
+const canvas = byId("map");
+const ctx = canvas.getContext("2d");
 const LABEL = 16; // height of a label in pixels
-const REACH = 14; // how near to a dot counts as pointing at it
+const REACH = 14; // hit radius of a dot in pixels
 const NONE = -1;
 
-// ---- the view: a place (x, y) of the map is drawn at (x·scale + left, top − y·scale) ----
+// ---- the view: map coordinates (x, y) are drawn at (x·scale + left, top − y·scale) ----
 const view = { scale: 1, left: 0, top: 0 };
-let whole = 1; // the scale at which all is seen
+let whole = 1; // scale at which the whole map is visible
 let width = 0;
 let height = 0;
-let chosen = NONE; // kept by a click, a key or the search
+let chosen = NONE; // selected by click, key or search
 let hovered = NONE;
-let pointed = NONE; // in the list of neighbours
+let pointed = NONE; // hovered in the list of neighbours
 let waiting = false;
-let gliding = 0;
+let animation = 0;
 
 const across = (i) => x[i] * view.scale + view.left;
 const down = (i) => view.top - y[i] * view.scale;
-const shown = () => (hovered !== NONE ? hovered : chosen);
-const near = (i) => neighbors.slice(i * K, i * K + K);
+const activeWord = () => (hovered !== NONE ? hovered : chosen);
+const neighborsOf = (i) => neighbors.slice(i * K, i * K + K);
 const bounded = (scale) => Math.min(Math.max(scale, whole / 2), whole * 80);
 const folded = (word) => word.toLowerCase();
 const number = new Intl.NumberFormat("en");
@@ -34,8 +34,8 @@ const number = new Intl.NumberFormat("en");
 const low = (all) => all.reduce((a, b) => Math.min(a, b));
 const high = (all) => all.reduce((a, b) => Math.max(a, b));
 
-// A wide map on a tall screen, or a tall one on a wide screen, is laid on its side: which way is up means nothing.
-function turn() {
+// Swap the axes of a wide map on a tall screen, or the reverse: the orientation is arbitrary.
+function swapAxes() {
   const isWide = high(x) - low(x) > high(y) - low(y);
   if (isWide === height > width) [x, y] = [y, x];
 }
@@ -51,19 +51,19 @@ function wholeView() {
 function zoom(factor, px = width / 2, py = height / 2) {
   const scale = bounded(view.scale * factor);
   const ratio = scale / view.scale;
-  go({ scale, left: px + (view.left - px) * ratio, top: py + (view.top - py) * ratio });
+  setView({ scale, left: px + (view.left - px) * ratio, top: py + (view.top - py) * ratio });
 }
 
-function go(target) {
-  cancelAnimationFrame(gliding);
+function setView(target) {
+  cancelAnimationFrame(animation);
   Object.assign(view, target);
   draw();
 }
 
-// Glide to a view, geometrically in scale; at once where motion is not wanted.
-function glide(target) {
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return go(target);
-  cancelAnimationFrame(gliding);
+// Animate to a view, geometrically in scale; jump if reduced motion is preferred.
+function animateTo(target) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return setView(target);
+  cancelAnimationFrame(animation);
   const start = { ...view };
   const middle = (v) => [(width / 2 - v.left) / v.scale, (v.top - height / 2) / v.scale];
   const [from, to] = [middle(start), middle(target)];
@@ -75,14 +75,14 @@ function glide(target) {
     const [mx, my] = [0, 1].map((axis) => from[axis] + (to[axis] - from[axis]) * part);
     Object.assign(view, t < 1 ? { scale, left: width / 2 - mx * scale, top: height / 2 + my * scale } : target);
     paint();
-    if (t < 1) gliding = requestAnimationFrame(step);
+    if (t < 1) animation = requestAnimationFrame(step);
   };
-  gliding = requestAnimationFrame(step);
+  animation = requestAnimationFrame(step);
 }
 
-// The word in the middle, as close as its neighbours allow, within limits.
+// Centre the word, zoomed in as far as its neighbours allow.
 function viewOf(i) {
-  const far = near(i).map((j) => Math.max(Math.abs(x[j] - x[i]) / width, Math.abs(y[j] - y[i]) / height));
+  const far = neighborsOf(i).map((j) => Math.max(Math.abs(x[j] - x[i]) / width, Math.abs(y[j] - y[i]) / height));
   const half = far.sort((a, b) => a - b)[Math.floor(far.length / 2)] || 0;
   const scale = Math.min(Math.max(0.3 / Math.max(half, 1e-9), whole * 3), whole * 8);
   return { scale, left: width / 2 - x[i] * scale, top: height / 2 + y[i] * scale };

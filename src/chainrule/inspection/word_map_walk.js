@@ -1,7 +1,7 @@
-// Third of three files that are one program: what a person does, and the words beside the map that answer.
+// Third of three files that share one scope: input handling and the side panel.
 
-// ---- the word in words ----
-function made(name, text, properties = {}) {
+// ---- side panel ----
+function make(name, text, properties = {}) {
   const element = Object.assign(document.createElement(name), properties);
   element.textContent = text;
   return element;
@@ -10,27 +10,27 @@ function made(name, text, properties = {}) {
 const cosine = (i, rank) => (cosines[i * K + rank] / 1000).toFixed(3).replace("-", "−");
 const facts = (i) => `rank ${number.format(i + 1)}${counts ? `, seen ${number.format(counts[i])} ${counts[i] === 1 ? "time" : "times"}` : ""}`;
 
-let told = NONE;
-function tell() {
-  const word = shown();
+let displayed = NONE;
+function updatePanel() {
+  const word = activeWord();
   canvas.classList.toggle("pointing", hovered !== NONE);
   draw();
-  if (word === told) return;
-  told = word;
+  if (word === displayed) return;
+  displayed = word;
   pointed = NONE;
-  at("panel").hidden = word === NONE;
+  byId("panel").hidden = word === NONE;
   if (word === NONE) return;
-  at("word").firstElementChild.textContent = words[word];
-  at("facts").textContent = facts(word);
-  at("near").hidden = !K;
-  at("neighbors").replaceChildren(...near(word).map((j, rank) => entry(j, cosine(word, rank), cosines[word * K + rank] / 10)));
+  byId("word").firstElementChild.textContent = words[word];
+  byId("facts").textContent = facts(word);
+  byId("near").hidden = !K;
+  byId("neighbors").replaceChildren(...neighborsOf(word).map((j, rank) => entry(j, cosine(word, rank), cosines[word * K + rank] / 10)));
 }
 
 function entry(j, value, percent) {
-  const button = made("button", "", { type: "button" });
-  const bar = made("i", "");
+  const button = make("button", "", { type: "button" });
+  const bar = make("i", "");
   bar.style.width = `${Math.max(percent, 0)}%`;
-  button.append(made("bdi", words[j]), made("span", value), bar);
+  button.append(make("bdi", words[j]), make("span", value), bar);
   const point = (i) => () => {
     pointed = i;
     draw();
@@ -39,10 +39,10 @@ function entry(j, value, percent) {
   for (const kind of ["pointerleave", "blur"]) button.addEventListener(kind, point(NONE));
   button.addEventListener("click", () => {
     choose(j);
-    glide(viewOf(j));
-    at("word").focus({ preventScroll: true });
+    animateTo(viewOf(j));
+    byId("word").focus({ preventScroll: true });
   });
-  const item = made("li", "");
+  const item = make("li", "");
   item.append(button);
   return item;
 }
@@ -52,18 +52,18 @@ function choose(i) {
   hovered = NONE;
   const address = i === NONE ? "" : `#word=${encodeURIComponent(words[i])}`;
   if (location.hash !== address) history.replaceState(null, "", address || location.pathname + location.search);
-  const alike = i === NONE ? [] : near(i).map((j, rank) => `${words[j]} ${cosine(i, rank)}`);
-  at("status").textContent = i === NONE ? "" : `${words[i]}, ${facts(i)}${K ? `; nearest: ${alike.join(", ")}` : ""}`;
-  tell();
+  const alike = i === NONE ? [] : neighborsOf(i).map((j, rank) => `${words[j]} ${cosine(i, rank)}`);
+  byId("status").textContent = i === NONE ? "" : `${words[i]}, ${facts(i)}${K ? `; nearest: ${alike.join(", ")}` : ""}`;
+  updatePanel();
 }
 
-// ---- pointers: one drags or points, two pinch ----
+// ---- pointers: one drags or hovers, two pinch ----
 const touching = new Map();
 let travelled = 0;
 
-function under(px, py) {
-  for (let n = seen.length - 1; n >= 0; n--) {
-    const [i, [l, t, r, b]] = seen[n];
+function wordAt(px, py) {
+  for (let n = drawnLabels.length - 1; n >= 0; n--) {
+    const [i, [l, t, r, b]] = drawnLabels[n];
     if (px >= l && px <= r && py >= t && py <= b) return i;
   }
   let [best, nearest] = [NONE, REACH ** 2];
@@ -74,7 +74,7 @@ function under(px, py) {
   return best;
 }
 
-const place = (event) => {
+const position = (event) => {
   const frame = canvas.getBoundingClientRect();
   return [event.clientX - frame.left, event.clientY - frame.top];
 };
@@ -83,43 +83,43 @@ canvas.addEventListener("pointerdown", (event) => {
   if (event.button !== 0) return;
   canvas.setPointerCapture(event.pointerId);
   if (!touching.size) travelled = 0;
-  touching.set(event.pointerId, place(event));
+  touching.set(event.pointerId, position(event));
 });
 
 canvas.addEventListener("pointermove", (event) => {
-  const here = place(event);
+  const current = position(event);
   const before = touching.get(event.pointerId);
   if (!before) {
-    const found = event.pointerType === "touch" ? NONE : under(...here);
-    if (found !== hovered) {
-      hovered = found;
-      tell();
+    const target = event.pointerType === "touch" ? NONE : wordAt(...current);
+    if (target !== hovered) {
+      hovered = target;
+      updatePanel();
     }
     return;
   }
   const [other] = [...touching].filter(([id]) => id !== event.pointerId).map(([, spot]) => spot);
-  touching.set(event.pointerId, here);
-  const [dx, dy] = [here[0] - before[0], here[1] - before[1]];
+  touching.set(event.pointerId, current);
+  const [dx, dy] = [current[0] - before[0], current[1] - before[1]];
   travelled += Math.hypot(dx, dy);
   if (travelled < 4) return;
   canvas.classList.add("dragged");
-  if (!other) return go({ left: view.left + dx, top: view.top + dy });
-  travelled += 4; // the end of a pinch is no tap
+  if (!other) return setView({ left: view.left + dx, top: view.top + dy });
+  travelled += 4; // the end of a pinch is not a tap
   const spread = (spot) => Math.max(Math.hypot(spot[0] - other[0], spot[1] - other[1]), 1);
-  zoom(spread(here) / spread(before), (here[0] + other[0]) / 2, (here[1] + other[1]) / 2);
-  go({ left: view.left + dx / 2, top: view.top + dy / 2 });
+  zoom(spread(current) / spread(before), (current[0] + other[0]) / 2, (current[1] + other[1]) / 2);
+  setView({ left: view.left + dx / 2, top: view.top + dy / 2 });
 });
 
 for (const kind of ["pointerup", "pointercancel"])
   canvas.addEventListener(kind, (event) => {
     if (!touching.delete(event.pointerId) || touching.size) return;
     canvas.classList.remove("dragged");
-    if (kind === "pointerup" && travelled < 4) choose(under(...place(event)));
+    if (kind === "pointerup" && travelled < 4) choose(wordAt(...position(event)));
   });
 
 canvas.addEventListener("pointerleave", () => {
   hovered = NONE;
-  tell();
+  updatePanel();
 });
 
 canvas.addEventListener(
@@ -128,7 +128,7 @@ canvas.addEventListener(
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 24 : event.deltaMode === 2 ? 400 : 1;
     const turned = Math.min(Math.max(event.deltaY * lines, -240), 240);
-    zoom(Math.exp(-turned * (event.ctrlKey ? 0.01 : 0.002)), ...place(event));
+    zoom(Math.exp(-turned * (event.ctrlKey ? 0.01 : 0.002)), ...position(event));
   },
   { passive: false },
 );
@@ -136,7 +136,7 @@ canvas.addEventListener(
 // ---- keys ----
 const ARROWS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-// The nearest word in a direction, within 45° of it; from none, the word nearest to the middle.
+// The nearest word within 45° of a direction; without a selection, the word nearest to the centre.
 function nextWord([dx, dy]) {
   const [fromX, fromY] = chosen === NONE ? [width / 2, height / 2] : [across(chosen), down(chosen)];
   let [best, nearest] = [chosen, Infinity];
@@ -154,20 +154,20 @@ function keepInView(i) {
   const margin = Math.min(80, width / 4, height / 4);
   const inner = (spot, size) => Math.min(Math.max(spot, margin), size - margin) - spot;
   const [dx, dy] = [inner(across(i), width), inner(down(i), height)];
-  if (dx || dy) glide({ scale: view.scale, left: view.left + dx, top: view.top + dy });
+  if (dx || dy) animateTo({ scale: view.scale, left: view.left + dx, top: view.top + dy });
 }
 
 canvas.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const arrow = ARROWS[event.key];
-  if (arrow && event.shiftKey) go({ left: view.left - 60 * arrow[0], top: view.top - 60 * arrow[1] });
+  if (arrow && event.shiftKey) setView({ left: view.left - 60 * arrow[0], top: view.top - 60 * arrow[1] });
   else if (arrow) {
     const word = nextWord(arrow);
     choose(word);
     if (word !== NONE) keepInView(word);
   } else if (event.key === "+" || event.key === "=") zoom(1.4);
   else if (event.key === "-" || event.key === "_") zoom(1 / 1.4);
-  else if (event.key === "0" || event.key === "Home") glide(wholeView());
+  else if (event.key === "0" || event.key === "Home") animateTo(wholeView());
   else if (event.key === "Escape") choose(NONE);
   else return;
   event.preventDefault();
@@ -180,18 +180,18 @@ document.addEventListener("keydown", (event) => {
   search.select();
 });
 
-at("closer").addEventListener("click", () => zoom(1.6));
-at("farther").addEventListener("click", () => zoom(1 / 1.6));
-at("whole").addEventListener("click", () => glide(wholeView()));
+byId("closer").addEventListener("click", () => zoom(1.6));
+byId("farther").addEventListener("click", () => zoom(1 / 1.6));
+byId("whole").addEventListener("click", () => animateTo(wholeView()));
 
-// ---- search: words that begin so, the exact one first, then by frequency ----
-const search = at("search");
-const matches = at("matches");
+// ---- search by prefix: the exact match first, then by frequency ----
+const search = byId("search");
+const matches = byId("matches");
 const spelled = words.map(folded);
-let found = [];
+let results = [];
 let active = NONE;
 
-function lookUp(text) {
+function findMatches(text) {
   if (!text) return [];
   const exact = words.indexOf(text);
   const all = [];
@@ -201,25 +201,25 @@ function lookUp(text) {
 
 function list() {
   const text = search.value.trim();
-  found = lookUp(text);
-  active = found.length ? 0 : NONE;
-  const none = made("li", `No word shown begins with “${text}”`, { className: "none" });
-  const options = found.map((i, n) => {
-    const option = made("li", "", { id: `match${n}` });
+  results = findMatches(text);
+  active = results.length ? 0 : NONE;
+  const none = make("li", `No word shown begins with “${text}”`, { className: "none" });
+  const options = results.map((i, n) => {
+    const option = make("li", "", { id: `match${n}` });
     option.setAttribute("role", "option");
-    option.append(made("bdi", words[i]), made("span", counts ? number.format(counts[i]) : number.format(i + 1)));
+    option.append(make("bdi", words[i]), make("span", counts ? number.format(counts[i]) : number.format(i + 1)));
     option.addEventListener("pointerdown", (event) => event.preventDefault());
     option.addEventListener("click", () => pick(n));
     return option;
   });
   matches.replaceChildren(...(options.length || !text ? options : [none]));
   open(Boolean(text));
-  if (text && !found.length) at("status").textContent = none.textContent;
+  if (text && !results.length) byId("status").textContent = none.textContent;
 }
 
 function open(isOpen) {
   matches.hidden = !isOpen;
-  search.setAttribute("aria-expanded", String(isOpen && found.length > 0));
+  search.setAttribute("aria-expanded", String(isOpen && results.length > 0));
   [...matches.children].forEach((option, n) => {
     if (option.id) option.setAttribute("aria-selected", String(n === active));
   });
@@ -228,12 +228,12 @@ function open(isOpen) {
 }
 
 function pick(n) {
-  const word = found[n];
+  const word = results[n];
   if (word === undefined) return;
   search.value = words[word];
   open(false);
   choose(word);
-  glide(viewOf(word));
+  animateTo(viewOf(word));
 }
 
 search.addEventListener("input", list);
@@ -242,8 +242,8 @@ search.addEventListener("blur", () => open(false));
 search.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step && matches.hidden) list();
-  else if (step && found.length) {
-    active = (active + step + found.length) % found.length;
+  else if (step && results.length) {
+    active = (active + step + results.length) % results.length;
     open(true);
   } else if (event.key === "Enter") {
     if (matches.hidden) list();
@@ -255,34 +255,34 @@ search.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// ---- beginning ----
+// ---- initialization ----
 function fromAddress() {
-  const wanted = /^#word=(.*)$/.exec(location.hash);
-  if (!wanted) return;
-  let word = wanted[1];
+  const match = /^#word=(.*)$/.exec(location.hash);
+  if (!match) return;
+  let word = match[1];
   try {
     word = decodeURIComponent(word);
   } catch {
-    // not encoded: as it stands
+    // not percent-encoded: use as is
   }
   const exact = words.indexOf(word);
   const i = exact !== NONE ? exact : spelled.indexOf(folded(word));
-  if (i === NONE) at("status").textContent = `${word} is not among the words shown`;
+  if (i === NONE) byId("status").textContent = `${word} is not among the words shown`;
   else {
     choose(i);
-    go(viewOf(i));
+    setView(viewOf(i));
   }
 }
 
 let isBegun = false;
 function resize() {
   const [w, h] = [canvas.clientWidth, canvas.clientHeight];
-  if (!w || !h) return; // not shown yet
+  if (!w || !h) return; // not laid out yet
   const ratio = devicePixelRatio || 1;
   [canvas.width, canvas.height] = [Math.round(w * ratio), Math.round(h * ratio)];
   const shift = { left: view.left + (w - width) / 2, top: view.top + (h - height) / 2 };
   [width, height] = [w, h];
-  if (!isBegun) turn();
+  if (!isBegun) swapAxes();
   const all = wholeView();
   Object.assign(view, isBegun ? shift : all);
   if (!isBegun) fromAddress();

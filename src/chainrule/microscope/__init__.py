@@ -1,1 +1,1 @@
-"""The microscope: what goes on inside a trained model, as words, pictures and numbers."""
+"""Inspection reports: findings, figures and JSON on the internals of trained models."""

@@ -1,93 +1,98 @@
-"""A recurrent model on its text: what every cell did, and which cells follow what in the text.
-
-Lives here: all numbers of one model, gathered. Not here: the section that tells of them (gates.py), its figures
-(gates_figures.py). Letters: N tokens, D cells.
-"""
+"""Read a text with a recurrent model and correlate its cells with text properties. N tokens, D cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from chainrule.inspection import cells
-from chainrule.inspection.cells import Follower, LayerStates, Opening
-from chainrule.inspection.running_text import PROPERTIES, Property, RunningText
+from chainrule.inspection.cells import CorrelatedCell, GateStatistics, LayerStates
+from chainrule.inspection.running_text import PROPERTIES, AlignedText, Property
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress
 from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.tokenizer import byte_alphabet
 
-TOP: Final = 10  # cells of a property that was asked for
+TOP: Final = 10  # cells listed for a tracked property
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """All that is known of one model on its text."""
+class CellActivity:
+    """Gate and cell activity of one model on its text."""
 
     name: str
     layers: list[LayerStates]
-    openings: dict[int, dict[str, Opening]]  # by layer and gate
-    text: RunningText
-    shown: list[str]  # (N,) the text, cut between tokens
-    values: dict[str, Floats]  # (N,) of every property that varies
-    followers: dict[str, list[Follower]]  # the best cell of each
-    tracked: dict[str, list[Follower]]  # the best cells of each that was asked for
-    is_cut: bool  # the text was longer than what was read
+    gate_statistics: dict[int, dict[str, GateStatistics]]  # by layer and gate
+    text: AlignedText
+    token_texts: list[str]  # (N,) the text split at tokens
+    values: dict[str, Floats]  # (N,) per varying property
+    best_cells: dict[str, list[CorrelatedCell]]  # best cell per property
+    tracked: dict[str, list[CorrelatedCell]]  # best cells per tracked property
+    is_cut: bool  # only the beginning of the text was read
 
     @property
     def tokens(self) -> int:
         """N."""
-        return len(self.shown)
+        return len(self.token_texts)
 
-    def found(self) -> list[tuple[str, Follower]]:
-        """Properties with a cell that follows them beyond chance, the closest first; of like ones the first."""
-        best = [(name, several[0]) for name, several in self.followers.items() if several[0].is_found]
-        told: list[tuple[str, Follower]] = []
-        for name, follower in sorted(best, key=lambda pair: -abs(pair[1].second)):
-            if not any(cells.is_alike(self.values[name], self.values[other]) for other, _ in told):
-                told.append((name, follower))
-        return told
+    def significant_cells(self) -> list[tuple[str, CorrelatedCell]]:
+        """Return properties with a significantly correlated cell, strongest first, without redundant ones."""
+        candidates = [
+            (name, cells_of_property[0])
+            for name, cells_of_property in self.best_cells.items()
+            if cells_of_property[0].is_significant
+        ]
+        result: list[tuple[str, CorrelatedCell]] = []
+        for name, cell in sorted(candidates, key=lambda pair: -abs(pair[1].r_second)):
+            if not any(cells.are_redundant(self.values[name], self.values[other]) for other, _ in result):
+                result.append((name, cell))
+        return result
 
-    def memories(self) -> dict[int, Floats]:
-        """(D,) time constants of every layer that has a gate to keep with."""
+    def time_constants(self) -> dict[int, Floats]:
+        """Return the time constants (D,) of every layer with a memory gate."""
         return {
-            layer.layer: cells.time_constants(self.openings[layer.layer][layer.keeping].mean)
+            layer.layer: cells.time_constants(self.gate_statistics[layer.layer][layer.memory_gate].mean)
             for layer in self.layers
-            if layer.keeping
+            if layer.memory_gate
         }
 
 
-def read(sample: Sample, wanted: Mapping[str, Property], progress: Progress, *, models: int = 1) -> Reading:
-    """Read the text once, and search all cells for every property that varies in it.
+def read_cells(
+    sample: Sample, tracked: Mapping[str, Property], progress: Progress, *, models: int = 1
+) -> CellActivity:
+    """Read the text once and search all cells for every property that varies in it.
 
-    So many models share the memory; with more of them less of a long text is read.
+    `models` share the memory budget; with more of them less of a long text is read.
     """
-    from chainrule.neural.states import read_states
+    from chainrule.neural.states import read_gate_activations
 
-    layers = read_states(sample.model.lm, sample.text, progress, models=models)  # type: ignore[arg-type]
+    layers = read_gate_activations(sample.model.lm, sample.text, progress, models=models)  # type: ignore[arg-type]
     N = len(layers[0].h)
-    text = running_text(sample, N)
-    values = cells.varying({name: each.values(text) for name, each in PROPERTIES.items()})
-    asked: dict[str, Floats] = {}
-    for name, each in wanted.items():  # one by one: two may ask for the same
-        asked |= cells.varying({name: each.values(text)})
-    return Reading(
+    text = align_text(sample, N)
+    values = cells.select_varying({name: text_property.values(text) for name, text_property in PROPERTIES.items()})
+    tracked_values: dict[str, Floats] = {}
+    for name, text_property in tracked.items():  # separately: select_varying drops duplicates
+        tracked_values |= cells.select_varying({name: text_property.values(text)})
+    return CellActivity(
         name=sample.name,
         layers=layers,
-        openings={layer.layer: {gate: cells.opening(x) for gate, x in layer.openings.items()} for layer in layers},
+        gate_statistics={
+            layer.layer: {gate: cells.gate_statistics(x) for gate, x in layer.sigmoid_gates.items()}
+            for layer in layers
+        },
         text=text,
-        shown=text.shown(),
-        values=values | asked,
-        followers=cells.followers(layers, values),
-        tracked=cells.followers(layers, asked, TOP),
+        token_texts=text.token_texts(),
+        values=values | tracked_values,
+        best_cells=cells.find_correlated_cells(layers, values),
+        tracked=cells.find_correlated_cells(layers, tracked_values, TOP),
         is_cut=len(sample.ids) > N,
     )
 
 
-def running_text(sample: Sample, tokens: int) -> RunningText:
-    """The characters of the first tokens: `</s>` is a line break, words stand apart, other tokens do not.
+def align_text(sample: Sample, tokens: int) -> AlignedText:
+    """Return the characters of the first tokens: `</s>` is a line break, words are separated by blanks.
 
-    Unknown words are those of the text, not `<unk>`.
+    Unknown words are spelled as in the text, not as `<unk>`.
     """
     kind = sample.model.tokenizer.config.kind
     ids = sample.ids[:tokens].tolist()
@@ -95,13 +100,13 @@ def running_text(sample: Sample, tokens: int) -> RunningText:
     pieces: list[bytes] = []
     is_apart: list[bool] = []
     joins_next = False
-    for i, name in zip(ids, sample.written, strict=False):
+    for i, name in zip(ids, sample.source_tokens, strict=False):
         is_first = not pieces or pieces[-1] == b"\n"
         if i == eos:
             pieces.append(b"\n")
         elif kind == "word":
             text = punctuation.join(name)
-            left, right = punctuation.joins(name)
+            left, right = punctuation.joined_sides(name)
             pieces.append(text.encode())
             is_first, joins_next = is_first or left or joins_next, right
         elif kind in ("whitespace", "char") or i == unk:
@@ -111,7 +116,7 @@ def running_text(sample: Sample, tokens: int) -> RunningText:
             pieces.append(_bytes(written.removeprefix("##") if kind == "wordpiece" else written))
             is_first = is_first or (kind == "wordpiece" and written.startswith("##"))
         is_apart.append(sample.model.tokenizer.config.collapses_blanks and i != eos and not is_first)
-    return RunningText.of(pieces, is_apart, is_line=sample.model.lm.context == "line")
+    return AlignedText.from_bytes(pieces, is_apart, is_line=sample.model.lm.context == "line")
 
 
 def _bytes(written: str) -> bytes:

@@ -1,8 +1,4 @@
-"""Gradient flow: how far back the error of one prediction reaches, of any network.
-
-Lives here: the section of an inspection, in words, pictures and numbers. Not here: the gradients (neural/flow.py),
-their statistics and drawing (inspection/flow.py, flow_plot.py).
-"""
+"""The gradient-flow section: how far back the gradient of one prediction reaches."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,22 +9,20 @@ import numpy as np
 
 from chainrule.inspection import flow_plot, matrix
 from chainrule.inspection.flow import GradientFlow, half_life
-from chainrule.inspection.foreign import isolated, plain_text
-from chainrule.inspection.section import Figure, Section, finite, rounded
+from chainrule.inspection.foreign import escape, to_printable
+from chainrule.inspection.section import Figure, Section, finite_or_none, round_for_json
 from chainrule.lm import Floats
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress, as_progress, silent
 
-LABEL: Final = "bound"
-FEW: Final = 1000  # lags that are no burden
-READ: Final = (
-    "The error of one prediction on its way back through the text: how large its gradient still is <i>k</i> tokens "
-    "before, as a part of what it is at lag 0. A line is the mean over up to {positions} positions with much text "
-    "before them (those that have this lag), the middle half of them shaded. The scale is logarithmic: a straight "
-    "line halves at a steady pace, and where a line lies low the model can hardly learn from what stands so far "
-    "back."
+BOUND_LABEL: Final = "bound"
+MIN_LAGS_CAP: Final = 1000  # lags that are always allowed
+CAPTION: Final = (
+    "Norm of the gradient of one prediction <i>k</i> tokens back, relative to lag 0. A line is the mean over up to "
+    "{positions} positions that have this lag, with the interquartile range shaded. On the log scale a straight "
+    "line is exponential decay; where a line is low, the model can hardly learn dependencies of that length."
 )
-AGAIN: Final = "The same, over up to {positions} positions."
+SHORT_CAPTION: Final = "As above, over up to {positions} positions."
 
 
 def section(
@@ -39,120 +33,129 @@ def section(
     seed: int = 0,
     progress: Progress | bool = silent,
 ) -> Section | None:
-    """The flow in every network; None where there is none."""
+    """Return the gradient flow of every neural model; None if there is none."""
     progress = as_progress(progress)
-    made = {
-        sample.name: flows(sample, lags=lags, positions=positions, seed=seed, progress=progress)
+    all_flows = {
+        sample.name: measure(sample, lags=lags, positions=positions, seed=seed, progress=progress)
         for sample in samples
     }
-    found = {name: each for name, each in made.items() if each}
-    if not found:
+    flows = {name: model_flows for name, model_flows in all_flows.items() if model_flows}
+    if not flows:
         return None
-    bounds = {sample.name: bound(sample, lags) for sample in samples}
+    bounds = {sample.name: gradient_bound(sample, lags) for sample in samples}
     return Section(
         name="gradient_flow",
         title="Gradient flow",
-        findings=_findings(found, bounds),
-        figures=_figures(found, bounds),
-        data={name: {flow.what: _data(flow) for flow in each} for name, each in found.items()},
-        arrays={key: values for each in found.values() for flow in each for key, values in _arrays(flow).items()},
+        findings=_findings(flows, bounds),
+        figures=_figures(flows, bounds),
+        data={name: {flow.what: _data(flow) for flow in model_flows} for name, model_flows in flows.items()},
+        arrays={
+            key: values
+            for model_flows in flows.values()
+            for flow in model_flows
+            for key, values in _arrays(flow).items()
+        },
     )
 
 
-def flows(
+def measure(
     sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress | bool = silent
 ) -> list[GradientFlow]:
-    """What flows in one model, what is compared with other models first; nothing of one that is no network."""
+    """Return the flows of one model, the one for comparison first; empty for models that are not networks."""
     progress = as_progress(progress)
     if not hasattr(sample.model.lm, "network"):
         return []
     from chainrule.neural.flow import gradient_flow
 
     lm: Any = sample.model.lm
-    lags = min(lags, max(FEW, sample.text.tokens))  # there are no others, and each takes memory
+    lags = min(lags, max(MIN_LAGS_CAP, sample.text.tokens))  # larger lags do not occur, and each takes memory
     return gradient_flow(
         lm, sample.text, lags=lags, positions=positions, seed=seed, name=sample.name, progress=progress
     )
 
 
-def compared(found: Sequence[GradientFlow]) -> list[GradientFlow]:
-    """What is held against other models: the first flow, and that along an LSTM's cell, its other way back."""
-    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in found if flow.what == "c"]
-    return [*found[:1], *cells]
+def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
+    """Return the flows to compare between models: the first, and that along the cell of an LSTM."""
+    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in flows if flow.what == "c"]
+    return [*flows[:1], *cells]
 
 
-def bound(sample: Sample, lags: int) -> Floats | None:
-    """(K+1,) the most that can be left in an Elman network's top layer: (‖R‖₂ · max φ')^k; None of other models.
+def gradient_bound(sample: Sample, lags: int) -> Floats | None:
+    """Return the bound (‖R‖₂ · max φ′)^k, (K+1,), for the top layer of an Elman network; None otherwise.
 
-    Below the top layer, and with attention to the past, errors have other ways back, and there is no such bound.
+    Below the top layer, or with attention over past states, gradients have other paths and there is no such bound.
     """
     network: Any = getattr(sample.model.lm, "network", None)
     config: Any = getattr(network, "config", None)
-    if getattr(config, "nonlinearity", None) not in matrix.STEEPEST or config.attention != "none":
+    if getattr(config, "nonlinearity", None) not in matrix.MAX_SLOPE or config.attention != "none":
         return None
     R = network.layers[-1].R.detach().cpu().numpy().astype(np.float64)
-    gain = float(np.linalg.norm(R, 2)) * matrix.STEEPEST[config.nonlinearity]
-    return matrix.bound(gain, lags)
+    gain = float(np.linalg.norm(R, 2)) * matrix.MAX_SLOPE[config.nonlinearity]
+    return matrix.gradient_bound(gain, lags)
 
 
-# Words.
+# Findings.
 
 
-def _findings(found: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[str, ...]:
-    """First of each model how far its signal reaches, then what there is beside it."""
-    first = [f"{name}: {reach_in_words(each[0])}" for name, each in found.items()]
-    along = [f"{name}: {words}" for name, each in found.items() for flow in each if (words := _cell_in_words(flow))]
-    limits = [
-        f"{name}: in the top layer {matrix.gain_in_words(float(limit[1]))}."
-        for name in found
-        if (limit := bounds.get(name)) is not None and len(limit) > 1
+def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[str, ...]:
+    """Return the reach of each model first, then cells and bounds."""
+    reaches = [f"{name}: {describe_reach(model_flows[0])}" for name, model_flows in flows.items()]
+    cells = [
+        f"{name}: {clause}"
+        for name, model_flows in flows.items()
+        for flow in model_flows
+        if (clause := _describe_cell(flow))
     ]
-    return (*first, *along, *limits)
+    bound_findings = [
+        f"{name}: in the top layer {matrix.describe_gain(float(bound[1]))}."
+        for name in flows
+        if (bound := bounds.get(name)) is not None and len(bound) > 1
+    ]
+    return (*reaches, *cells, *bound_findings)
 
 
-def reach_in_words(flow: GradientFlow) -> str:
-    """How fast the signal falls in the top layer, and where next to nothing is left of it."""
-    top, far = flow.layers - 1, flow.lags - 1
-    left, half = flow.relative()[top], flow.half_life(top)
+def describe_reach(flow: GradientFlow) -> str:
+    """Describe how fast the gradient decays in the top layer."""
+    top, last_lag = flow.layers - 1, flow.lags - 1
+    relative, half = flow.relative()[top], flow.half_life(top)
     if half is None:
-        return "too little text stands before the predictions to follow a signal, or they leave nothing to learn."
-    if flow.what == "embedding" and left[-1] == 0:
-        return (
-            f"the signal reaches {_tokens(int(np.argmax(left == 0)))}, the model's whole window, and none further."
-        )
-    where = {"h": f" in layer {top + 1}", "embedding": " on its way to the word vectors"}.get(flow.what, "")
+        return "the gradient flow cannot be measured: too little preceding text, or the gradients are 0."
+    if flow.what == "embedding" and relative[-1] == 0:
+        window = int(np.argmax(relative == 0))
+        return f"the gradient reaches back {_tokens(window)}, the full context window of the model."
+    where = {"h": f" in layer {top + 1}", "embedding": " with respect to the embeddings"}.get(flow.what, "")
     if flow.what == "h" and flow.layers == 1:
         where = ""
     if math.isinf(half):
-        return f"the signal {_unfading(float(left[-1]), where, far)}."
-    lower = [f"{_after(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
+        return f"the gradient {_describe_persistence(float(relative[-1]), where, last_lag)}."
+    lower = [f"{_format_half_life(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
     others = f" ({', '.join(lower)})" if flow.what == "h" and lower else ""
-    rest = f"; {_tokens(far)} back, as far as was looked, {_part(left[-1])} of it is left"
+    rest = f"; {_tokens(last_lag)} back, the largest lag measured, {_format_share(relative[-1])} of it is left"
     reach = flow.reach(top)
     if reach is not None:
-        end = f"; {_tokens(far)} back {_part(left[-1])} is left" if far > reach else ""
-        rest = f", 99 % of it after {_tokens(reach)}{end}"
-    return f"half of the signal is gone {_after(half)}{where}{others}{rest}."
+        end = f"; {_tokens(last_lag)} back {_format_share(relative[-1])} is left" if last_lag > reach else ""
+        rest = f", 99 % after {_tokens(reach)}{end}"
+    return f"half of the gradient is lost {_format_half_life(half)}{where}{others}{rest}."
 
 
-def _cell_in_words(flow: GradientFlow) -> str:
-    kept = flow.kept()
+def _describe_cell(flow: GradientFlow) -> str:
+    products = flow.forget_product()
     top = flow.layers - 1
     half = flow.half_life(top)
-    if kept is None or half is None:
+    if products is None or half is None:
         return ""
-    gates = _after(half_life(kept[top]))
+    gates = _format_half_life(half_life(products[top]))
     return (
-        f"along the cell of layer {top + 1} half of the signal is gone {_after(half)}; the product of its forget "
-        f"gates, mean of all units, falls to a half {gates}."
+        f"along the cell of layer {top + 1} half of the gradient is lost {_format_half_life(half)}; the mean "
+        f"product of its forget gates halves {gates}."
     )
 
 
-def _after(half: float | None) -> str:
+def _format_half_life(half: float | None) -> str:
     if half is None or math.isinf(half):
-        return "not within these lags"
+        return "only beyond these lags"
     if half < 0.1:
-        return "at once"
+        return "within one token"
     return f"after {half:.1f} tokens" if half < 10 else f"after {half:.0f} tokens"
 
 
@@ -160,61 +163,67 @@ def _tokens(number: int) -> str:
     return "1 token" if number == 1 else f"{number:,} tokens"
 
 
-def _part(part: float) -> str:
+def _format_share(part: float) -> str:
     if part < 1e-5:
         return "less than 0.001 %"
     return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
 
 
-def _unfading(left: float, where: str, far: int) -> str:
-    if math.isinf(left):
-        return f"grows{where} beyond all numbers within {_tokens(far)}"
-    if left > 1.5:
-        return f"grows{where}: {_tokens(far)} back it is {left:.3g} times as large"
-    fades = "fades slowly" if left < 0.95 else "does not fade"
-    return f"{fades}{where}: {_tokens(far)} back {_part(left)} of it is left"
+def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
+    if math.isinf(relative):
+        return f"overflows{where} within {_tokens(last_lag)}"
+    if relative > 1.5:
+        return f"grows{where}: {_tokens(last_lag)} back it is {relative:.3g} times as large"
+    verb = "decays slowly" if relative < 0.95 else "does not decay"
+    return f"{verb}{where}: {_tokens(last_lag)} back {_format_share(relative)} of it is left"
 
 
-# Pictures.
+# Figures.
 
 
-def _figures(found: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[Figure, ...]:
-    """All models on one axis, then each by itself."""
-    together = [_together([flow for each in found.values() for flow in compared(each)])] if len(found) > 1 else []
-    each_flow = [(flow, bounds.get(name)) for name, each in found.items() for flow in each]
-    alone = [_alone(flow, limit, is_first=not (place or together)) for place, (flow, limit) in enumerate(each_flow)]
-    return (*together, *alone)
-
-
-def _together(first: list[GradientFlow]) -> Figure:
-    what = (
-        "of recurrent networks by the state <i>h</i> of the top layer (of an LSTM also by its cell), of others by "
-        "the word vectors"
+def _figures(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[Figure, ...]:
+    """Plot all models on one axis, then each model."""
+    comparison = (
+        [_comparison_figure([flow for model_flows in flows.values() for flow in comparable_flows(model_flows)])]
+        if len(flows) > 1
+        else []
     )
-    words = "; ".join(f"{flow.name}: {reach_in_words(flow)}" for flow in first)
-    drawing = flow_plot.draw(first, title="Gradient flow of all models", description=plain_text(words))
-    return Figure(name="all", drawing=drawing, caption=f"{_read(first[0], READ)} All models, {what}.")
+    pairs = [(flow, bounds.get(name)) for name, model_flows in flows.items() for flow in model_flows]
+    single = [
+        _model_figure(flow, bound, is_first=not (index or comparison)) for index, (flow, bound) in enumerate(pairs)
+    ]
+    return (*comparison, *single)
 
 
-def _alone(flow: GradientFlow, limit: Floats | None, is_first: bool) -> Figure:
+def _comparison_figure(flows: list[GradientFlow]) -> Figure:
+    quantity = (
+        "with respect to the state <i>h</i> of the top layer for recurrent networks (for an LSTM also its cell), "
+        "and to the embeddings for others"
+    )
+    description = "; ".join(f"{flow.name}: {describe_reach(flow)}" for flow in flows)
+    drawing = flow_plot.draw(flows, title="Gradient flow of all models", description=to_printable(description))
+    return Figure(name="all", drawing=drawing, caption=f"{_read(flows[0], CAPTION)} All models: {quantity}.")
+
+
+def _model_figure(flow: GradientFlow, bound: Floats | None, is_first: bool) -> Figure:
     kind = {"c": "along the cell", "embedding": "by distance"}.get(flow.what, "by layer")
-    more = {
-        "h": "By <i>h</i>, the state that each layer carries from token to token.",
-        "c": "By <i>c</i>, the cell of each layer. Dashed: the product of the forget gates, what a unit would pass "
-        "on if the cell were the only way back, the mean over all units; where it lies far above the line, the "
-        "error sits in other units than those that keep.",
-        "residual": "By what enters each block, the residual path.",
-        "embedding": "By the vector of each word that was read.",
+    note = {
+        "h": "Gradient with respect to the recurrent state <i>h</i> of each layer.",
+        "c": "Gradient with respect to the cell <i>c</i> of each layer. Dashed: the product of the forget gates, "
+        "averaged over units, which a unit would pass back if the cell were the only path; far above the line, the "
+        "gradient is in units other than those that remember.",
+        "residual": "Gradient with respect to the input of each block (residual stream).",
+        "embedding": "Gradient with respect to the embedding of each input word.",
     }[flow.what]
-    dotted = limit[: flow.lags].tolist() if limit is not None and flow.what == "h" else None
+    dotted = bound[: flow.lags].tolist() if bound is not None and flow.what == "h" else None
     if dotted is not None:
-        more += (
-            " Dotted: the most that can be left in the top layer, (σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>."
-        )
-    title = f"Gradient flow of {plain_text(flow.name)} {kind}"
-    description = plain_text(f"{flow.name}: {reach_in_words(flow)}")
-    drawing = flow_plot.draw([flow], {LABEL: dotted} if dotted else None, title=title, description=description)
-    caption = f"{isolated(flow.name)}: {_read(flow, READ if is_first else AGAIN)} {more}"
+        note += " Dotted: upper bound for the top layer, (σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>."
+    title = f"Gradient flow of {to_printable(flow.name)} {kind}"
+    description = to_printable(f"{flow.name}: {describe_reach(flow)}")
+    drawing = flow_plot.draw(
+        [flow], {BOUND_LABEL: dotted} if dotted else None, title=title, description=description
+    )
+    caption = f"{escape(flow.name)}: {_read(flow, CAPTION if is_first else SHORT_CAPTION)} {note}"
     return Figure(name=f"{flow.name}: {kind}", drawing=drawing, caption=caption)
 
 
@@ -222,30 +231,30 @@ def _read(flow: GradientFlow, words: str) -> str:
     return words.format(positions=flow.norms.shape[1])
 
 
-# Numbers.
+# JSON and arrays.
 
 
 def _data(flow: GradientFlow) -> list[dict[str, Any]]:
-    """One entry a layer."""
-    mean, left, kept = flow.mean(), flow.relative(), flow.kept()
+    """Return one entry per layer."""
+    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
     low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
     return [
         {
             "layer": layer + 1,
             "lags": list(range(flow.lags)),
-            "mean": rounded(mean[layer]),
-            "relative": rounded(left[layer]),
-            "median": rounded(middle[layer]),
-            "quartiles": [rounded(low[layer]), rounded(high[layer])],
-            "half_life": finite(flow.half_life(layer)),
+            "mean": round_for_json(mean[layer]),
+            "relative": round_for_json(relative[layer]),
+            "median": round_for_json(middle[layer]),
+            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
+            "half_life": finite_or_none(flow.half_life(layer)),
             "reach": flow.reach(layer),
         }
-        | ({} if kept is None else {"forget": rounded(kept[layer])})
+        | ({} if products is None else {"forget": round_for_json(products[layer])})
         for layer in range(flow.layers)
     ]
 
 
 def _arrays(flow: GradientFlow) -> dict[str, Floats]:
-    """(L, P, K+1) each."""
-    kept = {} if flow.forget is None else {f"{flow.name}/{flow.what}/forget": flow.forget}
-    return {f"{flow.name}/{flow.what}": flow.norms, **kept}
+    """Return the norms and gate products, (L, P, K+1) each."""
+    forget = {} if flow.forget is None else {f"{flow.name}/{flow.what}/forget": flow.forget}
+    return {f"{flow.name}/{flow.what}": flow.norms, **forget}

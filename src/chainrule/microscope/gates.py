@@ -1,8 +1,4 @@
-"""Gates and states: how far gates open, how long cells keep, and which cells follow something in the text.
-
-Lives here: the section of an inspection, its words and its JSON. Not here: its numbers (cell_reading.py), its
-figures (gates_figures.py).
-"""
+"""The gates section: gate openness, time constants, and cells that correlate with text properties."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,146 +6,156 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.inspection import cells
-from chainrule.inspection.cells import Follower, Opening
-from chainrule.inspection.matrix import GATES
-from chainrule.inspection.running_text import PROPERTIES, Property, property_of
-from chainrule.inspection.section import Section, finite
+from chainrule.inspection.cells import CorrelatedCell, GateStatistics
+from chainrule.inspection.matrix import GATE_NAMES
+from chainrule.inspection.running_text import PROPERTIES, Property, parse_property
+from chainrule.inspection.section import Section, finite_or_none
 from chainrule.lm import Floats
-from chainrule.microscope.cell_reading import Reading, read
-from chainrule.microscope.gates_figures import figures
+from chainrule.microscope.cell_reading import CellActivity, read_cells
+from chainrule.microscope.gates_figures import make_figures
 from chainrule.microscope.matrix import RECURRENT
 from chainrule.microscope.sample import Sample
 from chainrule.progress import Progress, as_progress, silent
 
-MOST_FOLLOWERS: Final = 3  # cells that are told of
-LEAST_SATURATED: Final = 0.01  # of the states; less is none to speak of
+MAX_CELLS: Final = 3  # correlated cells that are reported
+LEAST_SATURATED: Final = 0.01  # smallest share of saturated states that is reported
 
 
 def section(
     samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress | bool = silent
 ) -> Section | None:
-    """Gates, memories and cells of every recurrent model; None where there is none.
+    """Return gates, time constants and correlated cells of every recurrent model; None if there is none.
 
-    `track` searches all cells for properties: names of `running_text.PROPERTIES` or `/regex/`. The arrays of all
-    models, which the section keeps, have at most `neural.states.MOST_BYTES` together.
+    `track` selects text properties: names of `running_text.PROPERTIES` or `/regex/`. The arrays of all models take
+    at most `neural.states.MOST_BYTES` together.
     """
     progress = as_progress(progress)
-    wanted = {name: property_of(name) for name in track}
+    tracked = {name: parse_property(name) for name in track}
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
     if not recurrent:
         return None
-    readings = [read(sample, wanted, progress, models=len(recurrent)) for sample in recurrent]
+    activities = [read_cells(sample, tracked, progress, models=len(recurrent)) for sample in recurrent]
     return Section(
         name="gates",
         title="Gates and states",
-        findings=tuple(f"{each.name}: {finding}." for each in readings for finding in _findings(each, wanted)),
-        figures=tuple(figure for each in readings for figure in figures(each, wanted)),
-        data={each.name: _data(each) for each in readings},
-        arrays={name: values for each in readings for name, values in _arrays(each)},
+        findings=tuple(
+            f"{activity.name}: {finding}." for activity in activities for finding in _findings(activity, tracked)
+        ),
+        figures=tuple(figure for activity in activities for figure in make_figures(activity, tracked)),
+        data={activity.name: _data(activity) for activity in activities},
+        arrays={name: values for activity in activities for name, values in _arrays(activity)},
     )
 
 
-def _findings(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[str]:
-    """What is worth saying, without name and full stop: what was asked for, memories, cells, saturation."""
-    for name, each in wanted.items():
-        yield _tracked_finding(reading, name, each)
-    yield from _memory_findings(reading)
-    for name, best in reading.found()[:MOST_FOLLOWERS]:
-        yield (f"cell {best.cell} of layer {best.layer} follows {PROPERTIES[name].label} ({best.judged})")
-    for layer in reading.layers:
+def _findings(activity: CellActivity, tracked: Mapping[str, Property]) -> Iterator[str]:
+    """Yield findings without model name and full stop: tracked properties, memory, cells, saturation."""
+    for name, text_property in tracked.items():
+        yield _tracked_finding(activity, name, text_property)
+    yield from _memory_findings(activity)
+    for name, best in activity.significant_cells()[:MAX_CELLS]:
+        yield (f"cell {best.cell} of layer {best.layer} follows {PROPERTIES[name].label} ({best.description})")
+    for layer in activity.layers:
         share = cells.saturation(layer)
         if layer.gates or share < LEAST_SATURATED:
             continue
         if layer.nonlinearity == "relu":
             yield f"{100 * share:.0f} % of the states of layer {layer.layer} are zero and pass no gradient back"
         else:
-            words = "are saturated and pass almost no gradient back"
-            yield f"{100 * share:.0f} % of the states of layer {layer.layer} {words}"
+            clause = "are saturated and pass almost no gradient back"
+            yield f"{100 * share:.0f} % of the states of layer {layer.layer} {clause}"
 
 
-def _memory_findings(reading: Reading) -> Iterator[str]:
-    """The slowest layer first."""
-    memories = reading.memories()
-    layers = {layer.layer: layer for layer in reading.layers}
-    for number in sorted(memories, key=lambda number: -float(np.median(memories[number]))):
-        gate = layers[number].keeping or ""
-        opening = reading.openings[number][gate]
-        mean = float(opening.mean.mean())
-        slowest = int(np.argmax(memories[number]))
+def _memory_findings(activity: CellActivity) -> Iterator[str]:
+    """Describe the memory gates, the layer of longest memory first."""
+    constants = activity.time_constants()
+    layers = {layer.layer: layer for layer in activity.layers}
+    for number in sorted(constants, key=lambda number: -float(np.median(constants[number]))):
+        gate = layers[number].memory_gate or ""
+        gate_statistics = activity.gate_statistics[number][gate]
+        mean = float(gate_statistics.mean.mean())
+        slowest = int(np.argmax(constants[number]))
         yield (
-            f"the {GATES[gate]}s of layer {number} sit at {mean:.2f} on average, a memory of "
-            f"{_tokens(float(cells.time_constants(np.array([mean]))[0]), reading.tokens)}; "
-            f"{100 * opening.always_open:.0f} % of them are nearly always open, and the slowest cell, "
-            f"{slowest + 1}, keeps {_tokens(float(memories[number][slowest]), reading.tokens)}"
+            f"the {GATE_NAMES[gate]}s of layer {number} average {mean:.2f}, a time constant of "
+            f"{_tokens(float(cells.time_constants(np.array([mean]))[0]), activity.tokens)}; "
+            f"{100 * gate_statistics.always_open:.0f} % of them are nearly always open, and the cell of longest "
+            f"memory, {slowest + 1}, has {_tokens(float(constants[number][slowest]), activity.tokens)}"
         )
 
 
 def _tokens(number: float, read: int) -> str:
-    """A memory in words; beyond what was read nothing was seen of it."""
+    """Format a time constant, capped by the number of tokens read."""
     if number > read:
         return f"more than the {read} token{'s' * (read > 1)} read"
     shown = f"{number:.1f}" if number < 10 else f"{number:.0f}"
     return f"{shown} tokens"
 
 
-def _tracked_finding(reading: Reading, name: str, each: Property) -> str:
-    if name not in reading.tracked:
-        return f"{each.label} cannot be tracked: too rare or too common in the {reading.tokens:,} tokens read"
-    best = reading.tracked[name][0]
-    if not best.is_found:
-        return f"no cell follows {each.label}; the best, cell {best.cell} of layer {best.layer}, has {best.judged}"
-    return f"the cell that follows {each.label} best is cell {best.cell} of layer {best.layer} ({best.judged})"
+def _tracked_finding(activity: CellActivity, name: str, text_property: Property) -> str:
+    label = text_property.label
+    if name not in activity.tracked:
+        return f"{label} cannot be tracked: too rare or too common in the {activity.tokens:,} tokens read"
+    best = activity.tracked[name][0]
+    cell = f"cell {best.cell} of layer {best.layer}"
+    if not best.is_significant:
+        return f"no cell follows {label} significantly; the best, {cell}, has {best.description}"
+    return f"the cell that follows {label} best is {cell} ({best.description})"
 
 
-def _data(reading: Reading) -> dict[str, Any]:
-    memories = reading.memories()
+def _data(activity: CellActivity) -> dict[str, Any]:
+    constants = activity.time_constants()
     return {
-        "tokens": reading.tokens,
+        "tokens": activity.tokens,
         "layers": [
             {
                 "layer": layer.layer,
                 "width": layer.h.shape[1],
                 "saturated_states": cells.saturation(layer),
-                "gates": {gate: _gate_data(each) for gate, each in reading.openings[layer.layer].items()},
-                "memory": _memory_data(memories[layer.layer]) if layer.layer in memories else None,
+                "gates": {
+                    gate: _gate_data(statistics)
+                    for gate, statistics in activity.gate_statistics[layer.layer].items()
+                },
+                "memory": _memory_data(constants[layer.layer]) if layer.layer in constants else None,
             }
-            for layer in reading.layers
+            for layer in activity.layers
         ],
-        "followers": {name: _follower_data(best) for name, (best, *_) in reading.followers.items()},
-        "tracked": {name: [_follower_data(each) for each in several] for name, several in reading.tracked.items()},
+        "followers": {name: _cell_data(best) for name, (best, *_) in activity.best_cells.items()},
+        "tracked": {
+            name: [_cell_data(statistics) for statistics in tracked_cells]
+            for name, tracked_cells in activity.tracked.items()
+        },
     }
 
 
-def _gate_data(opening: Opening) -> dict[str, Any]:
+def _gate_data(statistics: GateStatistics) -> dict[str, Any]:
     return {
-        "mean": float(opening.mean.mean()),
-        "shut": float(opening.left.mean()),
-        "open": float(opening.right.mean()),
-        "always_open": opening.always_open,
-        "histogram": opening.histogram.tolist(),
+        "mean": float(statistics.mean.mean()),
+        "shut": float(statistics.closed_share.mean()),
+        "open": float(statistics.open_share.mean()),
+        "always_open": statistics.always_open,
+        "histogram": statistics.histogram.tolist(),
     }
 
 
 def _memory_data(values: Floats) -> dict[str, Any]:
     quantiles = np.quantile(np.sort(values), [0.25, 0.5, 0.75, 1.0], method="lower").tolist()
     names = ("lower_quartile", "median", "upper_quartile", "largest")
-    known = dict(zip(names, map(finite, quantiles), strict=True))
-    return {"unit": "tokens", **known, "slowest_cell": int(np.argmax(values)) + 1}
+    values = dict(zip(names, map(finite_or_none, quantiles), strict=True))
+    return {"unit": "tokens", **values, "slowest_cell": int(np.argmax(values)) + 1}
 
 
-def _follower_data(each: Follower) -> dict[str, Any]:
+def _cell_data(cell: CorrelatedCell) -> dict[str, Any]:
     return {
-        "layer": each.layer,
-        "cell": each.cell,
-        "r_first_half": each.first,
-        "r_second_half": each.second,
-        "chance": each.chance,
-        "is_found": each.is_found,
+        "layer": cell.layer,
+        "cell": cell.cell,
+        "r_first_half": cell.r_first,
+        "r_second_half": cell.r_second,
+        "chance": cell.p_value,
+        "is_found": cell.is_significant,
     }
 
 
-def _arrays(reading: Reading) -> Iterator[tuple[str, Floats]]:
-    for layer in reading.layers:
+def _arrays(activity: CellActivity) -> Iterator[tuple[str, Floats]]:
+    for layer in activity.layers:
         states = {"h": layer.h} if layer.c is None else {"h": layer.h, "c": layer.c}
         for what, values in {**layer.gates, **states}.items():
-            yield f"{reading.name}/layer {layer.layer}/{what}", values
+            yield f"{activity.name}/layer {layer.layer}/{what}", values

@@ -1,7 +1,4 @@
-"""Figures of gates and states, with the captions that say how to read them.
-
-Lives here: one model's figures. Not here: the numbers (cell_reading.py), drawing (inspection/cells_plot.py).
-"""
+"""Figures of the gates section."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -9,129 +6,149 @@ from typing import Final
 import numpy as np
 
 from chainrule.inspection import cells, cells_plot
-from chainrule.inspection.cells import Follower, LayerStates, Opening
+from chainrule.inspection.cells import CorrelatedCell, GateStatistics, LayerStates
 from chainrule.inspection.cells_plot import Panel
-from chainrule.inspection.foreign import isolated
-from chainrule.inspection.matrix import GATES
-from chainrule.inspection.running_text import PROPERTIES, Property, RunningText
+from chainrule.inspection.foreign import escape
+from chainrule.inspection.matrix import GATE_NAMES
+from chainrule.inspection.running_text import PROPERTIES, AlignedText, Property
 from chainrule.inspection.section import Figure
 from chainrule.inspection.table import RULED, html_table
 from chainrule.lm import Floats
-from chainrule.microscope.cell_reading import Reading
+from chainrule.microscope.cell_reading import CellActivity
 
-MOST_TEXTS: Final = 4  # coloured texts a model, beside those that were asked for
+MOST_TEXTS: Final = 4  # coloured texts per model, besides tracked ones
 EXCERPT: Final = 700  # characters of a coloured text
-STARTS: Final = 10  # places an excerpt may begin at
+STARTS: Final = 10  # candidate starts of an excerpt
 NUMBERED: Final = "Layers and cells are counted from 1."
-HEADER: Final = ("property", "layer", "cell", "r, first half", "r, second half", "chance")
+HEADER: Final = ("property", "layer", "cell", "r, first half", "r, second half", "p-value")
 
 
-def figures(reading: Reading, wanted: Mapping[str, Property]) -> Iterator[Figure]:
-    """Distributions, saturation, memory; the cells that follow something, and text in their colours."""
-    name = isolated(reading.name)
-    rows = {f"layer {layer.layer}": _panels(layer, reading.openings[layer.layer]) for layer in reading.layers}
-    cut = f" Read were the first {reading.tokens:,} tokens." if reading.is_cut else ""
+def make_figures(activity: CellActivity, tracked: Mapping[str, Property]) -> Iterator[Figure]:
+    """Yield distributions, saturation, time constants, correlated cells, and text coloured by them."""
+    name = escape(activity.name)
+    rows = {
+        f"layer {layer.layer}": _panels(layer, activity.gate_statistics[layer.layer]) for layer in activity.layers
+    }
+    cut = f" Only the first {activity.tokens:,} tokens were read." if activity.is_cut else ""
     yield Figure(
-        name=f"{reading.name}: distributions",
-        drawing=cells_plot.histograms(rows, title=f"What the cells of {reading.name} do"),
+        name=f"{activity.name}: distributions",
+        drawing=cells_plot.plot_histograms(rows, title=f"Gate activations of {activity.name}"),
         caption=(
-            f"{name}: how often each value comes, over all cells and {reading.tokens:,} tokens. A gate at 0 is "
-            f"shut, at 1 open; shut counts values below {cells.SHUT}, open above {cells.OPEN}.{cut}"
-            if reading.openings[1]
-            else f"{name}: how often each state comes, over all cells and {reading.tokens:,} tokens. Where φ is "
-            f"saturated its slope is almost 0, and so is the gradient that passes.{cut}"
+            f"{name}: distribution of gate values over all cells and {activity.tokens:,} tokens. Values below "
+            f"{cells.SHUT} count as closed, above {cells.OPEN} as open.{cut}"
+            if activity.gate_statistics[1]
+            else f"{name}: distribution of states over all cells and {activity.tokens:,} tokens. Where φ is "
+            f"saturated its slope is almost 0, and it passes almost no gradient.{cut}"
         ),
         is_wide=True,
     )
-    if reading.openings[1]:
-        yield from _gate_figures(reading, name)
-    if reading.followers:
-        yield _follower_figure(reading, name)
-    for asked, best in reading.found()[:MOST_TEXTS]:
-        yield _text_figure(reading, asked, PROPERTIES[asked], best)
-    for asked, several in reading.tracked.items():
-        yield _tracked_figure(reading, asked, wanted[asked], several)
+    if activity.gate_statistics[1]:
+        yield from _gate_figures(activity, name)
+    if activity.best_cells:
+        yield _correlation_figure(activity, name)
+    for name_of_property, best in activity.significant_cells()[:MOST_TEXTS]:
+        yield _text_figure(activity, name_of_property, PROPERTIES[name_of_property], best)
+    for name_of_property, cells_of_property in activity.tracked.items():
+        yield _tracked_figure(activity, name_of_property, tracked[name_of_property], cells_of_property)
 
 
-def _gate_figures(reading: Reading, name: str) -> Iterator[Figure]:
-    openings = {f"layer {number}": own for number, own in reading.openings.items()}
+def _gate_figures(activity: CellActivity, name: str) -> Iterator[Figure]:
+    statistics = {
+        f"layer {number}": layer_statistics for number, layer_statistics in activity.gate_statistics.items()
+    }
     yield Figure(
-        name=f"{reading.name}: saturation",
-        drawing=cells_plot.saturations(openings, title=f"Saturation of the gates of {reading.name}"),
+        name=f"{activity.name}: saturation",
+        drawing=cells_plot.plot_saturation(statistics, title=f"Saturation of the gates of {activity.name}"),
         caption=(
-            f"{name}: a dot a cell. Across: share of the tokens at which its gate is open (above {cells.OPEN}); "
-            f"up: share at which it is shut (below {cells.SHUT}). On the line a gate is always one or the "
-            "other; at the origin it is neither. A forget or update gate far to the right keeps what its cell has."
+            f"{name}: one dot per cell. x: share of tokens at which the gate is open (above {cells.OPEN}); y: "
+            f"share at which it is closed (below {cells.SHUT}). On the diagonal a gate is always saturated, at "
+            "the origin never. A forget or update gate far to the right retains the content of its cell."
         ),
         is_wide=True,
     )
-    memories = {f"layer {number}": values for number, values in reading.memories().items()}
-    gate = next(layer.keeping for layer in reading.layers) or ""
+    constants = {f"layer {number}": values for number, values in activity.time_constants().items()}
+    gate = next(layer.memory_gate for layer in activity.layers) or ""
     yield Figure(
-        name=f"{reading.name}: memory",
-        drawing=cells_plot.memories(memories, title=f"Memory of the cells of {reading.name}"),
+        name=f"{activity.name}: memory",
+        drawing=cells_plot.plot_time_constants(constants, title=f"Time constants of the cells of {activity.name}"),
         caption=(
-            f"{name}: time constants in tokens, −1 / log {gate}̄ with {gate}̄ the cell's mean {GATES[gate]} over the "
-            "text: after so many tokens 1/e, or 37 %, of what the cell held is left. Read: so many of the cells "
-            "keep at least so long."
+            f"{name}: time constants in tokens, −1 / log {gate}̄ with {gate}̄ the cell's mean {GATE_NAMES[gate]} "
+            "over the text: the number of tokens after which the cell has decayed to 1/e (37 %). The x axis is "
+            "the share of cells with at least this time constant."
         ),
     )
 
 
-def _follower_figure(reading: Reading, name: str) -> Figure:
+def _correlation_figure(activity: CellActivity, name: str) -> Figure:
     rows = [
-        (PROPERTIES[asked].label, *_cells_of(best), "yes" if best.is_found else "no")
-        for asked, (best, *_) in sorted(reading.followers.items(), key=lambda pair: -abs(pair[1][0].second))
+        (PROPERTIES[property_name].label, *_cell_row(best), "yes" if best.is_significant else "no")
+        for property_name, (best, *_) in sorted(
+            activity.best_cells.items(), key=lambda pair: -abs(pair[1][0].r_second)
+        )
     ]
     return Figure(
-        name=f"{reading.name}: cells",
-        drawing=html_table((*HEADER, "follows it"), rows, label="Cells that follow the text", look=RULED),
+        name=f"{activity.name}: cells",
+        drawing=html_table(
+            (*HEADER, "follows it"), rows, label="Cells correlated with text properties", style=RULED
+        ),
         caption=(
-            f"{name}: of each property of the text the cell that follows it best on the first half, and Pearson's "
-            "correlation r there and on the second half, which had no part in the choice. Chance: how many shifts "
-            f"of the text against the cell give as much. A cell counts where |r| is at least {cells.LEAST} on the "
-            f"second half and chance at most {100 * cells.MOST_CHANCE:.0f} %. {NUMBERED}"
+            f"{name}: for each text property, the cell with the largest |r| (Pearson) on the first half, with r "
+            "on both halves; the second half is held out. The p-value is the share of circular shifts of the "
+            f"text with at least this |r|. A cell follows the property if |r| ≥ {cells.MIN_CORRELATION} on the "
+            f"second half and p ≤ {100 * cells.MAX_P_VALUE:.0f} %. {NUMBERED}"
         ),
         is_wide=True,
     )
 
 
-def _tracked_figure(reading: Reading, asked: str, each: Property, several: Sequence[Follower]) -> Figure:
-    best = _text_figure(reading, asked, each, several[0])
-    rows = [(each.label, *_cells_of(follower)) for follower in several]
-    table = html_table(HEADER, rows, label=f"Cells that follow {each.label}", look=RULED)
+def _tracked_figure(
+    activity: CellActivity, property_name: str, text_property: Property, correlated: Sequence[CorrelatedCell]
+) -> Figure:
+    text_figure = _text_figure(activity, property_name, text_property, correlated[0])
+    rows = [(text_property.label, *_cell_row(cell)) for cell in correlated]
+    table = html_table(HEADER, rows, label=f"Cells that follow {text_property.label}", style=RULED)
     return Figure(
-        name=f"{reading.name}: track {asked}",
-        drawing=f"<div>{best.drawing}{table}</div>",
-        caption=f"{best.caption} Below the {len(several)} best cells, by the first half. {NUMBERED}",
+        name=f"{activity.name}: track {property_name}",
+        drawing=f"<div>{text_figure.drawing}{table}</div>",
+        caption=f"{text_figure.caption} Below: the {len(correlated)} best cells on the first half. {NUMBERED}",
         is_wide=True,
     )
 
 
-def _cells_of(follower: Follower) -> tuple[str, ...]:
-    numbers = (cells.signed(follower.first), cells.signed(follower.second), f"{100 * follower.chance:.2g} %")
-    return str(follower.layer), str(follower.cell), *numbers
+def _cell_row(cell: CorrelatedCell) -> tuple[str, ...]:
+    numbers = (
+        cells.format_correlation(cell.r_first),
+        cells.format_correlation(cell.r_second),
+        f"{100 * cell.p_value:.2g} %",
+    )
+    return str(cell.layer), str(cell.cell), *numbers
 
 
-def _text_figure(reading: Reading, asked: str, each: Property, best: Follower) -> Figure:
-    values = reading.layers[best.layer - 1].shown[:, best.cell - 1]
-    part = excerpt(reading.values[asked], reading.text)
-    label = isolated(each.label)
-    claim = f"It follows {label}" if best.is_found else f"No cell follows {label}; this one came closest to it"
+def _text_figure(
+    activity: CellActivity, property_name: str, text_property: Property, best: CorrelatedCell
+) -> Figure:
+    values = activity.layers[best.layer - 1].cell_values[:, best.cell - 1]
+    excerpt = choose_excerpt(activity.values[property_name], activity.text)
+    label = escape(text_property.label)
+    claim = (
+        f"It follows {label}"
+        if best.is_significant
+        else f"No cell follows {label} significantly; this one is closest"
+    )
     return Figure(
-        name=f"{reading.name}: {asked}",
-        drawing=cells_plot.coloured(reading.shown[part], values[part]),
+        name=f"{activity.name}: {property_name}",
+        drawing=cells_plot.activation_html(activity.token_texts[excerpt], values[excerpt]),
         caption=(
-            f"{isolated(reading.name)}: text coloured by what cell {best.cell} of layer {best.layer} holds "
-            f"after each token, orange above its mean here, blue below. {claim}: r = "
-            f"{cells.signed(best.second)} on the second half, which this piece is from."
+            f"{escape(activity.name)}: text coloured by the activation of cell {best.cell} of layer {best.layer} "
+            f"after each token: orange above the mean of this excerpt, blue below. {claim}: r = "
+            f"{cells.format_correlation(best.r_second)} on the second half, from which the excerpt is taken."
         ),
         is_wide=True,
     )
 
 
-def excerpt(values: Floats, text: RunningText) -> slice:
-    """Some `EXCERPT` characters of the second half where a property, (N,), varies most."""
+def choose_excerpt(values: Floats, text: AlignedText) -> slice:
+    """Return about `EXCERPT` characters of the second half in which a property (N,) varies most."""
     N = len(values)
     size = min(N - N // 2, max(1, int(EXCERPT * N / max(1, len(text.text)))))
     starts = np.linspace(N // 2, N - size, STARTS).astype(int).tolist()
@@ -139,18 +156,19 @@ def excerpt(values: Floats, text: RunningText) -> slice:
     return slice(first, first + size)
 
 
-def _panels(layer: LayerStates, openings: Mapping[str, Opening]) -> list[Panel]:
-    """A histogram a gate; of a layer without gates one of its states."""
-    if openings:
+def _panels(layer: LayerStates, statistics: Mapping[str, GateStatistics]) -> list[Panel]:
+    """Return one histogram per gate, or one of the states for a layer without gates."""
+    if statistics:
         return [
             Panel(
-                f"{GATES[gate]} {gate}",
-                each.histogram,
+                f"{GATE_NAMES[gate]} {gate}",
+                gate_statistics.histogram,
                 0.0,
                 1.0,
-                f"shut {100 * each.left.mean():.0f} %, open {100 * each.right.mean():.0f} %",
+                f"closed {100 * gate_statistics.closed_share.mean():.0f} %, open "
+                f"{100 * gate_statistics.open_share.mean():.0f} %",
             )
-            for gate, each in openings.items()
+            for gate, gate_statistics in statistics.items()
         ]
     bounds = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0)}
     low, high = bounds.get(layer.nonlinearity, (float(layer.h.min()), float(layer.h.max())))

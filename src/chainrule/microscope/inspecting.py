@@ -1,8 +1,4 @@
-"""`chainrule.inspect`: models looked into on one text, section by section.
-
-Lives here: which sections there are, who is asked what. Not here: a section's own question (one file each), the
-whole of the answers (inspection.py).
-"""
+"""`chainrule.inspect`: run all inspection sections on one or several models and a text."""
 
 import os
 import sys
@@ -17,19 +13,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from chainrule import families, loading
-from chainrule.artifact import use_of
+from chainrule.artifact import usage_hint
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
 from chainrule.inspection import plots
-from chainrule.inspection.foreign import plain_text
+from chainrule.inspection.foreign import to_printable
 from chainrule.inspection.section import Section
 from chainrule.microscope.inspection import Inspection, Subject
-from chainrule.microscope.sample import Sample, take
+from chainrule.microscope.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.default import default_corpus
 from chainrule.text.files import Sources
-from chainrule.text.pairs import Pairs, read_pairs
+from chainrule.text.pairs import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.versions import versions
 
@@ -41,19 +37,19 @@ MODULES: Final[Mapping[str, str]] = {
     "probability": "chainrule.microscope.probability",
     "training": "chainrule.microscope.training",
 }
-"""The sections in the order of the page; each module offers `section`, and is imported when it is asked."""
+"""The sections in page order; each module defines `section` and is imported on first use."""
 
-NOTHING: Final = "nothing to say of these models"
-PARTS: Final = 100  # steps of the progress bar for a section of work 1
-WORK: Final[Mapping[str, int]] = {"gradient_flow": 4, "gates": 2, "attention": 2, "probability": 2}
-"""Typical time of a section, in that of the shortest ones, which are not listed."""
+NOT_APPLICABLE: Final = "not applicable to these models"
+PROGRESS_STEPS: Final = 100  # progress steps of a section of relative time 1
+RELATIVE_TIME: Final[Mapping[str, int]] = {"gradient_flow": 4, "gates": 2, "attention": 2, "probability": 2}
+"""Typical time relative to the fastest sections, which are not listed."""
 
-Maker = Callable[[Progress], Section | None]
+SectionBuilder = Callable[[Progress], Section | None]
 
 
 def inspect(
     models: Any,
-    text: Sources | Corpus | Pairs | None = None,
+    text: Sources | Corpus | SentencePairs | None = None,
     *,
     only: str | Sequence[str] = (),
     tokens: int = 1000,
@@ -65,28 +61,28 @@ def inspect(
     progress: Progress | bool = silent,
     command: str = "chainrule.inspect(…)",
 ) -> Inspection:
-    """Look into one model or several, given or in folders, on the first `tokens` of a text.
+    """Inspect one or several models, given as objects or folders, on the first `tokens` of a text.
 
-    Without a text: on the embedded one. A translator is looked into by itself, on sentence pairs: two files, or one
-    table. `only` names sections; `lags`, `positions` and `seed` are for the gradient flow; `track` names
-    properties of the text to search the cells for.
+    Without a text the embedded one is used. A translator is inspected alone, on sentence pairs: two files or one
+    table. `only` selects sections; `lags`, `positions` and `seed` apply to the gradient flow; `track` names text
+    properties to search the cells for.
     """
     progress = as_progress(progress)
     start = time.perf_counter()
     _check_counts({"tokens": tokens, "lags": lags, "positions": positions})
-    tracked = (track,) if isinstance(track, str) else tuple(track)
-    wanted = _wanted(only, tracked)
-    named = _load(models, device)
-    if _is_translator(named):
-        job = _of_translator(*named[0], text)
+    track_names = (track,) if isinstance(track, str) else tuple(track)
+    section_names = _parse_sections(only, track_names)
+    models_by_name = _load(models, device)
+    if _is_translator(models_by_name):
+        job = _translator_job(*models_by_name[0], text)
     else:
         flow = {"lags": lags, "positions": positions, "seed": seed}
-        chosen: dict[str, dict[str, Any]] = {"gradient_flow": flow, "gates": {"track": tracked}}
-        job = _of_language_models(named, text, tokens, chosen)
+        settings: dict[str, dict[str, Any]] = {"gradient_flow": flow, "gates": {"track": track_names}}
+        job = _language_model_job(models_by_name, text, tokens, settings)
     if find_spec("matplotlib") is None:
-        warnings.warn(f"there are no pictures: {plots.MISSING}", ChainruleWarning, stacklevel=2)
-    with plots.or_notes():
-        sections, left_out = _gather(job, wanted, progress, is_choice=bool(only))
+        warnings.warn(f"no figures are drawn: {plots.MISSING_MATPLOTLIB}", ChainruleWarning, stacklevel=2)
+    with plots.allow_missing_matplotlib():
+        sections, left_out = _run_sections(job, section_names, progress, is_choice=bool(only))
     return Inspection(
         subjects=_with_counts(job, sections),
         text=job.text,
@@ -101,41 +97,43 @@ def inspect(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Who is looked at with what, and how each section is asked for; one that is not here has nothing to say."""
+    """The models, the text, and a builder for each section that applies."""
 
     subjects: tuple[Subject, ...]
     text: str
-    makers: Mapping[str, Maker]
-    pairs: int | None = None  # that a translator was given
+    makers: Mapping[str, SectionBuilder]
+    pairs: int | None = None  # number of pairs given to a translator
 
 
-def _of_language_models(
-    named: Sequence[tuple[str, Model]],
-    text: Sources | Corpus | Pairs | None,
+def _language_model_job(
+    models_by_name: Sequence[tuple[str, Model]],
+    text: Sources | Corpus | SentencePairs | None,
     tokens: int,
-    chosen: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[str, Mapping[str, Any]],
 ) -> _Job:
-    if isinstance(text, Pairs):
+    if isinstance(text, SentencePairs):
         raise UsageError("pairs are for translators; give a language model a text")
     corpus = default_corpus() if text is None else Corpus.of(text)
-    source = f"{corpus.name}, as no text was given" if text is None else corpus.name
-    samples = [take(model, corpus, name=name, tokens=tokens, source=source) for name, model in named]
+    source = f"{corpus.name}, the default text" if text is None else corpus.name
+    samples = [
+        take_sample(model, corpus, name=name, tokens=tokens, source=source) for name, model in models_by_name
+    ]
 
-    def maker(name: str) -> Maker:
-        settings = chosen.get(name, {})
-        return lambda progress: import_module(MODULES[name]).section(samples, progress=progress, **settings)
+    def make_builder(name: str) -> SectionBuilder:
+        section_settings = settings.get(name, {})
+        return lambda progress: import_module(MODULES[name]).section(samples, progress=progress, **section_settings)
 
-    return _Job(tuple(map(_subject, samples)), source, {name: maker(name) for name in MODULES})
+    return _Job(tuple(map(_subject, samples)), source, {name: make_builder(name) for name in MODULES})
 
 
-def _of_translator(name: str, model: Any, text: Sources | Corpus | Pairs | None) -> _Job:
+def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePairs | None) -> _Job:
     if model.config.attention == "none":
-        raise UsageError(f"{name} has no attention, and it is by its attention that a translator is looked into")
+        raise UsageError(f"{name} has no attention, and only the attention of a translator can be inspected")
     if text is None:
-        raise UsageError("a translator is looked into on pairs: give a source and a target file, or one table")
+        raise UsageError("a translator is inspected on pairs: give a source and a target file, or one table")
     pairs = (
         text
-        if isinstance(text, Pairs)
+        if isinstance(text, SentencePairs)
         else read_pairs([file.path for file in Corpus.of(text, expects_lines=False).files])
     )
     config, source, target = model.config, model.source, model.target
@@ -147,21 +145,23 @@ def _of_translator(name: str, model: Any, text: Sources | Corpus | Pairs | None)
         tokenizer=_tokenizer(source) if config.joint else f"{_tokenizer(source)}; {_tokenizer(target)}",
         context="pairs",
         trained_on=model.origin.text,
-        looked_at="",  # known when it has been done
+        looked_at="",  # set by `_with_counts`
     )
-    makers: dict[str, Maker] = {
-        "attention": lambda told: import_module(MODULES["attention"]).of_translator(model, pairs, progress=told)
+    makers: dict[str, SectionBuilder] = {
+        "attention": lambda progress: import_module(MODULES["attention"]).translator_section(
+            model, pairs, progress=progress
+        )
     }
     return _Job((subject,), pairs.name, makers, len(pairs))
 
 
 def _with_counts(job: _Job, sections: Sequence[Section]) -> tuple[Subject, ...]:
-    """The subjects; a translator with how many of its pairs were read, which its section knows."""
+    """Return the subjects; for a translator, with the number of pairs that were read."""
     if job.pairs is None:
         return job.subjects
     read = max((section.data["pairs"] for section in sections), default=0)
-    said = f"{read or 'none'} of {job.pairs:,} pair{'' if job.pairs == 1 else 's'}"
-    return tuple(replace(subject, looked_at=said) for subject in job.subjects)
+    amount = f"{read or 'none'} of {job.pairs:,} pair{'' if job.pairs == 1 else 's'}"
+    return tuple(replace(subject, looked_at=amount) for subject in job.subjects)
 
 
 def _subject(sample: Sample) -> Subject:
@@ -182,60 +182,60 @@ def _tokenizer(tokenizer: Tokenizer) -> str:
     return f"{tokenizer.config.kind}, {tokenizer.vocab_size:,} ids"
 
 
-def _gather(
-    job: _Job, wanted: Sequence[str], progress: Progress, *, is_choice: bool
+def _run_sections(
+    job: _Job, section_names: Sequence[str], progress: Progress, *, is_choice: bool
 ) -> tuple[tuple[Section, ...], dict[str, str]]:
-    """Every section that has something to say, and why others are not there; one that fails takes none along."""
+    """Run all sections; return those that apply and the reasons for the rest. A failing section is skipped."""
     sections: list[Section] = []
-    left_out: dict[str, str] = {}
-    work = [WORK.get(name, 1) for name in wanted]
-    for place, name in enumerate(wanted):
-        inner = _within(progress, name.replace("_", " "), sum(work[:place]), work[place], sum(work))
-        inner("", 0, None)
+    skipped: dict[str, str] = {}
+    times = [RELATIVE_TIME.get(name, 1) for name in section_names]
+    for index, name in enumerate(section_names):
+        subprogress = _subprogress(progress, name.replace("_", " "), sum(times[:index]), times[index], sum(times))
+        subprogress("", 0, None)
         try:
-            section = job.makers[name](inner) if name in job.makers else None
+            section = job.makers[name](subprogress) if name in job.makers else None
         except UsageError:
             raise
         except ChainruleError as error:
-            left_out[name] = str(error)
+            skipped[name] = str(error)
             warnings.warn(f"{name} is left out: {error}", ChainruleWarning, stacklevel=3)
             continue
         if section is not None:
             sections.append(section)
         else:
-            left_out[name] = NOTHING
+            skipped[name] = NOT_APPLICABLE
             if is_choice:
-                warnings.warn(f"{name} is left out: {NOTHING}", ChainruleWarning, stacklevel=3)
-    progress("inspecting", PARTS * sum(work), PARTS * sum(work))
-    return tuple(sections), left_out
+                warnings.warn(f"{name} is left out: {NOT_APPLICABLE}", ChainruleWarning, stacklevel=3)
+    progress("inspecting", PROGRESS_STEPS * sum(times), PROGRESS_STEPS * sum(times))
+    return tuple(sections), skipped
 
 
-def _within(progress: Progress, title: str, before: int, work: int, total_work: int) -> Progress:
-    """The progress of one of several sections as a part of the whole's: `before` is the work of those before it."""
+def _subprogress(progress: Progress, title: str, before: int, duration: int, total_duration: int) -> Progress:
+    """Return the progress of one section within the whole; `before` is the relative time of earlier sections."""
 
-    def tell(what: str, done: int, total: int | None) -> None:
-        part = min(1.0, done / total) if total else 0.0
-        done_parts = round(PARTS * (before + part * work))
-        progress(f"{title}: {what}" if what else title, done_parts, PARTS * total_work)
+    def report(what: str, done: int, total: int | None) -> None:
+        fraction = min(1.0, done / total) if total else 0.0
+        steps = round(PROGRESS_STEPS * (before + fraction * duration))
+        progress(f"{title}: {what}" if what else title, steps, PROGRESS_STEPS * total_duration)
 
-    return tell
+    return report
 
 
 def _load(models: Any, device: str) -> list[tuple[str, Any]]:
-    """The models by names that tell them apart."""
-    is_one = isinstance(models, str | Path) or not isinstance(models, Sequence)
-    given = [models] if is_one else list(models)
-    if not given:
+    """Load the models and give them distinct names."""
+    is_single = isinstance(models, str | Path) or not isinstance(models, Sequence)
+    sources = [models] if is_single else list(models)
+    if not sources:
         raise UsageError("no model was given; name the folder of at least one")
-    names = unique_names([_parts(model) for model in given])
-    loaded = [loading.load(model, device=device) if isinstance(model, str | Path) else model for model in given]
-    for model, place in zip(loaded, given, strict=True):
-        _check_kind(model, str(place))
+    names = unique_names([_parts(model) for model in sources])
+    loaded = [loading.load(model, device=device) if isinstance(model, str | Path) else model for model in sources]
+    for model, source in zip(loaded, sources, strict=True):
+        _check_kind(model, str(source))
     return list(zip(names, loaded, strict=True))
 
 
 def _parts(model: Any) -> tuple[str, ...]:
-    """The folders on the way to a model, or what it is where it comes from none."""
+    """Return the path components of a model, or its family if it has no path."""
     path = str(model) if isinstance(model, str | Path) else getattr(model, "name", "")
     if path:
         return Path(os.path.abspath(path)).parts
@@ -243,7 +243,7 @@ def _parts(model: Any) -> tuple[str, ...]:
 
 
 def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """The last part of each path, or as many as tell it from the others; what is still the same gets a free number.
+    """Return the shortest distinguishing suffix of each path; duplicates are numbered.
 
     >>> unique_names([("runs", "a", "lstm"), ("runs", "b", "lstm"), ("gru",), ("gru",)])
     ['a/lstm', 'b/lstm', 'gru', 'gru (2)']
@@ -252,57 +252,57 @@ def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
     for path in paths:
         others = [other for other in paths if other != path]
         depths = (n for n in range(1, len(path)) if all(other[-n:] != path[-n:] for other in others))
-        names.append(plain_text("/".join(path[-next(depths, len(path)) :])))
-    taken = set(names)
+        names.append(to_printable("/".join(path[-next(depths, len(path)) :])))
+    used = set(names)
     for i, name in enumerate(names):
         if name in names[:i]:
-            names[i] = next(other for n in count(2) if (other := f"{name} ({n})") not in taken)
-            taken.add(names[i])
+            names[i] = next(other for n in count(2) if (other := f"{name} ({n})") not in used)
+            used.add(names[i])
     return names
 
 
-def _check_kind(model: Any, place: str) -> None:
-    """Refuse what cannot be looked into; `place` is where it was found."""
+def _check_kind(model: Any, source: str) -> None:
+    """Raise unless the model is a language model or translator; `source` is named in the error."""
     task = getattr(model, "task", None)
     if task not in (None, "translate"):
-        reason = "is no language model and no translator, and only these are looked into"
-        raise UsageError(f"{place} {reason}; {use_of(str(task), place)}")
+        reason = "is not a language model or translator, and cannot be inspected"
+        raise UsageError(f"{source} {reason}; {usage_hint(str(task), source)}")
     if task is None and not isinstance(model, Model):
-        raise UsageError(f"{place} is no model; give a model or the folder of one")
+        raise UsageError(f"{source} is not a model; give a model or the folder of one")
 
 
-def _is_translator(named: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the one model is a translator."""
-    is_one = [getattr(model, "task", None) == "translate" for _, model in named]
-    if any(is_one) and len(named) > 1:
-        raise UsageError("a translator is looked into by itself: give one translator and no other model")
-    return any(is_one)
+def _is_translator(models_by_name: Sequence[tuple[str, Any]]) -> bool:
+    """Return whether the one model is a translator."""
+    are_translators = [getattr(model, "task", None) == "translate" for _, model in models_by_name]
+    if any(are_translators) and len(models_by_name) > 1:
+        raise UsageError("a translator is inspected alone: give one translator and no other model")
+    return any(are_translators)
 
 
-def _wanted(only: str | Sequence[str], track: Sequence[str]) -> list[str]:
-    """The sections that are asked for, in the order of the page."""
-    listed = only.split(",") if isinstance(only, str) else list(only)
-    names = [name.strip().replace("-", "_") for name in listed if name.strip()]
+def _parse_sections(only: str | Sequence[str], track: Sequence[str]) -> list[str]:
+    """Return the selected sections in page order."""
+    requested = only.split(",") if isinstance(only, str) else list(only)
+    names = [name.strip().replace("-", "_") for name in requested if name.strip()]
     for name in names:
         if name not in MODULES:
             raise ConfigError(f"there is no section '{name}'; choose among {', '.join(MODULES)}")
-    wanted = [name for name in MODULES if name in names or not names]
-    if track and "gates" not in wanted:
-        raise UsageError("track searches the cells, which is the section gates; add gates to only")
-    return wanted
+    selected = [name for name in MODULES if name in names or not names]
+    if track and "gates" not in selected:
+        raise UsageError("track belongs to the section gates; add gates to only")
+    return selected
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:
     for name, number in counts.items():
         if not isinstance(number, int) or number < 1:
-            raise ConfigError(f"{name} is {number}; choose a whole number from 1 on")
+            raise ConfigError(f"{name} is {number}; choose an integer of at least 1")
 
 
 def peak_memory() -> int | None:
-    """The most bytes this process has held at once."""
+    """Return the peak resident memory of this process in bytes; None if unavailable."""
     try:
         import resource
-    except ImportError:  # not a Unix
+    except ImportError:  # not Unix
         return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024  # macOS counts in bytes, others in KiB
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB elsewhere

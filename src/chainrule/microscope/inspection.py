@@ -1,8 +1,4 @@
-"""All that was found in models, section by section: in Python, as JSON, as a page.
-
-Lives here: the whole of the answers. Not here: the asking (inspecting.py), the choice of words for the top
-(verdict.py), the page (page.py).
-"""
+"""The result of an inspection: sections, summary, JSON and HTML page."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,64 +11,64 @@ import numpy as np
 from chainrule.errors import UsageError
 from chainrule.inspection.section import Section
 from chainrule.microscope import page
-from chainrule.microscope.verdict import Paragraph, in_words, verdict
-from chainrule.replacement import replacing_file
+from chainrule.microscope.verdict import Paragraph, format_paragraphs, summarize
+from chainrule.replacement import atomic_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model that was looked at."""
+    """An inspected model."""
 
     name: str
     family: str
-    sizes: Mapping[str, str | int]  # layers and width, order and smoothing
+    sizes: Mapping[str, str | int]  # such as layers and width, or order and smoothing
     parameters: int
     tokenizer: str
     context: str
     trained_on: str
-    looked_at: str  # how much of the text
+    looked_at: str  # amount of text read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inspection:
-    """What was found, section by section: `found["gradient_flow"]`."""
+    """The sections by name: `inspection["gradient_flow"]`."""
 
     subjects: tuple[Subject, ...]
-    text: str  # what they were looked at with
+    text: str  # name of the text
     sections: tuple[Section, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)  # why, by the name of a section
+    left_out: Mapping[str, str] = field(default_factory=dict)  # reasons by section name
     command: str = "chainrule.inspect(…)"
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    peak_memory: int | None = None  # bytes this process held at most; None where the system does not say
+    peak_memory: int | None = None  # bytes; None if unavailable
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the models."""
+        """Names of the models."""
         return tuple(subject.name for subject in self.subjects)
 
     @property
     def verdict(self) -> tuple[Paragraph, ...]:
-        """The most telling of it in words, a paragraph a model."""
-        return verdict(self.sections, self.names)
+        """The most important findings, one paragraph per model."""
+        return summarize(self.sections, self.names)
 
     def __getitem__(self, name: str) -> Section:
-        """The section of this name."""
+        """Return the section of this name."""
         for section in self.sections:
             if section.name == name:
                 return section
-        found = ", ".join(self) or "none"
-        raise UsageError(f"there is no section '{name}' here, but: {found}")
+        available = ", ".join(self) or "none"
+        raise UsageError(f"there is no section '{name}'; available: {available}")
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the sections."""
+        """Iterate over the names of the sections."""
         return (section.name for section in self.sections)
 
     def __contains__(self, name: object) -> bool:
         return name in set(self)
 
     def __str__(self) -> str:
-        return "\n\n".join(in_words(self.verdict, self.names))
+        return "\n\n".join(format_paragraphs(self.verdict, self.names))
 
     def __repr__(self) -> str:
         return f"<inspection of {', '.join(self.names)}: {', '.join(self) or 'nothing found'}>"
@@ -81,12 +77,12 @@ class Inspection:
         return page.verdict_html(self) + "".join(section._repr_html_() for section in self.sections)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the pictures, as plain values; what is not finite is None."""
+        """Return everything but the figures as JSON values; values that are not finite become None."""
         sections = {
             section.name: {"title": section.title, "findings": section.findings, "data": section.data}
             for section in self.sections
         }
-        whole = {
+        document = {
             "models": [asdict(subject) for subject in self.subjects],
             "text": self.text,
             "verdict": [asdict(paragraph) for paragraph in self.verdict],
@@ -97,16 +93,16 @@ class Inspection:
             "seconds": round(self.seconds, 3),
             "peak_memory_bytes": self.peak_memory,
         }
-        return {key: _plain(value) for key, value in whole.items()}
+        return {key: _plain(value) for key, value in document.items()}
 
     def save(self, path: str | Path) -> None:
-        """Write the page, in place of a file that is there."""
-        with replacing_file(Path(path)) as file:
+        """Write the HTML page, replacing an existing file."""
+        with atomic_file(Path(path)) as file:
             file.write(page.render(self).encode())
 
 
 def _plain(value: Any) -> Any:
-    """The same in plain values; None in place of every infinity and NaN."""
+    """Convert to JSON values; None replaces infinities and NaN."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):

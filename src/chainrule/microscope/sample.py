@@ -1,9 +1,9 @@
-"""The piece of text a model is looked at with, in the model's own tokens."""
+"""The first tokens of a text, encoded for one model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import InputError
 from chainrule.lm import Ids
 from chainrule.model import Model
@@ -11,59 +11,59 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.encode import encode
 
-LONGEST_LINE = 1 << 16  # characters of a line that are looked at, where few tokens are wanted
-LONGEST_TOKEN = 32  # characters, on average of a line that is longer
+LONGEST_LINE = 1 << 16  # characters read of a line if few tokens are requested
+LONGEST_TOKEN = 32  # assumed characters per token of longer lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """A language model and the first tokens of a text."""
 
-    name: str  # what the model is called in figures
+    name: str  # display name of the model
     model: Model
-    text: Encoded
-    tokens: tuple[str, ...]  # (N,) as they are shown; `</s>` where a line ends
-    source: str = ""  # what the text is
+    text: EncodedText
+    tokens: tuple[str, ...]  # (N,) vocabulary entries; `</s>` ends a line
+    source: str = ""  # name of the text
 
     @property
     def ids(self) -> Ids:
-        """(N,) the tokens as numbers."""
+        """(N,) token ids."""
         return self.text.ids
 
     @property
-    def written(self) -> tuple[str, ...]:
-        """(N,) the tokens with unknown words as the text has them."""
+    def source_tokens(self) -> tuple[str, ...]:
+        """(N,) tokens with unknown words as spelled in the text."""
         spellings = iter(self.text.spellings)
         pairs = zip(self.ids.tolist(), self.tokens, strict=True)
         return tuple(next(spellings, token) if i == self.text.unk else token for i, token in pairs)
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """(N,) the same without joiners, unknown words in brackets: the model read them as `<unk>`."""
-        pairs = zip(self.ids.tolist(), map(self.model.tokenizer.text_of, self.written), strict=True)
+    def display_tokens(self) -> tuple[str, ...]:
+        """(N,) tokens without joiners, unknown words in ⟨ ⟩."""
+        pairs = zip(self.ids.tolist(), map(self.model.tokenizer.display_text, self.source_tokens), strict=True)
         return tuple(f"⟨{text}⟩" if i == self.text.unk else text for i, text in pairs)
 
     @property
-    def running(self) -> tuple[str, ...]:
-        """(N,) the same as parts of a running text: joiners are left out, and a blank stands before other tokens.
+    def running_tokens(self) -> tuple[str, ...]:
+        """(N,) display tokens with a preceding blank unless they are joined to the token before.
 
-        For a tokenizer that splits punctuation; the tokens of others are as they are shown.
+        Only for tokenizers that split punctuation; otherwise the same as `display_tokens`.
         """
         if not self.model.tokenizer.config.splits_punctuation:
-            return self.shown
+            return self.display_tokens
         parts: list[str] = []
-        is_joined = True  # to the token before
-        for i, written in zip(self.ids.tolist(), self.written, strict=True):
-            left, right = punctuation.joins(written)
-            text = punctuation.without_joiners(written)
+        is_joined = True  # to the previous token
+        for i, token in zip(self.ids.tolist(), self.source_tokens, strict=True):
+            left, right = punctuation.joined_sides(token)
+            text = punctuation.without_joiners(token)
             text = f"⟨{text}⟩" if i == self.text.unk else text
             parts.append(text if is_joined or left or i == self.text.eos else f" {text}")
             is_joined = right or i == self.text.eos
         return tuple(parts)
 
 
-def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
-    """The first `tokens` of a text, or all of it where it is shorter; a line that begins is cut where they end."""
+def take_sample(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
+    """Return the first `tokens` of a text, or all of it if it is shorter; the last line may be cut."""
     lines: list[str] = []
     budget = tokens
     for line in _beginnings(corpus, max(LONGEST_LINE, LONGEST_TOKEN * tokens)):
@@ -80,7 +80,7 @@ def take(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = 
 
 
 def _beginnings(corpus: Corpus, most: int) -> Iterator[str]:
-    """The first `most` characters of every line; no more of a line is held at once."""
+    """Yield the first `most` characters of every line, without reading longer lines into memory."""
     line = ""
     for piece, ends_line in corpus.fragments():
         line += piece[: most - len(line)]
@@ -89,11 +89,11 @@ def _beginnings(corpus: Corpus, most: int) -> Iterator[str]:
             line = ""
 
 
-def _cut(text: Encoded, tokens: int) -> Encoded:
-    """The first tokens; what counts words and bytes is of the whole, and is not used here."""
+def _cut(text: EncodedText, tokens: int) -> EncodedText:
+    """Return the first tokens; word, character and byte counts remain those of the whole."""
     ids = text.ids[:tokens]
     oov = 0 if text.unk is None else int((ids == text.unk).sum())
-    return Encoded(ids, text.eos, text.unk, text.words, text.characters, text.bytes, text.spellings[:oov])
+    return EncodedText(ids, text.eos, text.unk, text.words, text.characters, text.bytes, text.spellings[:oov])
 
 
 def _shown(model: Model, ids: Sequence[int] | Ids) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""The words on top of an inspection: the most telling of what its sections found, a short paragraph a model.
-
-Lives here: the choice. Not here: the findings themselves, which are the sections'.
-"""
+"""Summarize an inspection: the most important findings as one short paragraph per model."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,45 +7,45 @@ from typing import Final
 
 from chainrule.inspection.section import Section
 
-MOST: Final = 5  # sentences of a paragraph
-FEWEST: Final = 3  # where the sections have so many to give
+MOST: Final = 5  # sentences per paragraph
+FEWEST: Final = 3  # sentences per paragraph, if available
 
 ORDER: Final = ("gradient_flow", "gates", "attention", "probability", "training", "recurrent_matrix")
-"""Sections by how much they tell of a model; the matrix says again what the measured flow says better."""
+"""Sections by importance; the matrix largely repeats the measured flow."""
 
-_QUOTED_OR_GAP: Final = re.compile(r"“[^”]*”+|(?<=[.!?])\s+(?=[A-Z“\"(])")  # what is quoted is passed over
+_QUOTED_OR_GAP: Final = re.compile(r"“[^”]*”+|(?<=[.!?])\s+(?=[A-Z“\"(])")  # quotations are skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """What is said of one model."""
+    """The summary of one model."""
 
-    model: str  # empty where it is said of several together
+    model: str  # empty if it concerns several models
     text: str
 
 
-def verdict(sections: Sequence[Section], names: Sequence[str]) -> tuple[Paragraph, ...]:
-    """A paragraph for each model that something was found of, then one for what was found of several together."""
-    order = {name: place for place, name in enumerate(ORDER)}
+def summarize(sections: Sequence[Section], names: Sequence[str]) -> tuple[Paragraph, ...]:
+    """Return a paragraph per model with findings, then one for findings on several models."""
+    order = {name: rank for rank, name in enumerate(ORDER)}
     ranked = sorted(sections, key=lambda section: order.get(section.name, len(order)))
-    spoken = [[_spoken(finding, names) for finding in section.findings] for section in ranked]
+    attributed = [[_attribute(finding, names) for finding in section.findings] for section in ranked]
     paragraphs = []
     for name in (*names, ""):
-        own = [[words for speaker, words in findings if speaker == name] for findings in spoken]
-        if text := " ".join(_chosen(own)):
+        model_findings = [[sentence for model, sentence in findings if model == name] for findings in attributed]
+        if text := " ".join(_select(model_findings)):
             paragraphs.append(Paragraph(name, text))
     return tuple(paragraphs)
 
 
-def in_words(paragraphs: Sequence[Paragraph], names: Sequence[str]) -> list[str]:
-    """The paragraphs as lines of text; of one model alone its name need not be said."""
+def format_paragraphs(paragraphs: Sequence[Paragraph], names: Sequence[str]) -> list[str]:
+    """Return the paragraphs as lines of text; the name of a single model is omitted."""
     if not paragraphs:
-        return ["Nothing was found to say."]
-    return ["".join(headed(paragraph) if len(names) > 1 else paragraph.text) for paragraph in paragraphs]
+        return ["There are no findings."]
+    return ["".join(split_heading(paragraph) if len(names) > 1 else paragraph.text) for paragraph in paragraphs]
 
 
-def headed(paragraph: Paragraph) -> tuple[str, str]:
-    """The model's name and what follows it: a colon and the words, or the rest of words that begin with it."""
+def split_heading(paragraph: Paragraph) -> tuple[str, str]:
+    """Return the model name and the rest: a colon and the text, or the text after its leading name."""
     if not paragraph.model:
         return "", paragraph.text
     if paragraph.text.startswith(f"{paragraph.model} "):
@@ -56,36 +53,36 @@ def headed(paragraph: Paragraph) -> tuple[str, str]:
     return paragraph.model, f": {paragraph.text}"
 
 
-def _chosen(findings: Sequence[Sequence[str]]) -> list[str]:
-    """The first finding of every section; then second and later ones, while there are few sentences."""
-    chosen: list[str] = []
-    for turn in range(max(map(len, findings), default=0)):
-        for finding in (found[turn] for found in findings if turn < len(found)):
-            if len(chosen) < (MOST if turn == 0 else FEWEST):
-                chosen += list(_sentences(finding))[: MOST - len(chosen)]
-    return chosen
+def _select(findings: Sequence[Sequence[str]]) -> list[str]:
+    """Return the first finding of every section, then later ones while there are few sentences."""
+    sentences: list[str] = []
+    for rank in range(max(map(len, findings), default=0)):
+        for finding in (section_findings[rank] for section_findings in findings if rank < len(section_findings)):
+            if len(sentences) < (MOST if rank == 0 else FEWEST):
+                sentences += list(_sentences(finding))[: MOST - len(sentences)]
+    return sentences
 
 
 def _sentences(finding: str) -> Iterator[str]:
-    """A finding's sentences, each with its end."""
-    words, start = finding.strip(), 0
-    gaps = [found.span() for found in _QUOTED_OR_GAP.finditer(words) if not found[0].startswith("“")]
-    for end, following in (*gaps, (len(words), len(words))):
-        sentence, start = words[start:end], following
+    """Yield the sentences of a finding, each with its final punctuation."""
+    text, start = finding.strip(), 0
+    gaps = [match.span() for match in _QUOTED_OR_GAP.finditer(text) if not match[0].startswith("“")]
+    for end, following in (*gaps, (len(text), len(text))):
+        sentence, start = text[start:end], following
         yield sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
-def _spoken(finding: str, names: Sequence[str]) -> tuple[str, str]:
-    """Whom a finding is about, and its words: `lstm: the signal halves …` is about lstm, and so begins a sentence.
+def _attribute(finding: str, names: Sequence[str]) -> tuple[str, str]:
+    """Return the model a finding is about, and its text: `lstm: the gradient halves …` is about lstm.
 
-    Of one model alone everything is said; of several, what neither begins with a name nor has one name alone in it
-    is said of all of them.
+    With one model every finding is about it; with several, a finding that neither begins with a name nor contains
+    exactly one name is about all of them.
     """
     for name in sorted(names, key=len, reverse=True):
         if name and finding.startswith(f"{name}: "):
-            words = finding.removeprefix(f"{name}: ")
-            return name, words[:1].upper() + words[1:]
+            text = finding.removeprefix(f"{name}: ")
+            return name, text[:1].upper() + text[1:]
     if len(names) == 1:
         return names[0], finding
-    named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", finding)]
-    return (named[0] if len(named) == 1 else ""), finding
+    mentioned = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", finding)]
+    return (mentioned[0] if len(mentioned) == 1 else ""), finding

@@ -1,1 +1,1 @@
-"""The neural families: one file each, beside its equations; torch inside, numpy at the border."""
+"""Neural language models, encoders and probes, implemented in PyTorch."""

@@ -1,7 +1,6 @@
-"""A network as a `LanguageModel`: its one `forward` becomes the parallel and the sequential view.
+"""Adapter from a PyTorch network to the `LanguageModel` protocol.
 
-Lives here: rows that end, lines that start anew, windows that are full, ids and numbers to and from numpy.
-Not here: any architecture.
+Handles padding, sentence boundaries, full context windows, and conversion between NumPy and torch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,168 +13,168 @@ from torch import Tensor
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import segments
-from chainrule.neural.device import exact
+from chainrule.neural.device import exact_inference
 from chainrule.neural.network import Network, Tensors
 from chainrule.neural.segments import Segments
 from chainrule.neural.weights import check_outputs
-from chainrule.training.threads import suited
+from chainrule.training.threads import limit_threads
 
-LARGEST_PIECE = 1 << 25  # numbers: of the (n, V) log-probabilities that stand in memory at once
+LARGEST_PIECE = 1 << 25  # largest number of (n, V) log-probabilities in memory at once
 TOKENS_AT_ONCE = 1 << 15
 
-Note = Callable[[Ids, Ids, Tensor], None]
-"""Told of rows (S, 1), columns (S, T) and what the network made of the tokens there, (S, T, D)."""
+HiddenCallback = Callable[[Ids, Ids, Tensor], None]
+"""Callback on rows (S, 1), columns (S, T) and their hidden states (S, T, D)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeuralState:
-    """What a network remembers; axis 0 of each tensor is the hypothesis."""
+    """State of a network; axis 0 of each tensor is the hypothesis."""
 
     tensors: Tensors
 
     def select(self, rows: Ids) -> Self:
-        """The states of these rows."""
+        """Select the states of the given rows."""
         device = self.tensors[0].device
         index = torch.from_numpy(np.asarray(rows, dtype=np.int64)).to(device)
         return type(self)(tuple(tensor.index_select(0, index) for tensor in self.tensors))
 
 
 class NeuralModel:
-    """Any network behind the contract."""
+    """A neural `LanguageModel`."""
 
     is_normalized = True
 
     def __init__(self, network: Network, vocabulary: Vocabulary, context: Context, log: bytes = b"") -> None:
         self.network = network.eval()
         self.vocabulary, self.context = vocabulary, context
-        self.log = log  # of the training that made it, as JSON Lines
+        self.log = log  # training log, JSON Lines
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Device of the weights."""
         return next(self.network.parameters()).device
 
-    def as_read(self, ids: Ids) -> Ids:
-        """What the network sees: one sign where a line begins, `<s>` in lines and in a stream `</s>`.
+    def map_boundaries(self, ids: Ids) -> Ids:
+        """Map `<s>` and `</s>` to the one boundary symbol the network reads: `<s>` for lines, `</s>` for a stream.
 
-        In a stream `<s>` stands before the first line alone, too seldom to be learnt.
+        A stream contains `<s>` only once, before the first line, which is too rare to be learnt.
         """
         v = self.vocabulary
-        sign = v.bos if self.context == "line" else v.eos
-        seen: Ids = np.where((ids == v.bos) | (ids == v.eos), sign, ids).astype(np.int64)
-        return seen
+        boundary = v.bos if self.context == "line" else v.eos
+        inputs: Ids = np.where((ids == v.bos) | (ids == v.eos), boundary, ids).astype(np.int64)
+        return inputs
 
-    def read_before(self, ids: Ids) -> Ids:
-        """(N,) what the network reads before each token of a text: the one before it, `<s>` before the first."""
-        return self.as_read(np.concatenate([[self.vocabulary.bos], ids[:-1]]))
+    def shift_inputs(self, ids: Ids) -> Ids:
+        """(N,) Network inputs of a text: the tokens shifted right by one, starting with `<s>`."""
+        return self.map_boundaries(np.concatenate([[self.vocabulary.bos], ids[:-1]]))
 
     def start(self, rows: int) -> NeuralState:
-        """Nothing read yet."""
-        with exact():
+        """Initial state for this many rows."""
+        with exact_inference():
             return NeuralState(self.network.start(rows))
 
     def join(self, states: Sequence[NeuralState]) -> NeuralState:
-        """The rows of several states in one, in their order, to be stepped together."""
+        """Concatenate the rows of several states into one batch."""
         return NeuralState(self.network.join([state.tensors for state in states]))
 
     def step(self, state: NeuralState, ids: Ids) -> tuple[Floats, NeuralState]:
-        """(K,) -> (K, V)."""
-        with exact():
-            read, tensors = self._anew(np.asarray(ids, dtype=np.int64), state.tensors)
-            hidden, after = self._run(read[:, None], tensors)
+        """Read one token per row: (K,) ids -> (K, V) log-probabilities and the new state."""
+        with exact_inference():
+            read, tensors = self._restart_rows(np.asarray(ids, dtype=np.int64), state.tensors)
+            hidden, after = self._forward(read[:, None], tensors)
             return self._all_log_probs(hidden[:, 0]), NeuralState(after)
 
-    def _anew(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
-        """Rows that read `</s>` in a `line` model read `<s>` anew; rows whose window is full start anew."""
-        is_over = ids == self.vocabulary.eos if self.context == "line" else np.zeros(len(ids), dtype=bool)
-        read = self._tensor(self.as_read(ids))
-        restarts = self._tensor(is_over)
+    def _restart_rows(self, ids: Ids, tensors: Tensors) -> tuple[Tensor, Tensors]:
+        """Map `</s>` to `<s>` in a `line` model; reset rows at a line end or a full window."""
+        is_line_end = ids == self.vocabulary.eos if self.context == "line" else np.zeros(len(ids), dtype=bool)
+        inputs = self._tensor(self.map_boundaries(ids))
+        restarts = self._tensor(is_line_end)
         position = self.network.position(tensors)
         if position is not None and self.network.window is not None:
             restarts = restarts | (position >= self.network.window)
-        elif not is_over.any():
-            return read, tensors
-        return read, self.network.restart(tensors, restarts)
+        elif not is_line_end.any():
+            return inputs, tensors
+        return inputs, self.network.reset_rows(tensors, restarts)
 
     def score(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
-        """(B, T) log p of the targets."""
+        """(B, T) log-probabilities of the targets, and the final state."""
         scores = np.zeros(batch.inputs.shape)
 
         def note(row: Ids, columns: Ids, hidden: Tensor) -> None:
             scores[row, columns] = self._log_probs(hidden, batch.targets[row, columns].astype(np.int64))
 
-        return scores, self._read_all(batch, state, note)
+        return scores, self._forward_batch(batch, state, note)
 
     def distributions(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
-        """(B, T, V) log p of every word, as `step` gives it."""
+        """(B, T, V) log-probabilities of the whole vocabulary at each position, as returned by `step`."""
         log_p = np.zeros((*batch.inputs.shape, self.vocabulary.size))
 
         def note(row: Ids, columns: Ids, hidden: Tensor) -> None:
             log_p[row, columns] = self._all_log_probs(hidden.flatten(0, 1)).reshape(*columns.shape, -1)
 
-        return log_p, self._read_all(batch, state, note)
+        return log_p, self._forward_batch(batch, state, note)
 
     def advance(self, batch: Batch, state: NeuralState) -> NeuralState:
-        """The state after the last token: what the output layer would say is not worked out."""
-        return self._read_all(batch, state, lambda row, columns, hidden: None)
+        """Return the state after the last token without computing the output layer."""
+        return self._forward_batch(batch, state, lambda row, columns, hidden: None)
 
-    def _read_all(self, batch: Batch, state: NeuralState, note: Note) -> NeuralState:
-        """Read T tokens a row; the state after the last."""
+    def _forward_batch(self, batch: Batch, state: NeuralState, note: HiddenCallback) -> NeuralState:
+        """Run the network over a batch, calling `note` on the hidden states; return the final state."""
         if not batch.mask.any():
             return state
-        with exact():
+        with exact_inference():
             position = self.network.position(state.tensors)
-            pieces = segments.cut(
+            spans = segments.split_segments(
                 batch,
                 self.vocabulary.eos if self.context == "line" else None,
                 self.network.window,
                 np.zeros(len(batch.inputs), np.int64) if position is None else position.cpu().numpy(),
             )
             ends: list[tuple[Ids, Tensors]] = []
-            for chunk in _chunks(pieces):
-                ends += self._read(batch, state, pieces, chunk, note)
-            return self._after(state, ends)
+            for chunk in _chunks(spans):
+                ends += self._forward_chunk(batch, state, spans, chunk, note)
+            return self._final_state(state, ends)
 
-    def _read(
-        self, batch: Batch, state: NeuralState, pieces: Segments, chunk: Ids, note: Note
+    def _forward_chunk(
+        self, batch: Batch, state: NeuralState, spans: Segments, chunk: Ids, note: HiddenCallback
     ) -> Iterator[tuple[Ids, Tensors]]:
-        """Read these pieces side by side, note what was read, and give each row's last state."""
-        row, first, length = pieces.row[chunk], pieces.first[chunk], pieces.length[chunk]
-        is_fresh = bool(pieces.is_fresh[chunk[0]])  # and all of the chunk with it
-        old = state.tensors
-        tensors = self.network.fresh(old, self._tensor(row)) if is_fresh else _rows(old, row)
-        is_last = pieces.is_last[chunk]
-        begin, done = 0, 0  # columns read, pieces that have ended: lengths ascend
+        """Run one chunk of segments as a batch; yield the final states of rows that end in it."""
+        row, first, length = spans.row[chunk], spans.first[chunk], spans.length[chunk]
+        is_fresh = bool(spans.is_fresh[chunk[0]])  # the same for the whole chunk
+        initial = state.tensors
+        tensors = self.network.initial_state(initial, self._tensor(row)) if is_fresh else _rows(initial, row)
+        is_last = spans.is_last[chunk]
+        begin, done = 0, 0  # columns read, segments finished; lengths are ascending
         while done < len(chunk):
             end = int(length[done])
             columns = first[done:, None] + np.arange(begin, end)  # (S, T)
-            inputs = self._tensor(self.as_read(batch.inputs[row[done:, None], columns]))
-            hidden, tensors = self._run(inputs, tensors)
+            inputs = self._tensor(self.map_boundaries(batch.inputs[row[done:, None], columns]))
+            hidden, tensors = self._forward(inputs, tensors)
             note(row[done:, None], columns, hidden)
             begin = end
-            now = int(np.searchsorted(length, end, side="right"))
-            over = np.arange(done, now)[is_last[done:now]] - done
-            if len(over):
-                yield row[done:now][is_last[done:now]], _rows(tensors, over)
-            if now < len(chunk):
-                tensors = _rows(tensors, np.arange(now - done, len(chunk) - done))
-            done = now
+            finished = int(np.searchsorted(length, end, side="right"))
+            ended = np.arange(done, finished)[is_last[done:finished]] - done
+            if len(ended):
+                yield row[done:finished][is_last[done:finished]], _rows(tensors, ended)
+            if finished < len(chunk):
+                tensors = _rows(tensors, np.arange(finished - done, len(chunk) - done))
+            done = finished
 
-    def _run(self, ids: Tensor, tensors: Tensors) -> tuple[Tensor, Tensors]:
-        """(S, T) -> (S, T, D)."""
-        with suited(self.network.work(*ids.shape)):
+    def _forward(self, ids: Tensor, tensors: Tensors) -> tuple[Tensor, Tensors]:
+        """Forward pass: (S, T) -> (S, T, D)."""
+        with limit_threads(self.network.largest_matmul(*ids.shape)):
             hidden, after, _ = self.network(ids, tensors)
         return hidden, after
 
     def _log_probs(self, hidden: Tensor, targets: Ids) -> Floats:
-        """(S, T, D), (S, T) -> (S, T), so many rows of V numbers at a time as memory is given to."""
-        flat, wanted = hidden.flatten(0, 1), self._tensor(targets.reshape(-1, 1))
+        """(S, T, D), (S, T) -> (S, T) target log-probabilities, with at most `LARGEST_PIECE` logits in memory."""
+        flat, target_ids = hidden.flatten(0, 1), self._tensor(targets.reshape(-1, 1))
         rows = max(1, LARGEST_PIECE // self.vocabulary.size)
-        found = [
-            self.network.output.log_probs(flat[i : i + rows]).gather(1, wanted[i : i + rows])
+        log_probs = [
+            self.network.output.log_probs(flat[i : i + rows]).gather(1, target_ids[i : i + rows])
             for i in range(0, len(flat), rows)
         ]
-        return check_outputs(torch.cat(found).view(targets.shape).double().cpu().numpy(), self.network)
+        return check_outputs(torch.cat(log_probs).view(targets.shape).double().cpu().numpy(), self.network)
 
     def _all_log_probs(self, hidden: Tensor) -> Floats:
         """(n, D) -> (n, V), normalised in double precision."""
@@ -183,8 +182,8 @@ class NeuralModel:
         log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
         return check_outputs(log_p.cpu().numpy(), self.network)
 
-    def _after(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
-        """The rows' states in their order; of rows that read nothing, the one they had."""
+    def _final_state(self, state: NeuralState, ends: list[tuple[Ids, Tensors]]) -> NeuralState:
+        """Collect the final states in row order; rows without tokens keep their old state."""
         read = np.concatenate([rows for rows, _ in ends])
         idle = np.setdiff1d(np.arange(len(state.tensors[0])), read)
         parts = [tensors for _, tensors in ends] + ([state.select(idle).tensors] if len(idle) else [])
@@ -201,15 +200,15 @@ def _rows(tensors: Tensors, rows: Ids) -> Tensors:
     return NeuralState(tensors).select(rows).tensors
 
 
-def _chunks(pieces: Segments) -> Iterator[Ids]:
-    """Pieces by ascending length, so many that what is read at once is bounded; those that start anew apart."""
-    for kind in (~pieces.is_fresh, pieces.is_fresh):
-        order = np.flatnonzero(kind)
-        order = order[np.argsort(pieces.length[order], kind="stable")]
+def _chunks(spans: Segments) -> Iterator[Ids]:
+    """Group segments by ascending length into chunks of bounded size; segments with a fresh state separately."""
+    for is_selected in (~spans.is_fresh, spans.is_fresh):
+        order = np.flatnonzero(is_selected)
+        order = order[np.argsort(spans.length[order], kind="stable")]
         first = 0
         while first < len(order):
             last = first + 1
-            while last < len(order) and (last - first + 1) * pieces.length[order[last]] <= TOKENS_AT_ONCE:
+            while last < len(order) and (last - first + 1) * spans.length[order[last]] <= TOKENS_AT_ONCE:
                 last += 1
             yield order[first:last]
             first = last

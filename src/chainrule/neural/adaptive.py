@@ -1,7 +1,6 @@
-"""The adaptive softmax (Grave et al. 2017): frequent words in a small head, the rest in clusters behind it.
+"""Adaptive softmax (Grave et al. 2017): frequent words in a small head, rare words in narrower clusters.
 
-Lives here: the order of words by frequency and the choice of clusters, around torch's own layer. A rare word costs
-a product with its cluster alone, in a narrower space. Both `loss` and `log_probs` are exact.
+Wraps `torch.nn.AdaptiveLogSoftmaxWithLoss`, ordering words by frequency. Both `loss` and `log_probs` are exact.
 """
 
 import torch
@@ -13,11 +12,11 @@ from chainrule.lm import Vocabulary
 from chainrule.neural.output import Output
 
 USUAL_CUTOFFS = (2_000, 10_000, 50_000)
-NARROWING = 4  # each cluster reads a projection so many times narrower than the one before
+NARROWING = 4  # ratio between the widths of successive clusters
 
 
 def choose_cutoffs(classes: int) -> tuple[int, ...]:
-    """The usual cutoffs that leave at least as many words behind them as before; the middle where none does.
+    """Return the default cutoffs that leave at least half of the words in the clusters, or the midpoint.
 
     >>> choose_cutoffs(9), choose_cutoffs(9_999), choose_cutoffs(33_000)
     ((4,), (2000,), (2000, 10000))
@@ -26,7 +25,7 @@ def choose_cutoffs(classes: int) -> tuple[int, ...]:
 
 
 def check_cutoffs(cutoffs: tuple[int, ...], classes: int) -> None:
-    """Refuse cutoffs that do not ascend from 1 to below the number of words."""
+    """Raise ConfigError unless the cutoffs ascend from 1 to below the number of words."""
     if classes < 2:
         raise ConfigError(f"an adaptive softmax needs 2 words or more, not {classes}: choose --output softmax")
     for before, cut in zip((0, *cutoffs), cutoffs, strict=False):
@@ -40,15 +39,15 @@ def check_cutoffs(cutoffs: tuple[int, ...], classes: int) -> None:
 
 
 def by_frequency(counts: Tensor, impossible: Tensor) -> Tensor:
-    """(V,), (V,) -> (V,) each id's class: 0 the most frequent, ties by id; impossible ids come last."""
+    """(V,) counts, (V,) bool -> (V,) class of each id: 0 is the most frequent, ties by id, impossible ids last."""
     order = counts.double().masked_fill(impossible, -1).argsort(descending=True, stable=True)
     return order.argsort()  # the inverse permutation
 
 
 class AdaptiveSoftmax(Output):
-    """log p(w) = log p(w's cluster) + log p(w | cluster); a frequent word is an entry of the head itself."""
+    """log p(w) = log p(cluster of w) + log p(w | cluster); a frequent word is a class of the head."""
 
-    is_capturable = False  # each cluster sees as many rows as there are targets in it
+    is_capturable = False  # the rows of a cluster depend on the targets
 
     def __init__(self, width: int, vocabulary: Vocabulary, counts: Tensor, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
@@ -57,26 +56,26 @@ class AdaptiveSoftmax(Output):
         C = vocabulary.size - int(impossible.sum())
         check_cutoffs(cutoffs, C)
         cutoffs = cutoffs or choose_cutoffs(C)
-        # The last cluster's projection must keep a dimension: narrow less where the layer itself is narrow.
+        # The last cluster needs a width of at least 1: reduce the ratio for a narrow layer.
         narrowing = max(n for n in range(1, NARROWING + 1) if n ** len(cutoffs) <= width)
         self.layer = nn.AdaptiveLogSoftmaxWithLoss(width, C, cutoffs, div_value=narrowing, head_bias=True)
-        # (V,) id -> class, C for all that is impossible; saved with the weights, whose rows it gives their meaning
+        # (V,) id -> class, C for impossible ids; saved because it defines the meaning of the weight rows
         self.register_buffer("classes", by_frequency(counts, impossible).clamp(max=C))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The mean of −log p(target); in full precision, since torch's layer does not mix two."""
+        """Mean of −log p(target), in fp32, since the torch layer does not support mixed precision."""
         with torch.autocast(hidden.device.type, enabled=False):
             nats: Tensor = self.layer(hidden.to(self.layer.head.weight.dtype), self.classes[targets]).loss
         return nats
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """By class, then by id."""
+        """(N, D) -> (N, V) log p, reordered from frequency classes to ids."""
         with torch.autocast(hidden.device.type, enabled=False):
             by_class = self.layer.log_prob(hidden.to(self.layer.head.weight.dtype))  # (N, C)
         return functional.pad(by_class, (0, 1), value=-torch.inf)[:, self.classes]  # (N, V)
 
     def has_valid_buffers(self) -> bool:
-        """Whether every possible word has a class of its own, and the impossible ones have the class C."""
+        """Whether the possible words map one-to-one to the classes 0 … C − 1 and the others to C."""
         C = self.layer.n_classes
         expected = torch.arange(len(self.classes)).clamp(max=C)
         is_possible = torch.from_numpy(self.predictable)

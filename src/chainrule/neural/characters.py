@@ -1,7 +1,6 @@
-"""A word's features from its spelling: a convolution over its characters and the largest value of each filter.
+"""Character CNN (Ma & Hovy 2016): convolution over the characters of a word and max-pooling over positions.
 
-Lives here: character ids (N, L) -> features (N, F), as in Ma & Hovy 2016. Not here: which character has which id
-(data/spellings.py). Letters: N words, L places of the longest spelling, F filters.
+Letters: N words, L characters of the longest word, F filters.
 """
 
 import math
@@ -10,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.neural.dropout import units
-from chainrule.neural.initialization import fill
+from chainrule.neural.initialization import initialize
 
-PADDING = 0  # the id of no character
+PADDING = 0  # padding id
 
 
-class CharacterFeatures(nn.Module):
-    """max over places of (W · [e_{l−1}; e_l; e_{l+1}] + b), then ReLU; e is zero before and after the spelling.
+class CharCNN(nn.Module):
+    """max_l (W · [e_{l−1}; e_l; e_{l+1}] + b), then ReLU, with zero padding around the word.
 
-    A word's features depend on its own characters alone; a row that is all padding has features zero.
+    Features depend only on the characters of the word; a row that is all padding has zero features.
     """
 
     def __init__(
@@ -26,17 +25,17 @@ class CharacterFeatures(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = dropout
-        self.embedding = nn.Embedding(characters, width, padding_idx=PADDING)  # its padding row gets no gradient
+        self.embedding = nn.Embedding(characters, width, padding_idx=PADDING)  # padding gets no gradient
         self.filters = nn.Conv1d(width, features, span, padding="same")
-        fill(self.embedding.weight, "uniform", math.sqrt(3 / width))  # variance 1 / width
-        fill(self.filters.weight, "xavier")
+        initialize(self.embedding.weight, "uniform", math.sqrt(3 / width))  # variance 1 / width
+        initialize(self.filters.weight, "xavier")
         with torch.no_grad():
             self.embedding.weight[PADDING] = 0
             self.filters.bias.zero_()
 
     def forward(self, spellings: Tensor) -> Tensor:
-        """(N, L) ids, padding 0 after the characters -> (N, F)."""
+        """(N, L) character ids, right-padded with 0 -> (N, F)."""
         e = units(self.embedding(spellings), self.dropout, self.training)  # (N, L, D)
         z = self.filters(e.transpose(1, 2))  # (N, F, L)
         z = z.masked_fill((spellings == PADDING)[:, None], -torch.inf)
-        return z.amax(dim=-1).relu()  # ReLU of the largest is the largest ReLU, and 0 for `-inf`
+        return z.amax(dim=-1).relu()  # ReLU commutes with max, and maps `-inf` to 0

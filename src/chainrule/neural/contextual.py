@@ -1,12 +1,8 @@
-"""Vectors of words in their sentences: what each layer of a trained network makes of each word.
+"""Contextual word vectors: the output of each layer of a trained network for each word of a sentence.
 
-Lives here: sentences into a network, its layers listened to, vectors of tokens into vectors of words. Not here: the
-networks themselves, what such vectors show (inspection/senses.py). Letters: B batch, T tokens, n words, D width.
-
-A language model (a decoder) reads from `<s>` on, so a word's vector knows the words before it and the word itself.
-A pre-trained encoder also knows the words after it: forward and backward recurrent layers side by side (ELMo,
-Peters et al. 2018), or a Transformer that attends to all words (BERT, Devlin et al. 2019), here without hiding any.
-Layer 0 is the word's own vector, the same in every sentence.
+A causal language model sees only the words before. A pre-trained encoder sees both sides: concatenated forward and
+backward recurrent layers (ELMo, Peters et al. 2018) or an unmasked Transformer encoder (BERT, Devlin et al. 2019).
+Layer 0 is the word embedding, the same in every sentence. Letters: B batch, T tokens, n words, D width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,34 +16,34 @@ import torch
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.neural import listening
-from chainrule.neural.device import device_of, exact
-from chainrule.neural.encoder import framed
+from chainrule.neural.device import device_of, exact_inference
+from chainrule.neural.encoder import add_boundaries
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
-from chainrule.training.threads import suited
+from chainrule.training.threads import limit_threads
 
 TOKENS_AT_ONCE = 1 << 13
 
 Sentence = str | Sequence[str]
-"""A line of words with blanks between them, or the words."""
+"""Whitespace-separated words in one string, or a list of words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The words of a sentence and their vectors; those of each layer are as wide as the layer is."""
+    """Words of a sentence and their vectors in each layer."""
 
     words: tuple[str, ...]
-    vectors: Mapping[int, Floats]  # of each layer (n, D), float32; layer 0: the words' own
+    vectors: Mapping[int, Floats]  # layer -> (n, D) float32; layer 0: word embeddings
 
 
 class _Span(NamedTuple):
-    """Tokens of a row that are read at once."""
+    """Token range of a row that is read in one pass."""
 
     row: int
     first: int
-    last: int  # one after the last
-    kept: int  # one after the last whose vector counts
+    last: int  # exclusive end
+    used: int  # exclusive end of the positions whose vectors are used
 
     @property
     def length(self) -> int:
@@ -56,32 +52,32 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A network, and how it reads a sentence."""
+    """A network and how it reads a sentence."""
 
     network: Any
     tokenizer: Tokenizer
-    lm: Any = None  # the language model whose network it is; an encoder has none
+    lm: Any = None  # the language model; None for an encoder
 
     @property
     def window(self) -> int | None:
-        """Tokens it can read at once; None: any number."""
+        """Maximum number of tokens per pass; None: unlimited."""
         if self.lm is not None:
             return self.network.window  # type: ignore[no-any-return]
         c = self.network.config
         return c.longest if c.family == "transformer" else None
 
     def frame(self, ids: Ids) -> Ids:
-        """The tokens as they are read: the first behind a sign, with an encoder the last before one, too."""
+        """Add boundary markers: before the sentence, and for an encoder also after it."""
         if self.lm is None:
-            return framed(ids, self.tokenizer.vocabulary)
-        read: Ids = self.lm.as_read(np.concatenate([[self.tokenizer.bos], ids]))
+            return add_boundaries(ids, self.tokenizer.vocabulary)
+        read: Ids = self.lm.map_boundaries(np.concatenate([[self.tokenizer.bos], ids]))
         return read
 
     def spans(self, row: int, T: int) -> list[_Span]:
-        """A row of T tokens in spans that can be read at once.
+        """Split a row of T tokens into spans that fit the window.
 
-        A decoder starts anew where its window ends, as it does when it scores. An encoder reads spans of about the
-        same length, as it did when it learnt; of a token that two of them share, the vector in the second counts.
+        A decoder restarts at each window, as it does when scoring. An encoder reads spans of similar length that
+        overlap by one token, whose vector is taken from the second span.
         """
         W = self.window
         if W is None or T <= W:
@@ -96,7 +92,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The tokens of a sentence, and which of them (P,) are of which word (P,)."""
+    """Token ids of a sentence, and the (token, word) index pairs that belong together."""
 
     ids: Ids
     piece: Ids
@@ -106,36 +102,36 @@ class _Pieces:
 def contextual(
     model: Any, sentences: Iterable[Sentence], layer: int | None = None, progress: Progress | bool = silent
 ) -> list[Layers]:
-    """The vectors of every word of every sentence in every layer, or in one of them.
+    """Return the vectors of every word of every sentence in all layers, or in one layer.
 
-    `model` is a neural language model or an encoder of `chainrule pretrain`, as `chainrule.load` gives them. Each
-    sentence is read by itself. Where the tokenizer splits punctuation, a mark is a word of its own. A word that the
-    tokenizer cuts into pieces has the mean of their vectors; pieces that are blanks alone belong to no word. The
-    last layer of a recurrent or Transformer language model is what predicts the next token: attention over the past
-    and a last norm are in it where the model has them.
+    `model` is a neural language model or a pre-trained encoder, as returned by `chainrule.load`. Sentences are read
+    independently. If the tokenizer splits punctuation, a punctuation mark is a word. A word of several tokens gets
+    the mean of their vectors; whitespace tokens belong to no word. The last layer of a recurrent or Transformer
+    language model is the input of the output layer, after attention over the past and the final norm if the model
+    has them.
     """
     progress = as_progress(progress)
     source = _source(model)
-    wanted = _wanted(source.network.config.layers, layer)
+    layers = _select_layers(source.network.config.layers, layer)
     if isinstance(sentences, str):
         raise UsageError("contextual was given one text; give a list of sentences, such as [text]")
     texts, pieces = [], []
-    for place, sentence in enumerate(sentences, start=1):
-        words, of_words = _cut(sentence, place, source.tokenizer)
+    for number, sentence in enumerate(sentences, start=1):
+        words, tokens = _cut(sentence, number, source.tokenizer)
         texts.append(words)
-        pieces.append(of_words)
-    found = _read([source.frame(each.ids) for each in pieces], source, wanted, progress)
+        pieces.append(tokens)
+    row_vectors = _read([source.frame(sentence_pieces.ids) for sentence_pieces in pieces], source, layers, progress)
     return [
-        Layers(words, {k: _mean(x, each, len(words)) for k, x in zip(wanted, vectors, strict=True)})
-        for words, each, vectors in zip(texts, pieces, found, strict=True)
+        Layers(words, {k: _mean(x, sentence_pieces, len(words)) for k, x in zip(layers, vectors, strict=True)})
+        for words, sentence_pieces, vectors in zip(texts, pieces, row_vectors, strict=True)
     ]
 
 
 def _source(model: Any) -> _Source:
-    """The network of a language model or of an encoder; whatever else is refused."""
+    """Return the network of a language model or encoder; raise UsageError for other models."""
     lm = getattr(model, "lm", None)
     network = getattr(model if lm is None else lm, "network", None)
-    if network is not None and listening.is_known(network):
+    if network is not None and listening.is_supported(network):
         return _Source(network, model.tokenizer, lm)
     what = getattr(model, "family", getattr(model, "task", type(model).__name__))
     raise UsageError(
@@ -144,7 +140,7 @@ def _source(model: Any) -> _Source:
     )
 
 
-def _wanted(layers: int, layer: int | None) -> list[int]:
+def _select_layers(layers: int, layer: int | None) -> list[int]:
     if layer is None:
         return list(range(layers + 1))
     if not 0 <= layer <= layers:
@@ -152,37 +148,37 @@ def _wanted(layers: int, layer: int | None) -> list[int]:
     return [layer]
 
 
-def _cut(sentence: Sentence, place: int, tokenizer: Tokenizer) -> tuple[tuple[str, ...], _Pieces]:
-    """The words of a sentence and their tokens.
+def _cut(sentence: Sentence, number: int, tokenizer: Tokenizer) -> tuple[tuple[str, ...], _Pieces]:
+    """Split a sentence into words and tokens.
 
-    The words of a text are those of a word tokenizer, or else what stands between blanks; a list gives them.
+    Words are those of a word tokenizer, else whitespace-separated; a list of words is used as it is.
     """
     if isinstance(sentence, str) and tokenizer.config.splits_punctuation:
         encoding = tokenizer.encoding(sentence)
-        words = _checked((sentence[first:last] for first, last in encoding.offsets), place)
-        every = np.arange(len(words))
-        return words, _Pieces(np.array(encoding.ids, dtype=np.int64), every, every)
-    words = _checked(split_words(sentence) if isinstance(sentence, str) else sentence, place)
+        words = _checked((sentence[first:last] for first, last in encoding.offsets), number)
+        indices = np.arange(len(words))
+        return words, _Pieces(np.array(encoding.ids, dtype=np.int64), indices, indices)
+    words = _checked(split_words(sentence) if isinstance(sentence, str) else sentence, number)
     return words, _pieces(words, tokenizer)
 
 
-def _checked(words: Iterable[str], place: int) -> tuple[str, ...]:
-    """The same words; one with a blank or a line break is refused."""
+def _checked(words: Iterable[str], number: int) -> tuple[str, ...]:
+    """Return the words; raise InputError if one is empty or contains whitespace."""
     words = tuple(words)
     for word in words:
-        if not word or any(mark in word for mark in " \t\n"):
+        if not word or any(space in word for space in " \t\n"):
             raise InputError(
-                f"sentence {place}: {word[:40]!r} is no word; give words without blanks and line breaks"
+                f"sentence {number}: {word[:40]!r} is not a word; give words without blanks and line breaks"
             )
     return words
 
 
 def _pieces(words: Sequence[str], tokenizer: Tokenizer) -> _Pieces:
-    """The tokens of words with one blank between each two."""
+    """Tokenize words joined by single spaces and align tokens with words."""
     text = " ".join(words)
     encoding = tokenizer.encoding(text)
     owner = np.repeat(np.arange(2 * len(words)), [part for word in words for part in (len(word), 1)])
-    owner = np.where(owner % 2, -1, owner // 2)  # (characters + 1,)  which word; −1: the blank after one
+    owner = np.where(owner % 2, -1, owner // 2)  # (characters + 1,)  word index; −1: space
     pairs = [
         (piece, word)
         for piece, (first, last) in enumerate(encoding.offsets)
@@ -194,34 +190,34 @@ def _pieces(words: Sequence[str], tokenizer: Tokenizer) -> _Pieces:
 
 
 def _mean(vectors: Floats, pieces: _Pieces, words: int) -> Floats:
-    """(T, D) of a sentence's tokens, its sign `<s>` before them -> (n, D) of its words."""
+    """(T, D) token vectors, `<s>` first -> (n, D) word vectors."""
     sums = np.zeros((words, vectors.shape[1]), dtype=np.float32)
     np.add.at(sums, pieces.word, vectors[pieces.piece + 1])
     sums /= np.bincount(pieces.word, minlength=words).astype(np.float32)[:, None]
     return sums
 
 
-def _read(rows: list[Ids], source: _Source, wanted: list[int], progress: Progress) -> list[list[Floats]]:
-    """Of each row of tokens the wanted layers' vectors (T, D); spans of like length are read side by side."""
+def _read(rows: list[Ids], source: _Source, layers: list[int], progress: Progress) -> list[list[Floats]]:
+    """Return the (T, D) vectors of the selected layers for each row; spans of similar length are batched."""
     spans = [span for row, ids in enumerate(rows) for span in source.spans(row, len(ids))]
-    found: list[list[Floats]] = [[] for _ in rows]
+    row_vectors: list[list[Floats]] = [[] for _ in rows]
     done = 0
     for batch in _batches(spans):
         progress("reading", done, len(spans))
         done += len(batch)
-        layers = _layers(source.network, [rows[span.row][span.first : span.last] for span in batch])
-        for place, k in enumerate(wanted):
-            for span, x in zip(batch, layers[k].float().cpu().numpy(), strict=True):  # (T, D)
-                of_row = found[span.row]
-                if len(of_row) == place:
-                    of_row.append(np.empty((len(rows[span.row]), x.shape[1]), dtype=np.float32))
-                kept = check_outputs(x[: span.kept - span.first], source.network, may_be_impossible=False)
-                of_row[place][span.first : span.kept] = kept
-    return found
+        outputs = _layers(source.network, [rows[span.row][span.first : span.last] for span in batch])
+        for index, k in enumerate(layers):
+            for span, x in zip(batch, outputs[k].float().cpu().numpy(), strict=True):  # (T, D)
+                vectors = row_vectors[span.row]
+                if len(vectors) == index:
+                    vectors.append(np.empty((len(rows[span.row]), x.shape[1]), dtype=np.float32))
+                values = check_outputs(x[: span.used - span.first], source.network, allow_neg_inf=False)
+                vectors[index][span.first : span.used] = values
+    return row_vectors
 
 
 def _batches(spans: list[_Span]) -> Iterator[list[_Span]]:
-    """Spans by length, so many at a time that what is read at once is bounded."""
+    """Group spans by length into batches of bounded size."""
     batch: list[_Span] = []
     for span in sorted(spans, key=lambda span: span.length):
         if batch and (len(batch) + 1) * span.length > TOKENS_AT_ONCE:
@@ -233,11 +229,11 @@ def _batches(spans: list[_Span]) -> Iterator[list[_Span]]:
 
 
 def _layers(network: Any, rows: list[Ids]) -> list[torch.Tensor]:
-    """Every layer's vectors (B, T, D) of rows side by side; what is behind a row's end is of no meaning."""
+    """Run rows as one padded batch; return the outputs (B, T, D) of every layer, undefined on padding."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(mask.shape, rows[0][0], dtype=np.int64)
     ids[mask] = np.concatenate(rows)
-    read, words = (torch.from_numpy(array).to(device_of(network)) for array in (ids, mask))
-    with exact(), suited(network.work(*ids.shape)):
-        return listening.layers(network, read, words)
+    ids_tensor, mask_tensor = (torch.from_numpy(array).to(device_of(network)) for array in (ids, mask))
+    with exact_inference(), limit_threads(network.largest_matmul(*ids.shape)):
+        return listening.layer_outputs(network, ids_tensor, mask_tensor)

@@ -1,4 +1,4 @@
-"""Where tensors live, and the arithmetic that keeps evaluation exact there."""
+"""Device selection and exact arithmetic for evaluation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ from torch import nn
 from chainrule.errors import UsageError
 
 
-def choose(name: str) -> torch.device:
-    """`auto` is the GPU where there is one."""
+def select_device(name: str) -> torch.device:
+    """Return the named torch device; `auto` is the GPU if available, else the CPU."""
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("device is 'cuda', and torch finds no GPU here; choose cpu, or see chainrule doctor")
     if name == "auto":
@@ -19,14 +19,14 @@ def choose(name: str) -> torch.device:
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Where its weights are."""
+    """Return the device of the network's parameters."""
     device: torch.device = next(network.parameters()).device
     return device
 
 
 @contextmanager
-def exact() -> Iterator[None]:
-    """No gradients, and on the GPU no products rounded to ten bits."""
+def exact_inference() -> Iterator[None]:
+    """Disable gradients and TF32 matrix products."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,32 +1,32 @@
-"""Dropout in its four kinds: of units, of units for all time steps at once, of weights, of word types."""
+"""Four kinds of dropout: of units, variational, of weights (DropConnect), of embedding rows."""
 
 import torch
 from torch import Tensor
 
 
 def keep_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """0 with probability p, else 1/(1-p), so that the mean stays."""
+    """Mask that is 0 with probability p and 1/(1-p) otherwise, which preserves the mean."""
     return torch.empty(shape, device=like.device, dtype=like.dtype).bernoulli_(1 - p).div_(1 - p)
 
 
 def units(x: Tensor, p: float, is_on: bool) -> Tensor:
-    """Each value of (…, D) on its own (Srivastava et al. 2014)."""
+    """Standard dropout of single values (Srivastava et al. 2014)."""
     return torch.nn.functional.dropout(x, p, training=is_on) if p else x
 
 
 def locked(x: Tensor, p: float, is_on: bool, time: int = 1) -> Tensor:
-    """Variational dropout (Gal & Ghahramani 2016): one mask a row for all steps along the axis `time`."""
+    """Variational dropout (Gal & Ghahramani 2016): one mask per row for all steps along the axis `time`."""
     if not (is_on and p):
         return x
     shape = tuple(1 if axis == time else size for axis, size in enumerate(x.shape))
     return x * keep_mask(x, shape, p)
 
 
-def weights(W: Tensor, p: float, is_on: bool) -> Tensor:
-    """DropConnect (Wan et al. 2013) on a recurrent matrix: the same weights are missing at every time step."""
+def drop_connect(W: Tensor, p: float, is_on: bool) -> Tensor:
+    """DropConnect (Wan et al. 2013) on a recurrent matrix, with the same mask at every time step."""
     return W * keep_mask(W, tuple(W.shape), p) if is_on and p else W
 
 
-def word_types(E: Tensor, p: float, is_on: bool) -> Tensor:
-    """Embedding dropout: whole rows of the (V, D) embedding, so that a word is missing wherever it stands."""
+def embedding_rows(E: Tensor, p: float, is_on: bool) -> Tensor:
+    """Embedding dropout: drop whole rows of the (V, D) embedding, so that a word is dropped at all positions."""
     return E * keep_mask(E, (E.shape[0], 1), p) if is_on and p else E

@@ -1,9 +1,4 @@
-"""Reading a whole text at once: each word's vector knows what stands before it and after it.
-
-Lives here: the recurrent encoder in one or two directions, the Transformer encoder, the reader that puts word
-vectors before either, and which settings decide its shape. Not here: what is predicted from it (tags, labels,
-another text); a language model, which may not see what is ahead (recurrent.py, transformer.py).
-"""
+"""Encoders of whole texts: recurrent (uni- or bidirectional) and Transformer, with word embeddings."""
 
 import math
 from dataclasses import dataclass, fields
@@ -17,9 +12,9 @@ from torch.nn import functional
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural import dropout, gru, lstm, rnn
-from chainrule.neural.block import Block, BlockConfig, chosen, drop
-from chainrule.neural.initialization import fill
-from chainrule.neural.positions import Learned, Rotation, sinusoidal
+from chainrule.neural.block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
+from chainrule.neural.initialization import initialize
+from chainrule.neural.positions import LearnedPositions, Rotation, sinusoidal
 from chainrule.neural.recurrent import Layer
 from chainrule.neural.settings import LARGEST
 
@@ -33,70 +28,68 @@ OF_RECURRENT: Final = (*SHAPE_OF_RECURRENT, "weight_dropout")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig(BlockConfig):
-    """Settings of whatever reads whole texts; those that change nothing there cannot be set."""
+    """Settings of an encoder; settings without effect on the chosen family are rejected."""
 
-    without_effect: ClassVar[tuple[str, ...]] = ("bptt", "samples", "cutoffs")  # a text is read and learnt at once
+    without_effect: ClassVar[tuple[str, ...]] = ("bptt", "samples", "cutoffs")  # texts are processed whole
     family: Family = "lstm"
-    directions: Literal["joined", "apart", "forward"] = "joined"  # both feed the next layer, each its own, or one
-    weight_dropout: float = 0.0  # of the recurrent matrices
-    frozen_vectors: bool = False  # those learnt elsewhere stay as they are
+    directions: Literal["joined", "apart", "forward"] = "joined"  # layers read both, or only their own direction
+    weight_dropout: float = 0.0  # DropConnect on the recurrent matrices
+    frozen_vectors: bool = False  # do not train pre-trained word vectors
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     locked: bool = False
-    longest: int = 256  # tokens of a text, its signs `<s>` and `</s>` among them, that a Transformer can read
+    longest: int = 256  # maximum tokens of a text for a Transformer, including `<s>` and `</s>`
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
         is_transformer = self.family == "transformer"
-        foreign = OF_RECURRENT if is_transformer else OF_TRANSFORMERS
+        inapplicable = OF_RECURRENT if is_transformer else OF_TRANSFORMERS
         for field in fields(self):
-            is_usual = getattr(self, field.name) == field.default
-            if field.name in foreign and not is_usual:
-                raise ConfigError(f"model.{field.name} is no setting of family '{self.family}'; leave it out")
-            if field.name in self.without_effect and not is_usual:
-                raise ConfigError(
-                    f"model.{field.name} is no setting of this task, it changes nothing; leave it out"
-                )
+            is_default = getattr(self, field.name) == field.default
+            if field.name in inapplicable and not is_default:
+                raise ConfigError(f"model.{field.name} is not a setting of family '{self.family}'; leave it out")
+            if field.name in self.without_effect and not is_default:
+                raise ConfigError(f"model.{field.name} has no effect in this task; leave it out")
         if not 0 <= self.weight_dropout < 1:
             raise ConfigError(f"model.weight_dropout is {self.weight_dropout:g}; choose a value in [0, 1)")
         if not 1 <= self.longest <= LARGEST:
             raise ConfigError(f"model.longest is {self.longest}; choose 1 to {LARGEST}")
         if is_transformer:
-            self.check_blocks()
+            self.check_heads()
         elif self.directions != "forward" and self.hidden % 2:
             raise ConfigError(f"model.hidden is {self.hidden}; two directions share it: choose an even number")
 
     def check_longest(self, least: int) -> None:
-        """Refuse a length that leaves no room between `<s>` and `</s>`."""
+        """Raise ConfigError if the maximum length leaves no room between `<s>` and `</s>`."""
         if self.longest < least:
             raise ConfigError(f"model.longest is {self.longest}; choose {least} or more")
 
 
-def shape(config: EncoderConfig) -> dict[str, object]:
-    """The settings that two encoders must share for one to take over the other's weights."""
+def architecture(config: EncoderConfig) -> dict[str, object]:
+    """Return the settings that two encoders must share to exchange weights."""
     is_transformer = config.family == "transformer"
     names = (*SHAPE_OF_ALL, *(SHAPE_OF_TRANSFORMERS if is_transformer else SHAPE_OF_RECURRENT))
-    found = {name: getattr(config, name) for name in names} | {"embedding": config.embedding_width}
+    settings = {name: getattr(config, name) for name in names} | {"embedding": config.embedding_width}
     if is_transformer:
-        found["feedforward"] = config.feedforward or 4 * config.hidden
+        settings["feedforward"] = config.feedforward or 4 * config.hidden
         if config.positions == "learned":
-            found["longest"] = config.longest  # a vector for each position
-    return found
+            settings["longest"] = config.longest  # size of the position table
+    return settings
 
 
-def framed(words: Ids, vocabulary: Vocabulary) -> Ids:
-    """(n,) -> (n + 2,) `<s>`, the words, `</s>`: how every task shows a text to its encoder, pre-trained or not."""
+def add_boundaries(words: Ids, vocabulary: Vocabulary) -> Ids:
+    """(n,) -> (n + 2,) Add `<s>` and `</s>` around the words of a text."""
     return np.concatenate([[vocabulary.bos], words, [vocabulary.eos]]).astype(np.int64)
 
 
-class Read(NamedTuple):
-    """What an encoder makes of a text."""
+class EncoderOutput(NamedTuple):
+    """Output of an encoder."""
 
-    hidden: Tensor  # (B, T, D)  zero behind a row's end; two directions: the forward half, then the backward one
-    last: Tensor  # (B, D)  the last state of each direction; of a Transformer that at the row's last token
+    hidden: Tensor  # (B, T, D)  zero on padding; bidirectional: forward half, then backward half
+    last: Tensor  # (B, D)  final state of each direction; Transformer: output at the last token
 
 
 def make_layer(inputs: int, width: int, config: EncoderConfig) -> Layer:
-    """One recurrent layer of the family."""
+    """Create one recurrent layer of the configured family."""
     common: dict[str, Any] = {name: getattr(config, name) for name in ("init", "init_range", "weight_dropout")}
     if config.family == "lstm":
         return lstm.LSTMLayer(inputs, width, lstm.Config(**common))
@@ -105,81 +98,83 @@ def make_layer(inputs: int, width: int, config: EncoderConfig) -> Layer:
     return rnn.ElmanLayer(inputs, width, rnn.Config(**common))
 
 
-class Recurrent(nn.Module):
-    """Layers that read from the first word on, and such that read from the last word back."""
+class RecurrentEncoder(nn.Module):
+    """Stacked forward and, unless `directions` is 'forward', backward recurrent layers."""
 
     def __init__(self, inputs: int, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        ways = 1 if config.directions == "forward" else 2
-        D = config.hidden // ways  # of one direction
-        between = config.hidden if config.directions == "joined" else D
-        widths = [inputs, *[between] * (config.layers - 1)]
+        n_directions = 1 if config.directions == "forward" else 2
+        D = config.hidden // n_directions  # width of one direction
+        layer_inputs = config.hidden if config.directions == "joined" else D
+        widths = [inputs, *[layer_inputs] * (config.layers - 1)]
         self.forwards = nn.ModuleList(make_layer(i, D, config) for i in widths)
-        self.backwards = nn.ModuleList(make_layer(i, D, config) for i in widths if ways == 2)
+        self.backwards = nn.ModuleList(make_layer(i, D, config) for i in widths if n_directions == 2)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Read:
-        """(B, T, in), (B, T) True where there is a word: rows end, and what is behind their end changes nothing."""
-        turned = reversal(mask)
-        ahead = back = x
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        """(B, T, in), (B, T) mask -> encoder output; padding has no effect on the words."""
+        order = reversed_positions(mask)
+        fwd = bwd = x
         for k, layer in enumerate(self.forwards):
             if k:
-                ahead, back = self._between(ahead, back)
-            f = run(layer, ahead)
-            b = turn(run(self.backwards[k], turn(back, turned)), turned) if self.backwards else f
-            ahead, back = f, b
-        parts = [ahead, back] if self.backwards else [ahead]
+                fwd, bwd = self._between(fwd, bwd)
+            f = run_layer(layer, fwd)
+            b = reorder(run_layer(self.backwards[k], reorder(bwd, order)), order) if self.backwards else f
+            fwd, bwd = f, b
+        parts = [fwd, bwd] if self.backwards else [fwd]
         hidden = torch.cat(parts, dim=-1) * mask[..., None]
-        ends = [at_end(ahead, mask), back[:, 0]] if self.backwards else [at_end(ahead, mask)]
-        return Read(hidden, torch.cat(ends, dim=-1))
+        ends = [last_outputs(fwd, mask), bwd[:, 0]] if self.backwards else [last_outputs(fwd, mask)]
+        return EncoderOutput(hidden, torch.cat(ends, dim=-1))
 
-    def _between(self, ahead: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
-        """What the next layers of both directions read."""
+    def _between(self, forward_out: Tensor, backward_out: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs of the next layer in both directions."""
         c = self.config
         if c.directions == "joined":
-            joined = drop(torch.cat([ahead, back], dim=-1), c.dropout, c, self.training)
+            joined = apply_dropout(torch.cat([forward_out, backward_out], dim=-1), c.dropout, c, self.training)
             return joined, joined
-        return drop(ahead, c.dropout, c, self.training), drop(back, c.dropout, c, self.training)
+        return apply_dropout(forward_out, c.dropout, c, self.training), apply_dropout(
+            backward_out, c.dropout, c, self.training
+        )
 
 
-def run(layer: Layer, x: Tensor) -> Tensor:
-    """All outputs of a layer from its zero state: (B, T, in) -> (B, T, D)."""
+def run_layer(layer: Layer, x: Tensor) -> Tensor:
+    """Run a layer from its zero state: (B, T, in) -> (B, T, D)."""
     zeros = x.new_zeros(len(x), layer.width)
-    outputs, _ = layer(x.transpose(0, 1), (zeros,) * layer.memories)
+    outputs, _ = layer(x.transpose(0, 1), (zeros,) * layer.n_states)
     return outputs.transpose(0, 1)
 
 
-def reversal(mask: Tensor) -> Tensor:
-    """(B, T) -> (B, T) places: row b's words from its last to its first, then the padding as it stands."""
-    places = torch.arange(mask.shape[1], device=mask.device)
-    return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - places, places)
+def reversed_positions(mask: Tensor) -> Tensor:
+    """(B, T) mask -> (B, T) positions that reverse the words of each row and keep its padding in place."""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - positions, positions)
 
 
-def turn(x: Tensor, places: Tensor) -> Tensor:
-    """(B, T, D) -> the same with the words of each row in this order."""
-    return x.gather(1, places[..., None].expand_as(x))
+def reorder(x: Tensor, positions: Tensor) -> Tensor:
+    """Reorder the time axis of (B, T, D) by (B, T) positions."""
+    return x.gather(1, positions[..., None].expand_as(x))
 
 
-def at_end(x: Tensor, mask: Tensor) -> Tensor:
-    """(B, T, D), (B, T) -> (B, D) each row's last."""
+def last_outputs(x: Tensor, mask: Tensor) -> Tensor:
+    """(B, T, D), (B, T) mask -> (B, D) output at the last word of each row."""
     last = (mask.sum(dim=1) - 1)[:, None, None]
     return x.gather(1, last.expand(-1, 1, x.shape[2]))[:, 0]
 
 
-class Blocks(nn.Module):
-    """Every word attends to every other of its text."""
+class TransformerEncoder(nn.Module):
+    """Transformer encoder with bidirectional self-attention."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.learned = Learned(config.longest, config.hidden) if config.positions == "learned" else None
+        self.learned = LearnedPositions(config.longest, config.hidden) if config.positions == "learned" else None
         if self.learned is not None:
-            fill(self.learned.table, "normal", config.init_range)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+            initialize(self.learned.table, "normal", config.init_range)
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
 
-    def forward(self, x: Tensor, mask: Tensor) -> Read:
-        """(B, T, D), (B, T): positions are added here, unless queries and keys are turned by them."""
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        """(B, T, D), (B, T) mask -> encoder output; adds positions unless they are rotary."""
         c, (B, T, D) = self.config, x.shape
         positions = torch.arange(T, device=x.device)
         rotation = None
@@ -189,58 +184,60 @@ class Blocks(nn.Module):
             x = x + sinusoidal(positions, D, x.dtype)
         elif self.learned is not None:
             x = x + self.learned(positions)
-        x = drop(x, chosen(c.input_dropout, c), c, self.training)
-        nothing = x.new_empty(B, 0, c.heads, D // c.heads)
+        x = apply_dropout(x, dropout_rate(c.input_dropout, c), c, self.training)
+        empty_cache = x.new_empty(B, 0, c.heads, D // c.heads)
         for block in self.blocks:
-            x, _, _ = block(x, (nothing, nothing), rotation, mask[:, None, None])
+            x, _, _ = block(x, (empty_cache, empty_cache), rotation, mask[:, None, None])
         x = (x if self.norm is None else self.norm(x)) * mask[..., None]
-        return Read(x, at_end(x, mask))
+        return EncoderOutput(x, last_outputs(x, mask))
 
 
-class Reader(nn.Module):
-    """Word vectors, perhaps with other features of each word, and an encoder over them."""
+class TextEncoder(nn.Module):
+    """Word embeddings, optionally with additional features per word, and an encoder."""
 
     def __init__(self, config: EncoderConfig, size: int, features: int = 0) -> None:
         super().__init__()
         E, is_transformer = config.embedding_width, config.family == "transformer"
         self.config, self.scale = config, math.sqrt(E)
         self.embedding = nn.Parameter(torch.empty(size, E).normal_(0.0, 1 / self.scale))
-        added = config.hidden if is_transformer else 0  # features are added to its vectors, put beside a layer's
+        added = config.hidden if is_transformer else 0  # a Transformer adds features, an RNN concatenates them
         self.widen = nn.Linear(E, added, bias=False) if is_transformer and added != E else None
         self.features = nn.Linear(features, added, bias=False) if is_transformer and features else None
-        self.encoder: nn.Module = Blocks(config) if is_transformer else Recurrent(E + features, config)
+        self.encoder: nn.Module = (
+            TransformerEncoder(config) if is_transformer else RecurrentEncoder(E + features, config)
+        )
         self.embedding.requires_grad_(not config.frozen_vectors)
 
     @property
     def width(self) -> int:
-        """D of what it gives."""
+        """Output width D."""
         return self.config.hidden
 
-    def work(self, rows: int, T: int) -> float:
-        """Multiplications of its largest product: of a block, or of one time step, for which the next one waits."""
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of the largest matrix product: of a block, or of one step of a recurrent layer."""
         c = self.config
         if c.family == "transformer":
             return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
         return float(max(layer.R.numel() for layer in self.encoder.forwards) * rows)
 
-    def take_vectors(self, vectors: Floats) -> None:
-        """Make given ones, (V, E), the first word vectors, scaled so that what the encoder reads has variance 1."""
-        if vectors.shape != (wanted := tuple(self.embedding.shape)):
-            raise ConfigError(f"the word vectors are {vectors.shape}, and the encoder reads {wanted}")
-        deviation = float(vectors.std(dtype=np.float64)) or 1.0  # where all are alike there is nothing to scale
+    def load_word_vectors(self, vectors: Floats) -> None:
+        """Initialise the embeddings with pre-trained vectors (V, E), scaled so that the input has variance 1."""
+        if vectors.shape != (expected := tuple(self.embedding.shape)):
+            raise ConfigError(f"the word vectors are {vectors.shape}, and the encoder reads {expected}")
+        deviation = float(vectors.std(dtype=np.float64)) or 1.0  # constant vectors cannot be scaled
         with torch.no_grad():
             self.embedding.copy_(torch.from_numpy(vectors / (deviation * self.scale)))
 
-    def forward(self, ids: Tensor, mask: Tensor, features: Tensor | None = None) -> Read:
-        """(B, T) ids, (B, T) True where there is a word, (B, T, F) -> (B, T, D) and more."""
+    def forward(self, ids: Tensor, mask: Tensor, features: Tensor | None = None) -> EncoderOutput:
+        """(B, T) ids, (B, T) mask, (B, T, F) features -> encoder output (B, T, D)."""
         c = self.config
-        E = dropout.word_types(self.embedding, c.embedding_dropout, self.training)
-        x = functional.embedding(ids, E) * self.scale  # of variance 1, as positions and features are
+        E = dropout.embedding_rows(self.embedding, c.embedding_dropout, self.training)
+        x = functional.embedding(ids, E) * self.scale  # unit variance, like positions and features
         if c.family == "transformer":
             x = x if self.widen is None else self.widen(x)
             x = x if self.features is None or features is None else x + self.features(features)
         else:
             x = x if features is None else torch.cat([x, features], dim=-1)
-            x = drop(x, chosen(c.input_dropout, c), c, self.training)
-        found: Read = self.encoder(x, mask)
-        return found
+            x = apply_dropout(x, dropout_rate(c.input_dropout, c), c, self.training)
+        output: EncoderOutput = self.encoder(x, mask)
+        return output

@@ -1,4 +1,4 @@
-"""The gated recurrent unit (Cho et al. 2014), with its reset gate before or after the recurrent product."""
+"""Gated recurrent unit (Cho et al. 2014), with the reset gate before or after the recurrent product."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,19 +17,19 @@ from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentN
 class Config(RecurrentConfig):
     """Settings of a GRU."""
 
-    reset: Literal["before", "after"] = "after"  # tanh(W x + R (r ⊙ h)), or tanh(W x + r ⊙ (R h)) as cuDNN has it
+    reset: Literal["before", "after"] = "after"  # tanh(W x + R (r ⊙ h)), or tanh(W x + r ⊙ (R h)) as in cuDNN
 
     def __post_init__(self) -> None:
         RecurrentConfig.__post_init__(self)
         if self.attention != "none" and self.attention_use == "state":
             raise ConfigError(
-                "model.attention_use is 'state': what it adds to h a GRU carries on through z ⊙ h, and h grows "
-                "without limit; choose sum or concat, or an lstm or rnn, whose h is made anew at each step"
+                "model.attention_use is 'state': a GRU carries the sum on through z ⊙ h, and h grows "
+                "without limit; choose sum or concat, or family lstm or rnn"
             )
 
 
 class GRULayer(Layer):
-    """A state of which z keeps the past and 1 − z lets the new in; gates in the order r, z, n."""
+    """h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}; gates in the order r, z, n."""
 
     gates = 3
     gate_names = ("r", "z", "n")
@@ -40,17 +40,17 @@ class GRULayer(Layer):
 
     @property
     def has_kernel(self) -> bool:
-        """For a reset after the product."""
+        """Fused kernels exist only for a reset after the product."""
         return self.reset == "after"
 
     def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
         """All steps of L layers."""
-        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
+        is_learning = torch.is_grad_enabled()  # cuDNN then stores the activations for backward
         layers = len(state[0])
         outputs, h = torch.gru(x, state[0], weights, True, layers, p, is_learning, False, False)
         return outputs, (h,)
 
-    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+    def compute_gates(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """r, z and the candidate n; each is (B, D)."""
         (h,), D = state, self.width
         u_r, u_z, u_n = u.chunk(3, dim=-1)
@@ -65,25 +65,25 @@ class GRULayer(Layer):
             n = (u_n + h_n).tanh()  # n = tanh(W x + b_W + R (r ⊙ h) + b_R)
         return r, (u_z + h_z).sigmoid(), n
 
-    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+    def step(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """One step."""
-        _, z, n = self.gated(u, state, R, b_R)
+        _, z, n = self.compute_gates(u, state, R, b_R)
         return (n + z * (state[0] - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
 
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """An untrained GRU language model."""
+    """Build an untrained GRU language model."""
     return RecurrentNetwork(config, vocabulary, counts, lambda i, o: GRULayer(i, o, config))
 
 
 def candidates() -> list[Config]:
-    """What is worth comparing on a small text: the two places of the reset."""
+    """Configs for `compare`: both positions of the reset gate."""
     after = Config(**SMALL)
     return [after, replace(after, reset="before")]
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """What tells two GRUs apart in a table."""
+    """Settings shown in comparison tables."""
     return {**config.facets, "reset": config.reset}
 
 

@@ -1,4 +1,4 @@
-"""One run of learning, whatever is learnt: the seed's first weights, the device, the time there is, the loop."""
+"""Train a network: seed, build, move to the device, run the `Trainer`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from torch import nn
 from chainrule.data.training import Job
 from chainrule.errors import ConfigError
 from chainrule.neural import weights
-from chainrule.neural.device import choose
-from chainrule.training.batches import Source
+from chainrule.neural.device import select_device
+from chainrule.training.batches import BatchSource
 from chainrule.training.loop import Run, Trainer, Validate
 from chainrule.training.step import Objective
 
@@ -20,43 +20,43 @@ N = TypeVar("N", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a network reads, what it learns by, how it is judged."""
+class TrainingPlan:
+    """Data, objective and validation of a training run."""
 
-    source: Source
+    source: BatchSource
     objective: Objective
     validate: Validate | None
     measure: Literal["nats", "error"] = "nats"
-    unit: str = "tokens"  # what a target is
-    unigram_nats: float = float("inf")  # what word frequencies alone would give
+    unit: str = "tokens"  # name of a target unit
+    unigram_nats: float = float("inf")  # loss of the unigram distribution
 
 
-def learn(
-    job: Job, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], Plan]
+def fit(
+    job: Job, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], TrainingPlan]
 ) -> tuple[N, bytes]:
-    """The network as it is kept, and the log; `config` is a `Training` and whatever else `build` knows of.
+    """Train a network; return it with its final weights, and the training log.
 
-    What the run did (epochs, steps, why it stopped) is added to `job.summary`.
+    `config` is a `Training` config. The run summary (epochs, steps, reason to stop) is added to `job.summary`.
     """
-    device = choose(job.device)
+    device = select_device(job.device)
     check_precision(config.precision, device)
-    weights.specs(build)  # too large a net is refused before memory is taken
+    weights.tensor_specs(build)  # reject an oversized network before allocating memory
     seconds = [s for s in (config.max_seconds, job.max_seconds) if s is not None]
     config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(job.seed)
         network: N = build().to(device)
-        made = plan(network, device)
+        training_plan = plan(network, device)
         run = Run(
-            source=made.source,
-            objective=made.objective,
-            validate=made.validate,
-            measure=made.measure,
-            unit=made.unit,
-            unigram_nats=made.unigram_nats,
+            source=training_plan.source,
+            objective=training_plan.objective,
+            validate=training_plan.validate,
+            measure=training_plan.measure,
+            unit=training_plan.unit,
+            unigram_nats=training_plan.unigram_nats,
             device=device,
             progress=job.progress,
-            place=job.place,
+            run_dir=job.run_dir,
             resume=job.resume,
             tensorboard=job.tensorboard,
             identity=job.identity,
@@ -68,7 +68,10 @@ def learn(
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Half precision is the GPU's; some processors claim bf16 and stop at its first instruction."""
+    """Raise ConfigError for a precision the device does not support.
+
+    Some CPUs claim to support bf16 and crash at its first instruction.
+    """
     if precision != "fp32" and device.type == "cpu":
         raise ConfigError(f"model.precision is '{precision}', and the processor computes in fp32; leave it at fp32")
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():

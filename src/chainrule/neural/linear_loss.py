@@ -1,7 +1,7 @@
-"""Cross-entropy of a linear layer, −log softmax(W h + b)[target], with its gradient worked out on the way.
+"""Fused linear layer and cross-entropy, −log softmax(W h + b)[target], with the gradient computed in forward.
 
-The (N, V) probabilities are the largest thing a word model computes. They are made a piece of rows at a time, and
-since ∂ℓ/∂z = p − y needs nothing from further up, each piece gives its gradient at once and is forgotten.
+The (N, V) probabilities are the largest tensor of a word model. They are computed in chunks of rows; since ∂ℓ/∂z =
+p − y depends on nothing upstream, each chunk contributes its gradient at once and is discarded.
 """
 
 from typing import Any
@@ -12,26 +12,26 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from chainrule.neural.precision import compute_dtype
-from chainrule.training.threads import all_of_them
+from chainrule.training.threads import use_all_threads
 
-PIECE_ON_CPU = 1 << 22  # numbers: few enough to stay near the processor, many enough for its products
+PIECE_ON_CPU = 1 << 22  # logits per chunk: fits the CPU cache, yet large enough for efficient products
 PIECE_ON_GPU = 1 << 27
-MOST_HALF_ROWS = 4096  # a sum over more of them could leave the range of fp16
-ALIGNMENT = 64  # half-precision matrix products want sizes of this kind
+MOST_HALF_ROWS = 4096  # sums over more rows could overflow fp16
+ALIGNMENT = 64  # half-precision matrix products are fastest at multiples of this
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """(N, D), (V, D), (V,), (N,) -> the mean of −log softmax(W h + b)[target]; a bias of `-inf` excludes a word."""
+    """(N, D), (V, D), (V,), (N,) -> mean of −log softmax(W h + b)[target]; a bias of `-inf` excludes a word."""
     dtype = compute_dtype(hidden.device)
-    # Which number is computed in what is said below, and the product is worth all threads.
-    with torch.autocast(hidden.device.type, enabled=False), all_of_them(hidden.numel() * len(weight)):
+    # Dtypes are chosen explicitly below.
+    with torch.autocast(hidden.device.type, enabled=False), use_all_threads(hidden.numel() * len(weight)):
         is_learning = torch.is_grad_enabled()
         loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, is_learning)
     return loss
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Forward computes the gradients, backward only scales them."""
+    """Forward computes the gradients; backward only scales them."""
 
     @staticmethod
     def forward(
@@ -55,7 +55,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         db = torch.zeros(V + extra, dtype=torch.float32 if is_half else dtype, device=h.device)
         rows = max(1, (PIECE_ON_GPU if h.is_cuda else PIECE_ON_CPU) // (V + extra))
         rows = min(rows, MOST_HALF_ROWS) if is_half else rows
-        pieces = torch.empty(min(rows, N), V + extra, dtype=dtype, device=h.device)  # one memory for all of them
+        pieces = torch.empty(min(rows, N), V + extra, dtype=dtype, device=h.device)  # buffer reused by all chunks
         nats = torch.zeros((), dtype=db.dtype, device=h.device)
         for first in range(0, N, rows):
             cut = slice(first, min(first + rows, N))
@@ -63,7 +63,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             t = targets[cut, None]
             z_t, z_top = (part.to(nats.dtype) for part in (z.gather(1, t), z.amax(dim=-1, keepdim=True)))
             p = torch.softmax(z, dim=-1, out=z)
-            # log Σ exp z = z_top − log p_top: exact, and p_top is never tiny as p_target may be.
+            # log Σ exp z = z_top − log p_top: accurate, since p_top is never tiny, unlike p_target.
             nats += (z_top - p.amax(dim=-1, keepdim=True).to(nats.dtype).log() - z_t).sum()
             if any(needs):
                 p.scatter_add_(1, t, torch.full_like(t, -1, dtype=dtype))  # p − y
@@ -80,8 +80,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0] / ctx.rows
-        found = [
+        gradients = [
             None if g is None or not needed else (g.to(scale.dtype) * scale).to(dtype)
             for g, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs, strict=True)
         ]
-        return (*found, None, None, None)
+        return (*gradients, None, None, None)

@@ -1,7 +1,6 @@
-"""What each layer of a network gives while it reads: hooks that listen and change nothing.
+"""Collect the output of every layer with forward hooks.
 
-Lives here: one function for each kind of network. Not here: which tokens are read, and what becomes of the vectors
-(contextual.py). Letters: B batch, T tokens, D width; L layers.
+Letters: B batch, T tokens, D width, L layers.
 """
 
 import copy
@@ -14,98 +13,100 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from chainrule.neural.encoder import reversal, turn
+from chainrule.neural.encoder import reorder, reversed_positions
 from chainrule.neural.feedforward import Feedforward
-from chainrule.neural.pretraining import Masked, TwoWay
+from chainrule.neural.pretraining import BidirectionalLM, MaskedLM
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 
 
-def is_known(network: nn.Module) -> bool:
-    """Whether `layers` can listen to this kind of network."""
-    return layers.dispatch(type(network)) is not layers.dispatch(object)
+def is_supported(network: nn.Module) -> bool:
+    """Whether `layers` supports this kind of network."""
+    return layer_outputs.dispatch(type(network)) is not layer_outputs.dispatch(object)
 
 
 @singledispatch
-def layers(network: Any, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """Words' own vectors, then what each layer makes of them: L + 1 tensors (B, T, D).
+def layer_outputs(network: Any, ids: Tensor, mask: Tensor) -> list[Tensor]:
+    """Embeddings and the output of each layer: L + 1 tensors (B, T, D).
 
-    (B, T) ids are read from the network's start, in evaluation mode; the mask, (B, T), is True where there is one.
-    What stands behind a row's end changes nothing before it.
+    (B, T) ids are read from the initial state in evaluation mode; the mask (B, T) is False on padding.
     """
     raise NotImplementedError
 
 
-@layers.register
+@layer_outputs.register
 def _of_feedforward(network: Feedforward, ids: Tensor, mask: Tensor) -> list[Tensor]:
     """h = tanh(W x + b) of every hidden layer."""
-    with heard(network.layers) as found:
+    with capture_outputs(network.layers) as outputs:
         network(ids, network.start(len(ids)))
-    return [embedding(ids, network.embedding), *map(torch.tanh, found)]
+    return [embedding(ids, network.embedding), *map(torch.tanh, outputs)]
 
 
-@layers.register
+@layer_outputs.register
 def _of_recurrent(network: RecurrentNetwork, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """The outputs of every layer, normed where they are; of the last, what predicts."""
-    below = [*(network.norms if network.config.layer_norm else network.layers)][:-1]
-    with heard(below) as found:
-        hidden = layer_by_layer(network)(ids, network.start(len(ids))).hidden
-    return [embedding(ids, network.embedding), *(x.transpose(0, 1) for x in found), hidden]
+    """Outputs of every layer after layer norm; for the last one, the input of the output layer."""
+    modules = [*(network.norms if network.config.layer_norm else network.layers)][:-1]
+    with capture_outputs(modules) as outputs:
+        hidden = unfused(network)(ids, network.start(len(ids))).hidden
+    return [embedding(ids, network.embedding), *(x.transpose(0, 1) for x in outputs), hidden]
 
 
-@layers.register
+@layer_outputs.register
 def _of_transformer(network: Transformer, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """The residual path after every block; after the last, what predicts."""
-    with heard(network.blocks[:-1]) as found:
+    """Residual stream after every block; for the last one, the input of the output layer."""
+    with capture_outputs(network.blocks[:-1]) as outputs:
         hidden = network(ids, network.start(len(ids))).hidden
-    return [embedding(ids, network.embedding), *found, hidden]
+    return [embedding(ids, network.embedding), *outputs, hidden]
 
 
-@layers.register
-def _of_two_way(network: TwoWay, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """The forward and the backward half of every layer side by side."""
-    encoder, turned = network.reader.encoder, reversal(mask)
-    with heard(encoder.forwards) as ahead, heard(encoder.backwards) as back:
+@layer_outputs.register
+def _of_two_way(network: BidirectionalLM, ids: Tensor, mask: Tensor) -> list[Tensor]:
+    """Concatenated forward and backward outputs of every layer."""
+    encoder, positions = network.reader.encoder, reversed_positions(mask)
+    with capture_outputs(encoder.forwards) as forward_out, capture_outputs(encoder.backwards) as backward_out:
         network.reader(ids, mask)
-    halves = ((f.transpose(0, 1), turn(b.transpose(0, 1), turned)) for f, b in zip(ahead, back, strict=True))
+    halves = (
+        (f.transpose(0, 1), reorder(b.transpose(0, 1), positions))
+        for f, b in zip(forward_out, backward_out, strict=True)
+    )
     return [embedding(ids, network.reader.embedding), *(torch.cat(both, dim=-1) for both in halves)]
 
 
-@layers.register
-def _of_masked(network: Masked, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """The residual path after every block; of the last as tasks read it. No word is hidden."""
-    with heard(network.reader.encoder.blocks[:-1]) as found:
+@layer_outputs.register
+def _of_masked(network: MaskedLM, ids: Tensor, mask: Tensor) -> list[Tensor]:
+    """Residual stream after every block, normalised for the last one; no word is masked."""
+    with capture_outputs(network.reader.encoder.blocks[:-1]) as outputs:
         hidden = network.reader(ids, mask).hidden
-    return [embedding(ids, network.reader.embedding), *found, hidden]
+    return [embedding(ids, network.reader.embedding), *outputs, hidden]
 
 
 @contextmanager
-def heard(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
-    """What the modules give while the block runs, in the order of their calls; of several tensors the first."""
-    found: list[Tensor] = []
+def capture_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
+    """Capture the outputs of the modules in call order; of a tuple, the first tensor."""
+    outputs: list[Tensor] = []
 
-    def listen(module: nn.Module, given: Any, outcome: Any) -> None:
-        found.append(outcome[0] if isinstance(outcome, tuple) else outcome)
+    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
 
-    handles = [module.register_forward_hook(listen) for module in modules]
+    handles = [module.register_forward_hook(hook) for module in modules]
     try:
-        yield found
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()
 
 
-class LayerByLayer(RecurrentNetwork):
-    """A recurrent network whose layers are never one kernel's work, in which none of them could be heard."""
+class UnfusedRecurrentNetwork(RecurrentNetwork):
+    """Recurrent network that runs its layers separately instead of in one fused kernel, so that hooks see each."""
 
     @property
-    def is_stackable(self) -> bool:
-        """Never."""
+    def is_fusible(self) -> bool:
+        """Always False."""
         return False
 
 
-def layer_by_layer(network: RecurrentNetwork) -> RecurrentNetwork:
-    """The same weights and settings; the network given stays as it is."""
+def unfused(network: RecurrentNetwork) -> RecurrentNetwork:
+    """Return a `LayerByLayer` view that shares weights and settings with `network`."""
     view = copy.copy(network)
-    view.__class__ = LayerByLayer
+    view.__class__ = UnfusedRecurrentNetwork
     return view

@@ -17,7 +17,7 @@ from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentN
 class Config(RecurrentConfig):
     """Settings of an LSTM."""
 
-    forget_bias: float = 1.0  # of the forget gate before learning: above 0 the cell keeps what it holds
+    forget_bias: float = 1.0  # initial bias of the forget gate; above 0 the cell remembers by default
 
     def __post_init__(self) -> None:
         RecurrentConfig.__post_init__(self)
@@ -26,11 +26,11 @@ class Config(RecurrentConfig):
 
 
 class LSTMLayer(Layer):
-    """A cell c that only what its gates let in can change; gates in the order i, f, g, o."""
+    """Memory cell c with input, forget and output gates; gates in the order i, f, g, o."""
 
     gates = 4
     gate_names = ("i", "f", "g", "o")
-    memories = 2  # h, c
+    n_states = 2  # h, c
 
     def __init__(self, inputs: int, width: int, config: Config) -> None:
         super().__init__(inputs, width, config)
@@ -39,37 +39,37 @@ class LSTMLayer(Layer):
 
     def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
         """All steps of L layers."""
-        is_learning = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only then
+        is_learning = torch.is_grad_enabled()  # cuDNN then stores the activations for backward
         layers = len(state[0])
         outputs, *after = torch.lstm(x, state, weights, True, layers, p, is_learning, False, False)
         return outputs, tuple(after)
 
-    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+    def compute_gates(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """i, f, o = σ(W x + R h + b), g = tanh(the same); each is (B, D)."""
         i, f, g, o = (u + torch.addmm(b_R, state[0], R.t())).chunk(4, dim=-1)
         return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
 
-    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+    def step(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """One step."""
-        i, f, g, o = self.gated(u, state, R, b_R)
-        c = f * state[1] + i * g  # c_t = f ⊙ c_{t−1} + i ⊙ g   what to keep, what to write
-        h = o * c.tanh()  # h_t = o ⊙ tanh(c_t)   what to show
+        i, f, g, o = self.compute_gates(u, state, R, b_R)
+        c = f * state[1] + i * g  # c_t = f ⊙ c_{t−1} + i ⊙ g
+        h = o * c.tanh()  # h_t = o ⊙ tanh(c_t)
         return h, c
 
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """An untrained LSTM language model."""
+    """Build an untrained LSTM language model."""
     return RecurrentNetwork(config, vocabulary, counts, lambda i, o: LSTMLayer(i, o, config))
 
 
 def candidates() -> list[Config]:
-    """What is worth comparing on a small text: a plain one, and one that attends to its past."""
+    """Configs for `compare`: without and with attention over past states."""
     plain = Config(**SMALL)
     return [plain, replace(plain, attention="scaled-dot")]
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """What tells two LSTMs apart in a table."""
+    """Settings shown in comparison tables."""
     return config.facets
 
 

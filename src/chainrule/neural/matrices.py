@@ -1,6 +1,6 @@
-"""The recurrent matrices of a network, gate by gate, and matrices of the same width as they are first drawn.
+"""Spectra of recurrent weight matrices by gate, and of freshly initialised matrices for comparison.
 
-Lives here: from weights to numbers. Not here: what the numbers mean (inspection/matrix.py). Letter: D width.
+Letter: D width.
 """
 
 import math
@@ -11,61 +11,63 @@ from torch import Tensor
 
 from chainrule.errors import ChainruleError
 from chainrule.inspection.matrix import Recurrence, Spectrum
-from chainrule.neural.initialization import fill
+from chainrule.neural.initialization import initialize
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.progress import Progress, silent
-from chainrule.training.threads import suited
+from chainrule.training.threads import limit_threads
 
-SMALL = 0.1  # the small first weights are uniform within ± this / √D
+SMALL = 0.1  # small initialisation: uniform within ± this / √D
 SEED = 0
 
 
-def recurrences(network: RecurrentNetwork, progress: Progress = silent) -> list[Recurrence]:
-    """A `Recurrence` for each layer, with drawn matrices of its width."""
-    drawn: dict[int, dict[str, Spectrum]] = {}
-    found = []
+def recurrent_spectra(network: RecurrentNetwork, progress: Progress = silent) -> list[Recurrence]:
+    """Return the recurrent spectra of each layer, with spectra of initial matrices of the same width."""
+    initial_spectra: dict[int, dict[str, Spectrum]] = {}
+    layer_spectra = []
     for k, layer in enumerate(network.layers):
         progress("recurrent matrices", k, len(network.layers))
-        if layer.width not in drawn:
-            drawn[layer.width] = {name: spectrum(R) for name, R in first_weights(layer.width).items()}
-        found.append(_recurrence(k + 1, layer, drawn[layer.width], other_ways(network, k)))
+        if layer.width not in initial_spectra:
+            initial_spectra[layer.width] = {name: spectrum(R) for name, R in initial_matrices(layer.width).items()}
+        layer_spectra.append(
+            _recurrence(k + 1, layer, initial_spectra[layer.width], other_gradient_paths(network, k))
+        )
     progress("recurrent matrices", len(network.layers), len(network.layers))
-    return found
+    return layer_spectra
 
 
-def other_ways(network: RecurrentNetwork, place: int) -> str:
-    """What errors come back through beside the states of this layer, counted from 0; empty of a top layer alone."""
-    ways = ["the layers above it"] if place + 1 < len(network.layers) else []
-    ways += ["attention to the past"] if network.config.attention != "none" else []
-    return " and ".join(ways)
+def other_gradient_paths(network: RecurrentNetwork, index: int) -> str:
+    """Name the gradient paths other than the recurrence of this layer (counted from 0); empty if none."""
+    paths = ["the layers above it"] if index + 1 < len(network.layers) else []
+    paths += ["attention to the past"] if network.config.attention != "none" else []
+    return " and ".join(paths)
 
 
 def spectrum(R: Tensor) -> Spectrum:
-    """Of a matrix (D, D), in double precision on the processor.
+    """Eigenvalues and singular values of (D, D), in double precision on the CPU.
 
-    By torch: on two busy cores numpy took several times as long (D = 650: 1.8 to 6.6 s, torch 0.2 to 0.6 s).
+    Computed by torch: on two busy cores NumPy was several times slower (D = 650: 1.8 to 6.6 s, torch 0.2 to 0.6 s).
     """
-    exact = R.detach().double().cpu()
-    if not bool(torch.isfinite(exact).all()):
+    R64 = R.detach().double().cpu()
+    if not bool(torch.isfinite(R64).all()):
         raise ChainruleError(
-            "a recurrent matrix holds what is no finite number; train the model anew with a lower learning_rate"
+            "a recurrent matrix contains a non-finite value; train the model again with a lower learning_rate"
         )
-    with suited(0.0):  # one thread: eigenvalues are found one after another
-        return Spectrum(torch.linalg.eigvals(exact).numpy(), torch.linalg.svdvals(exact).numpy())
+    with limit_threads(0.0):  # one thread: the eigenvalue solver is sequential
+        return Spectrum(torch.linalg.eigvals(R64).numpy(), torch.linalg.svdvals(R64).numpy())
 
 
-def first_weights(width: int) -> dict[str, Tensor]:
-    """(D, D) matrices as training would begin with them; the same each time, the caller's randomness untouched."""
-    found = {}
+def initial_matrices(width: int) -> dict[str, Tensor]:
+    """(D, D) matrices for each initialisation, with a fixed seed; the global RNG state is preserved."""
+    matrices = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        for name, how in (("orthogonal", "orthogonal"), ("xavier", "xavier"), ("small", "uniform")):
-            found[name] = torch.empty(width, width)
-            fill(found[name], how, SMALL / math.sqrt(width))  # type: ignore[arg-type]
-    return found
+        for name, method in (("orthogonal", "orthogonal"), ("xavier", "xavier"), ("small", "uniform")):
+            matrices[name] = torch.empty(width, width)
+            initialize(matrices[name], method, SMALL / math.sqrt(width))  # type: ignore[arg-type]
+    return matrices
 
 
-def _recurrence(number: int, layer: Any, drawn: dict[str, Spectrum], others: str) -> Recurrence:
+def _recurrence(number: int, layer: Any, initial_spectra: dict[str, Spectrum], other_paths: str) -> Recurrence:
     matrices = layer.R.chunk(layer.gates, dim=0)  # each (D, D)
     names = layer.gate_names or ("",)
     spectra = {name: spectrum(R) for name, R in zip(names, matrices, strict=True)}
@@ -73,6 +75,6 @@ def _recurrence(number: int, layer: Any, drawn: dict[str, Spectrum], others: str
         layer=number,
         spectra=spectra,
         nonlinearity=getattr(layer, "nonlinearity", ""),
-        other_ways=others,
-        drawn=drawn,
+        other_paths=other_paths,
+        random_spectra=initial_spectra,
     )

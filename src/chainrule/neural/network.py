@@ -1,7 +1,6 @@
-"""What every network offers: one `forward` over (B, T) ids from a state, and an exact output layer.
+"""Base class of language-model networks: `forward` over (B, T) ids from a state, and an output layer.
 
-Lives here: the shape all neural families share. Not here: both views of the contract (adapter.py), learning
-(training/). Letters: B batch, T time, V vocabulary, D width, H heads.
+Letters: B batch, T time, V vocabulary, D width, H heads.
 """
 
 from collections.abc import Sequence
@@ -11,54 +10,54 @@ import torch
 from torch import Tensor, nn
 
 Tensors = tuple[Tensor, ...]
-"""A state: axis 0 of each tensor is the row. A value: never changed in place."""
+"""State of a network: axis 0 of each tensor is the row. Immutable: never modified in place."""
 
 
-class Features(NamedTuple):
-    """What a network makes of the tokens it reads."""
+class NetworkOutput(NamedTuple):
+    """Output of a forward pass."""
 
-    hidden: Tensor  # (B, T, D)  what the output layer predicts the next token from
-    state: Tensors  # after the last token
-    penalty: Tensor | None = None  # added to the loss while learning (activation regularisation)
+    hidden: Tensor  # (B, T, D)  input of the output layer
+    state: Tensors  # state after the last token
+    penalty: Tensor | None = None  # activation regularisation, added to the training loss
 
 
 class Network(nn.Module):
-    """Embedding, layers, output; families differ in what stands between the two ends."""
+    """Embedding, layers and output layer; architectures differ in the layers."""
 
     output: Any  # an Output: loss(hidden, targets), log_probs(hidden)
-    window: int | None = None  # it starts anew after so many tokens; None: never
+    window: int | None = None  # the state is reset after this many tokens; None: never
 
     @property
     def is_capturable(self) -> bool:
-        """Whether a CUDA graph can hold an update: no shape in it depends on the words that are read."""
+        """Whether a CUDA graph can capture an update: no shape depends on the data."""
         return bool(self.output.is_capturable)
 
     def start(self, rows: int) -> Tensors:
-        """The state before anything was read."""
+        """Initial state."""
         raise NotImplementedError
 
-    def forward(self, ids: Tensor, state: Tensors) -> Features:
-        """Read (B, T) ids from a state; all rows are read to their end (no padding)."""
+    def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
+        """Read (B, T) ids from a state; no padding."""
         raise NotImplementedError
 
-    def fresh(self, state: Tensors, rows: Tensor) -> Tensors:
-        """These rows of a state, (R,), as they were before anything was read."""
+    def initial_state(self, state: Tensors, rows: Tensor) -> Tensors:
+        """Initial state for the rows (R,) of a state."""
         return self.start(len(rows))
 
-    def work(self, rows: int, T: int) -> float:
-        """Multiplications of its largest matrix product over (rows, T) ids, for choosing threads."""
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of the largest matrix product over (rows, T) ids, to choose the number of threads."""
         return float("inf")
 
     def position(self, state: Tensors) -> Tensor | None:
-        """(B,) how many tokens of its window each row has read; None where there is no window."""
+        """(B,) number of tokens each row has read of its window; None without a window."""
         return None
 
-    def restart(self, state: Tensors, rows: Tensor) -> Tensors:
-        """The state with these rows, (B,) True, as they were before anything was read."""
-        fresh = self.fresh(state, torch.arange(len(rows), device=rows.device))
+    def reset_rows(self, state: Tensors, rows: Tensor) -> Tensors:
+        """Reset the rows that are True in (B,) to the initial state."""
+        fresh = self.initial_state(state, torch.arange(len(rows), device=rows.device))
         wide = (rows.view(-1, *(1,) * (old.dim() - 1)) for old in state)
         return tuple(torch.where(w, new, old) for w, new, old in zip(wide, fresh, state, strict=True))
 
     def join(self, states: Sequence[Tensors]) -> Tensors:
-        """The rows of several states in one, in their order."""
+        """Concatenate the rows of several states."""
         return tuple(torch.cat(parts) for parts in zip(*states, strict=True))

@@ -1,8 +1,4 @@
-"""One word in many sentences: its vectors in each of them, layer by layer.
-
-Lives here: finding the word. Not here: the vectors (contextual.py), what they tell of the word's senses
-(inspection/senses.py).
-"""
+"""Vectors of one word in many sentences, layer by layer."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,11 +16,11 @@ from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """A word's first place in each sentence, and its vectors there."""
+    """First occurrence of a word in each sentence, and its vectors there."""
 
     sentences: tuple[tuple[str, ...], ...]
-    places: tuple[int, ...]
-    vectors: Mapping[int, Floats]  # of each layer (n, D), a row a sentence
+    positions: tuple[int, ...]
+    vectors: Mapping[int, Floats]  # layer -> (n, D), one row per sentence
 
 
 def occurrences(
@@ -34,35 +30,35 @@ def occurrences(
     name: str = "the sentences given",
     progress: Progress | bool = silent,
 ) -> Occurrences:
-    """The vectors of a word in sentences that hold it, each in one line; `name` is what errors call their file.
+    """Return the vectors of a word in sentences that contain it; `name` is the file named in error messages.
 
-    Words are compared as the model's tokenizer sees them: in lower case where it makes no difference to the model.
+    Words are compared after the tokenizer's normalisation, e.g. lower-casing.
     """
     progress = as_progress(progress)
     if split_words(word) != [word]:
         raise UsageError(f"{word!r} is not one word; give a word without blanks")
     if not sentences:
-        raise InputError(f"{name}: there are no sentences; give some that hold '{word}'")
+        raise InputError(f"{name}: there are no sentences; give some that contain '{word}'")
     layers = contextual(model, sentences, progress=progress)
-    seen: Tokenizer = model.tokenizer
-    places = [_find(each, word, seen, f"{name}, line {line}") for line, each in enumerate(layers, start=1)]
-    if seen.unk is not None and seen.unk in seen.encode(word):
-        message = (
-            f"the model does not know '{word}' and reads <unk> there: its vectors are made of the context alone"
-        )
+    tokenizer: Tokenizer = model.tokenizer
+    positions = [
+        _find(sentence, word, tokenizer, f"{name}, line {line}") for line, sentence in enumerate(layers, start=1)
+    ]
+    if tokenizer.unk is not None and tokenizer.unk in tokenizer.encode(word):
+        message = f"the model does not know '{word}' and reads <unk> there: its vectors depend on the context alone"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
     vectors = {
-        k: np.stack([each.vectors[k][place] for each, place in zip(layers, places, strict=True)])
+        k: np.stack([sentence.vectors[k][position] for sentence, position in zip(layers, positions, strict=True)])
         for k in layers[0].vectors
     }
-    return Occurrences(tuple(each.words for each in layers), tuple(places), vectors)
+    return Occurrences(tuple(sentence.words for sentence in layers), tuple(positions), vectors)
 
 
 def _find(layers: Layers, word: str, tokenizer: Tokenizer, where: str) -> int:
-    """The word's first place in a sentence."""
-    wanted = tokenizer.normalize(word)
-    for place, each in enumerate(layers.words):
-        if tokenizer.normalize(each) == wanted:
-            return place
-    remedy = "" if tokenizer.config.splits_punctuation else "; put blanks around words and signs"
-    raise InputError(f"{where} does not hold '{word}' as a word by itself{remedy}")
+    """Index of the first occurrence of the word in a sentence."""
+    normalized = tokenizer.normalize(word)
+    for position, candidate in enumerate(layers.words):
+        if tokenizer.normalize(candidate) == normalized:
+            return position
+    remedy = "" if tokenizer.config.splits_punctuation else "; put blanks around words and punctuation"
+    raise InputError(f"{where} does not contain '{word}' as a separate word{remedy}")

@@ -1,7 +1,6 @@
-"""The output layer: from what a network made of the past to a distribution over what comes next.
+"""Output layers: from hidden states to a distribution over the vocabulary.
 
-Lives here: the full softmax and the choice among output layers. Each offers `loss` to learn by, which may be an
-estimate, and `log_probs` to predict with, which is exact. Not here: sampled.py, adaptive.py.
+Each has a training `loss`, which may be an estimate, and exact `log_probs`.
 """
 
 import numpy as np
@@ -15,25 +14,25 @@ from chainrule.neural.settings import Architecture
 
 
 class Output(nn.Module):
-    """p(w | hidden) over the V ids; `<s>`, and `<unk>` of a closed vocabulary, are impossible."""
+    """p(w | hidden) over V ids; `<s>`, and `<unk>` of a closed vocabulary, have probability 0."""
 
-    is_capturable = True  # in a CUDA graph: the shapes in `loss` are the same for any targets
+    is_capturable = True  # by a CUDA graph: shapes in `loss` do not depend on the targets
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """(N, D), (N,) -> the mean of −log p(target), or of what stands in for it while learning."""
+        """(N, D), (N,) -> mean of −log p(target), or of its training estimate."""
         raise NotImplementedError
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """(N, D) -> (N, V) exact log p, `-inf` for what is impossible."""
+        """(N, D) -> (N, V) exact log p, `-inf` for impossible ids."""
         raise NotImplementedError
 
     def has_valid_buffers(self) -> bool:
-        """Whether tensors that were loaded and are not weights, such as word classes, have possible values."""
+        """Whether loaded buffers, such as word classes, have valid values."""
         return True
 
 
 class Softmax(Output):
-    """p = softmax(W h + b) over all words; W may be the embedding itself (Press & Wolf 2017)."""
+    """p = softmax(W h + b) over all words; W may be tied to the embedding (Press & Wolf 2017)."""
 
     def __init__(self, width: int, vocabulary: Vocabulary, tied: nn.Parameter | None, init_range: float) -> None:
         super().__init__()
@@ -44,11 +43,11 @@ class Softmax(Output):
         self.register_buffer("impossible", torch.from_numpy(~vocabulary.predictable), persistent=False)
 
     def masked_bias(self) -> Tensor:
-        """(V,) b, `-inf` where a word is impossible."""
+        """(V,) b, `-inf` for impossible words."""
         return self.bias.masked_fill(self.impossible, -torch.inf)
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The mean of −log p(target), computed in pieces so that N x V numbers never stand in memory at once."""
+        """Mean of −log p(target), computed in chunks so that the N x V logits never exist at once."""
         return linear_cross_entropy(hidden, self.weight, self.masked_bias(), targets)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -59,7 +58,7 @@ class Softmax(Output):
 def make_output(
     config: Architecture, width: int, vocabulary: Vocabulary, embedding: nn.Parameter, counts: Floats | None
 ) -> Output:
-    """The output layer the config asks for; `counts` (V,) of the training text, None where they will be loaded."""
+    """Create the configured output layer; `counts` (V,) are training word counts, None if they will be loaded."""
     tied = embedding if config.tie else None
     if tied is not None and tied.shape[1] != width:
         raise ConfigError(
@@ -76,6 +75,6 @@ def make_output(
         from chainrule.neural.adaptive import AdaptiveSoftmax
 
         if tied is not None:
-            raise ConfigError("an adaptive softmax has its own vectors for words: add --no-tie")
+            raise ConfigError("an adaptive softmax cannot be tied to the embedding: add --no-tie")
         return AdaptiveSoftmax(width, vocabulary, numbers, config.cutoffs)
     return Softmax(width, vocabulary, tied, config.init_range)

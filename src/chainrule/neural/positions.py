@@ -1,7 +1,4 @@
-"""Where a token stands: sinusoidal, learned and rotary positions.
-
-Lives here: what a position adds to a vector, or how far it turns one. Not here: attention (transformer.py).
-"""
+"""Sinusoidal, learned and rotary position encodings."""
 
 from typing import NamedTuple
 
@@ -24,8 +21,8 @@ def sinusoidal(positions: Tensor, width: int, dtype: torch.dtype = torch.float32
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]
 
 
-class Learned(nn.Module):
-    """One vector for each of the first `window` positions; what stands further on takes the last of them."""
+class LearnedPositions(nn.Module):
+    """Learned vectors for the first `window` positions; later positions use the last one."""
 
     def __init__(self, window: int, width: int) -> None:
         super().__init__()
@@ -37,21 +34,21 @@ class Learned(nn.Module):
 
 
 class Rotation(NamedTuple):
-    """How far the pairs of every query and key are turned: the same for all heads and layers."""
+    """Rotation of the dimension pairs of queries and keys, shared by all heads and layers."""
 
     cos: Tensor  # (B or 1, T, 1, d/2)
     sin: Tensor
 
     @classmethod
     def at(cls, positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> "Rotation":
-        """The rotation for heads of this even width at (T,) positions, or at each row's own, (B, T)."""
+        """Rotation for heads of an even width at positions (T,), or (B, T) if they differ by row."""
         angle = angles(torch.atleast_2d(positions), width, dtype)[:, :, None, :]
         return cls(angle.cos(), angle.sin())
 
-    def turn(self, x: Tensor) -> Tensor:
-        """Rotary positions (Su et al. 2021): (B, T, H, d) -> the same, so that q·k depends on distance alone.
+    def rotate(self, x: Tensor) -> Tensor:
+        """Rotary positions (Su et al. 2021): rotate (B, T, H, d), so that q·k depends on the distance only.
 
-        The pair i is (x_i, x_{i+d/2}), turned by pos / 10000^{2i/d}.
+        Pair i is (x_i, x_{i+d/2}), rotated by pos / 10000^{2i/d}.
         """
         a, b = x.chunk(2, dim=-1)  # (B, T, H, d/2) each
         return torch.cat([a * self.cos - b * self.sin, a * self.sin + b * self.cos], dim=-1).to(x.dtype)

@@ -1,8 +1,7 @@
-"""What the recurrent families share: settings, a layer, and the network that stacks layers.
+"""Recurrent layers and the network that stacks them, shared by the RNN, LSTM and GRU families.
 
-Lives here: the embedding, dropout and penalties around the layers, and how the state is carried. Not here: the
-equations of a cell (rnn.py, lstm.py, gru.py), attention over the past (attention.py). Batch normalisation is left
-out: it would mix the statistics of time steps, and a token's score would depend on the tokens read beside it.
+Batch normalisation is omitted on purpose: it would mix statistics over time steps, and the score of a token would
+depend on the other rows of the batch.
 """
 
 from collections.abc import Callable
@@ -17,26 +16,26 @@ from torch.nn.functional import embedding, linear
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural import dropout, evened, precision
-from chainrule.neural.attention import Concat, Past
-from chainrule.neural.initialization import fill_gates
-from chainrule.neural.network import Features, Network, Tensors
+from chainrule.neural.attention import ConcatProjection, MemoryAttention
+from chainrule.neural.initialization import initialize_gates
+from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.neural.output import make_output
 from chainrule.neural.settings import LARGEST, Architecture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentConfig(Architecture):
-    """Settings that all recurrent networks share."""
+    """Settings shared by all recurrent networks."""
 
-    weight_dropout: float = 0.0  # of the recurrent matrices (DropConnect)
+    weight_dropout: float = 0.0  # DropConnect on the recurrent matrices
     hidden_dropout: float | None = None  # between two layers
-    activation_penalty: float = 0.0  # AR, α: how much large outputs cost
-    temporal_penalty: float = 0.0  # TAR, β: how much outputs that change from step to step cost
-    learned_start: bool = False  # h_0 is learned; else zero
+    activation_penalty: float = 0.0  # AR, α: penalty on large outputs
+    temporal_penalty: float = 0.0  # TAR, β: penalty on changes between steps
+    learned_start: bool = False  # learn the initial state instead of zeros
     attention: Literal["none", "dot", "scaled-dot", "general", "additive"] = "none"  # over past states
-    attention_use: Literal["sum", "concat", "state"] = "sum"  # for the prediction alone, or fed on as the state
-    memory: int = 64  # how many past states are attended to
-    layer_norm: bool = False  # of every layer's outputs
+    attention_use: Literal["sum", "concat", "state"] = "sum"  # in the prediction only, or added to the state
+    memory: int = 64  # number of past states attended to
+    layer_norm: bool = False  # on the outputs of every layer
 
     def __post_init__(self) -> None:
         Architecture.__post_init__(self)
@@ -57,13 +56,13 @@ class RecurrentConfig(Architecture):
 
     @property
     def widths(self) -> list[int]:
-        """What the first layer reads, then what each layer gives: E, D, …, D; the last E where weights are tied."""
+        """Input width of the first layer, then the output width of each: E, D, …, D; the last is E if tied."""
         last = self.embedding_width if self.tie else self.hidden
         return [self.embedding_width, *[self.hidden] * (self.layers - 1), last]
 
     @property
     def facets(self) -> dict[str, str | int]:
-        """What tells two networks of a family apart in a table."""
+        """Settings shown in comparison tables."""
         sizes: dict[str, str | int] = {"layers": self.layers, "width": self.hidden}
         return sizes if self.attention == "none" else {**sizes, "attention": self.attention}
 
@@ -78,15 +77,15 @@ SMALL: Final[dict[str, Any]] = {
     "weight_decay": 0.05,
     "max_seconds": 40.0,
 }
-"""Settings that suit a text of some ten thousand words on a processor; what `compare` trains begins with them."""
+"""Base settings of the `compare` candidates, for a text of about ten thousand words on a CPU."""
 
 
 class Layer(nn.Module):
-    """One recurrent layer; its gates stand above one another in W, R and both biases, in PyTorch's order."""
+    """One recurrent layer; gates are stacked in W, R and both biases in PyTorch's order."""
 
     gates: ClassVar[int]
-    gate_names: ClassVar[tuple[str, ...]] = ()  # of what `gated` gives
-    memories: ClassVar[int] = 1  # tensors (B, D) in its state; the first is h
+    gate_names: ClassVar[tuple[str, ...]] = ()  # names of the values returned by `compute_gates`
+    n_states: ClassVar[int] = 1  # number of (B, D) state tensors; the first is h
     is_bounded: bool = True  # |h| never exceeds 1
 
     def __init__(self, inputs: int, width: int, config: RecurrentConfig) -> None:
@@ -97,84 +96,86 @@ class Layer(nn.Module):
         self.b_W = nn.Parameter(torch.zeros(self.gates * width))
         self.b_R = nn.Parameter(torch.zeros(self.gates * width))
         for matrix in (self.W, self.R):
-            fill_gates(matrix, self.gates, config.init, config.init_range)
+            initialize_gates(matrix, self.gates, config.init, config.init_range)
 
     def weights(self) -> list[Tensor]:
-        """W, R, b_W, b_R for one pass, in its arithmetic; what is missing of R is missing in all of it."""
-        R = dropout.weights(self.R, self.weight_dropout, self.training)
+        """W, R, b_W, b_R for one pass in the compute dtype; DropConnect on R is the same at all steps."""
+        R = dropout.drop_connect(self.R, self.weight_dropout, self.training)
         return precision.cast(self.W, R, self.b_W, self.b_R)
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read (T, B, in) from a state: all outputs (T, B, D) and the state after the last."""
+        """Read (T, B, in) from a state: all outputs (T, B, D) and the final state."""
         x, *before = precision.cast(x, *state)
-        return self.run(x, tuple(before), self.weights())
+        return self.forward_with(x, tuple(before), self.weights())
 
-    def run(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        """The same with given weights, as fast as this layer can; `loop` where no kernel computes it."""
+    def forward_with(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """Forward pass with the given weights, by a fused kernel if available, else by `unroll`."""
         if not self.has_kernel or (len(x) == 1 and not x.is_cuda):
-            # A kernel on the processor packs its weights at every call: one step does not pay for it.
-            return self.loop(x, state, weights)
-        outputs, after = self.fused(x, tuple(s[None] for s in state), weights, 0.0)
+            # The CPU kernel repacks its weights at every call, which is slower for a single step.
+            return self.unroll(x, state, weights)
+        outputs, after = self.run_kernel(x, tuple(s[None] for s in state), weights, 0.0)
         return outputs, tuple(s[0] for s in after)
 
-    def fused(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
-        """`kernel` as the device wants it: on the GPU weights in one piece and widths for its tensor cores."""
+    def run_kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
+        """Call `kernel`; on the GPU with packed weights and widths padded for tensor cores."""
         if not x.is_cuda:
             return self.kernel(x, state, weights, p)
-        if evened.is_even(x, state):
-            return self.kernel(x, state, packed(weights), p)
-        return self.widened(x, state, weights, p)
+        if evened.is_aligned(x, state):
+            return self.kernel(x, state, pack_weights(weights), p)
+        return self.run_padded_kernel(x, state, weights, p)
 
-    def widened(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
-        """The same numbers from wider layers."""
+    def run_padded_kernel(
+        self, x: Tensor, state: Tensors, weights: list[Tensor], p: float
+    ) -> tuple[Tensor, Tensors]:
+        """Call `kernel` on zero-padded widths and cut the results."""
         D = state[0].shape[-1]
-        wide = packed(evened.weights(weights, self.gates))
-        outputs, after = self.kernel(evened.inputs(x), tuple(map(evened.inputs, state)), wide, p)
+        padded = pack_weights(evened.pad_weights(weights, self.gates))
+        outputs, after = self.kernel(evened.pad_last_dim(x), tuple(map(evened.pad_last_dim, state)), padded, p)
         return outputs[..., :D], tuple(s[..., :D] for s in after)
 
     @property
     def has_kernel(self) -> bool:
-        """Whether `kernel` computes what `cell` says."""
+        """Whether a fused kernel computes the same function as `step`."""
         return True
 
     def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
-        """All steps of L layers like this one, cuDNN's work on the GPU and oneDNN's on the processor.
+        """Fused kernel for all steps of L layers (cuDNN on the GPU, oneDNN on the CPU).
 
-        The state's tensors are (L, B, D), the weights four a layer; between layers each unit is dropped with `p`.
+        State tensors are (L, B, D), four weights per layer; `p` is the dropout rate between layers.
         """
         raise NotImplementedError
 
-    def loop(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        """Step by step, the products with the inputs of all steps made at once."""
+    def unroll(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        """Unrolled forward pass; the products with all inputs are computed at once."""
         W, R, b_W, b_R = weights
         outputs = []
         for u in linear(x, W, b_W).unbind(0):  # (B, gates · D)
-            state = self.cell(u, state, R, b_R)
+            state = self.step(u, state, R, b_R)
             outputs.append(state[0])
         return torch.stack(outputs), state
 
-    def gated(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
-        """The gates of one step, open or shut; a layer without gates has none."""
+    def compute_gates(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """Gates of one step; empty for a layer without gates."""
         return ()
 
-    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
-        """One step, as the equations say it, from u = W x_t + b_W (B, gates · D)."""
+    def step(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+        """One step, from u = W x_t + b_W (B, gates · D)."""
         raise NotImplementedError
 
 
-def packed(weights: list[Tensor]) -> list[Tensor]:
-    """The same numbers in one piece of memory as cuDNN reads them: all layers' matrices, then all biases."""
+def pack_weights(weights: list[Tensor]) -> list[Tensor]:
+    """Copy weights into one contiguous buffer in cuDNN's order: matrices of all layers, then biases."""
     order = sorted(range(len(weights)), key=lambda i: weights[i].dim() == 1)
     parts = torch.cat([weights[i].reshape(-1) for i in order]).split([weights[i].numel() for i in order])
-    found = dict(zip(order, parts, strict=True))
-    return [found[i].view_as(w) for i, w in enumerate(weights)]
+    views = dict(zip(order, parts, strict=True))
+    return [views[i].view_as(w) for i, w in enumerate(weights)]
 
 
 class RecurrentNetwork(Network):
-    """Embedding → layers → attention over the past, where wanted → output layer.
+    """Embedding, recurrent layers, optional attention over past states, output layer.
 
-    The state is each layer's (B, D) tensors; then, with attention, the last M states of the top layer (B, M, D) and
-    which of them there are (B, M); then, with a learned start, which rows have read nothing yet (B,).
+    The state holds the (B, D) tensors of each layer; with attention, the last M states of the top layer (B, M, D)
+    and their validity (B, M); with a learned start, which rows have read nothing yet (B,).
     """
 
     def __init__(
@@ -192,65 +193,67 @@ class RecurrentNetwork(Network):
         self.starts = nn.ParameterList(
             torch.zeros(layer.width)
             for layer in self.layers
-            for _ in range(layer.memories if config.learned_start else 0)
+            for _ in range(layer.n_states if config.learned_start else 0)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:] if config.layer_norm)
         if config.attention != "none":
-            self.past = Past(config.attention, widths[-1])
+            self.past = MemoryAttention(config.attention, widths[-1])
             if config.attention_use == "concat":
-                self.concat = Concat(widths[-1])
+                self.concat = ConcatProjection(widths[-1])
         self.output = make_output(config, widths[-1], vocabulary, self.embedding, counts)
 
     def start(self, rows: int) -> Tensors:
-        """Nothing read: zeros, no memories; a learned start is put in by `forward`, where it can learn."""
+        """Zeros and an empty memory; a learned start is inserted by `forward`, where it gets gradients."""
         new, M = self.embedding.new_zeros, self.config.memory
-        state = [new(rows, layer.width) for layer in self.layers for _ in range(layer.memories)]
+        state = [new(rows, layer.width) for layer in self.layers for _ in range(layer.n_states)]
         if self.config.attention != "none":
             state += [new(rows, M, self.config.widths[-1]), new(rows, M, dtype=torch.bool)]
         if self.config.learned_start:
             state.append(new(rows, dtype=torch.bool).logical_not())
         return tuple(state)
 
-    def work(self, rows: int, T: int) -> float:
-        """Of one time step: each waits for the one before."""
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of one time step, since steps are sequential."""
         return float(max(layer.R.numel() for layer in self.layers) * rows)
 
-    def bounded(self, state: Tensors) -> Tensors:
-        """Those tensors of a state that can saturate: the h of layers where it is bounded, attention not added."""
-        firsts = [sum(layer.memories for layer in self.layers[:k]) for k in range(len(self.layers))]
+    def saturating_states(self, state: Tensors) -> Tensors:
+        """State tensors that can saturate: bounded h of the layers, except where attention is added to it."""
+        firsts = [sum(layer.n_states for layer in self.layers[:k]) for k in range(len(self.layers))]
         if self.config.attention != "none" and self.config.attention_use == "state":
             firsts.pop()
         return tuple(state[i] for i, layer in zip(firsts, self.layers, strict=False) if layer.is_bounded)
 
-    def forward(self, ids: Tensor, state: Tensors) -> Features:
+    def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
         """(B, T) ids -> (B, T, D); the layers work on (T, B, D)."""
         c, is_on = self.config, self.training
         cells, memory = self._split(state)
-        E = dropout.word_types(self.embedding, c.embedding_dropout, is_on)  # (V, E)
+        E = dropout.embedding_rows(self.embedding, c.embedding_dropout, is_on)  # (V, E)
         x = self._drop(embedding(ids.t(), E), c.input_dropout)  # (T, B, E)
-        if x.is_cuda and self.is_stackable:
-            x, after = self._at_once(x, cells)
+        if x.is_cuda and self.is_fusible:
+            x, after = self._run_fused(x, cells)
         else:
-            x, after, memory = self._one_by_one(x, cells, memory)
+            x, after, memory = self._run_separately(x, cells, memory)
         y = x.transpose(0, 1)  # (B, T, D)
         if c.attention != "none" and c.attention_use != "state":
             a, *memory = self.past(y, *memory)
             y = self.concat(y, a) if c.attention_use == "concat" else y + a
         dropped = self._drop(y, c.output_dropout, time=1)
-        fresh = [torch.zeros_like(state[-1])] if c.learned_start else []
-        kept = tuple(s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *fresh])
-        return Features(dropped, kept, self._penalty(dropped, x) if is_on else None)
+        is_new = [torch.zeros_like(state[-1])] if c.learned_start else []
+        new_state = tuple(
+            s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *is_new]
+        )
+        return NetworkOutput(dropped, new_state, self._penalty(dropped, x) if is_on else None)
 
-    def _one_by_one(
+    def _run_separately(
         self, x: Tensor, cells: list[Tensor], memory: list[Tensor]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Layer upon layer: (T, B, E) -> (T, B, D), the layers' tensors after it, and the memory."""
+        """Run the layers one after another: (T, B, E) -> (T, B, D), final layer states, memory."""
         c, after = self.config, list[Tensor]()
         for k, layer in enumerate(self.layers):
             x = self._drop(x, c.hidden_dropout) if k else x
-            before, cells = cells[: layer.memories], cells[layer.memories :]
+            before, cells = cells[: layer.n_states], cells[layer.n_states :]
             if k == c.layers - 1 and c.attention != "none" and c.attention_use == "state":
-                x, new, memory = self._attentive(layer, x, before, memory)
+                x, new, memory = self._run_with_attention(layer, x, before, memory)
             else:
                 x, new = layer(x, before)
             after += new
@@ -258,30 +261,30 @@ class RecurrentNetwork(Network):
         return x, after, memory
 
     @property
-    def is_stackable(self) -> bool:
-        """Whether all layers can be one kernel's work, which then computes them at the same time, a step apart."""
+    def is_fusible(self) -> bool:
+        """Whether one fused kernel can run all layers."""
         c = self.config
         is_plain = not (c.layer_norm or (c.attention != "none" and c.attention_use == "state"))
-        is_even = c.layers > 1 and len(set(c.widths[1:])) == 1
-        is_dropped_alike = not (self.training and c.locked and self._p_hidden)
-        return is_plain and is_even and is_dropped_alike and self.layers[0].has_kernel
+        is_uniform = c.layers > 1 and len(set(c.widths[1:])) == 1
+        has_uniform_dropout = not (self.training and c.locked and self._p_hidden)
+        return is_plain and is_uniform and has_uniform_dropout and self.layers[0].has_kernel
 
     @property
     def _p_hidden(self) -> float:
         return self.config.dropout if self.config.hidden_dropout is None else self.config.hidden_dropout
 
-    def _at_once(self, x: Tensor, cells: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The same as `_one_by_one` in one kernel."""
-        n = self.layers[0].memories
+    def _run_fused(self, x: Tensor, cells: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Run all layers in one fused kernel."""
+        n = self.layers[0].n_states
         x, *cells = precision.cast(x, *cells)
         weights = [w for layer in self.layers for w in layer.weights()]
         state = tuple(torch.stack(cells[i::n]) for i in range(n))  # (L, B, D)
-        x, after = self.layers[0].fused(x, state, weights, self._p_hidden if self.training else 0.0)
+        x, after = self.layers[0].run_kernel(x, state, weights, self._p_hidden if self.training else 0.0)
         return x, [tensor for layer in zip(*(s.unbind(0) for s in after), strict=True) for tensor in layer]
 
     def _split(self, state: Tensors) -> tuple[list[Tensor], list[Tensor]]:
-        """The layers' tensors, learned where a row is new, and those of the memory."""
-        n = sum(layer.memories for layer in self.layers)
+        """Split the state into layer tensors, with the learned start in new rows, and the attention memory."""
+        n = sum(layer.n_states for layer in self.layers)
         cells = list(state[:n])
         if self.config.learned_start:
             is_new = state[-1][:, None]
@@ -294,20 +297,20 @@ class RecurrentNetwork(Network):
             dropout.locked(x, p, self.training, time) if self.config.locked else dropout.units(x, p, self.training)
         )
 
-    def _attentive(
+    def _run_with_attention(
         self, layer: Layer, x: Tensor, state: list[Tensor], memory: list[Tensor]
     ) -> tuple[Tensor, Tensors, list[Tensor]]:
-        """h_t = RNN(x_t, h_{t−1}) + a_t, fed on and remembered: step by step, each needs the one before."""
+        """h_t = RNN(x_t, h_{t−1}) + a_t as the new state, step by step."""
         W, R, b_W, b_R = layer.weights()
         x, *cast = precision.cast(x, *state)
-        kept, outputs = tuple(cast), []
+        cell_state, outputs = tuple(cast), []
         for u in linear(x, W, b_W).unbind(0):
-            h, *rest = layer.cell(u, kept, R, b_R)
-            h = h + self.past.read(h, *memory)  # (B, D)
-            memory = self.past.remember(h[:, None], *memory)
-            kept = (h, *rest)
+            h, *rest = layer.step(u, cell_state, R, b_R)
+            h = h + self.past.attend_step(h, *memory)  # (B, D)
+            memory = self.past.append(h[:, None], *memory)
+            cell_state = (h, *rest)
             outputs.append(h)
-        return torch.stack(outputs), kept, memory
+        return torch.stack(outputs), cell_state, memory
 
     def _penalty(self, dropped: Tensor, h: Tensor) -> Tensor | None:
         """α · mean(h_dropped²) + β · mean((h_t − h_{t−1})²) of (B, T, D) and (T, B, D) (Merity et al. 2018)."""

@@ -1,4 +1,4 @@
-"""The simple recurrent network of Elman (1990)."""
+"""Simple recurrent network (Elman 1990)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Config(RecurrentConfig):
 
 
 class ElmanLayer(Layer):
-    """A state made anew at every step from the input and the state before."""
+    """h_t = φ(W x_t + R h_{t−1} + b)."""
 
     gates = 1
 
@@ -41,7 +41,7 @@ class ElmanLayer(Layer):
 
     @property
     def has_kernel(self) -> bool:
-        """Where there is one for φ."""
+        """Fused kernels exist for tanh and ReLU."""
         return self.nonlinearity in FUSED
 
     def kernel(self, x: Tensor, state: Tensors, weights: list[Tensor], p: float) -> tuple[Tensor, Tensors]:
@@ -50,23 +50,23 @@ class ElmanLayer(Layer):
         outputs, h = fused(x, state[0], weights, True, len(state[0]), p, is_learning, False, False)
         return outputs, (h,)
 
-    def cell(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
+    def step(self, u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         """h_t = φ(W x_t + b_W + R h_{t−1} + b_R)."""
         return (PHI[self.nonlinearity](u + torch.addmm(b_R, state[0], R.t())),)  # (B, D)
 
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """An untrained Elman language model."""
+    """Build an untrained Elman language model."""
     return RecurrentNetwork(config, vocabulary, counts, lambda i, o: ElmanLayer(i, o, config))
 
 
 def candidates() -> list[Config]:
-    """What is worth comparing on a small text."""
+    """Configs for `compare`."""
     return [Config(**SMALL | {"learning_rate": 5e-3})]
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """What tells two Elman networks apart in a table."""
+    """Settings shown in comparison tables."""
     return config.facets
 
 

@@ -1,7 +1,6 @@
-"""Where a row of a batch starts anew: the pieces of it that stand alone and can be read side by side.
+"""Split batch rows where the state is reset into segments that can be run in parallel.
 
-A `line` model starts anew at each `</s>` it reads, a network with a window after so many tokens. Padding is cut
-off.
+A `line` model is reset at each `</s>`, a network with a window when it is full. Padding is removed.
 """
 
 from dataclasses import dataclass
@@ -14,35 +13,35 @@ from chainrule.lm import Batch, Ids, Mask
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Pieces of rows, in the order of rows and then of time; each array is (S,)."""
+    """Segments in order of row and time; each array is (S,)."""
 
     row: Ids
-    first: Ids  # column of its first token
+    first: Ids  # column of the first token
     length: Ids
-    is_fresh: Mask  # starts anew, and does not go on from the row's state
-    is_last: Mask  # the state after it is the row's
+    is_fresh: Mask  # starts from the initial state instead of the row's state
+    is_last: Mask  # last segment of its row
 
 
-def cut(batch: Batch, eos: int | None, window: int | None, position: Ids) -> Segments:
-    """Cut rows at `eos` (None: nowhere) and where `window` tokens were read, `position` (B,) of them before."""
-    found: list[tuple[int, int, int, bool]] = []
+def split_segments(batch: Batch, eos: int | None, window: int | None, position: Ids) -> Segments:
+    """Split rows at `eos` (None: never) and at full windows; `position` (B,) tokens were read before the batch."""
+    segments: list[tuple[int, int, int, bool]] = []
     lengths = batch.mask.sum(axis=1)
     lasts = []
     for r, length in enumerate(lengths.tolist()):
         cuts = np.flatnonzero(batch.inputs[r, :length] == eos).tolist() if eos is not None else []
         edges = sorted({0, *cuts, length}) if length else []
-        anew = set(cuts)
+        resets = set(cuts)
         for begin, end in pairwise(edges):
-            is_fresh = begin in anew
+            is_fresh = begin in resets
             room = None if window is None else window - (0 if is_fresh else int(position[r]))
             while window is not None and room is not None and end - begin > room:
                 if room > 0:
-                    found.append((r, begin, room, is_fresh))
+                    segments.append((r, begin, room, is_fresh))
                 begin, room, is_fresh = begin + room, window, True
-            found.append((r, begin, end - begin, is_fresh))
+            segments.append((r, begin, end - begin, is_fresh))
         if length:
-            lasts.append(len(found) - 1)
-    row, first, size, fresh = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
+            lasts.append(len(segments) - 1)
+    row, first, size, fresh = (np.array(column, dtype=np.int64) for column in zip(*segments, strict=True))
     is_last = np.zeros(len(row), dtype=bool)
     is_last[lasts] = True
     return Segments(row, first, size, fresh.astype(bool), is_last)

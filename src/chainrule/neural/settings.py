@@ -1,4 +1,4 @@
-"""What every neural family can be told beside how it learns: embedding, dropout, output layer, first weights."""
+"""Settings shared by all neural models: embedding, dropout, output layer, initialisation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,29 +9,29 @@ from chainrule.training.config import Training
 OutputKind = Literal["softmax", "sampled", "nce", "adaptive"]
 Initialization = Literal["xavier", "he", "orthogonal", "uniform", "normal"]
 
-LARGEST = 1 << 16  # no layer is wider, no net deeper: refused before memory is taken
+LARGEST = 1 << 16  # limit of widths and depths, checked before memory is allocated
 MOST_PARAMETERS = 1 << 33
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture(Training):
-    """Settings that all networks share."""
+    """Settings shared by all networks."""
 
-    hidden: int = 256  # width of the hidden layers; a recurrent net's last, where tied, is as wide as the embedding
+    hidden: int = 256  # width; a tied recurrent network's last layer has the embedding width
     layers: int = 1
-    embedding: int = 0  # width of the word vectors, 0: as wide as the hidden layers
-    tie: bool = True  # one matrix for reading and for predicting words
-    dropout: float = 0.2  # of layer outputs; the more special ones follow it where they are not set
-    input_dropout: float | None = None  # of what the first layer reads
-    output_dropout: float | None = None  # of what the output layer reads
-    embedding_dropout: float = 0.0  # of whole word types (rows of the embedding)
+    embedding: int = 0  # width of the word vectors; 0: same as `hidden`
+    tie: bool = True  # tie input embeddings and output weights
+    dropout: float = 0.2  # of layer outputs; default of the other dropout rates
+    input_dropout: float | None = None  # on the inputs of the first layer
+    output_dropout: float | None = None  # on the inputs of the output layer
+    embedding_dropout: float = 0.0  # of whole embedding rows (word types)
     locked: bool = True  # variational dropout: one mask for all time steps
     output: OutputKind = "softmax"
-    samples: int = 1024  # sampled, nce: noise words a batch
-    cutoffs: tuple[int, ...] = ()  # adaptive: where the clusters begin; empty: chosen by size
-    validation_tokens: int = 0  # language models: of the validation text, read while learning; 0: all of it
+    samples: int = 1024  # sampled, nce: noise words per batch
+    cutoffs: tuple[int, ...] = ()  # adaptive: start ranks of the clusters; empty: automatic
+    validation_tokens: int = 0  # language models: validation tokens used during training; 0: all
     init: Initialization = "xavier"
-    init_range: float = 0.1  # of uniform weights and of word vectors
+    init_range: float = 0.1  # of uniform weights and word vectors
 
     def __post_init__(self) -> None:
         Training.__post_init__(self)

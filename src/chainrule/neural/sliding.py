@@ -1,35 +1,35 @@
-"""A window that slides: each token predicted with at least W − stride tokens of context, at W / stride the cost.
+"""Strided evaluation: overlapping windows give each token at least W − stride tokens of context.
 
-Lives here: the scores of a text so read. Not here: the contract's own rule, which starts anew every W tokens.
+The cost is W / stride times that of disjoint windows.
 """
 
 import numpy as np
 import torch
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import UsageError
 from chainrule.lm import Floats
 from chainrule.neural.adapter import NeuralModel
-from chainrule.neural.device import exact
-from chainrule.neural.hidden import hidden_pieces
+from chainrule.neural.device import exact_inference
+from chainrule.neural.hidden import iter_hidden_states
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 
 
-def sliding_log_probs(model: NeuralModel, text: Encoded, stride: int, progress: Progress = silent) -> Floats:
-    """Log p of each token (N,), windows starting every `stride` tokens."""
+def strided_log_probs(model: NeuralModel, text: EncodedText, stride: int, progress: Progress = silent) -> Floats:
+    """(N,) log p of each token, with windows starting every `stride` tokens."""
     window = model.network.window
     if window is None:
-        raise UsageError("--stride slides the window of a Transformer; this model has none and reads all that came")
+        raise UsageError("--stride slides the window of a Transformer; this model has no window")
     if not 1 <= stride <= window:
         raise UsageError(f"--stride is {stride}; choose 1 to {window}, the model's window")
-    found = np.empty(text.tokens)
+    log_probs = np.empty(text.tokens)
     targets = torch.from_numpy(text.ids.astype(np.int64)).to(model.device)
     done = 0
-    for positions, hidden in hidden_pieces(model, text, stride):
-        with exact():
+    for positions, hidden in iter_hidden_states(model, text, stride):
+        with exact_inference():
             log_p = model.network.output.log_probs(hidden).gather(1, targets[positions, None])[:, 0]
-        found[positions.cpu().numpy()] = log_p.double().cpu().numpy()
+        log_probs[positions.cpu().numpy()] = log_p.double().cpu().numpy()
         done += len(positions)
         progress("sliding the window", done, text.tokens)
-    return check_outputs(found, model.network)
+    return check_outputs(log_probs, model.network)

@@ -1,8 +1,4 @@
-"""The decoder-only Transformer: each token attends to those before it.
-
-Lives here: the stack of blocks and its key/value cache. Not here: the block (block.py), positions (positions.py),
-starting anew where the window ends (the adapter does, by `window` and `position`).
-"""
+"""Decoder-only Transformer language model with a key/value cache."""
 
 import math
 from collections.abc import Sequence
@@ -15,23 +11,23 @@ from torch.nn import functional
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural import dropout
-from chainrule.neural.block import Block, BlockConfig, chosen, drop
+from chainrule.neural.block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.initialization import fill
-from chainrule.neural.network import Features, Network, Tensors
+from chainrule.neural.initialization import initialize
+from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.neural.output import make_output
-from chainrule.neural.positions import Learned, Rotation, sinusoidal
+from chainrule.neural.positions import LearnedPositions, Rotation, sinusoidal
 from chainrule.neural.settings import LARGEST, Initialization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(BlockConfig):
-    """What can be chosen; `embedding` is `hidden` here."""
+    """Settings of a Transformer; `embedding` equals `hidden`."""
 
-    window: int = 128  # W: the longest context; beyond it the net starts anew
+    window: int = 128  # W: maximum context; the state is reset when it is full
     hidden: int = 128
     layers: int = 4
-    bptt: int = 0  # a window
+    bptt: int = 0  # 0: a window
     locked: bool = False
     init: Initialization = "normal"
     init_range: float = 0.02 * math.sqrt(3)  # a standard deviation of 0.02 (GPT-2)
@@ -43,7 +39,7 @@ class Config(BlockConfig):
                 f"model.embedding is {self.embedding} and model.hidden {self.hidden}; "
                 "a Transformer has one width: leave embedding at 0"
             )
-        self.check_blocks()
+        self.check_heads()
         if not 1 <= self.window <= LARGEST:
             raise ConfigError(f"model.window is {self.window}; choose 1 to {LARGEST}")
 
@@ -51,9 +47,9 @@ class Config(BlockConfig):
 class Transformer(Network):
     """Embedding with positions, blocks, an output layer.
 
-    Its state is (length (B,), keys and values of each layer (B, P, H, d)): row b has read length[b] tokens, and the
-    last of its P entries are theirs. While learning, what is read from the empty state leaves it empty: each window
-    of the training text stands alone, and no cache is kept. In evaluation the state is the cache.
+    The state is (length (B,), keys and values of each layer (B, P, H, d)): row b has read length[b] tokens, whose
+    entries are right-aligned in the cache. In training from the empty state no cache is kept, since windows are
+    independent.
     """
 
     window: int
@@ -62,44 +58,44 @@ class Transformer(Network):
         super().__init__()
         self.config, self.window = config, config.window
         self.embedding = nn.Parameter(torch.empty(vocabulary.size, config.hidden))
-        fill(self.embedding, "normal", config.init_range)
-        self.learned = Learned(config.window, config.hidden) if config.positions == "learned" else None
+        initialize(self.embedding, "normal", config.init_range)
+        self.learned = LearnedPositions(config.window, config.hidden) if config.positions == "learned" else None
         if self.learned is not None:
-            fill(self.learned.table, "normal", config.init_range)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+            initialize(self.learned.table, "normal", config.init_range)
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
         self.output = make_output(config, config.hidden, vocabulary, self.embedding, counts)
 
     def start(self, rows: int) -> Tensors:
-        """Nothing read: no entries."""
+        """Empty cache."""
         H, E = self.config.heads, self.embedding
         empty = torch.empty(rows, 0, H, self.config.hidden // H, device=E.device, dtype=E.dtype)
         return (torch.zeros(rows, dtype=torch.int64, device=E.device), *[empty] * (2 * self.config.layers))
 
     def position(self, state: Tensors) -> Tensor:
-        """(B,) tokens read since the start."""
+        """(B,) tokens read since the last reset."""
         return state[0]
 
-    def work(self, rows: int, T: int) -> float:
-        """Of the position-wise net."""
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of the position-wise network."""
         return float(self.config.hidden * (self.config.feedforward or 4 * self.config.hidden) * rows * T)
 
-    def restart(self, state: Tensors, rows: Tensor) -> Tensors:
-        """Rows of length 0 see none of their entries."""
+    def reset_rows(self, state: Tensors, rows: Tensor) -> Tensors:
+        """Reset rows: with length 0 none of their cache entries is visible."""
         return (state[0].masked_fill(rows, 0), *state[1:])
 
     def join(self, states: Sequence[Tensors]) -> Tensors:
-        """Rows with fewer entries get some in front that nobody looks at."""
+        """Concatenate states, padding shorter caches on the left with masked entries."""
         P = max(state[1].shape[1] for state in states)
         lengths, *caches = zip(*states, strict=True)
         padded = ([functional.pad(c, (0, 0, 0, 0, P - c.shape[1], 0)) for c in parts] for parts in caches)
         return (torch.cat(lengths), *(torch.cat(parts) for parts in padded))
 
-    def forward(self, ids: Tensor, state: Tensors) -> Features:
-        """Read (B, T) ids, row b's at the positions length[b] … length[b]+T−1; each attends to the last W read."""
+    def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
+        """Read (B, T) ids, row b at positions length[b] … length[b]+T−1; each attends to the last W tokens."""
         length, *caches = state
         P, T = caches[0].shape[1], ids.shape[1]
-        positions = torch.arange(T, device=ids.device)  # (T,), or (B, T) where rows have a past
+        positions = torch.arange(T, device=ids.device)  # (T,), or (B, T) with a cache
         positions = positions + length[:, None] if P else positions
         mask = self._mask(length, P, T) if P or self.window < T else None
         rotation = None
@@ -108,46 +104,46 @@ class Transformer(Network):
         x = self._embed(ids, positions)  # (B, T, D)
         after: list[Tensor] = []
         for block, *past in zip(self.blocks, caches[0::2], caches[1::2], strict=True):
-            x, *both = block(x, tuple(past), rotation, mask)
-            after += [each[:, -self.window :] for each in both]
+            x, *keys_values = block(x, tuple(past), rotation, mask)
+            after += [cache[:, -self.window :] for cache in keys_values]
         x = x if self.norm is None else self.norm(x)
-        x = drop(x, chosen(self.config.output_dropout, self.config), self.config, self.training)
-        return Features(x, state if self.training and not P else (length + T, *after))
+        x = apply_dropout(x, dropout_rate(self.config.output_dropout, self.config), self.config, self.training)
+        return NetworkOutput(x, state if self.training and not P else (length + T, *after))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Word vectors and, unless queries and keys are turned later, positions: (B, T) -> (B, T, D)."""
+        """Word vectors plus positions, unless rotary: (B, T) -> (B, T, D)."""
         D = self.config.hidden
         x = functional.embedding(
-            ids, dropout.word_types(self.embedding, self.config.embedding_dropout, self.training)
+            ids, dropout.embedding_rows(self.embedding, self.config.embedding_dropout, self.training)
         )
         if self.config.positions == "sinusoidal":
-            x = x * math.sqrt(D) + sinusoidal(positions, D, x.dtype)  # small vectors, raised to the size of a sine
+            x = x * math.sqrt(D) + sinusoidal(positions, D, x.dtype)  # scaled to the magnitude of the sinusoids
         elif self.learned is not None:
             x = x + self.learned(positions)
-        return drop(x, chosen(self.config.input_dropout, self.config), self.config, self.training)
+        return apply_dropout(x, dropout_rate(self.config.input_dropout, self.config), self.config, self.training)
 
     def _mask(self, length: Tensor, P: int, T: int) -> Tensor:
-        """(B, 1, T, P+T) what each may look at: nothing unread, nothing ahead, the last W."""
+        """(B, 1, T, P+T) attention mask: valid entries, causal, the last W tokens."""
         entry = torch.arange(P + T, device=length.device)  # (P+T,)
-        own = entry[P:, None]  # (T, 1)  the entry of each token itself
-        near = (entry <= own) & (entry > own - self.window)  # (T, P+T)
-        read = entry >= P - length[:, None]  # (B, P+T)
-        return near & read[:, None, None, :]
+        current = entry[P:, None]  # (T, 1)  cache entry of each token
+        in_window = (entry <= current) & (entry > current - self.window)  # (T, P+T)
+        is_valid = entry >= P - length[:, None]  # (B, P+T)
+        return in_window & is_valid[:, None, None, :]
 
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """The network with its first weights; `counts` (V,) of the training text, None where they will be loaded."""
+    """Build the network; `counts` (V,) are training word counts, None if they will be loaded."""
     return Transformer(config, vocabulary, counts)
 
 
 def candidates() -> list[Config]:
-    """What `compare` trains: one net that learns a small text in half a minute."""
+    """Configs for `compare`: one network that trains on a small text in half a minute."""
     small = Config(hidden=96, layers=2, window=64, dropout=0.1)
     return [replace(small, batch_size=16, epochs=10, learning_rate=4e-3, max_seconds=40.0)]
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """Depth and width."""
+    """Settings shown in comparison tables."""
     return {"layers": config.layers, "width": config.hidden}
 
 

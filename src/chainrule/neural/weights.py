@@ -1,4 +1,4 @@
-"""A network's tensors as one safetensors file, and back; sizes are compared before memory is taken for them."""
+"""Save and load the tensors of a network as a safetensors file, checking sizes before allocating memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chainrule import tensors as validation
 from chainrule.errors import ChainruleError, ConfigError, ModelFileError
-from chainrule.folder import Sealed
+from chainrule.folder import VerifiedDir
 from chainrule.lm import Floats
 from chainrule.neural.output import Output
 from chainrule.neural.settings import MOST_PARAMETERS
@@ -22,19 +22,19 @@ from chainrule.tensors import LARGEST_WEIGHT, TensorSpec
 
 FILE = "model.safetensors"
 FOLDERS: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
-"""The model folder that a network was loaded from."""
+"""Model folder each network was loaded from."""
 N = TypeVar("N", bound=nn.Module)
 
 
-def to_bytes(network: nn.Module) -> bytes:
-    """The file."""
-    kept = {name: t.detach().cpu().contiguous() for name, t in named(network)}
-    content: bytes = write_tensors(kept)
+def serialize(network: nn.Module) -> bytes:
+    """Serialise the network in safetensors format."""
+    tensors = {name: t.detach().cpu().contiguous() for name, t in named_tensors(network)}
+    content: bytes = write_tensors(tensors)
     return content
 
 
-def read(files: Sealed) -> dict[str, Tensor]:
-    """The tensors of a sealed folder's file."""
+def load_tensors(files: VerifiedDir) -> dict[str, Tensor]:
+    """Read the tensors of a verified model folder."""
     try:
         tensors: dict[str, Tensor] = read_tensors(files.bytes(FILE))
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
@@ -42,55 +42,56 @@ def read(files: Sealed) -> dict[str, Tensor]:
     return tensors
 
 
-def restore(files: Sealed, build: Callable[[], N], layers: int) -> N:
-    """The network of saved weights; `layers` is how many its config claims.
+def load_network(files: VerifiedDir, build: Callable[[], N], layers: int) -> N:
+    """Build a network and load its saved weights; `layers` is the number of layers claimed by the config.
 
-    Every tensor must have the name, dtype and shape that the config describes and finite values.
+    Every tensor must have the expected name, dtype and shape, and finite values.
     """
-    tensors = read(files)
+    tensors = load_tensors(files)
     path = files.path / FILE
-    if layers > len(tensors):  # even to look at so many would take long
+    if layers > len(tensors):  # building so many layers would take long
         raise ModelFileError(f"{path} does not fit its config: {layers} layers of {len(tensors)} tensors")
-    validation.check(tensors, specs(build), path, largest=LARGEST_WEIGHT)
+    validation.check(tensors, tensor_specs(build), path, largest=LARGEST_WEIGHT)
     network = build()
     with torch.no_grad():
-        for name, tensor in named(network):
+        for name, tensor in named_tensors(network):
             tensor.copy_(tensors[name])
     for module in network.modules():
         if isinstance(module, Output) and not module.has_valid_buffers():
-            raise ModelFileError(f"{path} does not fit its config: the words of its output layer; train it again")
+            raise ModelFileError(
+                f"{path} does not fit its config: invalid word classes in its output layer; train it again"
+            )
     FOLDERS[network] = files.path
     return network
 
 
-def specs(build: Callable[[], nn.Module]) -> dict[str, TensorSpec]:
-    """What a network would be made of; no memory is taken for it, and too large a one is refused."""
+def tensor_specs(build: Callable[[], nn.Module]) -> dict[str, TensorSpec]:
+    """Return the tensor specs of a network without allocating memory; raise if it is too large."""
     with torch.device("meta"):
-        return {name: validation.spec_of(t) for name, t in named(build())}
+        return {name: validation.spec_of(t) for name, t in named_tensors(build())}
 
 
-def check_outputs(values: Floats, network: nn.Module, *, may_be_impossible: bool = True) -> Floats:
-    """Return what a network computed unchanged; raise where it is no answer, naming the network's folder.
+def check_outputs(values: Floats, network: nn.Module, *, allow_neg_inf: bool = True) -> Floats:
+    """Return `values` unchanged; raise if they contain NaN, +inf or, unless `allow_neg_inf`, -inf.
 
-    Weights can be finite and still overflow in use. NaN and +inf are never an answer; -inf is the log-probability
-    of what is impossible, if `may_be_impossible`.
+    Finite weights can still overflow in use. The error names the folder the network was loaded from.
     """
     is_valid = not np.isnan(values).any() and not np.isposinf(values).any()
-    if is_valid and (may_be_impossible or not np.isneginf(values).any()):
+    if is_valid and (allow_neg_inf or not np.isneginf(values).any()):
         return values
-    reason = "the network's states grew beyond all numbers on this text, so it has no probability to give"
-    remedy = "train it anew with a lower learning_rate or another attention_use"
+    reason = "the hidden state overflowed to infinity on this text, so no probability can be computed"
+    remedy = "train it again with a lower learning_rate or another attention_use"
     if network in FOLDERS:
         raise ModelFileError(f"{FOLDERS[network]}: {reason}; {remedy}")
     raise ChainruleError(f"{reason}; {remedy}")
 
 
-def named(network: nn.Module) -> list[tuple[str, Tensor]]:
-    """Every tensor to keep, a shared one once."""
-    kept = network.state_dict(keep_vars=True)
-    buffers = [(name, t) for name, t in network.named_buffers() if name in kept]
-    found = [*network.named_parameters(), *buffers]
-    size = sum(t.numel() for _, t in found)
+def named_tensors(network: nn.Module) -> list[tuple[str, Tensor]]:
+    """List every tensor to save; tied tensors appear once."""
+    saved = network.state_dict(keep_vars=True)
+    buffers = [(name, t) for name, t in network.named_buffers() if name in saved]
+    tensors = [*network.named_parameters(), *buffers]
+    size = sum(t.numel() for _, t in tensors)
     if size > MOST_PARAMETERS:
         raise ConfigError(f"the config asks for {size:,} weights; chainrule goes to {MOST_PARAMETERS:,}")
-    return found
+    return tensors

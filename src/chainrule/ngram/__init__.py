@@ -1,1 +1,1 @@
-"""n-gram models of any order, with every classic smoothing."""
+"""N-gram language models of any order with the classic smoothing methods."""

@@ -1,8 +1,8 @@
-r"""The ARPA format of back-off models: its fixed names, and the door to its writer.
+r"""Write back-off models in the ARPA format.
 
-A header `\data\` counts the n-grams of each order; a section `\n-grams:` lists them, log10 p(w | h), the words
-h w, and log10 of the weight of h w as a context where it has one; `\end\` ends it.
-Not here: the text itself (cpp/arpa/writer.cpp) and reading (arpa_reader.py).
+The header `\data\` gives the number of n-grams of each order. A section `\n-grams:` has one line per n-gram:
+log10 p(w | h), the words h w, and the log10 back-off weight of h w if it is a context. `\end\` ends the file.
+The compiled core formats the text (cpp/arpa/writer.cpp).
 """
 
 import bz2
@@ -18,84 +18,86 @@ from chainrule.errors import ConfigError, InputError, VocabularyError
 from chainrule.lm import Vocabulary
 from chainrule.ngram import engine
 from chainrule.ngram.model import NgramModel
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 from chainrule.progress import Progress, silent
-from chainrule.replacement import replacing_file
+from chainrule.replacement import atomic_file
 from chainrule.tokenizers.config import BOS, EOS
 
-UNKNOWNS: Final = ("<unk>", "<UNK>")
-"""Names of the unknown word, the usual one first."""
+UNK_NAMES: Final = ("<unk>", "<UNK>")
+"""Spellings of the unknown word in ARPA files; the first is written by default."""
 
-_NO_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
+_INVALID_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
 
 
 def write(lm: NgramModel, names: Sequence[str], path: Path, progress: Progress = silent) -> None:
-    """Write the model with `names[i]` for id i; a path in `.gz`, `.bz2` or `.xz` is packed.
+    """Write the model to `path`, with `names[i]` for id i; compress if the suffix is `.gz`, `.bz2` or `.xz`.
 
-    The three control symbols get the names ARPA knows them by. A file that stands there is replaced in one
-    step, once the new one is whole and on the disk.
+    The control symbols are written as `<s>`, `</s>` and `<unk>`. An existing file is replaced atomically.
     """
-    put = _writer(lm, names, progress)
-    with replacing_file(path) as raw, _packed(raw, path.suffix.lower()) as file:
-        put(file.write)
+    write_text = _writer(lm, names, progress)
+    with atomic_file(path) as raw, _open_compressed(raw, path.suffix.lower()) as file:
+        write_text(file.write)
 
 
 def write_to(lm: NgramModel, names: Sequence[str], out: BinaryIO) -> None:
-    """The same, to an open file."""
+    """Write the model to an open binary file."""
     _writer(lm, names, silent)(out.write)
 
 
 def _writer(
     lm: NgramModel, names: Sequence[str], progress: Progress
 ) -> Callable[[Callable[[bytes], object]], None]:
-    """What hands the file's text to a sink; what cannot become ARPA is refused before."""
-    if not lm.is_normalized and lm.engine.log_missing:  # a weight of contexts that are not stored
+    """Return a function that passes the text of the ARPA file to a sink; raise if the model has no ARPA form."""
+    if not lm.is_normalized and lm.engine.log_missing:  # unseen contexts have a back-off weight other than 1
         raise ConfigError("stupid backoff is a score, not a probability; an ARPA file cannot hold it")
     if lm.context == "stream":
         raise ConfigError("a stream n-gram cannot become ARPA, where every line starts from <s>; train by line")
-    spelled = _spell(names, lm.vocabulary)
-    unk = lm.vocabulary.unk if lm.vocabulary.closed else None  # it has no probability, and no line
+    arpa_names = _arpa_names(names, lm.vocabulary)
+    unk = lm.vocabulary.unk if lm.vocabulary.closed else None  # probability 0, so it is not listed
 
-    def put(sink: Callable[[bytes], object]) -> None:
-        def tell(order: int, done: int, total: int) -> None:
+    def write_text(sink: Callable[[bytes], object]) -> None:
+        def report(order: int, done: int, total: int) -> None:
             progress(f"writing {order}-grams", done, total)
 
-        left_out = -1 if unk is None else unk
-        engine.core().write_arpa(lm.engine, spelled, left_out, threads(), sink, tell)
+        excluded = -1 if unk is None else unk
+        engine.core().write_arpa(lm.engine, arpa_names, excluded, thread_count(), sink, report)
 
-    return put
+    return write_text
 
 
-def _spell(names: Sequence[str], vocabulary: Vocabulary) -> list[str]:
+def _arpa_names(names: Sequence[str], vocabulary: Vocabulary) -> list[str]:
+    """Return the name of each id with ARPA's control symbols; raise if a name is not a word or is not unique."""
     if len(names) != vocabulary.size:
         raise VocabularyError(f"the model was built for {vocabulary.size} ids but {len(names)} have names")
-    spelled = list(names)
-    spelled[vocabulary.bos], spelled[vocabulary.eos] = BOS, EOS
-    if vocabulary.unk is not None and spelled[vocabulary.unk] not in UNKNOWNS:
-        spelled[vocabulary.unk] = UNKNOWNS[0]
+    arpa_names = list(names)
+    arpa_names[vocabulary.bos], arpa_names[vocabulary.eos] = BOS, EOS
+    if vocabulary.unk is not None and arpa_names[vocabulary.unk] not in UNK_NAMES:
+        arpa_names[vocabulary.unk] = UNK_NAMES[0]
     first_with: dict[str, int] = {}
-    for i, name in enumerate(spelled):
-        if not name or _NO_WORD.search(name):
+    for i, name in enumerate(arpa_names):
+        if not name or _INVALID_WORD.search(name):
             raise InputError(
                 f"the name of id {i} is {name!r}; an ARPA file takes only words without blanks or line ends"
             )
         if first_with.setdefault(name, i) != i:
             raise InputError(f"ids {first_with[name]} and {i} are both named {name!r}; ARPA knows words by name")
-    return spelled
+    return arpa_names
 
 
 @contextmanager
-def _packed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]:
-    """What to write into, so that `raw` holds it as its name promises."""
+def _open_compressed(
+    raw: BinaryIO, suffix: str
+) -> Iterator[BinaryIO | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]:
+    """Open a writer over `raw` that compresses according to the suffix."""
     if suffix == ".gz":
-        # Neither name nor time inside: the same model gives the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-            yield packed
+        # No file name and no time stamp, so that the same model gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as compressed:
+            yield compressed
     elif suffix == ".bz2":
-        with bz2.open(raw, "wb") as packed:
-            yield packed
+        with bz2.open(raw, "wb") as compressed:
+            yield compressed
     elif suffix == ".xz":
-        with lzma.open(raw, "wb") as packed:
-            yield packed
+        with lzma.open(raw, "wb") as compressed:
+            yield compressed
     else:
         yield raw

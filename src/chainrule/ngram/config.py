@@ -1,4 +1,4 @@
-"""What can be chosen about an n-gram model; each default is written here and nowhere else."""
+"""Configuration of n-gram models."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -19,9 +19,9 @@ Smoothing = Literal[
 ]
 SMOOTHINGS: Final[tuple[Smoothing, ...]] = get_args(Smoothing)
 IMPORTED: Final = "imported"
-"""What stands for the smoothing of a model that was read from another program's file."""
+"""Value of `smoothing` for a model imported from an ARPA file."""
 INTERPOLATED: Final = "interpolated"
-"""What stands for the smoothing of several models made one."""
+"""Value of `smoothing` for a model made by static interpolation of several models."""
 
 MAX_ORDER: Final = 32
 LAYOUTS: Final = ("fast", "small")
@@ -29,18 +29,18 @@ LAYOUTS: Final = ("fast", "small")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Order, smoothing, and what the smoothing needs to know."""
+    """Order, smoothing method, its parameters, pruning and file layout of an n-gram model."""
 
-    order: int = 5  # n: a word is predicted from the n−1 before it
+    order: int = 5  # n: a word is predicted from the n−1 words before it
     smoothing: str = "modified-kneser-ney"  # one of SMOOTHINGS
-    prune: tuple[int, ...] = ()  # per order, the last for all above: drop n-grams counted this often or less
-    entropy_prune: float = 0.0  # drop n-grams whose loss raises the perplexity by less than this part of it
-    k: float = 0.1  # add-k: added to every count
-    discount: float | None = None  # absolute, kneser-ney: D; from the counts of counts where None
-    backoff: float = 0.4  # stupid-backoff: weight of the shorter context
-    layout: str = "fast"  # of the model file: fast, or small, less than half the size and slower to ask
-    bits: int = 0  # 8: probabilities rounded to 256 values of each order, in the small layout; 0: as estimated
-    buckets: bool = True  # jelinek-mercer: one λ for each size of c(h) rather than one for each order
+    prune: tuple[int, ...] = ()  # count cut-off per order (the last value applies to all higher orders)
+    entropy_prune: float = 0.0  # remove n-grams whose removal raises perplexity by less than this fraction
+    k: float = 0.1  # add-k: constant added to every count
+    discount: float | None = None  # absolute, kneser-ney: D; None: estimated from the counts of counts
+    backoff: float = 0.4  # stupid-backoff: back-off weight
+    layout: str = "fast"  # layout of the model file: fast, or small (less than half the size, slower queries)
+    bits: int = 0  # 8: quantise to 256 values per order (small layout only); 0: no quantisation
+    buckets: bool = True  # jelinek-mercer: one λ per order and bucket of c(h) instead of one per order
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:
@@ -76,10 +76,10 @@ class Config:
 
     @property
     def is_normalized(self) -> bool:
-        """Whether the estimates are probabilities; stupid backoff gives scores."""
+        """Whether the scores after each context sum to 1; False for stupid backoff."""
         return self.smoothing != "stupid-backoff"
 
     def cut_offs(self) -> tuple[int, ...]:
-        """One cut-off for each order."""
-        given = self.prune or (0,)
-        return given + (given[-1],) * (self.order - len(given))
+        """Return the count cut-off of each order: n-grams counted this often or less are removed."""
+        cut_offs = self.prune or (0,)
+        return cut_offs + (cut_offs[-1],) * (self.order - len(cut_offs))

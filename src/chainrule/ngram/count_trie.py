@@ -1,18 +1,18 @@
-"""n-gram counts as a trie of bytes, from which a back-off model is estimated again.
+"""Compact serialisation of n-gram counts as a trie.
 
 A row of a level is an n-gram. The rows of level n + 1 are grouped by their context, a row of level n, in the order
-of level n; the ids within a group ascend. A row of the highest order or with the last id `</s>` is a leaf: nothing
-follows it. The arrays, n being the order:
+of level n; ids are sorted within a group. Rows of the highest order and rows that end in `</s>` are leaves. The
+arrays of order n:
 
-    {n}.word      the last id of each row; not stored at order 1, where the row is the id
-    {n}.children  rows of level n + 1 that extend a row, for the rows of level n that are not leaves
-    {n}.count     how often the n-gram occurs, for the leaves of level n
+    {n}.word      last id of each row; not stored at order 1, where the row number is the id
+    {n}.children  number of rows of level n + 1 that extend each non-leaf row of level n
+    {n}.count     count of each leaf row of level n
 
-The count of any other row is the sum of the counts of its children. `<s>` has children and the count 0, because
-it is not predicted. `word` has the smallest unsigned type that holds all ids. The other two are unsigned bytes; a
-byte of 255 stands for the next value of `{n}.children.large` or `{n}.count.large` (int64).
+The count of a non-leaf row is the sum of the counts of its children. `<s>` has children but count 0, because it is
+never predicted. `word` has the smallest unsigned type that holds all ids. The other two are uint8, where 255 means
+that the value is the next one in `{n}.children.large` or `{n}.count.large` (int64).
 
-An n-gram takes 2 bytes for vocabularies up to 256 ids, against 16 of key, log-probability and back-off weight.
+For up to 256 ids an n-gram takes 2 bytes, compared with 16 for key, log-probability and back-off weight.
 """
 
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ from chainrule.errors import ModelFileError
 from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.ngram.counts import Counts, Level
 from chainrule.ngram.storage import Arrays
-from chainrule.ngram.tables import find
+from chainrule.ngram.tables import find_ngrams
 from chainrule.tensors import TensorSpec
 
 LARGE: Final = 255
-MOST_TOKENS: Final = 2**53
-"""Counts up to here are exact in float64, in which they are summed."""
+MAX_TOTAL_COUNT: Final = 2**53
+"""Largest total count; sums up to this value are exact in float64."""
 
 
 def to_arrays(counts: Counts) -> Arrays:
-    """Name the arrays of the trie; `counts` must be those of lines, in which nothing follows `</s>`."""
+    """Return the arrays of the trie; `counts` must be counted per line, so that nothing follows `</s>`."""
     arrays: Arrays = {}
     for n, level in enumerate(counts.levels, start=1):
-        is_leaf = _leaves(level.word, n == counts.order, counts.vocabulary)
+        is_leaf = _is_leaf(level.word, n == counts.order, counts.vocabulary)
         if n > 1:
             arrays[f"{n}.word"] = level.word.astype(_id_type(counts.vocabulary))
         if n < counts.order:
@@ -48,20 +48,20 @@ def to_arrays(counts: Counts) -> Arrays:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabulary, name: str) -> Counts:
-    """Rebuild the counts from arrays that have the `specs`.
+    """Rebuild the counts from arrays that match `expected_specs`.
 
-    Raise ModelFileError, which begins with `name`, if the numbers in them are not those of a trie.
+    Raise ModelFileError, with a message that starts with `name`, if the values do not form a valid trie.
     """
-    order = order_of(arrays)
+    order = infer_order(arrays)
     words = [np.arange(vocabulary.size), *(arrays[f"{n}.word"].astype(np.int64) for n in range(2, order + 1))]
     levels = [_unigrams(vocabulary)]
     for n in range(2, order + 1):
         children = np.zeros(len(levels[-1]), dtype=np.int64)
-        children[~_leaves(levels[-1].word, False, vocabulary)] = _unpack(arrays, f"{n - 1}.children", name)
+        children[~_is_leaf(levels[-1].word, False, vocabulary)] = _unpack(arrays, f"{n - 1}.children", name)
         levels.append(_extend(levels, children, words[n - 1], vocabulary, f"{name}: {n}"))
     for n in range(order, 0, -1):
         level = levels[n - 1]
-        is_leaf = _leaves(level.word, n == order, vocabulary)
+        is_leaf = _is_leaf(level.word, n == order, vocabulary)
         if n < order:
             level.count[:] = np.bincount(levels[n].context, levels[n].count, len(level))
         level.count[is_leaf] = _unpack(arrays, f"{n}.count", name)
@@ -69,23 +69,23 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabulary, name
             level.count[vocabulary.bos] = 0
         elif len(level) and level.count.min() < 1:
             raise ModelFileError(f"{name}: {n}.count holds an n-gram that never occurs; train it again")
-        if level.count.sum(dtype=np.float64) > MOST_TOKENS:
-            raise ModelFileError(f"{name}: {n}.count sums to more than {MOST_TOKENS}; train it again")
+        if level.count.sum(dtype=np.float64) > MAX_TOTAL_COUNT:
+            raise ModelFileError(f"{name}: {n}.count sums to more than {MAX_TOTAL_COUNT}; train it again")
     return Counts(tuple(levels), vocabulary)
 
 
-def order_of(arrays: Mapping[str, NDArray[Any]]) -> int:
-    """The order of the n-grams that arrays of these names hold."""
+def infer_order(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return the n-gram order implied by the array names."""
     return 1 + sum(array.endswith(".word") for array in arrays)
 
 
-def specs(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabulary) -> dict[str, TensorSpec]:
-    """The arrays that a trie must have, given its `word` arrays."""
-    order = order_of(arrays)
+def expected_specs(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabulary) -> dict[str, TensorSpec]:
+    """Return the dtypes and shapes that the arrays of a trie must have, given its `word` arrays."""
+    order = infer_order(arrays)
     words = [np.arange(vocabulary.size), *(arrays.get(f"{n}.word", np.zeros(0)) for n in range(2, order + 1))]
     expected: dict[str, TensorSpec] = {}
     for n, word in enumerate(words, start=1):
-        leaves = int(_leaves(word, n == order, vocabulary).sum())
+        leaves = int(_is_leaf(word, n == order, vocabulary).sum())
         if n > 1:
             expected[f"{n}.word"] = TensorSpec(_id_type(vocabulary).name, (None,))
         if n < order:
@@ -100,8 +100,8 @@ def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
     return np.min_scalar_type(vocabulary.size - 1)
 
 
-def _leaves(word: Ids, is_highest: bool, vocabulary: Vocabulary) -> Mask:
-    """(M,) which rows no n-gram extends."""
+def _is_leaf(word: Ids, is_highest: bool, vocabulary: Vocabulary) -> Mask:
+    """Return the mask (M,) of rows without children."""
     return np.full(word.shape, True) if is_highest else word == vocabulary.eos
 
 
@@ -112,9 +112,9 @@ def _unigrams(vocabulary: Vocabulary) -> Level:
 
 
 def _extend(levels: list[Level], children: Ids, word: Ids, vocabulary: Vocabulary, name: str) -> Level:
-    """The level above `levels`, its counts still 0."""
+    """Return the level above `levels` with all counts 0."""
     below, V = levels[-1], vocabulary.size
-    if children.sum(dtype=np.float64) != len(word):  # before `repeat` allocates what they ask for
+    if children.sum(dtype=np.float64) != len(word):  # checked before `repeat` allocates memory
         raise ModelFileError(
             f"{name}.word has {len(word)} n-grams, and their contexts count others; train it again"
         )
@@ -126,7 +126,7 @@ def _extend(levels: list[Level], children: Ids, word: Ids, vocabulary: Vocabular
     if len(levels) == 1:
         suffix = word
     else:
-        suffix = find(below.context * V + below.word, below.suffix[context], word, V)
+        suffix = find_ngrams(below.context * V + below.word, below.suffix[context], word, V)
         if len(suffix) and suffix.min() < 0:
             raise ModelFileError(f"{name}.word holds an n-gram whose last words occur nowhere; train it again")
     return Level(context, word, suffix, np.zeros(len(word), dtype=np.int64), below.begins[context])
@@ -142,7 +142,7 @@ def _unpack(arrays: Mapping[str, NDArray[Any]], name: str, source: str) -> Ids:
     is_large = values == LARGE
     if int(is_large.sum()) != len(large):
         raise ModelFileError(f"{source}: {name}.large has {len(large)} values and should have {is_large.sum()}")
-    if len(large) and not (large.min() >= LARGE and large.max() <= MOST_TOKENS):
-        raise ModelFileError(f"{source}: {name}.large holds a value below {LARGE} or above {MOST_TOKENS}")
+    if len(large) and not (large.min() >= LARGE and large.max() <= MAX_TOTAL_COUNT):
+        raise ModelFileError(f"{source}: {name}.large holds a value below {LARGE} or above {MAX_TOTAL_COUNT}")
     values[is_large] = large
     return values

@@ -1,7 +1,7 @@
-"""Count every n-gram of a text, up to an order, in tables that all smoothings share.
+"""N-gram counts of a text, one table per order.
 
-An n-gram is named by its row in the table of its order. A row knows its context w_1…w_{n−1} and its suffix
-w_2…w_n as rows of the table one order down, so that no n-gram is ever spelled out. Not here: any estimate.
+An n-gram is identified by its row in the table of its order. A row refers to its context w_1…w_{n−1} and its suffix
+w_2…w_n by their rows in the table of the next lower order.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ CHUNK = 1 << 22
 class Level:
     """All n-grams of one order, sorted by context, then by word."""
 
-    context: Ids  # (M,)  row of w_1…w_{n−1} one order down; 0, the empty context, at order 1
+    context: Ids  # (M,)  row of w_1…w_{n−1} in the next lower order; 0 (the empty context) at order 1
     word: Ids  # (M,)  w_n
-    suffix: Ids  # (M,)  row of w_2…w_n one order down; 0 at order 1
-    count: Ids  # (M,)  how often it stands in the text
-    begins: Mask  # (M,)  True where w_1 is <s>: nothing can stand to its left
+    suffix: Ids  # (M,)  row of w_2…w_n in the next lower order; 0 at order 1
+    count: Ids  # (M,)  occurrences in the text
+    begins: Mask  # (M,)  True if w_1 is <s>, so that no word can precede the n-gram
 
     def __len__(self) -> int:
         return len(self.word)
@@ -31,23 +31,23 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """`levels[k]` holds order k + 1. At order 1 the row is the word's id, and every id has a row."""
+    """Counts of all orders; `levels[k]` has order k + 1. At order 1 every id has a row and the row is the id."""
 
     levels: tuple[Level, ...]
     vocabulary: Vocabulary
 
     @property
     def order(self) -> int:
-        """Words in the longest n-gram, n."""
+        """Highest order n."""
         return len(self.levels)
 
     def up_to(self, order: int) -> "Counts":
-        """The counts of a lower order, without counting again."""
+        """Return the counts of orders 1 to `order`."""
         return Counts(self.levels[:order], self.vocabulary)
 
 
-def with_starts(ids: Ids, vocabulary: Vocabulary, context: Context) -> Ids:
-    """Put `<s>` before every line, or once before a stream: (N,) -> (N + L,)."""
+def insert_bos(ids: Ids, vocabulary: Vocabulary, context: Context) -> Ids:
+    """Insert `<s>` before every line, or once before a stream: (N,) -> (N + L,)."""
     if context == "stream":
         return np.concatenate([[vocabulary.bos], ids])
     ends = np.flatnonzero(ids == vocabulary.eos)
@@ -63,7 +63,7 @@ def count(
     A model of order n reads n−1 `<s>` before a line; since c(<s> <s>, w) = c(<s>, w), one is stored and longer
     runs of `<s>` are read as one.
     """
-    tokens = with_starts(ids.astype(np.int32), vocabulary, context)
+    tokens = insert_bos(ids.astype(np.int32), vocabulary, context)
     levels = [_unigrams(tokens, vocabulary)]
     rows = tokens  # rows[t]: the row of the n-gram that ends at t, −1 where there is none
     for k in range(2, order + 1):
@@ -74,24 +74,24 @@ def count(
     return Counts(tuple(levels), vocabulary)
 
 
-def start_at_line_ends(counts: Counts) -> Counts:
-    """Counts of a stream in which c(<s> w_2…w_n) = c(</s> w_2…w_n): a text starts as a line does.
+def copy_eos_contexts_to_bos(counts: Counts) -> Counts:
+    """Return the counts of a stream with c(<s> w_2…w_n) set to c(</s> w_2…w_n): a text starts like a line.
 
-    For smoothings that give lower orders no probabilities of their own (add-k): there the start of a text needs
-    n-grams that no longer context backs off to.
+    Needed for smoothing methods without lower-order estimates (add-k), where backing off from a `<s>` context would
+    give the uniform distribution.
     """
     vocabulary, first = counts.vocabulary, counts.levels[0]
     levels = [first]
-    new_row = np.arange(len(first))  # of each n-gram one order down
-    copy_row = np.full(len(first), -1)  # of its copy that begins with <s>; −1 where it does not begin with </s>
+    new_row = np.arange(len(first))  # new row of each n-gram of the next lower order
+    copy_row = np.full(len(first), -1)  # row of its copy that begins with <s>; −1 if it does not begin with </s>
     copy_row[vocabulary.eos] = vocabulary.bos
     for level in counts.levels[1:]:
-        kept = np.flatnonzero(~level.begins)
+        retained = np.flatnonzero(~level.begins)
         copied = np.flatnonzero(copy_row[level.context] >= 0)
-        rows = np.concatenate([kept, copied])
-        context = np.concatenate([new_row[level.context[kept]], copy_row[level.context[copied]]])
+        rows = np.concatenate([retained, copied])
+        context = np.concatenate([new_row[level.context[retained]], copy_row[level.context[copied]]])
         order = np.argsort(context * vocabulary.size + level.word[rows])
-        rows, begins = rows[order], order >= len(kept)
+        rows, begins = rows[order], order >= len(retained)
         suffix = new_row[level.suffix[rows]]
         levels.append(Level(context[order], level.word[rows], suffix, level.count[rows], begins))
         new_row, copy_row = np.full(len(level), -1), np.full(len(level), -1)

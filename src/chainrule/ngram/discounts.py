@@ -1,4 +1,4 @@
-"""Discounts from counts of counts n_r, the number of n-grams that were counted r times."""
+"""Estimate discounts from counts of counts n_r, the number of n-grams that occur r times."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from chainrule.errors import ChainruleWarning
 from chainrule.lm import Floats, Ids
 
 FALLBACK = (0.5, 1.0, 1.5)
-"""D1, D2, D3+ where a text is too small or too odd for its counts of counts to say."""
+"""Default D1, D2, D3+ for texts whose counts of counts do not give valid discounts."""
 
 
 def counts_of_counts(count: Ids, most: int) -> Ids:
-    """n_0 … n_most; n_0 is of no use.
+    """Return n_0 … n_most; n_0 is not used.
 
     >>> counts_of_counts(np.array([1, 1, 2, 5, 0]), 3).tolist()
     [1, 2, 1, 0]
@@ -32,14 +32,14 @@ def absolute_discount(count: Ids, order: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Discounts:
-    """What modified Kneser–Ney takes off a count of 1, of 2, and of 3 or more."""
+    """Discounts of modified Kneser–Ney for counts of 1, 2, and 3 or more."""
 
     one: float
     two: float
     three: float
 
     def of(self, count: Ids) -> Floats:
-        """D(c) for each count; nothing is taken from a count of 0."""
+        """Return D(c) for each count; D(0) = 0."""
         return np.array([0.0, self.one, self.two, self.three])[np.minimum(count, 3)]
 
 
@@ -58,9 +58,9 @@ def modified_discounts(count: Ids, order: int) -> Discounts:
 
 
 def good_turing_ratios(count: Ids, order: int, most: int = 5) -> Floats:
-    """d_0 … d_{most+1}: what remains of a count c after discounting, c ≤ most; 1 above (Katz 1987).
+    """Return the discount ratios d_0 … d_{most+1} of Katz (1987); counts above `most` are not discounted.
 
-    c* = (c+1) n_{c+1}/n_c, A = (k+1) n_{k+1}/n_1, d_c = (c*/c − A)/(1 − A); 1 where c* ≥ c or it makes no sense.
+    c* = (c+1) n_{c+1}/n_c, A = (k+1) n_{k+1}/n_1, d_c = (c*/c − A)/(1 − A); d_c = 1 if c* ≥ c or d_c ∉ (0, 1).
     """
     n = counts_of_counts(count, most + 1).astype(np.float64)
     d = np.ones(most + 2)
@@ -83,5 +83,5 @@ def _warn(order: int, why: str, used: str) -> None:
 
 
 def fallback_message(order: int, used: str, why: str) -> str:
-    """The warning of an order whose discounts cannot be estimated, as this module and the engine give it."""
+    """Return the warning for an order whose discounts cannot be estimated."""
     return f"order {order}: using {used}: discounts cannot be estimated from this text ({why})"

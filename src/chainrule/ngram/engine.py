@@ -1,8 +1,4 @@
-"""The door to the compiled n-gram engine (cpp/ngram/): counting, modified Kneser–Ney, model files.
-
-Lives here: what crosses the border, and what its failures are called here. Not here: the model as a LanguageModel
-(model.py), and the NumPy tables that specify all of it (counts.py, estimate.py, table_model.py).
-"""
+"""Typed wrapper of the compiled n-gram engine (cpp/ngram/): counting, modified Kneser–Ney, model files."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,50 +14,50 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
 from chainrule.ngram.discounts import fallback_message
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 
 LARGEST_LOG = 700.0
-"""exp of more overflows in float64."""
+"""Log-probabilities at or above this value are rejected: exp overflows float64 a little above it."""
 Engine = Any
-"""A `chainrule._core.NgramModel`: immutable, in memory."""
+"""A `chainrule._core.NgramModel`, which is immutable."""
 
-SUMMED: Final = 50_000_000
-"""About how many probabilities are summed to check a model."""
+SUMMED_PROBABILITIES: Final = 50_000_000
+"""Approximate number of probabilities summed by `largest_deviation`."""
 
 
 def core() -> Any:
-    """The compiled module; n-gram models need it."""
+    """Return the compiled extension module; raise if it is not built."""
     return native.require("n-gram models need")
 
 
 def train(
     ids: Ids, config: Config, vocabulary: Vocabulary, context: Context, names: Sequence[str] | None = None
 ) -> Engine:
-    """Modified Kneser–Ney from ids to a model, wholly compiled; discounts that fell back are warned of."""
-    engine, _, fell_back = core().NgramModel.train(
+    """Train a modified Kneser–Ney model; warn if an order uses default discounts."""
+    engine, _, default_reasons = core().NgramModel.train(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
         order=config.order,
         cut_offs=list(config.cut_offs()) if any(config.cut_offs()) else [],
         layout=config.layout,
         bits=config.bits,
         names=names,
-        threads=threads(),
-        **words(vocabulary, context),
+        threads=thread_count(),
+        **vocabulary_kwargs(vocabulary, context),
     )
-    warn_of_discounts(fell_back)
+    warn_about_default_discounts(default_reasons)
     return engine
 
 
-def warn_of_discounts(fell_back: Sequence[str]) -> None:
-    """Tell which orders took the fall-back, in the words of discounts.py; '' where one did not."""
-    for order, why in enumerate(fell_back, start=1):
-        if why:
-            message = fallback_message(order, "default discounts 0.5, 1, 1.5", why)
+def warn_about_default_discounts(reasons: Sequence[str]) -> None:
+    """Warn about each order that uses default discounts; `reasons` has "" for an order whose own are valid."""
+    for order, reason in enumerate(reasons, start=1):
+        if reason:
+            message = fallback_message(order, "default discounts 0.5, 1, 1.5", reason)
             warnings.warn(message, ChainruleWarning, stacklevel=2)
 
 
 def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
-    """What counts.count gives, compiled."""
+    """Count all n-grams up to `order` whose last word is predicted."""
     levels = core().ngram_counts(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
         order=order,
@@ -69,19 +65,20 @@ def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line
         bos=vocabulary.bos,
         eos=vocabulary.eos,
         is_line=context == "line",
-        threads=threads(),
+        threads=thread_count(),
     )
     return Counts(tuple(_level(level) for level in levels), vocabulary)
 
 
-def _level(found: dict[str, Any]) -> Level:
-    context, word, suffix, times = (found[name].astype(np.int64) for name in ("context", "word", "suffix", "count"))
+def _level(arrays: dict[str, Any]) -> Level:
+    names = ("context", "word", "suffix", "count")
+    context, word, suffix, counts = (arrays[name].astype(np.int64) for name in names)
     begins = np.zeros(len(word), dtype=bool)
-    begins[slice(*found["begins"])] = True
-    return Level(context, word, suffix, times, begins)
+    begins[slice(*arrays["begins"])] = True
+    return Level(context, word, suffix, counts, begins)
 
 
-def of_tables(
+def from_tables(
     tables: BackoffTables,
     vocabulary: Vocabulary,
     context: Context = "line",
@@ -91,7 +88,7 @@ def of_tables(
     layout: str = "fast",
     bits: int = 0,
 ) -> Engine:
-    """A model that can be asked, of tables."""
+    """Build a model from back-off tables."""
     levels = [
         {
             "key": np.ascontiguousarray(level.key, dtype=np.int64),
@@ -108,41 +105,44 @@ def of_tables(
         names=names,
         layout=layout,
         bits=bits,
-        threads=threads(),
-        **words(vocabulary, context),
+        threads=thread_count(),
+        **vocabulary_kwargs(vocabulary, context),
     )
 
 
 def to_tables(engine: Engine) -> BackoffTables:
-    """The tables of a model."""
+    """Return the back-off tables of a model."""
     levels = engine.tables()
     return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing, engine.starts_at_bos)
 
 
 def open_file(path: Path, *, verify: bool = False) -> Engine:
-    """The model of a file: a small one is read and verified whole now, a large one block by block as it is used.
+    """Open a model file. A small file is verified completely, a large one block by block at first use.
 
-    Answers come from a private copy, so a file that changes later changes none. A file of more than half of the
-    memory is mapped instead, and each call refuses it if it changed since it was opened.
+    The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
+    memory is memory-mapped instead, and every call raises if it has changed since it was opened.
     """
     return core().NgramModel.open(str(path), verify=verify, largest_copy=memory.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:
-    """Write the model's file; what was not read yet is verified on its way."""
+    """Write the model to a file, verifying blocks that have not been read yet."""
     engine.save(str(path))
 
 
 def largest_deviation(engine: Engine) -> float:
-    """The largest |Σ p(w | h) − 1| over a sample of contexts, stored and random; fewer of a large vocabulary."""
-    contexts = min(max(SUMMED // (engine.vocabulary_size * engine.order), 8), 500)
+    """Return the largest |Σ_w p(w | h) − 1| over a sample of stored and random contexts h.
+
+    The larger the vocabulary, the fewer contexts are sampled.
+    """
+    contexts = min(max(SUMMED_PROBABILITIES // (engine.vocabulary_size * engine.order), 8), 500)
     return float(engine.largest_deviation(contexts))
 
 
 def check_scores(log_p: Floats, engine: Engine) -> Floats:
-    """Return `log_p` unchanged; raise ModelFileError where it holds NaN or exp overflows.
+    """Return `log_p` unchanged; raise ModelFileError if it contains NaN or values whose exp overflows.
 
-    Back-off weights of a sealed file can be finite and still make no probability.
+    The back-off weights of a file with a valid checksum can be finite and still not give probabilities.
     """
     if log_p.size and not log_p.max() < LARGEST_LOG:  # NaN is not smaller
         name = engine.path or "the n-gram model"
@@ -150,13 +150,13 @@ def check_scores(log_p: Floats, engine: Engine) -> Floats:
     return log_p
 
 
-def mark(engine: Engine) -> str:
-    """Which file this is, by a digest that its header holds."""
+def content_id(engine: Engine) -> str:
+    """Return the digest stored in the header of the model file."""
     return f"{engine.mark:016x}"
 
 
-def words(vocabulary: Vocabulary, context: Context) -> dict[str, Any]:
-    """What the engine is told of the vocabulary and of the rule for lines."""
+def vocabulary_kwargs(vocabulary: Vocabulary, context: Context) -> dict[str, Any]:
+    """Return the engine's keyword arguments that describe the vocabulary and the context rule."""
     return {
         "vocabulary_size": vocabulary.size,
         "bos": vocabulary.bos,

@@ -1,4 +1,4 @@
-"""The n-gram family as the table of families knows it: train, save, load, and what `compare` tries."""
+"""N-gram family: training, saving, loading and the configurations tried by `compare`."""
 
 import warnings
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ import numpy as np
 
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError
-from chainrule.folder import Content, Sealed, Written
+from chainrule.folder import Content, SelfVerifyingFile, VerifiedDir
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.manifest import REMEDY
 from chainrule.ngram import engine as engines
 from chainrule.ngram import jelinek_mercer, limits
 from chainrule.ngram.config import SMOOTHINGS, Config
-from chainrule.ngram.counts import Counts, start_at_line_ends
+from chainrule.ngram.counts import Counts, copy_eos_contexts_to_bos
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.estimate import estimate
@@ -27,7 +27,7 @@ __all__ = ["Config", "candidates", "facets", "files", "load", "parameters", "tra
 
 
 def train(data: TrainingData, config: Config) -> NgramModel:
-    """Count and smooth."""
+    """Train an n-gram model: count n-grams and smooth."""
     if config.smoothing not in SMOOTHINGS:
         raise ConfigError(f"smoothing is '{config.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
     data.progress("counting n-grams", 0, None)
@@ -35,26 +35,26 @@ def train(data: TrainingData, config: Config) -> NgramModel:
 
 
 def _engine(data: TrainingData, config: Config) -> Engine:
-    """Modified Kneser–Ney wholly compiled; the other smoothings in NumPy over the engine's counts."""
+    """Train modified Kneser–Ney in compiled code; apply other smoothing methods in NumPy to compiled counts."""
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"
-    if limits.is_too_much(data, config):
+    if limits.exceeds_memory(data, config):
         if not is_compiled or config.entropy_prune:
-            raise ConfigError(limits.refusal(data, config))
-        return limits.train(data, config, names)
+            raise ConfigError(limits.memory_error_message(data, config))
+        return limits.train_external(data, config, names)
     if is_compiled and not config.entropy_prune:
         return engines.train(data.train.ids, config, data.vocabulary, data.context, names)
     if is_compiled:
-        exact = replace(config, layout="fast", bits=0)  # rounded once, when it is pruned
+        exact = replace(config, layout="fast", bits=0)  # quantised once, after pruning
         tables = engines.to_tables(engines.train(data.train.ids, exact, data.vocabulary, data.context))
     else:
         counts = engines.count(data.train.ids, config.order, data.vocabulary, data.context)
         weights = _weights(counts, data, config) if config.smoothing == "jelinek-mercer" else None
         data.progress(f"smoothing: {config.smoothing}", 0, None)
         starts_at_bos = data.context == "stream" and config.smoothing in ("add-k", "laplace")
-        counts = start_at_line_ends(counts) if starts_at_bos else counts
+        counts = copy_eos_contexts_to_bos(counts) if starts_at_bos else counts
         tables = replace(estimate(counts, config, weights), starts_at_bos=starts_at_bos)
-    return engines.of_tables(
+    return engines.from_tables(
         entropy_prune(tables, data.vocabulary, config.entropy_prune, data.progress),
         data.vocabulary,
         data.context,
@@ -66,18 +66,20 @@ def _engine(data: TrainingData, config: Config) -> Engine:
 
 
 def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]:
-    """Jelinek–Mercer's λ from the validation text, or from lines held out of the text where there is none."""
+    """Return the λ of Jelinek–Mercer, estimated on the validation text or on held-out training lines."""
     if data.valid is not None and data.valid.tokens:
-        learnt_on, held_out = counts, data.valid.ids
+        train_counts, held_out = counts, data.valid.ids
     else:
-        rest, held_out = _hold_out(data.train.ids, data.vocabulary.eos)
-        learnt_on = engines.count(rest, config.order, data.vocabulary, data.context)
-    weights = jelinek_mercer.learn(learnt_on, held_out, data.context, config.buckets, progress=data.progress)
-    return jelinek_mercer.spread(counts, weights, config.buckets)
+        train_ids, held_out = _hold_out(data.train.ids, data.vocabulary.eos)
+        train_counts = engines.count(train_ids, config.order, data.vocabulary, data.context)
+    weights = jelinek_mercer.estimate_lambdas(
+        train_counts, held_out, data.context, config.buckets, progress=data.progress
+    )
+    return jelinek_mercer.expand_lambdas(counts, weights, config.buckets)
 
 
 def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
-    """All lines but every tenth, and every tenth; of fewer lines all but the last, and the last."""
+    """Split the ids into training lines and held-out lines: every tenth line, or the last of fewer than ten."""
     line = np.cumsum(ids == eos) - (ids == eos)
     part = min(HELD_OUT_PART, int(line[-1]) + 1)
     if part == 1:
@@ -95,38 +97,40 @@ def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
 
 
 def files(lm: NgramModel) -> Mapping[str, Content]:
-    """The model file, which the engine writes itself."""
+    """Return the model file, which the engine writes."""
     engine = lm.engine
-    return {FILE: Written(engine.bytes, lambda path: engines.save(engine, path), engines.mark(engine))}
+    return {
+        FILE: SelfVerifyingFile(engine.bytes, lambda path: engines.save(engine, path), engines.content_id(engine))
+    }
 
 
 def load(
-    files: Sealed, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
+    files: VerifiedDir, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
 ) -> NgramModel:
-    """The model of a saved file; it stays on the processor whatever the device."""
+    """Load a saved model; `device` is ignored, n-gram models run on the CPU."""
     path = files.open(FILE)
     engine = engines.open_file(path)
-    if files.files[FILE].mark not in (None, engines.mark(engine)):
+    if files.files[FILE].content_id not in (None, engines.content_id(engine)):
         raise ModelFileError(f"{path} is not the file that the manifest lists, but another model's; {REMEDY}")
     unk = -1 if vocabulary.unk is None else vocabulary.unk
-    wanted = (config.order, vocabulary.size, vocabulary.bos, vocabulary.eos, unk, context == "stream")
-    found = (engine.order, engine.vocabulary_size, engine.bos, engine.eos, engine.unk, engine.is_stream)
-    if found != wanted:
+    expected = (config.order, vocabulary.size, vocabulary.bos, vocabulary.eos, unk, context == "stream")
+    actual = (engine.order, engine.vocabulary_size, engine.bos, engine.eos, engine.unk, engine.is_stream)
+    if actual != expected:
         raise ModelFileError(f"{path} was not made with the config and tokenizer beside it; {REMEDY}")
-    # The file knows more than the config: of an imported model, and of one quantised by an older chainrule.
+    # The file can be unnormalised although the config is not: imported models, models quantised by older versions.
     return NgramModel(engine, vocabulary, context, config.is_normalized and engine.is_normalized)
 
 
 def parameters(lm: NgramModel) -> int:
-    """Stored probabilities and back-off weights."""
+    """Return the number of stored probabilities and back-off weights."""
     return lm.parameters
 
 
 def candidates() -> list[Config]:
-    """Orders 1 to 5 by every smoothing."""
+    """Return the configurations tried by `compare`: orders 1 to 5 with every smoothing."""
     return [Config(order=n, smoothing=smoothing) for smoothing in SMOOTHINGS for n in range(1, 6)]
 
 
 def facets(config: Config) -> dict[str, str | int]:
-    """Order and smoothing."""
+    """Return the settings that distinguish the candidates: order and smoothing."""
     return {"order": config.order, "smoothing": config.smoothing}

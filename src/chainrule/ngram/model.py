@@ -1,7 +1,4 @@
-"""An n-gram model as a LanguageModel: the compiled engine's model behind the contract.
-
-Lives here: the two views. Not here: how they are defined (table_model.py), how a model comes to be (engine.py).
-"""
+"""N-gram model implementing the `LanguageModel` protocol with the compiled engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +11,15 @@ from chainrule.ngram import engine as engines
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.table_model import NgramState
 from chainrule.ngram.tables import BackoffTables
-from chainrule.processors import threads
+from chainrule.processors import thread_count
 
-FEW = 1 << 13
-"""Tokens that are not worth a second thread."""
+MIN_TOKENS_FOR_THREADS = 1 << 13
+"""Batches with fewer tokens are scored by one thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class NgramModel:
-    """p(w | h) from a model of the compiled engine."""
+    """Language model p(w | h) of a compiled n-gram engine."""
 
     engine: Engine
     vocabulary: Vocabulary
@@ -30,7 +27,7 @@ class NgramModel:
     is_normalized: bool = True
 
     @classmethod
-    def of_tables(
+    def from_tables(
         cls,
         tables: BackoffTables,
         vocabulary: Vocabulary,
@@ -38,13 +35,13 @@ class NgramModel:
         is_normalized: bool = True,
         names: Sequence[str] | None = None,
     ) -> Self:
-        """The model of tables, in the fast layout."""
-        engine = engines.of_tables(tables, vocabulary, context, is_normalized, names=names)
+        """Build a model from back-off tables, in the fast layout."""
+        engine = engines.from_tables(tables, vocabulary, context, is_normalized, names=names)
         return cls(engine, vocabulary, context, is_normalized)
 
     def with_tables(self, tables: BackoffTables) -> Self:
-        """Other tables over the same words, by the same rules, in the same layout."""
-        engine = engines.of_tables(
+        """Return a model of other tables with the same vocabulary, context rule and layout."""
+        engine = engines.from_tables(
             tables,
             self.vocabulary,
             self.context,
@@ -57,66 +54,66 @@ class NgramModel:
 
     @property
     def names(self) -> list[str] | None:
-        """The spelling of each id; None where the model knows ids alone."""
+        """Word of each id, or None if the model stores no words."""
         return list(self.engine.names()) if self.engine.has_names else None
 
     @property
     def tables(self) -> BackoffTables:
-        """Its tables, made anew each time."""
+        """Back-off tables, rebuilt at each access."""
         return engines.to_tables(self.engine)
 
     @property
     def order(self) -> int:
-        """Words in the longest n-gram, n."""
+        """Order n."""
         return int(self.engine.order)
 
     @property
     def parameters(self) -> int:
-        """Stored probabilities and back-off weights."""
+        """Number of stored probabilities and back-off weights."""
         *lower, top = self.engine.sizes
         return int(2 * sum(lower) + top)
 
     def start(self, rows: int) -> NgramState:
-        """As if n−1 `<s>` had been read."""
+        """Return the state after n−1 `<s>`."""
         return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int32))
 
     def join(self, states: Sequence[NgramState]) -> NgramState:
-        """The rows of several states in one, in their order."""
+        """Concatenate the rows of several states."""
         return NgramState(np.concatenate([state.ids for state in states]))
 
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
-        """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
-        after = NgramState(self.read(state, ids[:, None])[:, 1:])
+        """Return log p of every next word, (K,) -> (K, V), and the new state."""
+        after = NgramState(self.prepend_context(state, ids[:, None])[:, 1:])
         log_p: Floats = self.engine.step(np.ascontiguousarray(after.ids))
         return engines.check_scores(log_p, self.engine), after
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
-        """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
-        tokens = self.read(state, batch.inputs)
+        """Return log p of the targets, (B, T) -> (B, T): the longest stored n-gram plus the back-off weights."""
+        tokens = self.prepend_context(state, batch.inputs)
         targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
-        workers = 1 if targets.size < FEW else threads()
+        workers = 1 if targets.size < MIN_TOKENS_FOR_THREADS else thread_count()
         log_p: Floats = self.engine.score(tokens, targets, workers)
-        return engines.check_scores(log_p, self.engine), self._after(tokens, batch)
+        return engines.check_scores(log_p, self.engine), self._next_state(tokens, batch)
 
     def distributions(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
-        """(B, T) -> (B, T, V): every context of the text is one hypothesis."""
-        tokens = self.read(state, batch.inputs)
+        """Return log p of every next word at every position, (B, T) -> (B, T, V)."""
+        tokens = self.prepend_context(state, batch.inputs)
         T, n = batch.inputs.shape[1], self.order
         contexts = tokens[:, np.arange(1, T + 1)[:, None] + np.arange(n - 1)]  # (B, T, n−1)
         log_p: Floats = self.engine.step(np.ascontiguousarray(contexts.reshape(len(tokens) * T, n - 1)))
         log_p = engines.check_scores(log_p, self.engine)
-        return log_p.reshape(*batch.inputs.shape, self.vocabulary.size), self._after(tokens, batch)
+        return log_p.reshape(*batch.inputs.shape, self.vocabulary.size), self._next_state(tokens, batch)
 
     def advance(self, batch: Batch, state: NgramState) -> NgramState:
-        """The last n−1 ids of each row."""
-        return self._after(self.read(state, batch.inputs), batch)
+        """Return the state after the batch: the last n−1 ids of each row."""
+        return self._next_state(self.prepend_context(state, batch.inputs), batch)
 
-    def _after(self, tokens: Ids, batch: Batch) -> NgramState:
-        last = batch.mask.sum(axis=1)[:, None] + np.arange(self.order - 1)  # (B, n−1), the last ids read
+    def _next_state(self, tokens: Ids, batch: Batch) -> NgramState:
+        last = batch.mask.sum(axis=1)[:, None] + np.arange(self.order - 1)  # (B, n−1)
         return NgramState(np.take_along_axis(tokens, last, axis=1))
 
-    def read(self, state: NgramState, inputs: Ids) -> Ids:
-        """(K, n−1) and (K, T) -> (K, n−1+T).
+    def prepend_context(self, state: NgramState, inputs: Ids) -> Ids:
+        """Concatenate the context of a state and the inputs: (K, n−1) and (K, T) -> (K, n−1+T).
 
         The engine reads `</s>` as the next line's `<s>` in a line model, and `<s>` as `</s>` in a stream model.
         """

@@ -1,11 +1,11 @@
-"""The speller: the probability of how an unknown word is written, so that `<unk>` buys nothing.
+"""Speller: a character n-gram model of the spelling of unknown words, which makes vocabularies comparable.
 
-p(text) = p(tokens) · Π p(spelling | unknown). A word's spelling has the probability of a character n-gram,
-divided by 1 − Σ_{v ∈ V} p(v): only spellings outside the vocabulary are possible. A character never met has an
-equal share of what the model leaves to others, so that every Unicode string has a probability.
+p(text) = p(tokens) · Π p(spelling | unknown). The probability of a spelling is that of a character n-gram model,
+divided by 1 − Σ_{v ∈ V} p(v), because words of the vocabulary are not unknown. Unseen characters share the
+probability of the unknown character equally, so every Unicode string has a probability.
 
-Where unknown words of the training text are written as a placeholder (`<unk>` in Penn Treebank), the placeholder
-has a probability of its own and the character model shares the rest among all other spellings:
+If the training text writes unknown words as a placeholder (`<unk>` in Penn Treebank), the placeholder has a
+probability of its own and the character model distributes the rest over all other spellings:
 
     p(s | unknown) = 1 − ε                                        for the placeholder
                      ε · q(s) / (1 − Σ_{v ∈ V ∪ {placeholder}} q(v))   for any other spelling outside V
@@ -26,50 +26,52 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
 from chainrule.ngram.estimate import estimate
 from chainrule.ngram.table_model import TableModel
-from chainrule.ngram.tables import BackoffTables, take
+from chainrule.ngram.tables import BackoffTables, take_or_default
 from chainrule.tensors import TensorSpec
 from chainrule.text.lines import BLANKS
 
 ORDER: Final = 6
-SCALARS: Final = 0x110000 - 0x800
-"""Unicode scalar values: all code points but the surrogates."""
-BREAKS: Final = "\r\n"
-LONGEST_SAMPLE: Final = 64
-"""Characters of a spelling that is drawn."""
-WORDS_AT_ONCE: Final = 1 << 13
-LEAST_SPELLED: Final = 1e-5
-"""The least ε: probability of an unknown word that is not the placeholder, however many placeholders were seen."""
+UNICODE_SCALARS: Final = 0x110000 - 0x800
+"""Number of Unicode scalar values: all code points except surrogates."""
+LINE_BREAKS: Final = "\r\n"
+MAX_SAMPLE_LENGTH: Final = 64
+"""Maximum number of characters of a sampled spelling."""
+SPELLINGS_PER_BATCH: Final = 1 << 13
+MIN_SPELLED_PROBABILITY: Final = 1e-5
+"""Lower bound of ε, the probability that an unknown word is not the placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speller:
-    """A character model of unknown words; `is_single` where what is unknown is one character, not a word."""
+    """Character model of unknown words; with `is_single`, of single unknown characters."""
 
-    alphabet: str  # the characters it knows, id = place
+    alphabet: str  # sorted characters; the index is the id
     lm: TableModel
     is_single: bool
-    log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v)) − log ε; subtracted from what the n-gram gives
-    placeholder: str = ""  # how the training text writes an unknown word, as `<unk>`; "": it writes none so
+    log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v)) − log ε; subtracted from the n-gram's log p
+    placeholder: str = ""  # spelling of unknown words in the training text, such as `<unk>`; "" if there is none
     log_placeholder: float = 0.0  # log(1 − ε)
     counts: storage.Arrays | None = field(default=None, repr=False, compare=False)
-    """The trie of counts from which the n-gram was estimated; None where it was read as back-off tables."""
+    """Count trie from which the n-gram was estimated; None if it was loaded as back-off tables."""
 
     _compiled: Any = field(default=None, init=False, repr=False, compare=False)
 
     def log_probs(self, spellings: Sequence[str]) -> Floats:
-        """log p(spelling | unknown), one each: by the compiled speller where there is one."""
+        """Return log p(spelling | unknown) of each spelling."""
         compiled = self.compiled()
-        return self.specified(spellings) if compiled is None else np.asarray(compiled.log_probs(spellings))
+        if compiled is None:
+            return self.reference_log_probs(spellings)
+        return np.asarray(compiled.log_probs(spellings))
 
     def sample(self, rng: np.random.Generator) -> str:
-        """Draw a spelling from the character model: of known characters, not empty, `LONGEST_SAMPLE` at most.
+        """Sample a non-empty spelling of at most `MAX_SAMPLE_LENGTH` known characters from the character model.
 
-        It may be a word of the vocabulary: the caller draws again. The placeholder has no part in it.
+        The result may be a word of the vocabulary; the caller should reject it. The placeholder is never drawn.
         """
         vocabulary = self.lm.vocabulary
         spelling = ""
         log_p, state = self.lm.step(self.lm.start(1), np.array([vocabulary.bos]))
-        for _ in range(1 if self.is_single else LONGEST_SAMPLE):
+        for _ in range(1 if self.is_single else MAX_SAMPLE_LENGTH):
             p = np.exp(log_p[0].astype(np.float64))
             p[[vocabulary.bos, vocabulary.unk]] = 0
             if not spelling or self.is_single:
@@ -85,38 +87,38 @@ class Speller:
         return spelling
 
     def compiled(self) -> Any:
-        """The same in the core, made once; None where the core is not built."""
+        """Return the compiled speller, created once; None if the extension is not built."""
         if self._compiled is None and (core := native.load()) is not None:
             levels = [
                 [level.key.astype(np.int64), *(x.astype(np.float32) for x in (level.log_prob, level.log_backoff))]
                 for level in self.lm.tables.levels
             ]
             alphabet = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
-            log_others = float(np.log(_others(self.alphabet, self.is_single)))
+            log_others = float(np.log(_count_other_characters(self.alphabet, self.is_single)))
             constants = (log_others, self.log_outside, self.is_single, self.placeholder, self.log_placeholder)
             object.__setattr__(self, "_compiled", core.Speller(alphabet, levels, *constants))
         return self._compiled
 
-    def specified(self, spellings: Sequence[str]) -> Floats:
-        """The specification of `log_probs`, in NumPy."""
-        distinct = sorted(set(spellings))  # beginnings that many share are looked up while they are at hand
-        slices = (distinct[i : i + WORDS_AT_ONCE] for i in range(0, len(distinct), WORDS_AT_ONCE))
+    def reference_log_probs(self, spellings: Sequence[str]) -> Floats:
+        """Compute `log_probs` in NumPy."""
+        distinct = sorted(set(spellings))  # sorted, so that shared prefixes are looked up close together
+        slices = (distinct[i : i + SPELLINGS_PER_BATCH] for i in range(0, len(distinct), SPELLINGS_PER_BATCH))
         log_p = np.concatenate([np.zeros(0), *map(self._log_probs, slices)])
-        found = dict(zip(distinct, log_p.tolist(), strict=True))
-        return np.array([found[spelling] for spelling in spellings], dtype=np.float64)
+        log_prob_of = dict(zip(distinct, log_p.tolist(), strict=True))
+        return np.array([log_prob_of[spelling] for spelling in spellings], dtype=np.float64)
 
     def _log_probs(self, spellings: Sequence[str]) -> Floats:
         ids, ends = _ids(spellings, self.alphabet)
         log_p = _score(self.lm.tables, ids, self.lm.vocabulary)
-        log_p[ids == self.lm.vocabulary.unk] -= np.log(_others(self.alphabet, self.is_single))
+        log_p[ids == self.lm.vocabulary.unk] -= np.log(_count_other_characters(self.alphabet, self.is_single))
         if self.is_single:
-            log_p[ends] = 0  # one character needs no end
+            log_p[ends] = 0  # a single character has no `</s>`
         starts = np.concatenate([[0], ends[:-1] + 1])
         is_placeholder = np.array([bool(self.placeholder) and s == self.placeholder for s in spellings])
         return np.where(is_placeholder, self.log_placeholder, np.add.reduceat(log_p, starts) - self.log_outside)
 
     def to_bytes(self) -> bytes:
-        """The content of the speller's file: counts, or back-off tables where the counts are not known."""
+        """Serialise the counts, or the back-off tables if there are no counts."""
         arrays = storage.to_arrays(self.lm.tables) if self.counts is None else dict(self.counts)
         arrays["alphabet"] = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
         arrays["is_single"] = np.array([int(self.is_single)], dtype=np.uint8)
@@ -124,13 +126,13 @@ class Speller:
         if self.placeholder:
             arrays["placeholder"] = np.array([ord(c) for c in self.placeholder], dtype=np.uint32)
             arrays["log_placeholder"] = np.array([self.log_placeholder])
-        return storage.pack(arrays)
+        return storage.serialize(arrays)
 
     def check_outside(self, known: Sequence[str], name: str) -> None:
-        """Raise ModelFileError unless `log_outside` is what the tables give for this vocabulary."""
+        """Raise ModelFileError unless `log_outside` agrees with the tables and the vocabulary `known`."""
         log_spelled = float(np.log(-np.expm1(self.log_placeholder))) if self.placeholder else 0.0
         expected = _log_outside(replace(self, log_outside=0.0, placeholder=""), known, self.placeholder)
-        if abs(self.log_outside + log_spelled - expected) > ROUNDING:
+        if abs(self.log_outside + log_spelled - expected) > TOLERANCE:
             raise ModelFileError(
                 f"{name}: log_outside is {self.log_outside:.6g}, and the tables and the vocabulary give "
                 f"{expected - log_spelled:.6g}; train it again"
@@ -138,7 +140,7 @@ class Speller:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> "Speller":
-        """Read the speller's file: counts, or back-off tables, which earlier versions wrote."""
+        """Deserialise counts, or back-off tables written by earlier versions."""
         arrays = tensors.unpack(content, name)
         is_counts = "1.count" in arrays
         _check_counts(arrays, name) if is_counts else check_speller_arrays(arrays, name)
@@ -146,7 +148,7 @@ class Speller:
         vocabulary = _vocabulary(len(alphabet))
         if is_counts:
             tables = _estimate(count_trie.from_arrays(arrays, vocabulary, name))
-            trie = {array: arrays[array] for array in count_trie.specs(arrays, vocabulary)}
+            trie = {array: arrays[array] for array in count_trie.expected_specs(arrays, vocabulary)}
         else:
             tables = storage.from_arrays(arrays, _table_order(arrays), vocabulary.size)
             trie = None
@@ -170,11 +172,10 @@ def train_speller(
     rare: Sequence[str] = (),
     placeholder: str = "",
 ) -> Speller:
-    """Learn from the spellings of unknown words and of `rare` known ones; `known` ones have no probability.
+    """Train a speller on `unknown` words and `rare` known ones; the words of the vocabulary, `known`, are excluded.
 
-    `placeholder` is the word that stands for unknown words in the text. It is not an example of how words are
-    spelled: it has the probability 1 − ε, ε = (n + 1) / (N + 1) being Witten and Bell's estimate where n of the N
-    unknown words are other ones, and LEAST_SPELLED where that is less.
+    `placeholder` is the word that the text writes for unknown words. It is not a training example; its probability
+    is 1 − ε with ε = max((n + 1) / (N + 1), MIN_SPELLED_PROBABILITY), if n of the N unknown words are other words.
     """
     examples = [*(spelling for spelling in unknown if spelling != placeholder), *rare] or list(unknown)
     others = sum(spelling != placeholder for spelling in unknown)
@@ -188,7 +189,7 @@ def train_speller(
     outside = _log_outside(speller, known, placeholder if has_placeholder else "")
     if not has_placeholder:
         return replace(speller, log_outside=outside)
-    spelled = max((others + 1) / (len(unknown) + 1), LEAST_SPELLED)
+    spelled = max((others + 1) / (len(unknown) + 1), MIN_SPELLED_PROBABILITY)
     return replace(
         speller,
         log_outside=outside - float(np.log(spelled)),
@@ -202,70 +203,69 @@ def _estimate(counts: Counts) -> BackoffTables:
 
 
 def _log_outside(speller: Speller, known: Sequence[str], placeholder: str) -> float:
-    """log of the probability that the n-gram alone leaves for spellings that an unknown word can have."""
+    """Return log of the character model's probability mass outside the vocabulary, placeholder and empty string."""
     excluded = [*known, *([placeholder] if placeholder else []), *([] if speller.is_single else [""])]
     inside = float(np.exp(speller.log_probs(list(dict.fromkeys(excluded)))).sum())
     if speller.is_single:
         inside += float(
             np.exp(speller.lm.tables.levels[0].log_prob[speller.lm.vocabulary.eos])
-        )  # an end never comes
+        )  # a single character is never `</s>`
     return float(np.log(max(1 - inside, 1e-9)))
 
 
 def _score(tables: BackoffTables, ids: Ids, vocabulary: Vocabulary) -> Floats:
-    """log p of each id, (N,) -> (N,); every `</s>` begins a word anew.
+    """Return log p of each id, (N,) -> (N,); a new word starts after every `</s>`.
 
-    The (m + 1)-gram that was found for an id is the context of m + 1 characters of the next one, so that each
-    order is looked up once. What the model's own `score` gives for the same text: with Witten–Bell a context that
-    was never seen has the weight 1.
+    The (m + 1)-gram matched at one id is the context of m + 1 characters of the next id, so each order is looked up
+    once. An unseen context has back-off weight 1 (Witten–Bell).
     """
     V, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
     log_p: Floats = tables.levels[0].log_prob[ids].astype(np.float64)
-    found = np.where(ids == eos, bos, ids)
+    rows = np.where(ids == eos, bos, ids)
     for m, level in enumerate(tables.levels[1:], start=1):
-        context = np.concatenate([[bos if m == 1 else -1], found[:-1]])
-        found = level.find(context, ids, V)
-        passed_by = log_p + take(tables.levels[m - 1].log_backoff, context, np.zeros(1))
-        log_p = take(level.log_prob, found, passed_by)
-        found[ids == eos] = -1
+        context = np.concatenate([[bos if m == 1 else -1], rows[:-1]])
+        rows = level.find(context, ids, V)
+        backed_off = log_p + take_or_default(tables.levels[m - 1].log_backoff, context, np.zeros(1))
+        log_p = take_or_default(level.log_prob, rows, backed_off)
+        rows[ids == eos] = -1
     return log_p
 
 
 def _vocabulary(A: int) -> Vocabulary:
-    """The ids of an alphabet of A characters; A itself is any other character."""
+    """Return the vocabulary of A characters; id A is the unknown character."""
     return Vocabulary(size=A + 3, bos=A + 1, eos=A + 2, unk=A)
 
 
 def _ids(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
-    """All spellings end to end, `</s>` after each, and where those stand.
+    """Return the concatenated ids of all spellings, each followed by `</s>`, and the positions of `</s>`.
 
-    A character is its place in the sorted alphabet; any other is one past the alphabet's end.
+    The id of a character is its index in the sorted alphabet; unknown characters have id `len(alphabet)`.
     """
     known = np.array([ord(c) for c in alphabet] or [-1])
     codes = np.frombuffer("\n".join([*spellings, ""]).encode("utf-32-le"), dtype="<u4").astype(np.int64)
-    place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    ids = np.where(known[place] == codes, place, len(alphabet))
+    index = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    ids = np.where(known[index] == codes, index, len(alphabet))
     ends = np.cumsum([len(spelling) + 1 for spelling in spellings], dtype=np.int64) - 1
     ids[ends] = _vocabulary(len(alphabet)).eos
     return ids, ends
 
 
-def _others(alphabet: str, is_single: bool) -> int:
-    """How many characters are not in the alphabet and might stand in a spelling: no word holds a blank."""
-    return SCALARS - len(set(alphabet) | set(BREAKS) | set("" if is_single else BLANKS))
+def _count_other_characters(alphabet: str, is_single: bool) -> int:
+    """Return the number of unknown characters possible in a spelling; words contain no whitespace."""
+    return UNICODE_SCALARS - len(set(alphabet) | set(LINE_BREAKS) | set("" if is_single else BLANKS))
 
 
-HIGHEST_ORDER: Final = 16
-ROUNDING: Final = 1e-3
-"""Of sums of float32 probabilities."""
+MAX_SPELLER_ORDER: Final = 16
+TOLERANCE: Final = 1e-3
+"""Tolerance for sums of float32 probabilities."""
 
 
 def check_speller_arrays(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
-    """Raise ModelFileError unless the arrays of a speller's file are the back-off tables of a character n-gram.
+    """Raise ModelFileError unless the arrays are the back-off tables of a character n-gram.
 
-    Compared are names, dtypes and shapes; the alphabet (sorted, distinct Unicode scalars); keys (sorted, in range);
-    log-probabilities (0 or less, -inf for `<s>` alone); back-off weights (1 or less); and sums: the unigrams sum to
-    1, the characters seen after a longer context to 1 or less.
+    Checks names, dtypes and shapes; the alphabet (sorted, distinct Unicode scalars); keys (sorted, in range);
+    log-probabilities (≤ 0, -inf for `<s>` only); log back-off weights (≤ 0); and sums: 1 for unigrams, at most 1
+    for the stored characters after a longer context.
     """
     order = _table_order(arrays)
     _check_order(order, name)
@@ -278,19 +278,19 @@ def check_speller_arrays(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
     for array, values in possible.items():
         tensors.check_finite(values, f"{name}: {array}")
         is_log = array == "log_missing" or array.endswith((".log_prob", ".log_backoff"))
-        if is_log and values.size and values.max() > ROUNDING:
+        if is_log and values.size and values.max() > TOLERANCE:
             raise ModelFileError(f"{name}: {array} holds the logarithm of more than 1; train it again")
     _check_constants(arrays, name)
     _check_sums(possible, order, bos + 2, name)
 
 
 def _check_counts(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
-    """Raise ModelFileError unless the names, dtypes and shapes are those of counts, and the constants are valid.
+    """Raise ModelFileError unless the names, dtypes and shapes are those of counts and the constants are valid.
 
-    `count_trie.from_arrays` checks the rest; the estimate of any counts is a probability distribution.
+    `count_trie.from_arrays` checks the values.
     """
-    _check_order(count_trie.order_of(arrays), name)
-    specs = count_trie.specs(arrays, _vocabulary(arrays.get("alphabet", np.zeros(0)).size))
+    _check_order(count_trie.infer_order(arrays), name)
+    specs = count_trie.expected_specs(arrays, _vocabulary(arrays.get("alphabet", np.zeros(0)).size))
     tensors.check_specs(arrays, {**_COMMON_SPECS, **specs}, name, _OPTIONAL_SPECS)
     for array in ("log_outside", "log_placeholder"):
         tensors.check_finite(arrays.get(array, np.zeros(0)), f"{name}: {array}")
@@ -302,8 +302,8 @@ def _table_order(arrays: Mapping[str, NDArray[Any]]) -> int:
 
 
 def _check_order(order: int, name: str) -> None:
-    if not 1 <= order <= HIGHEST_ORDER:
-        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {HIGHEST_ORDER}")
+    if not 1 <= order <= MAX_SPELLER_ORDER:
+        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {MAX_SPELLER_ORDER}")
 
 
 _SCALAR: Final = TensorSpec("float64", (1,))
@@ -313,11 +313,11 @@ _COMMON_SPECS: Final = {
     "log_outside": _SCALAR,
 }
 _OPTIONAL_SPECS: Final = {"placeholder": TensorSpec("uint32", (None,)), "log_placeholder": _SCALAR}
-"""Arrays of a speller whose training text writes unknown words as a placeholder."""
+"""Arrays present only if the training text writes unknown words as a placeholder."""
 
 
 def _is_unicode(codes: Ids) -> bool:
-    """Whether all of these are Unicode scalar values."""
+    """Return whether all codes are Unicode scalar values."""
     return bool(((codes >= 0) & (codes < 0x110000) & ((codes < 0xD800) | (codes > 0xDFFF))).all())
 
 
@@ -336,12 +336,12 @@ def _check_constants(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
         if not codes.size or not _is_unicode(codes) or not log_placeholder < 0:
             raise ModelFileError(f"{name}: the placeholder or its probability is not valid; train it again")
         log_outside += float(np.log(-np.expm1(log_placeholder)))  # + log ε
-    if log_outside > ROUNDING:
+    if log_outside > TOLERANCE:
         raise ModelFileError(f"{name}: log_outside holds the logarithm of more than 1; train it again")
 
 
 def _table_specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, TensorSpec]:
-    """The arrays that the back-off tables of this order must have; as many n-grams as there are keys."""
+    """Return the dtypes and shapes of back-off tables of this order; the keys determine the number of n-grams."""
     alphabet = arrays.get("alphabet", np.zeros(0))
     keys = [arrays.get(f"{n}.key", np.zeros(0)) for n in range(2, order + 1)]
     sizes = [alphabet.size + 3, *(key.size for key in keys)]
@@ -354,9 +354,9 @@ def _table_specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, Te
 
 
 def _check_sums(arrays: Mapping[str, NDArray[Any]], order: int, size: int, name: str) -> None:
-    """Refuse keys out of order or range, and contexts whose seen characters have a probability above 1 in all."""
+    """Raise if keys are unsorted or out of range, or if the probabilities after a context sum to more than 1."""
     total = float(np.exp(arrays["1.log_prob"], dtype=np.float64).sum())
-    if abs(total - 1) > ROUNDING:
+    if abs(total - 1) > TOLERANCE:
         raise ModelFileError(f"{name}: the probabilities of single characters sum to {total:.4g}; train it again")
     contexts = size
     for n in range(2, order + 1):
@@ -364,7 +364,7 @@ def _check_sums(arrays: Mapping[str, NDArray[Any]], order: int, size: int, name:
         if len(key) and not (key[0] >= 0 and key[-1] // size < contexts and (key[1:] > key[:-1]).all()):
             raise ModelFileError(f"{name}: {n}.key is not sorted or names a context that is not there")
         sums = np.bincount(key // size, np.exp(arrays[f"{n}.log_prob"], dtype=np.float64), minlength=1)
-        if sums.max() > 1 + ROUNDING:
+        if sums.max() > 1 + TOLERANCE:
             raise ModelFileError(
                 f"{name}: the probabilities after a context of {n - 1} characters sum to more than 1"
             )

@@ -1,4 +1,4 @@
-"""Back-off tables <-> named arrays, the content of `model.ngram` (a safetensors container)."""
+"""Convert back-off tables to and from named arrays for safetensors files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def to_arrays(tables: BackoffTables) -> Arrays:
-    """Name every array by its order; what follows from the others (order 1's keys) is left out."""
+    """Return the arrays named by order; the keys of order 1 are implied and not stored."""
     arrays: Arrays = {"log_missing": np.array([tables.log_missing])}
     for n, level in enumerate(tables.levels, start=1):
         arrays[f"{n}.log_prob"] = level.log_prob
@@ -27,7 +27,7 @@ def to_arrays(tables: BackoffTables) -> Arrays:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], order: int, size: int) -> BackoffTables:
-    """The tables of `order` over `size` ids; refuses arrays that cannot be such tables."""
+    """Return tables of `order` over `size` ids; raise ModelFileError if the arrays are not valid."""
     levels: list[BackoffLevel] = []
     try:
         for n in range(1, order + 1):
@@ -54,6 +54,6 @@ def _check(n: int, key: Ids, log_prob: Floats, log_backoff: Floats, limit: int) 
         raise ModelFileError(f"the n-gram table of order {n} is not sound; train or copy the model anew")
 
 
-def pack(arrays: Arrays) -> bytes:
-    """Arrays as one file's content."""
+def serialize(arrays: Arrays) -> bytes:
+    """Return the arrays as safetensors bytes."""
     return write_tensors({name: np.ascontiguousarray(array) for name, array in arrays.items()})

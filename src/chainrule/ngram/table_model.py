@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
-from chainrule.ngram.tables import BackoffTables, take
+from chainrule.ngram.tables import BackoffTables, take_or_default
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class TableModel:
         for m, context in enumerate(contexts, start=1):
             found = self.tables.levels[m].find(context, batch.targets, V)
             passed_by = log_p + self._backoff(m, context, reach)
-            log_p = take(self.tables.levels[m].log_prob, found, passed_by)
+            log_p = take_or_default(self.tables.levels[m].log_prob, found, passed_by)
         return log_p, self._after(tokens, batch.mask.sum(axis=1))
 
     def _contexts(self, tokens: Ids, reach: Ids) -> list[Ids]:
@@ -93,7 +93,7 @@ class TableModel:
     def _backoff(self, m: int, context: Ids, reach: Ids) -> Floats:
         """Log weight of contexts of m words; none where `<s>` ends the context before its m-th word."""
         missing = np.where(reach >= m, self.tables.log_missing, 0.0)
-        return take(self.tables.levels[m - 1].log_backoff, context, missing)
+        return take_or_default(self.tables.levels[m - 1].log_backoff, context, missing)
 
     def _read(self, state: NgramState, inputs: Ids) -> Ids:
         """(K, n−1) and (K, T) -> (K, n−1+T). In a line model `</s>` reads as `<s>`: the next line begins."""

@@ -1,14 +1,11 @@
-"""Recipes: settings that are known to work, a TOML file each, beside this module.
-
-Lives here: finding and reading them. Not here: what a setting means (the configs of the families), and training.
-"""
+"""Recipes: tested settings in TOML files in this folder."""
 
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chainrule.config import ABOUT, Choices, choices, make, read_toml
+from chainrule.config import RECIPE_TABLE, ConfigOverrides, build_config, overrides_from_tables, read_toml
 from chainrule.errors import ConfigError
 
 FOLDER: Final = Path(__file__).parent
@@ -16,35 +13,35 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the [recipe] table tells a person, and the tables that make the model."""
+    """Description of a recipe (the [recipe] table) and its settings."""
 
     name: str
     family: str
     title: str
-    text: str  # what to train on
-    expected: str  # the figure it gives, in words
+    text: str  # training text
+    expected: str  # expected result, in words
     time: str
-    hardware: str  # on which it takes that time
+    hardware: str  # machine on which the time was measured
     command: str
     tables: dict[str, dict[str, object]]
-    task: str = "train"  # the command that follows it
+    task: str = "train"  # command that uses the recipe
 
     @property
-    def choices(self) -> Choices:
-        """Its settings, a new copy each time."""
-        return choices(self.tables, f"recipe '{self.name}'")
+    def choices(self) -> ConfigOverrides:
+        """Settings of the recipe, as a new copy."""
+        return overrides_from_tables(self.tables, f"recipe '{self.name}'")
 
 
 def names() -> list[str]:
-    """Every recipe there is, in alphabetical order."""
+    """Return the names of all recipes, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def path(name: str) -> Path:
-    """The file of a recipe.
+    """Return the file of a recipe.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no recipe of this name.
 
     """
     known = names()
@@ -56,16 +53,16 @@ def path(name: str) -> Path:
 
 
 def read(name: str, family: str | None = None, task: str = "train") -> Recipe:
-    """A recipe by name; one for another task, or another family than `family`, is refused."""
+    """Read a recipe by name; raise ConfigError if it is for another task or family."""
     tables = read_toml(path(name))
-    about = tables.pop(ABOUT)
-    recipe = make(Recipe, {**about, "name": name, "tables": tables}, ABOUT)
+    about = tables.pop(RECIPE_TABLE)
+    recipe = build_config(Recipe, {**about, "name": name, "tables": tables}, RECIPE_TABLE)
     if family is not None and (family, task) != (recipe.family, recipe.task):
         command = recipe.task if recipe.task in ("train", "pretrain") else f"{recipe.task} train"
         raise ConfigError(
             f"recipe '{name}' is for family '{recipe.family}', not '{family}'; "
             f"write chainrule {command} {recipe.family} … --recipe {name}"
             if task == recipe.task
-            else f"recipe '{name}' is followed by chainrule {command} {recipe.family} … --recipe {name}"
+            else f"recipe '{name}' is for chainrule {command} {recipe.family} … --recipe {name}"
         )
     return recipe

@@ -1,1 +1,1 @@
-"""One self-contained HTML page from results and figures."""
+"""HTML report of a comparison."""

@@ -1,4 +1,4 @@
-"""Which numbers go into which figure of the report, with captions; a figure that would show nothing is left out."""
+"""Figures of the comparison report with their captions; figures without data are omitted."""
 
 import html
 import math
@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from chainrule.inspection import flow_plot, plots
 from chainrule.inspection.flow import GradientFlow
-from chainrule.report.quantities import bits, duration, listing, perplexity, share, size
-from chainrule.report.results import Curve, Row, contenders, is_contender
+from chainrule.report.quantities import (
+    format_bits,
+    format_duration,
+    format_percent,
+    format_perplexity,
+    format_size,
+    join_words,
+)
+from chainrule.report.results import Curve, Row, is_rankable, rankable_rows
 
 Points = dict[str, list[tuple[float, float]]]
 
@@ -15,47 +22,47 @@ BITS = "bits per byte"
 ORDER = "n-gram order (tokens seen at once)"
 
 
-def by_order(rows: Iterable[Row]) -> list[str]:
-    """Bits per byte and perplexity by n-gram order, one line a smoothing; needs two orders to compare."""
+def plot_by_order(rows: Iterable[Row]) -> list[str]:
+    """Bits per byte and perplexity by n-gram order, one line per smoothing; needs at least two orders."""
     faceted = [row for row in rows if has_order(row)]
-    best = contenders(faceted)
-    if not _lines(best, "bits_per_byte"):
+    best = rankable_rows(faceted)
+    if not _order_lines(best, "bits_per_byte"):
         return []
     figures = [
         _figure(
-            plots.quality_by_facet(
-                _lines(best, "bits_per_byte"),
+            plots.plot_by_facet(
+                _order_lines(best, "bits_per_byte"),
                 title="Bits per byte by order and smoothing",
                 quantity=BITS,
-                description=f"Lowest: {best[0].name} with {bits(best[0].bits_per_byte)}.",
+                description=f"Lowest: {best[0].name} with {format_bits(best[0].bits_per_byte)}.",
                 facet=ORDER,
             ),
-            _order_caption(best) + _left_out(faceted),
+            _order_caption(best) + _describe_omitted(faceted),
         )
     ]
     if len({row.tokenizer for row in best}) > 1:
         return figures  # perplexities of different tokens cannot be compared
     figures.append(
         _figure(
-            plots.quality_by_facet(
-                _lines(best, "perplexity"),
+            plots.plot_by_facet(
+                _order_lines(best, "perplexity"),
                 title="Perplexity by order and smoothing",
                 quantity="perplexity per token (log scale)",
                 is_log_y=True,
-                description=f"Lowest: {best[0].name} with {perplexity(best[0].perplexity)}.",
+                description=f"Lowest: {best[0].name} with {format_perplexity(best[0].perplexity)}.",
                 facet=ORDER,
             ),
             "The same models by perplexity: among how many equally likely tokens each one might as well have "
-            f"chosen, {perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
+            f"chosen, {format_perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
         )
     )
     return figures
 
 
-def smoothing_bars(rows: Iterable[Row]) -> list[str]:
-    """The smoothings side by side at the order of the best n-gram; needs two of them."""
+def plot_smoothings(rows: Iterable[Row]) -> list[str]:
+    """Bar chart of the smoothings at the order of the best n-gram; needs at least two."""
     faceted = [row for row in rows if has_order(row)]
-    best = contenders(faceted)
+    best = rankable_rows(faceted)
     best = tuple(row for row in best if row.tokenizer == best[0].tokenizer)
     order = best[0].facets["order"] if best else None
     values = {str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order}
@@ -64,29 +71,29 @@ def smoothing_bars(rows: Iterable[Row]) -> list[str]:
         return []
     (first, low), *_, (last, high) = values.items()
     saved = 1 - low / high if high else 0.0
-    drawing = plots.bars(
+    drawing = plots.plot_bars(
         values,
         title=f"Smoothings at order {order}",
         quantity=BITS,
-        description=f"From {first}, {bits(low)}, to {last}, {bits(high)}.",
+        description=f"From {first}, {format_bits(low)}, to {last}, {format_bits(high)}.",
     )
     caption = (
         f"Smoothings at order {order}, that of the best n-gram. All start from the same counts and differ "
         f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
-        f"{share(saved)} fewer bits than {html.escape(last)}."
+        f"{format_percent(saved)} fewer bits than {html.escape(last)}."
     )
     at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
-    return [_figure(drawing, caption + _left_out(at_order))]
+    return [_figure(drawing, caption + _describe_omitted(at_order))]
 
 
-def size_and_quality(rows: Sequence[Row]) -> list[str]:
-    """Size on disk against bits per byte, every family; needs two models."""
-    best = contenders(rows)
+def plot_size(rows: Sequence[Row]) -> list[str]:
+    """Scatter plot of size on disk against bits per byte; needs at least two models."""
+    best = rankable_rows(rows)
     if len(best) < 2:
         return []
     dots = [plots.Dot(row.name, row.family, max(row.size_bytes, 1), row.bits_per_byte) for row in best]
     front = plots.pareto_front(dots)
-    drawing = plots.cost_against_quality(
+    drawing = plots.plot_cost_quality(
         dots,
         title="Size against quality",
         cost="size of the model",
@@ -98,19 +105,19 @@ def size_and_quality(rows: Sequence[Row]) -> list[str]:
     caption = (
         "Lower and further left is better. The strong dots are the models that no smaller one beats; for "
         "each pale one, another is no larger and no worse. The best takes "
-        f"{size(best[0].size_bytes)}, the smallest {size(smallest.size_bytes)}."
+        f"{format_size(best[0].size_bytes)}, the smallest {format_size(smallest.size_bytes)}."
     )
-    return [_figure(drawing, caption + _left_out(rows))]
+    return [_figure(drawing, caption + _describe_omitted(rows))]
 
 
-def time_and_quality(rows: Sequence[Row]) -> list[str]:
-    """Training time against bits per byte, every family; needs two models."""
-    best = contenders(rows)
+def plot_time(rows: Sequence[Row]) -> list[str]:
+    """Scatter plot of training time against bits per byte; needs at least two models."""
+    best = rankable_rows(rows)
     if len(best) < 2:
         return []
     dots = [plots.Dot(row.name, row.family, max(row.train_seconds, 1e-3), row.bits_per_byte) for row in best]
     front = plots.pareto_front(dots)
-    drawing = plots.cost_against_quality(
+    drawing = plots.plot_cost_quality(
         dots,
         title="Training time against quality",
         cost="time to train",
@@ -121,16 +128,17 @@ def time_and_quality(rows: Sequence[Row]) -> list[str]:
     fastest = min(best, key=lambda row: row.train_seconds)
     caption = (
         "Lower and further left is better. The strong dots are the models that none trained in less time beats. "
-        f"The best took {duration(best[0].train_seconds)}, the fastest {duration(fastest.train_seconds)}."
+        f"The best took {format_duration(best[0].train_seconds)}, "
+        f"the fastest {format_duration(fastest.train_seconds)}."
     )
     falling = sum(row.is_still_falling for row in best)
     if falling:
         caption += f" {falling} of them were still improving when their time ran out."
-    return [_figure(drawing, caption + _left_out(rows))]
+    return [_figure(drawing, caption + _describe_omitted(rows))]
 
 
-def learning_curves(curves: Sequence[Curve]) -> list[str]:
-    """Bits per byte by bytes of training text; a curve needs two finite points."""
+def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
+    """Bits per byte by training-text size; a curve needs at least two finite points."""
     finite = {curve.name: _finite_points(curve) for curve in curves}
     drawn = {name: points for name, points in finite.items() if len(points) > 1}
     if not drawn:
@@ -139,9 +147,9 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     name, points = next(iter(drawn.items()))
     (before, was), (after, now) = points[-2:]
     step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
-    change = f"{share(abs(1 - now / was))} in bits" if was else f"{bits(now)} bits per byte"
+    change = f"{format_percent(abs(1 - now / was))} in bits" if was else f"{format_bits(now)} bits per byte"
     title = "Bits per byte by amount of training text"
-    ending = f"{name} ends lowest, at {bits(now)}."
+    ending = f"{name} ends lowest, at {format_bits(now)}."
     caption = (
         "Each line is one model, trained on growing parts of the same text; one that still falls at its "
         f"right end would gain from more. The last {step} "
@@ -149,7 +157,7 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     )
     missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
     if missing:
-        caption += f" Not drawn, for want of two finite points: {listing(missing)}."
+        caption += f" Not drawn, for want of two finite points: {join_words(missing)}."
     doubled = {
         curve.name: (2.0 * curve.bytes[-1], curve.doubled_bits)
         for curve in curves
@@ -157,21 +165,27 @@ def learning_curves(curves: Sequence[Curve]) -> list[str]:
     }
     if name in doubled:
         caption += (
-            f" Twice the text would give <b>{html.escape(name)}</b> about {bits(doubled[name][1])}: "
+            f" Twice the text would give <b>{html.escape(name)}</b> about {format_bits(doubled[name][1])}: "
             "an extrapolation by a + b n<sup>−c</sup>, fitted to the last points (dashed)."
         )
-    drawing = plots.learning_curves(drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled)
+    drawing = plots.plot_learning_curves(
+        drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled
+    )
     return [_figure(drawing, caption)]
 
 
-def gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
-    """How much of an error is left by the tokens it went back, every network on one axis."""
+def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
+    """Gradient norm by lag for all networks on one axis."""
     drawn = [flow for flow in flows if flow.lags > 1]
     if not drawn:
         return []
-    half = {flow.name: flow.half_life(flow.layers - 1) for flow in drawn}
-    known = {name: each for name, each in half.items() if each is not None and math.isfinite(each)}
-    longest = max(known, key=known.__getitem__) if known else None
+    half_lives = {flow.name: flow.half_life(flow.layers - 1) for flow in drawn}
+    finite_half_lives = {
+        name: half_life
+        for name, half_life in half_lives.items()
+        if half_life is not None and math.isfinite(half_life)
+    }
+    longest = max(finite_half_lives, key=finite_half_lives.__getitem__) if finite_half_lives else None
     caption = (
         "The error of one prediction on its way back through the test text: the mean norm of its gradient as a "
         "part of what it is at lag 0, by the state of the top layer in recurrent networks (in an LSTM also by "
@@ -179,19 +193,20 @@ def gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
         "lies low, the network can hardly learn from what stands so far back."
     )
     if longest is not None:
-        caption += f" Half of it is gone last in <b>{html.escape(longest)}</b>, after {known[longest]:.1f} tokens."
+        name = html.escape(longest)
+        caption += f" Half of it is gone last in <b>{name}</b>, after {finite_half_lives[longest]:.1f} tokens."
     title = "Gradient flow by lag"
     ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
     return [_figure(flow_plot.draw(drawn, title=title, description=ends), caption)]
 
 
 def has_order(row: Row) -> bool:
-    """Whether the row belongs in the figures by order and smoothing."""
+    """Whether the row has an n-gram order and a smoothing."""
     return isinstance(row.facets.get("order"), int) and "smoothing" in row.facets
 
 
-def _lines(best: Sequence[Row], quantity: str) -> Points:
-    """One line a smoothing and tokenizer, the best model's first; of rows with the same order, the best."""
+def _order_lines(best: Sequence[Row], quantity: str) -> Points:
+    """Points of one line per smoothing and tokenizer, best line first; the best row for each order."""
     cells: dict[tuple[str, float], float] = {}
     is_labelled = len({row.tokenizer for row in best}) > 1
     for row in best:
@@ -204,14 +219,14 @@ def _lines(best: Sequence[Row], quantity: str) -> Points:
 
 
 def _order_caption(best: Sequence[Row]) -> str:
-    lines = _lines(best, "bits_per_byte")
+    lines = _order_lines(best, "bits_per_byte")
     first, points = next(iter(lines.items()))
     (low, start), (high, end) = points[0], points[-1]
     rises = {name: line[-1][1] - min(value for _, value in line) for name, line in lines.items()}
     turned = [name for name, rise in rises.items() if rise > 0]
     caption = (
-        f"Lower is better. <b>{html.escape(first)}</b> goes from {bits(start)} at order {low:.0f} "
-        f"to {bits(end)} at order {high:.0f}."
+        f"Lower is better. <b>{html.escape(first)}</b> goes from {format_bits(start)} at order {low:.0f} "
+        f"to {format_bits(end)} at order {high:.0f}."
     )
     if turned:
         caption += (
@@ -221,16 +236,19 @@ def _order_caption(best: Sequence[Row]) -> str:
     return caption
 
 
-def _left_out(rows: Sequence[Row]) -> str:
-    """The last sentence of a caption: what is not drawn; n-grams by smoothing, with orders if only some."""
-    drawn = {str(row.facets["smoothing"]) for row in rows if is_contender(row) and has_order(row)}
+def _describe_omitted(rows: Sequence[Row]) -> str:
+    """Caption sentence that lists the rows not drawn, n-grams by smoothing."""
+    drawn = {str(row.facets["smoothing"]) for row in rows if is_rankable(row) and has_order(row)}
     orders: dict[str, list[str]] = {}
     for row in rows:
-        if not is_contender(row):
+        if not is_rankable(row):
             name = str(row.facets["smoothing"]) if has_order(row) else row.name
             orders.setdefault(name, []).extend([str(row.facets["order"])] if name in drawn else [])
-    names = [html.escape(name) + (f" (order {listing(found)})" if found else "") for name, found in orders.items()]
-    return f" Not drawn, being infinite or no probability: {listing(names)}." if names else ""
+    names = [
+        html.escape(name) + (f" (order {join_words(omitted)})" if omitted else "")
+        for name, omitted in orders.items()
+    ]
+    return f" Not drawn, being infinite or no probability: {join_words(names)}." if names else ""
 
 
 def _finite_points(curve: Curve) -> list[tuple[float, float]]:

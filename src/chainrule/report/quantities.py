@@ -1,15 +1,12 @@
-"""Numbers as people read them: sizes, durations, counts, figures of merit.
-
-Lives here: number -> str, nothing of HTML.
-"""
+"""Format sizes, durations, counts and metrics for display."""
 
 import math
 
 
-def size(count: int) -> str:
-    """Bytes in decimal units.
+def format_size(count: int) -> str:
+    """Format a number of bytes in decimal units.
 
-    >>> size(980), size(12_345), size(4_200_000)
+    >>> format_size(980), format_size(12_345), format_size(4_200_000)
     ('980 B', '12.3 kB', '4.2 MB')
     """
     value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
@@ -18,19 +15,19 @@ def size(count: int) -> str:
     return f"{value:.0f} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things, with the noun in the singular or the plural.
+def format_count(number: int, noun: str) -> str:
+    """Format a count with its noun in singular or plural.
 
-    >>> count(1, "line"), count(1200, "line")
+    >>> format_count(1, "line"), format_count(1200, "line")
     ('1 line', '1,200 lines')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def duration(seconds: float) -> str:
-    """A time span in its two largest units.
+def format_duration(seconds: float) -> str:
+    """Format a duration in its two largest units.
 
-    >>> duration(0.0421), duration(9.5), duration(75), duration(3720)
+    >>> format_duration(0.0421), format_duration(9.5), format_duration(75), format_duration(3720)
     ('0.04 s', '9.5 s', '1 min 15 s', '1 h 2 min')
     """
     if seconds < 60:
@@ -40,11 +37,11 @@ def duration(seconds: float) -> str:
     return f"{int(seconds) // 3600} h {int(seconds) % 3600 // 60} min"
 
 
-def perplexity(value: float) -> str:
-    """About four digits; ∞ where a token was impossible.
+def format_perplexity(value: float) -> str:
+    """Format a perplexity with about four digits; ∞ if infinite.
 
-    >>> perplexity(7.123), perplexity(143.21), perplexity(20345.6), perplexity(float("inf"))
-    ('7.12', '143.2', '20,346', '∞')
+    >>> [format_perplexity(value) for value in (7.123, 143.21, 20345.6, float("inf"))]
+    ['7.12', '143.2', '20,346', '∞']
     """
     if not math.isfinite(value):
         return "∞" if math.isinf(value) else "–"
@@ -53,19 +50,19 @@ def perplexity(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
 
 
-def bits(value: float) -> str:
-    """Bits per byte: three decimals tell close models apart.
+def format_bits(value: float) -> str:
+    """Format bits per byte with three decimals.
 
-    >>> bits(1.53249), bits(float("inf"))
+    >>> format_bits(1.53249), format_bits(float("inf"))
     ('1.532', '∞')
     """
     return f"{value:.3f}" if math.isfinite(value) else "∞" if math.isinf(value) else "–"
 
 
-def share(fraction: float) -> str:
-    """A fraction in percent; small ones keep a decimal.
+def format_percent(fraction: float) -> str:
+    """Format a fraction as a percentage; small ones keep decimals.
 
-    >>> share(0.3456), share(0.0123), share(0.0001)
+    >>> format_percent(0.3456), format_percent(0.0123), format_percent(0.0001)
     ('35%', '1.2%', '0.01%')
     """
     percent = 100 * fraction
@@ -73,10 +70,10 @@ def share(fraction: float) -> str:
     return f"{percent:.{decimals}f}%"
 
 
-def listing(words: list[str]) -> str:
-    """Words as an English sentence lists them.
+def join_words(words: list[str]) -> str:
+    """Join words as an English enumeration.
 
-    >>> listing(["a"]), listing(["a", "b", "c"])
+    >>> join_words(["a"]), join_words(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

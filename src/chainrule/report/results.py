@@ -1,7 +1,4 @@
-"""What a comparison found: the rows, curves and sentences that `results.json` and the report are made of.
-
-Lives here: the typed results, their order and their JSON. Not here: how they look (page.py).
-"""
+"""Results of a comparison: rows, learning curves and sentences, their ranking and their JSON form."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +13,15 @@ if TYPE_CHECKING:
 Facets = Mapping[str, str | int]
 Json = dict[str, Any]
 
-TIE: Final = 0.05
-"""The p-value from which a difference is called a tie."""
+TIE_P_VALUE: Final = 0.05
+"""Differences with a p-value of at least this are ties."""
 GROUP_SHARE: Final = 0.005
-"""Unigram models whose bits differ by no more than this part are shown as one row."""
+"""Unigram models whose bits per byte differ by at most this fraction are grouped into one row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How much better a row is than the next one in the table, by a paired bootstrap over the test lines."""
+    """Improvement of a row over the next one, by a paired bootstrap over the test lines."""
 
     other: str  # name of the next row
     percent: float  # fewer bits than the other
@@ -33,11 +30,11 @@ class Difference:
 
     @property
     def is_tie(self) -> bool:
-        """Whether the difference may be chance (p ≥ 0.05)."""
-        return self.p_value >= TIE
+        """Whether the difference is not significant (p ≥ 0.05)."""
+        return self.p_value >= TIE_P_VALUE
 
     def describe(self) -> str:
-        """In words.
+        """Describe the difference.
 
         >>> Difference(other="b", percent=0.41, margin=0.3, p_value=0.2).describe()
         '0.4 % ± 0.3 better than b, p = 0.2: a tie'
@@ -45,7 +42,7 @@ class Difference:
         return f"{self.percent:.1f} % ± {self.margin:.1f} better than {self.other}, {self._chance()}"
 
     def short(self) -> str:
-        """The same without the name of the other row.
+        """Describe the difference without the name of the other row.
 
         >>> Difference(other="b", percent=0.41, margin=0.3, p_value=0.2).short()
         'vs next: 0.4 % ± 0.3, p = 0.2: a tie'
@@ -57,7 +54,7 @@ class Difference:
         return f"{chance}{': a tie' if self.is_tie else ''}"
 
     def to_json(self) -> Json:
-        """The figures and the conclusion."""
+        """JSON form."""
         return {
             "other": self.other,
             "percent": self.percent,
@@ -69,7 +66,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One model: what it costs and how well it predicts the test text."""
+    """Cost and test metrics of one model."""
 
     name: str
     family: str
@@ -77,27 +74,27 @@ class Row:
     size_bytes: int
     train_seconds: float
     train_tokens_per_second: float
-    perplexity: float  # may be infinite, as the two below
+    perplexity: float  # this and the next two may be infinite
     perplexity_per_word: float
     bits_per_byte: float
     sample: str
     is_ranked: bool  # False: infinite, or a score that is not a probability
-    note: str = ""  # why it is not ranked, or what else to know about its figures
+    note: str = ""  # why it is not ranked, or a remark
     facets: Facets = field(default_factory=dict)  # {"order": 5, "smoothing": "modified-kneser-ney"}
-    tokenizer: str = ""  # its kind
+    tokenizer: str = ""  # tokenizer kind
     status: str = ""  # how training ended
-    is_still_falling: bool = False  # its time ran out while the validation loss was falling
-    epochs: float | None = None  # networks: how often the training text was read, and in how many steps
+    is_still_falling: bool = False  # the time limit ended training while the validation loss was falling
+    epochs: float | None = None  # epochs and steps of networks
     steps: int | None = None
-    sd: float | None = None  # of bits_per_byte over several seeds; the figures above are then means
-    seeds: tuple[Mapping[str, Any], ...] = ()  # figures of each seed
+    sd: float | None = None  # standard deviation of bits_per_byte over seeds; the metrics are then means
+    seeds: tuple[Mapping[str, Any], ...] = ()  # metrics of each seed
     valid_bits_per_byte: float | None = None
-    advice: tuple[str, ...] = ()  # warnings of training
-    components: tuple[str, ...] = ()  # mixture: the models mixed
+    advice: tuple[str, ...] = ()  # training warnings
+    components: tuple[str, ...] = ()  # components of a mixture
     difference: Difference | None = None  # to the next row
 
     def to_json(self) -> Json:
-        """The keys of the interface, then what explains them."""
+        """JSON form; null for infinite values."""
         figures = (self.perplexity, self.perplexity_per_word, self.bits_per_byte)
         return {
             "name": self.name,
@@ -129,7 +126,7 @@ class Row:
 
     @classmethod
     def from_json(cls, document: Json) -> "Row":
-        """Back from `to_json`; null stands for infinity among the figures of a row that says so."""
+        """Parse the output of `to_json`; null metrics are infinite if `infinite` is set."""
         values = {name: value for name, value in document.items() if name != "infinite"}
         for name in ("perplexity", "perplexity_per_word", "bits_per_byte"):
             if values[name] is None:
@@ -144,16 +141,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Quality by the amount of training text, which ascends."""
+    """Learning curve: bits per byte by increasing amount of training text."""
 
     name: str
     tokens: tuple[int, ...]
-    bytes: tuple[int, ...]  # of the same parts of the text, comparable between tokenizers
+    bytes: tuple[int, ...]  # sizes in bytes, comparable between tokenizers
     bits_per_byte: tuple[float, ...]
     doubled_bits: float | None = None  # extrapolated to twice the text
 
     def to_json(self) -> Json:
-        """An infinite point is null."""
+        """JSON form; null for infinite points."""
         extrapolation = None
         if self.doubled_bits is not None:
             doubled = {"tokens": 2 * self.tokens[-1], "bytes": 2 * self.bytes[-1]}
@@ -170,14 +167,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprisal:
-    """How many bits each token of a sentence costs one model."""
+    """Surprisal in bits of each token of a sentence under one model."""
 
     name: str
     tokens: tuple[str, ...]
     bits: tuple[float, ...]
 
     def to_json(self) -> Json:
-        """An impossible token is null."""
+        """JSON form; null for tokens of probability 0."""
         return {
             "name": self.name,
             "tokens": list(self.tokens),
@@ -188,19 +185,19 @@ class Surprisal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One sentence as several models read it."""
+    """Surprisal of one sentence under several models."""
 
     text: str
     by_model: tuple[Surprisal, ...]
 
     def to_json(self) -> Json:
-        """The text, then each model's view of it."""
+        """JSON form."""
         return {"text": self.text, "by_model": [surprisal.to_json() for surprisal in self.by_model]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitInfo:
-    """How much text was learnt from, tuned on and tested on."""
+    """Sizes of the training, validation and test text."""
 
     train_lines: int
     valid_lines: int
@@ -211,15 +208,15 @@ class SplitInfo:
     seed: int | None  # None: the splits were given as files
 
     def to_json(self) -> Json:
-        """One key a field."""
+        """JSON form."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Everything one run of `compare` found, and what it takes to repeat it."""
+    """Results of one comparison and the information needed to reproduce it."""
 
-    text: str  # what was compared on: a file name, or a few words
+    text: str  # file name or description of the text
     text_sha256: str
     tokenizer: str
     split: SplitInfo
@@ -229,19 +226,19 @@ class Results:
     command: str
     versions: Mapping[str, str]
     seconds: float
-    flows: "tuple[GradientFlow, ...]" = ()  # of the networks kept: how far back an error reaches
-    remarks: tuple[str, ...] = ()  # what to know of the whole: text changed for all tokenizers, the plan
-    plan: tuple[str, ...] = ()  # networks and their time, as planned before they were trained
+    flows: "tuple[GradientFlow, ...]" = ()  # gradient flow of the saved networks
+    remarks: tuple[str, ...] = ()  # remarks on the whole comparison
+    plan: tuple[str, ...] = ()  # planned networks and their time
 
     def to_json(self) -> Json:
-        """What `compare --json` prints and `results.json` holds; rows best first."""
+        """Document of `compare --json` and `results.json`; rows best first."""
         return {
             "schema_version": SCHEMA_VERSION,
             "text": self.text,
             "text_sha256": self.text_sha256,
             "tokenizer": self.tokenizer,
             "split": self.split.to_json(),
-            "rows": [row.to_json() for row in ranked(self.rows)],
+            "rows": [row.to_json() for row in rank_rows(self.rows)],
             "curves": [curve.to_json() for curve in self.curves],
             "sentences": [sentence.to_json() for sentence in self.sentences],
             "gradient_flow": [flow_to_json(flow) for flow in self.flows],
@@ -254,39 +251,39 @@ class Results:
 
 
 def flow_to_json(flow: "GradientFlow") -> Json:
-    """What is left of the signal by lag, 1 at lag 0, in the top layer."""
-    left, half_life = flow.relative()[-1].tolist(), flow.half_life(flow.layers - 1)
+    """Gradient norm of the top layer by lag, relative to lag 0."""
+    relative, half_life = flow.relative()[-1].tolist(), flow.half_life(flow.layers - 1)
     return {
         "name": flow.name,
-        "relative": [finite_or_null(part) for part in left],
+        "relative": [finite_or_null(part) for part in relative],
         "half_life": None if half_life is None else finite_or_null(half_life),
     }
 
 
-def is_contender(row: Row) -> bool:
-    """Whether its bits per byte may be held against another's."""
+def is_rankable(row: Row) -> bool:
+    """Whether the row can be ranked by bits per byte."""
     return row.is_ranked and math.isfinite(row.bits_per_byte)
 
 
-def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Best first by bits per byte; what cannot be ranked stands last, in the order it came."""
-    return tuple(sorted(rows, key=lambda row: row.bits_per_byte if is_contender(row) else math.inf))
+def rank_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Sort rows by bits per byte; rows that cannot be ranked come last in their original order."""
+    return tuple(sorted(rows, key=lambda row: row.bits_per_byte if is_rankable(row) else math.inf))
 
 
-def contenders(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows that can be ranked, best first."""
-    return tuple(filter(is_contender, ranked(rows)))
+def rankable_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Rows that can be ranked, best first."""
+    return tuple(filter(is_rankable, rank_rows(rows)))
 
 
-def groups(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
-    """The ranked rows as the table shows them, best first: unigrams that hardly differ stand together.
+def group_rows(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
+    """Group ranked rows for display, best first.
 
-    An n-gram of order 1 joins the best one of its tokenizer where their bits differ by at most GROUP_SHARE: without
-    context, smoothings differ in next to nothing.
+    Unigram models of one tokenizer whose bits per byte are within GROUP_SHARE of the best are grouped, since
+    without context the smoothings hardly differ.
     """
     shown: list[list[Row]] = []
     unigrams: dict[str, list[Row]] = {}
-    for row in contenders(rows):
+    for row in rankable_rows(rows):
         group = unigrams.get(row.tokenizer) if is_unigram(row) else None
         if group is not None and row.bits_per_byte <= group[0].bits_per_byte * (1 + GROUP_SHARE):
             group.append(row)
@@ -298,28 +295,28 @@ def groups(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 
 def is_unigram(row: Row) -> bool:
-    """Whether it is an n-gram that sees no context."""
+    """Whether the row is an n-gram model of order 1."""
     return row.family == "ngram" and row.facets.get("order") == 1
 
 
-def best_of(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
-    """Of which families and tokenizers each of the best rows is the best, by its name."""
-    marks: dict[str, list[str]] = {}
-    ordered = contenders(rows)
+def find_wins(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
+    """Families and tokenizers in which a row is the best, by row name."""
+    wins: dict[str, list[str]] = {}
+    ordered = rankable_rows(rows)
     for field_name in ("family", "tokenizer"):
         values = dict.fromkeys(str(getattr(row, field_name)) for row in ordered)
         if len(values) > 1:
             for value in values:
                 best = next(row for row in ordered if getattr(row, field_name) == value)
-                marks.setdefault(best.name, []).append(value)
-    return {name: tuple(values) for name, values in marks.items()}
+                wins.setdefault(best.name, []).append(value)
+    return {name: tuple(values) for name, values in wins.items()}
 
 
 def finite_or_null(value: float) -> float | None:
-    """Strict JSON has no Infinity and no NaN."""
+    """None for infinity and NaN, which strict JSON cannot represent."""
     return value if math.isfinite(value) else None
 
 
 def is_any_infinite(values: Sequence[float]) -> bool:
-    """What a null in the JSON stands for."""
+    """Whether any value is infinite."""
     return any(math.isinf(value) for value in values)

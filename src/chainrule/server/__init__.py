@@ -1,5 +1,6 @@
-"""The HTTP server and its page: FastAPI over any model.
+"""HTTP server: an OpenAI-compatible API and a web page for any model.
 
-A request goes through `frame` (log, headers, errors), `keys` (who asks), `patience` (how long, and whether anybody
-still waits), `body` (strict JSON), then to a route; a route asks the `service` for a model and its `scheduler`.
+Every request passes the middleware in `frame` (access log, headers, errors), `keys` (authorization), `patience`
+(timeout, disconnect) and `body` (strict JSON) before its route; routes get the model and its `scheduler` from
+`service`.
 """

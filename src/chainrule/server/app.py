@@ -1,7 +1,4 @@
-"""The application: the routes, what stands around them, and which exception becomes which answer.
-
-Lives here: `create_app`, `/health`, `/v1/models`. Not here: the other routes (one file each), sockets (serving.py).
-"""
+"""FastAPI application: middleware, routes and exception handlers."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -17,18 +14,18 @@ from starlette.middleware import Middleware
 
 from chainrule import __version__
 from chainrule.errors import ChainruleError
-from chainrule.server.body import StrictBody, shown
+from chainrule.server.body import JsonBodyMiddleware, printable_name
 from chainrule.server.errors import ApiError
-from chainrule.server.frame import Frame
+from chainrule.server.frame import RequestLogMiddleware
 from chainrule.server.keys import LOOPBACK, AccessMiddleware, AccessRules
 from chainrule.server.limits import Limits
-from chainrule.server.patience import Patience, RunningRequests
-from chainrule.server.service import Service
+from chainrule.server.patience import RunningRequests, TimeoutMiddleware
+from chainrule.server.service import ModelRegistry
 
 HEALTH: Final = {"status": "ok", "version": __version__}
 
 ROUTES: Final = ("completions", "tokens", "asking", "explaining", "page")
-"""Modules of this package, each with `router(service)`."""
+"""Modules of this package that define `router(service)`."""
 
 
 def create_app(
@@ -39,17 +36,20 @@ def create_app(
     hosts: Collection[str] | None = LOOPBACK,
     device: str = "auto",
 ) -> FastAPI:
-    """The server of some model folders; asked for under other names than `hosts` it refuses, None: any."""
-    service = Service(folders, limits, device=device)
+    """Create the application for these model folders.
+
+    Requests whose Host header is not in `hosts` are rejected; None allows any.
+    """
+    service = ModelRegistry(folders, limits, device=device)
     requests = RunningRequests(service.limits.waiting)
     access_rules = AccessRules(api_key, hosts)
     app = FastAPI(
         title="chainrule",
         version=__version__,
-        description="Language models of your own text: completions, scores, next tokens.",
-        docs_url=None,  # these two pages load scripts from elsewhere
+        description="Language models: completions, scores, next-token probabilities.",
+        docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
-        redirect_slashes=False,  # a redirect has no JSON document, and few clients repeat a POST
+        redirect_slashes=False,  # a redirect has no JSON body, and few clients repeat a POST
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -57,12 +57,12 @@ def create_app(
             "operation_spans": False,
             "auto_configure": False,
         },
-        lifespan=_closing(service),
+        lifespan=_lifespan(service),
         middleware=[
-            Middleware(Frame),
+            Middleware(RequestLogMiddleware),
             Middleware(AccessMiddleware, rules=access_rules),
-            Middleware(Patience, limits=service.limits, requests=requests),
-            Middleware(StrictBody, limits=service.limits),
+            Middleware(TimeoutMiddleware, limits=service.limits, requests=requests),
+            Middleware(JsonBodyMiddleware, limits=service.limits),
         ],
         exception_handlers=HANDLERS,
         responses={"default": {"description": "An error", "content": {"application/json": {"schema": ERROR}}}},
@@ -74,11 +74,11 @@ def create_app(
     app.include_router(_models(service))
     for name in ROUTES:
         app.include_router(import_module(f"chainrule.server.{name}").router(service))
-    _describe(app)
+    _drop_validation_responses(app)
     return app
 
 
-def _closing(service: Service) -> Any:
+def _lifespan(service: ModelRegistry) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
@@ -87,76 +87,76 @@ def _closing(service: Service) -> Any:
     return lifespan
 
 
-def _models(service: Service) -> APIRouter:
-    """Whether the server is up, and what it serves."""
+def _models(service: ModelRegistry) -> APIRouter:
+    """Return the router of `/health` and `/v1/models`."""
     router = APIRouter()
 
     @router.get("/health")
     async def health() -> dict[str, str]:
-        """Whether the server is up."""
+        """Health check."""
         return HEALTH
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:
-        """The models there are."""
+        """List the models."""
         return {"object": "list", "data": [service.description(name) for name in service.names()]}
 
     @router.get("/v1/models/{model:path}")
     async def model(model: str) -> dict[str, Any]:
-        """One of the models."""
+        """Describe a model."""
         return service.description(model)
 
     return router
 
 
-async def _of_api(request: Request, error: ApiError) -> Response:
+async def _handle_api_error(request: Request, error: ApiError) -> Response:
     return error.response()
 
 
-async def _of_http(request: Request, error: HTTPException) -> Response:
+async def _handle_http_error(request: Request, error: HTTPException) -> Response:
     messages = {
-        404: f"there is nothing at {shown(request.url.path)}; /openapi.json says what there is",
-        405: f"{request.method} is not for {shown(request.url.path)}; see the header Allow",
+        404: f"no such path {printable_name(request.url.path)}; see /openapi.json",
+        405: f"{request.method} is not allowed for {printable_name(request.url.path)}; see the header Allow",
     }
     message = messages.get(error.status_code, str(error.detail))
     return ApiError(error.status_code, message, headers=error.headers).response()
 
 
-async def _of_chainrule(request: Request, error: ChainruleError) -> Response:
+async def _handle_chainrule_error(request: Request, error: ChainruleError) -> Response:
     return ApiError(400, str(error)).response()
 
 
-async def _of_validation(request: Request, error: RequestValidationError) -> Response:
-    found = error.errors()
-    field = _field(found[0], error.body)
-    if found[0]["type"] == "extra_forbidden":
+async def _handle_validation_error(request: Request, error: RequestValidationError) -> Response:
+    errors = error.errors()
+    field = _field(errors[0], error.body)
+    if errors[0]["type"] == "extra_forbidden":
         message = f"there is no field '{field}'; leave it out"
     else:
-        # A field that may be one of several kinds has one complaint of each.
-        same = dict.fromkeys(item["msg"] for item in found if _field(item, error.body) == field)
-        message = f"{field or 'the body'}: {'; or '.join(list(same)[:4])}"
+        # A field of a union type has one error per member.
+        messages = dict.fromkeys(item["msg"] for item in errors if _field(item, error.body) == field)
+        message = f"{field or 'the body'}: {'; or '.join(list(messages)[:4])}"
     return ApiError(400, message, param=field).response()
 
 
-def _field(complaint: dict[str, Any], body: Any) -> str | None:
-    """The field a complaint is about, `outer.inner`: the steps that exist in the body, not the names of kinds."""
+def _field(error: dict[str, Any], body: Any) -> str | None:
+    """Return the dotted path of the field of a validation error, without the names of union members."""
     steps: list[str] = []
-    here = body
-    *path, last = complaint["loc"][1:] or (None,)
+    value = body
+    *path, last = error["loc"][1:] or (None,)
     for step in [*path, last]:
-        if isinstance(here, dict) and (step in here or (step is last and complaint["type"] == "missing")):
-            steps.append(shown(str(step)))
-            here = here.get(step)
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            here = here[step]
+        if isinstance(value, dict) and (step in value or (step is last and error["type"] == "missing")):
+            steps.append(printable_name(str(step)))
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
     return ".".join(steps) or None
 
 
 HANDLERS: Final[dict[Any, Any]] = {
-    ApiError: _of_api,
-    HTTPException: _of_http,
-    ChainruleError: _of_chainrule,
-    RequestValidationError: _of_validation,
+    ApiError: _handle_api_error,
+    HTTPException: _handle_http_error,
+    ChainruleError: _handle_chainrule_error,
+    RequestValidationError: _handle_validation_error,
 }
 
 ERROR: Final = {
@@ -177,8 +177,8 @@ ERROR: Final = {
 }
 
 
-def _describe(app: FastAPI) -> None:
-    """Take the answers out of the description that are never given: a wrong field is 400, not 422."""
+def _drop_validation_responses(app: FastAPI) -> None:
+    """Remove the 422 responses from the OpenAPI schema; validation errors have status 400."""
     description = app.openapi()
     for operations in description["paths"].values():
         for operation in operations.values():

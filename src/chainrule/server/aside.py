@@ -1,4 +1,4 @@
-"""Work that is done at once where it is small, and in a thread where the event loop would wait for it."""
+"""Run small work inline and large work in a thread, so that the event loop is never blocked."""
 
 import asyncio
 import contextlib
@@ -12,19 +12,19 @@ from fastapi.responses import Response
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SMALL: Final = 1 << 14
-"""Characters, tokens or numbers worked on in a fraction of a millisecond."""
+INLINE_SIZE: Final = 1 << 14
+"""Characters, tokens or numbers that are processed in a fraction of a millisecond."""
 
 
-async def aside(size: int, work: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
-    """The result of the work; a thread costs more than little work does."""
-    return work(*args, **options) if size <= SMALL else await asyncio.to_thread(work, *args, **options)
+async def run_in_thread_if_large(size: int, work: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
+    """Call `work`, in a thread if `size` is large; small work costs less than a thread."""
+    return work(*args, **options) if size <= INLINE_SIZE else await asyncio.to_thread(work, *args, **options)
 
 
-async def in_daemon_thread(work: Callable[[], R]) -> R:
-    """Return the result of work that may take minutes; the process can end meanwhile.
+async def run_in_daemon_thread(work: Callable[[], R]) -> R:
+    """Run work that may take minutes in a thread that does not keep the process alive.
 
-    The end of an event loop waits for the threads of `asyncio.to_thread`.
+    The shutdown of an event loop waits for the threads of `asyncio.to_thread`.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[R] = loop.create_future()
@@ -50,23 +50,23 @@ async def in_daemon_thread(work: Callable[[], R]) -> R:
     return await future
 
 
-def extent(given: object) -> int:
-    """Characters of texts and ids of lists, however they lie in each other."""
-    if isinstance(given, list):
-        return sum(map(extent, given)) + 1
-    return len(given) if isinstance(given, str) else 1
+def input_size(value: object) -> int:
+    """Count the characters and ids in a text or nested list."""
+    if isinstance(value, list):
+        return sum(map(input_size, value)) + 1
+    return len(value) if isinstance(value, str) else 1
 
 
 async def json_response(size: int, document: dict[str, Any]) -> Response:
-    """Return `document` as an answer, encoded in a thread if it is large."""
-    return Response(await aside(size, encode_json, document), media_type="application/json")
+    """Return a JSON response, encoded in a thread if it is large."""
+    return Response(await run_in_thread_if_large(size, encode_json, document), media_type="application/json")
 
 
 def encode_json(document: Any) -> bytes:
     """Return strict JSON in UTF-8.
 
-    Lists are encoded in slices: one call of `json.dumps` holds the interpreter lock until it returns, so that in
-    another thread, too, a document of megabytes would stop the event loop.
+    Lists are encoded in slices: `json.dumps` holds the interpreter lock until it returns, so that even in a thread
+    a document of megabytes would block the event loop.
     """
     return "".join(_json_parts(document)).encode()
 

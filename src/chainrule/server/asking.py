@@ -1,7 +1,4 @@
-"""POST /v1/score and POST /v1/next: how probable a text is, and what may come after it.
-
-Lives here: the two routes and their documents. Not here: completions (completions.py), beams (explaining.py).
-"""
+"""Routes `POST /v1/score` (log-probabilities of texts) and `POST /v1/next` (next-token distribution)."""
 
 import asyncio
 import math
@@ -12,81 +9,83 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from chainrule.decoding.shaping import distribution, shape
+from chainrule.decoding.shaping import apply_filters, next_token_distribution
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
-from chainrule.server.aside import aside, extent, json_response
+from chainrule.server.aside import input_size, json_response, run_in_thread_if_large
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
-from chainrule.server.logs import note
-from chainrule.server.pieces import Given, Pieces, lay_out, prompt_of_ids, prompt_of_text
-from chainrule.server.schema import NextRequest, ScoreRequest, as_api_error, not_too_long, within
-from chainrule.server.service import Loaded, Service
-from chainrule.server.starts import Starts
+from chainrule.server.logs import add_log_fields
+from chainrule.server.pieces import EncodedPrompt, TokenDecoder, encode_lines, encode_prompt, prompt_from_ids
+from chainrule.server.schema import NextRequest, ScoreRequest, as_api_error, check_length, check_limit
+from chainrule.server.service import LoadedModel, ModelRegistry
+from chainrule.server.starts import PrefixIndex
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 
 UNITS: Final = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
-"""What a natural logarithm is multiplied by to become one of base e, 2 or 10."""
+"""Factors that convert natural logarithms to base e, 2 and 10."""
 
-SINGLE: Final = {"char": "characters", "byte": "bytes"}
-"""The tokenizers whose tokens are no parts of words, and what these are."""
+UNIT_TOKENIZERS: Final = {"char": "characters", "byte": "bytes"}
+"""Tokenizers whose tokens are single characters or bytes, and the name of these units."""
 
 
-def router(service: Service) -> APIRouter:
-    """The two routes."""
+def router(service: ModelRegistry) -> APIRouter:
+    """Return the router of `/v1/score` and `/v1/next`."""
     routes = APIRouter()
-    starts: dict[str, Starts] = {}
+    prefix_indices: dict[str, PrefixIndex] = {}
 
     @routes.post("/v1/score")
     async def score(request: ScoreRequest) -> Response:
-        """The log-probability of each text, token by token, the ends of its lines included."""
-        loaded = await service.loaded(request.model)
+        """Return the log-probability of each text and of its tokens, including line ends."""
+        loaded = await service.get(request.model)
         texts = [request.input] if isinstance(request.input, str) else request.input
         if len(texts) > service.limits.prompts:
             raise ApiError(
                 400, f"there are {len(texts)} texts; send at most {service.limits.prompts}", param="input"
             )
-        size = extent(texts)
-        laid = await aside(size, _lay_out_all, texts, loaded, service.limits)
-        read = await _read(loaded, laid)
-        results = await aside(size, _results, loaded, laid, read, request.unit)
-        note(tokens_in=sum(len(given.ids) for given in laid))
+        size = input_size(texts)
+        encoded = await run_in_thread_if_large(size, _encode_all, texts, loaded, service.limits)
+        log_probs = await _score_all(loaded, encoded)
+        results = await run_in_thread_if_large(size, _results, loaded, encoded, log_probs, request.unit)
+        add_log_fields(tokens_in=sum(len(text.ids) for text in encoded))
         document = {"object": "list", "model": loaded.name, "results": results}
         return await json_response(8 * size, document)
 
     @routes.post("/v1/next")
     async def next_tokens(request: NextRequest) -> Response:
-        """The most probable next tokens, before and after the filters of a draw."""
-        within("top", request.top, service.limits.top)
-        loaded = await service.loaded(request.model)
+        """Return the most probable next tokens, before and after the sampling filters."""
+        check_limit("top", request.top, service.limits.top)
+        loaded = await service.get(request.model)
         if request.prefix:
             _check_prefix(loaded)
-        given = await aside(len(request.prompt), _prompt, request, loaded, service.limits)
-        log_p = await loaded.scheduler.after(given.ids)
-        if request.prefix and loaded.name not in starts:
-            starts[loaded.name] = await asyncio.to_thread(Starts, loaded.model.tokenizer)
-        found = await aside(len(log_p), _next, request, loaded, given, log_p, starts.get(loaded.name))
-        note(tokens_in=len(given.ids))
-        return await json_response(request.top, {"object": "next", "model": loaded.name, **found})
+        prompt = await run_in_thread_if_large(len(request.prompt), _prompt, request, loaded, service.limits)
+        log_p = await loaded.scheduler.next_log_probs(prompt.ids)
+        if request.prefix and loaded.name not in prefix_indices:
+            prefix_indices[loaded.name] = await asyncio.to_thread(PrefixIndex, loaded.model.tokenizer)
+        document = await run_in_thread_if_large(
+            len(log_p), _next, request, loaded, prompt, log_p, prefix_indices.get(loaded.name)
+        )
+        add_log_fields(tokens_in=len(prompt.ids))
+        return await json_response(request.top, {"object": "next", "model": loaded.name, **document})
 
     return routes
 
 
-def _lay_out_all(texts: Sequence[str], loaded: Loaded, limits: Limits) -> list[Given]:
-    laid = [lay_out(text, loaded.model.tokenizer) for text in texts]
-    for given in laid:
-        not_too_long("input", len(given.ids), limits)
-    return laid
+def _encode_all(texts: Sequence[str], loaded: LoadedModel, limits: Limits) -> list[EncodedPrompt]:
+    encoded = [encode_lines(text, loaded.model.tokenizer) for text in texts]
+    for prompt in encoded:
+        check_length("input", len(prompt.ids), limits)
+    return encoded
 
 
-async def _read(loaded: Loaded, laid: Sequence[Given]) -> list[Floats]:
-    """Log p of every token; a `stream` model reads the texts one after another as one stream."""
+async def _score_all(loaded: LoadedModel, encoded: Sequence[EncodedPrompt]) -> list[Floats]:
+    """Return log p of every token; a `stream` model scores the texts as one stream."""
     if loaded.model.lm.context == "stream":
-        everything = await loaded.scheduler.read([i for given in laid for i in given.ids])
-        ends = np.cumsum([len(given.ids) for given in laid], dtype=int)
-        return list(np.split(everything.log_probs, ends[:-1])) if laid else []
-    tasks = [asyncio.ensure_future(loaded.scheduler.read(given.ids)) for given in laid]
+        result = await loaded.scheduler.score([i for text in encoded for i in text.ids])
+        ends = np.cumsum([len(text.ids) for text in encoded], dtype=int)
+        return list(np.split(result.log_probs, ends[:-1])) if encoded else []
+    tasks = [asyncio.ensure_future(loaded.scheduler.score(text.ids)) for text in encoded]
     try:
         return [reading.log_probs for reading in await asyncio.gather(*tasks)]
     finally:
@@ -94,120 +93,120 @@ async def _read(loaded: Loaded, laid: Sequence[Given]) -> list[Floats]:
             task.cancel()
 
 
-def _results(loaded: Loaded, laid: Sequence[Given], read: Sequence[Floats], unit: str) -> list[dict[str, Any]]:
-    return [_result(loaded, given, log_probs, unit) for given, log_probs in zip(laid, read, strict=True)]
+def _results(
+    loaded: LoadedModel, texts: Sequence[EncodedPrompt], scores: Sequence[Floats], unit: str
+) -> list[dict[str, Any]]:
+    return [_result(loaded, text, log_probs, unit) for text, log_probs in zip(texts, scores, strict=True)]
 
 
-def _result(loaded: Loaded, given: Given, log_probs: Floats, unit: str) -> dict[str, Any]:
-    """What `score --json` says of a line, the pieces of the text by token, and its bits per byte."""
+def _result(loaded: LoadedModel, text: EncodedPrompt, log_probs: Floats, unit: str) -> dict[str, Any]:
+    """Return the fields of `score --json`, the text of each token, and the bits per byte."""
     model = loaded.model
-    encoded = encode(Corpus.from_lines([given.text]), model.tokenizer)
+    encoded = encode(Corpus.from_lines([text.text]), model.tokenizer)
     spellings = encoded.spellings
-    of_spellings = 0.0
+    spelling_log_prob = 0.0
     if spellings:
-        of_spellings = -math.inf if model.speller is None else math.fsum(model.speller.log_probs(spellings))
+        spelling_log_prob = -math.inf if model.speller is None else math.fsum(model.speller.log_probs(spellings))
     total = math.fsum(log_probs) if np.isfinite(log_probs).all() else -math.inf
-    ends = (*given.begins[1:], len(given.text))
+    ends = (*text.offsets[1:], len(text.text))
     return {
-        "text": given.text,
-        "log_prob": _in(unit, total),
+        "text": text.text,
+        "log_prob": _convert(unit, total),
         "unit": unit,
-        "tokens": model.tokenizer.tokens(given.ids),
-        "log_probs": [_in(unit, log_prob) for log_prob in log_probs.tolist()],
+        "tokens": model.tokenizer.tokens(text.ids),
+        "log_probs": [_convert(unit, log_prob) for log_prob in log_probs.tolist()],
         "oov": len(spellings),
         "infinite": total == -math.inf,
-        "log_prob_of_spellings": _in(unit, of_spellings),
-        "log_prob_with_spelling": _in(unit, total + of_spellings),
-        "ids": list(given.ids),
-        "pieces": [given.text[begin:end] for begin, end in zip(given.begins, ends, strict=True)],
+        "log_prob_of_spellings": _convert(unit, spelling_log_prob),
+        "log_prob_with_spelling": _convert(unit, total + spelling_log_prob),
+        "ids": list(text.ids),
+        "pieces": [text.text[begin:end] for begin, end in zip(text.offsets, ends, strict=True)],
         "bytes": encoded.bytes,
-        "bits_per_byte": _in("bits", -(total + of_spellings) / encoded.bytes),
+        "bits_per_byte": _convert("bits", -(total + spelling_log_prob) / encoded.bytes),
     }
 
 
-def _in(unit: str, nats: float) -> float | None:
-    return UNITS[unit] * nats + 0.0 if math.isfinite(nats) else None  # −0 bits are 0
+def _convert(unit: str, nats: float) -> float | None:
+    return UNITS[unit] * nats + 0.0 if math.isfinite(nats) else None  # avoids −0
 
 
-def _check_prefix(loaded: Loaded) -> None:
-    """Refuse to choose by their beginning among tokens that have nothing behind it."""
+def _check_prefix(loaded: LoadedModel) -> None:
+    """Raise ApiError if the tokens are single characters or bytes, which have no prefixes."""
     kind = loaded.model.tokenizer.config.kind
-    if kind in SINGLE:
+    if kind in UNIT_TOKENIZERS:
         raise ApiError(
             400,
-            f"prefix chooses among whole tokens, and those of '{loaded.name}' are single {SINGLE[kind]}; "
-            "leave it out, and put what was typed at the end of prompt",
+            f"prefix selects whole tokens, and those of '{loaded.name}' are single {UNIT_TOKENIZERS[kind]}; "
+            "leave it out, and append it to prompt",
             param="prefix",
             code="unsupported_value",
         )
 
 
-def _prompt(request: NextRequest, loaded: Loaded, limits: Limits) -> Given:
+def _prompt(request: NextRequest, loaded: LoadedModel, limits: Limits) -> EncodedPrompt:
     tokenizer = loaded.model.tokenizer
-    given = (
-        prompt_of_text(request.prompt, tokenizer, is_continued=True)
+    encoded = (
+        encode_prompt(request.prompt, tokenizer, is_continued=True)
         if isinstance(request.prompt, str)
-        else prompt_of_ids(request.prompt, Pieces(tokenizer))
+        else prompt_from_ids(request.prompt, TokenDecoder(tokenizer))
     )
-    not_too_long("prompt", len(given.ids), limits)
-    return given
+    check_length("prompt", len(encoded.ids), limits)
+    return encoded
 
 
 def _next(
-    request: NextRequest, loaded: Loaded, given: Given, log_p: Floats, starts: Starts | None
+    request: NextRequest, loaded: LoadedModel, prompt: EncodedPrompt, log_p: Floats, index: PrefixIndex | None
 ) -> dict[str, Any]:
-    """The document: `shaped_probability` is 0 for what the filters cut."""
+    """Return the response; `shaped_probability` is 0 for tokens removed by the filters."""
     tokenizer, vocabulary = loaded.model.tokenizer, loaded.model.lm.vocabulary
     try:
         settings = request.decoding()
     except ConfigError as error:
         raise as_api_error(error) from error
-    own = np.exp(
-        distribution(log_p[None], vocabulary)[0]
-    )  # (V,) as `score` gives it, also of an unnormalised model
-    shaped = np.exp(shape(log_p[None], [given.ids], settings, vocabulary)[0])
-    chosen = starts.beginning_with(request.prefix) if starts and request.prefix else np.arange(len(own))
-    order = chosen[_highest(own[chosen], request.top)]
-    pieces = Pieces(tokenizer)
+    p = np.exp(next_token_distribution(log_p[None], vocabulary)[0])  # (V,) normalized, even if the model is not
+    shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], settings, vocabulary)[0])
+    candidates = index.matches(request.prefix) if index and request.prefix else np.arange(len(p))
+    order = candidates[_top_indices(p[candidates], request.top)]
+    pieces = TokenDecoder(tokenizer)
     listed = [
         {
             "token": token,
             "id": id_,
             "is_unknown": id_ == tokenizer.unk,
-            "text": _added(pieces, given.last, id_),
-            "probability": float(own[id_]),
-            "shaped_probability": float(shaped[id_]),
+            "text": _appended_text(pieces, prompt.last, id_),
+            "probability": float(p[id_]),
+            "shaped_probability": float(shaped_p[id_]),
         }
         for token, id_ in zip(tokenizer.tokens(order.tolist()), order.tolist(), strict=True)
     ]
     return {
-        "context": given.text,
+        "context": prompt.text,
         "next": listed,
-        "entropy_bits": _entropy_bits(own),
-        "shaped_entropy_bits": _entropy_bits(shaped),
-        "kept": int(np.count_nonzero(shaped)),
+        "entropy_bits": _entropy_bits(p),
+        "shaped_entropy_bits": _entropy_bits(shaped_p),
+        "kept": int(np.count_nonzero(shaped_p)),
         "vocab_size": tokenizer.vocab_size,
-        "prefix_probability": float(own[chosen].sum()) if request.prefix else 1.0,
+        "prefix_probability": float(p[candidates].sum()) if request.prefix else 1.0,
     }
 
 
-def _added(pieces: Pieces, previous: int | None, id_: int) -> str:
-    """What the token adds to the prompt: `</s>` is a line break there, and `<s>` is nothing."""
+def _appended_text(pieces: TokenDecoder, previous: int | None, id_: int) -> str:
+    """Return the text that a token appends to the prompt; `</s>` is a line break, `<s>` is empty."""
     if id_ == pieces.tokenizer.eos:
         return "\n"
     return "" if id_ == pieces.tokenizer.bos else pieces.text(previous, id_)
 
 
-def _highest(p: Floats, top: int) -> Any:
-    """Where the largest stand, the largest first, the lowest place first among equals."""
+def _top_indices(p: Floats, top: int) -> Any:
+    """Return the indices of the largest values in descending order, ties by lowest index."""
     if top < len(p):
-        least = np.partition(p, len(p) - top)[len(p) - top]
-        places = np.flatnonzero(p >= least)
+        threshold = np.partition(p, len(p) - top)[len(p) - top]
+        indices = np.flatnonzero(p >= threshold)
     else:
-        places = np.arange(len(p))
-    return places[np.argsort(-p[places], kind="stable")][:top]
+        indices = np.arange(len(p))
+    return indices[np.argsort(-p[indices], kind="stable")][:top]
 
 
 def _entropy_bits(p: Floats) -> float:
-    kept = p[p > 0]
-    return max(0.0, float(-(kept * np.log2(kept)).sum()))
+    nonzero = p[p > 0]
+    return max(0.0, float(-(nonzero * np.log2(nonzero)).sum()))

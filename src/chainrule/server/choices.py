@@ -1,26 +1,22 @@
-"""One completion as a client is told of it: piece by piece, or all at once from the same pieces.
-
-Lives here: which text and which tokens go out when, and their log-probabilities. Not here: the draw (scheduler.py)
-and the events of a stream (streaming.py).
-"""
+"""Assembly of one completion from generated tokens: text deltas and log-probabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from chainrule.decoding.stop_strings import StopStrings
-from chainrule.server.pieces import Given, Pieces
-from chainrule.server.scheduler import Drawn, Reading
-from chainrule.server.writing import Spell, Writing
+from chainrule.server.pieces import EncodedPrompt, TokenDecoder
+from chainrule.server.scheduler import ScoreResult, TokenResult
+from chainrule.server.writing import DrawSpelling, IncrementalDetokenizer
 from chainrule.tokenizers.config import BOS
 
-FLOOR: Final = -9999.0  # JSON has no infinity
+FLOOR: Final = -9999.0  # JSON cannot represent −∞
 Alternatives = Sequence[tuple[int, float]]
 
 
 @dataclass(slots=True)
-class Tokens:
-    """Tokens of a text, as the field `logprobs` shows them."""
+class LogprobTable:
+    """Tokens, log-probabilities, alternatives and offsets, as in the field `logprobs`."""
 
     tokens: list[str] = field(default_factory=list)
     token_logprobs: list[float | None] = field(default_factory=list)
@@ -28,21 +24,21 @@ class Tokens:
     text_offset: list[int] = field(default_factory=list)
 
     def add(self, text: str, log_prob: float | None, top: dict[str, float] | None, offset: int) -> None:
-        """One token more."""
+        """Append a token."""
         self.tokens.append(text)
         self.token_logprobs.append(log_prob)
         self.top_logprobs.append(top)
         self.text_offset.append(offset)
 
-    def extend(self, other: "Tokens") -> None:
-        """Those of the next piece of text."""
+    def extend(self, other: "LogprobTable") -> None:
+        """Append the tokens of another table."""
         self.tokens += other.tokens
         self.token_logprobs += other.token_logprobs
         self.top_logprobs += other.top_logprobs
         self.text_offset += other.text_offset
 
     def document(self, with_top: bool) -> dict[str, Any]:
-        """The field; without alternatives asked for, these are null as a whole."""
+        """Return the JSON document; `top_logprobs` is null unless requested."""
         return {
             "tokens": self.tokens,
             "token_logprobs": self.token_logprobs,
@@ -53,125 +49,130 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What is new of one choice."""
+    """New text and tokens of one choice."""
 
     index: int
     text: str
-    tokens: Tokens
+    tokens: LogprobTable
     finish_reason: Literal["stop", "length"] | None = None
-    drawn: int = 0  # tokens drawn for it, told or not
+    drawn: int = 0  # tokens generated, including those not sent
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to send."""
         return not self.text and not self.tokens.tokens and self.finish_reason is None
 
 
-class Choice:
-    """One completion while it is drawn.
+class CompletionBuilder:
+    """Builds one completion token by token.
 
-    A token goes out with the text it begins in. Tokens of a stop string go out as little as its text does;
-    `</s>`, which has no text, always goes out.
+    A token is sent together with the text in which it starts. Tokens of a stop string are not sent; `</s>`, which
+    has no text, always is.
 
     Attributes:
-        is_over: A stop string is complete, or the last token came.
+        is_finished: Whether a stop string is complete or the last token was added.
 
     """
 
     def __init__(
         self,
         index: int,
-        pieces: Pieces,
-        given: Given,
+        pieces: TokenDecoder,
+        prompt: EncodedPrompt,
         stops: StopStrings,
         *,
         echo: bool,
         has_tokens: bool,
-        spell: Spell | None = None,
+        spell: DrawSpelling | None = None,
     ) -> None:
-        self.is_over = False
+        self.is_finished = False
         self._has_tokens = has_tokens
         self._index = index
         self._pieces = pieces
-        self._given = given
-        self._writing = Writing(pieces, given.last, stops, spell)
-        self._start = len(given.text) if echo else 0  # of the completion in the text sent
-        self._drawn: list[Drawn] = []
+        self._prompt = prompt
+        self._detokenizer = IncrementalDetokenizer(pieces, prompt.last, stops, spell)
+        self._start = len(prompt.text) if echo else 0  # offset of the completion in the text sent
+        self._generated: list[TokenResult] = []
         self._tokens_sent = 0
 
-    def opening(self, tokens: Tokens) -> Delta:
-        """The prompt and its tokens, to be echoed."""
-        return Delta(self._index, self._given.text, tokens)
+    def echo(self, tokens: LogprobTable) -> Delta:
+        """Return the delta that echoes the prompt and its tokens."""
+        return Delta(self._index, self._prompt.text, tokens)
 
-    def closing(self) -> Delta:
-        """The end of a completion of no tokens."""
-        return Delta(self._index, "", Tokens(), "length")
+    def finish_empty(self) -> Delta:
+        """Return the only delta of a completion without tokens."""
+        return Delta(self._index, "", LogprobTable(), "length")
 
-    def take(self, drawn: Drawn) -> Delta:
-        """One token more: what no other can change of the text by now, all of it after the last."""
-        self._drawn.append(drawn)
-        self._writing.add(drawn.id)
-        if drawn.finish is None and self._writing.cut is None:
-            return self._until(self._writing.settled, None)
-        self.is_over = True
-        self._writing.end()
-        is_stopped = drawn.finish == "stop" or self._writing.cut is not None
-        end = self._writing.length if self._writing.cut is None else self._writing.cut
-        return self._until(end, "stop" if is_stopped else "length")
+    def add_token(self, token: TokenResult) -> Delta:
+        """Add a token; return the text that no later token can change, or all of it after the last token."""
+        self._generated.append(token)
+        self._detokenizer.add(token.id)
+        if token.finish is None and self._detokenizer.stop_start is None:
+            return self._delta_until(self._detokenizer.stable_length, None)
+        self.is_finished = True
+        self._detokenizer.end()
+        is_stopped = token.finish == "stop" or self._detokenizer.stop_start is not None
+        end = self._detokenizer.length if self._detokenizer.stop_start is None else self._detokenizer.stop_start
+        return self._delta_until(end, "stop" if is_stopped else "length")
 
-    def _until(self, settled: int, finish: Literal["stop", "length"] | None) -> Delta:
-        """The text up to here that was not sent before, and the tokens that begin in it."""
-        text, tokens = self._writing.release(settled), Tokens()
+    def _delta_until(self, settled: int, finish: Literal["stop", "length"] | None) -> Delta:
+        """Return the unsent text up to `settled` and the tokens that start in it."""
+        text, tokens = self._detokenizer.release(settled), LogprobTable()
         eos = self._pieces.tokenizer.eos
-        while self._has_tokens and self._tokens_sent < len(self._drawn):
-            drawn = self._drawn[self._tokens_sent]
-            begin = self._writing.begins[self._tokens_sent]
-            if begin >= settled and drawn.id != eos:
+        while self._has_tokens and self._tokens_sent < len(self._generated):
+            token = self._generated[self._tokens_sent]
+            start = self._detokenizer.offsets[self._tokens_sent]
+            if start >= settled and token.id != eos:
                 break
-            before = self._drawn[self._tokens_sent - 1].id if self._tokens_sent else self._given.last
-            spelled = self._writing.spelled.get(self._tokens_sent)
-            name, top = named(self._pieces, before, drawn.id, drawn.log_prob, drawn.top, spelled)
-            tokens.add(name, finite(drawn.log_prob), top, self._start + begin)
+            before = self._generated[self._tokens_sent - 1].id if self._tokens_sent else self._prompt.last
+            spelled = self._detokenizer.spelled.get(self._tokens_sent)
+            name, top = name_alternatives(self._pieces, before, token.id, token.log_prob, token.top, spelled)
+            tokens.add(name, clamp_log_prob(token.log_prob), top, self._start + start)
             self._tokens_sent += 1
         return Delta(self._index, text, tokens, finish, drawn=1)
 
 
-def prompt_tokens(pieces: Pieces, given: Given, reading: Reading) -> Tokens:
-    """The tokens of a prompt; as with OpenAI the first, be it `<s>` or not, has no log-probability."""
-    shown = Tokens()
-    if given.has_bos:
-        shown.add(BOS, None, None, 0)
+def prompt_logprobs(pieces: TokenDecoder, prompt: EncodedPrompt, reading: ScoreResult) -> LogprobTable:
+    """Return the log-probabilities of a prompt; as in OpenAI's API, the first token has none."""
+    table = LogprobTable()
+    if prompt.has_bos:
+        table.add(BOS, None, None, 0)
     before = None
-    for position, id_ in enumerate(given.ids):
+    for position, id_ in enumerate(prompt.ids):
         log_prob = float(reading.log_probs[position])
         top = reading.top[position] if reading.top else ()
-        name, alternatives = named(pieces, before, id_, log_prob, top)
-        is_first = not shown.tokens
-        shown.add(
+        name, alternatives = name_alternatives(pieces, before, id_, log_prob, top)
+        is_first = not table.tokens
+        table.add(
             name,
-            None if is_first else finite(log_prob),
+            None if is_first else clamp_log_prob(log_prob),
             None if is_first else alternatives,
-            given.begins[position],
+            prompt.offsets[position],
         )
         before = id_
-    return shown
+    return table
 
 
-def named(
-    pieces: Pieces, before: int | None, id_: int, log_prob: float, top: Alternatives, spelled: str | None = None
+def name_alternatives(
+    pieces: TokenDecoder,
+    before: int | None,
+    id_: int,
+    log_prob: float,
+    top: Alternatives,
+    spelled: str | None = None,
 ) -> tuple[str, dict[str, float]]:
-    """A token by its text, and its alternatives by theirs, itself among them; `spelled` is an unknown word's text.
+    """Return the text of a token and the log-probabilities of its alternatives by text, including its own.
 
-    Of two that look alike the more probable is told.
+    `spelled` replaces the text of an unknown word. Of alternatives with equal text, the most probable is returned.
     """
     name = pieces.text(before, id_) if spelled is None else spelled
-    found: dict[str, float] = {}
+    log_probs: dict[str, float] = {}
     for other, value in top:
-        found.setdefault(name if other == id_ else pieces.text(before, other), finite(value))
-    found.setdefault(name, finite(log_prob))
-    return name, found
+        log_probs.setdefault(name if other == id_ else pieces.text(before, other), clamp_log_prob(value))
+    log_probs.setdefault(name, clamp_log_prob(log_prob))
+    return name, log_probs
 
 
-def finite(log_prob: float) -> float:
-    """A log-probability that JSON can hold."""
+def clamp_log_prob(log_prob: float) -> float:
+    """Return `log_prob`, at least `FLOOR`."""
     return max(float(log_prob), FLOOR)

@@ -1,8 +1,4 @@
-"""POST /v1/completions, in OpenAI's shape.
-
-Lives here: from a request to the jobs of the scheduler, and the documents around what they give. Not here: the
-fields of a request (schema.py), one completion (choices.py), the stream (streaming.py).
-"""
+"""Route `POST /v1/completions`, compatible with OpenAI's API."""
 
 import asyncio
 import hashlib
@@ -19,47 +15,47 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.spelled import required_spell, spelling_generators
+from chainrule.decoding.spelled import resolve_speller, spawn_spelling_generators
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ConfigError
 from chainrule.model import Model
-from chainrule.server.aside import aside, extent, json_response
-from chainrule.server.choices import Choice, Delta, Tokens, prompt_tokens
+from chainrule.server.aside import input_size, json_response, run_in_thread_if_large
+from chainrule.server.choices import CompletionBuilder, Delta, LogprobTable, prompt_logprobs
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
-from chainrule.server.logs import note
-from chainrule.server.patience import Stream
-from chainrule.server.pieces import Given, Pieces, prompt_of_ids, prompt_of_text
+from chainrule.server.logs import add_log_fields
+from chainrule.server.patience import ClosingStreamingResponse
+from chainrule.server.pieces import EncodedPrompt, TokenDecoder, encode_prompt, prompt_from_ids
 from chainrule.server.scheduler import Job
-from chainrule.server.schema import CompletionRequest, as_api_error, not_too_long
-from chainrule.server.service import Loaded, Service
-from chainrule.server.streaming import events, merged
-from chainrule.server.writing import Spell, stop_checks
+from chainrule.server.schema import CompletionRequest, as_api_error, check_length
+from chainrule.server.service import LoadedModel, ModelRegistry
+from chainrule.server.streaming import events, merge
+from chainrule.server.writing import DrawSpelling, stop_checks
 
-MOST_ALTERNATIVES: Final = 1 << 19
-"""Log-probabilities told of the prompts of one request."""
+MAX_PROMPT_LOGPROBS: Final = 1 << 19
+"""Maximum number of prompt log-probabilities per response."""
 
-STOP_WORK: Final = 16
-"""A character of a stop string takes so many times as long as one of a prompt, which is only encoded."""
+STOP_CHARACTER_COST: Final = 16
+"""Processing cost of a character of a stop string relative to one of a prompt."""
 
-WORK_AT_ONCE: Final = 256
-"""Tokens and alternatives after which a request lets the event loop serve others."""
+YIELD_AFTER: Final = 256
+"""Tokens and alternatives after which a request yields to the event loop."""
 
 
-def router(service: Service) -> APIRouter:
-    """The route."""
+def router(service: ModelRegistry) -> APIRouter:
+    """Return the router of `/v1/completions`."""
     routes = APIRouter()
     fingerprints: dict[str, str | None] = {}
 
     @routes.post("/v1/completions")
     async def completions(request: CompletionRequest) -> Response:
-        """Go on with each prompt, `n` times."""
+        """Generate `n` completions of each prompt."""
         request.check(service.limits)
-        loaded = await service.loaded(request.model)
+        loaded = await service.get(request.model)
         if loaded.name not in fingerprints:
             fingerprints[loaded.name] = await asyncio.to_thread(fingerprint, loaded.model)
-        asked = await aside(
-            extent(request.prompt) + STOP_WORK * extent(request.stop),
+        prepared = await run_in_thread_if_large(
+            input_size(request.prompt) + STOP_CHARACTER_COST * input_size(request.stop),
             prepare,
             request,
             loaded,
@@ -67,8 +63,10 @@ def router(service: Service) -> APIRouter:
             fingerprints[loaded.name],
         )
         if request.stream:
-            return Stream(events(chunks(asked)), media_type="text/event-stream", headers=UNCACHED)
-        return await whole(asked)
+            return ClosingStreamingResponse(
+                events(chunks(prepared)), media_type="text/event-stream", headers=UNCACHED
+            )
+        return await complete_response(prepared)
 
     return routes
 
@@ -77,56 +75,56 @@ UNCACHED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def fingerprint(model: Model) -> str | None:
-    """The digest of the model folder's manifest, which holds those of its files."""
+    """Return the digest of the model's manifest, which contains the digests of its files; None without one."""
     manifest = Path(model.name) / "manifest.json"
     return f"sha256:{hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]}" if manifest.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, checked, with its prompts in tokens."""
+class PreparedRequest:
+    """A validated request with tokenized prompts."""
 
     request: CompletionRequest
-    loaded: Loaded
-    pieces: Pieces
-    prompts: tuple[Given, ...]
+    loaded: LoadedModel
+    pieces: TokenDecoder
+    prompts: tuple[EncodedPrompt, ...]
     stops: StopStrings
-    head: dict[str, Any]  # what every document of the answer begins with
+    head: dict[str, Any]  # fields common to all documents of the response
 
     @property
     def prompt_tokens(self) -> int:
-        """All tokens that were given, `<s>` where it was."""
-        return sum(len(given.ids) + given.has_bos for given in self.prompts)
+        """Number of prompt tokens, including `<s>` if it was given."""
+        return sum(len(prompt.ids) + prompt.has_bos for prompt in self.prompts)
 
     def usage(self, drawn: int) -> dict[str, int]:
-        """The counts of tokens."""
+        """Return the token counts and add them to the access log."""
         counts = {"prompt_tokens": self.prompt_tokens, "completion_tokens": drawn}
-        note(tokens_in=self.prompt_tokens, tokens_out=drawn)
+        add_log_fields(tokens_in=self.prompt_tokens, tokens_out=drawn)
         return {**counts, "total_tokens": sum(counts.values())}
 
 
-def prepare(request: CompletionRequest, loaded: Loaded, limits: Limits, digest: str | None) -> Asked:
-    """Cut the prompts into tokens and refuse what is too much."""
+def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, digest: str | None) -> PreparedRequest:
+    """Tokenize the prompts and reject requests that exceed a limit."""
     tokenizer = loaded.model.tokenizer
-    pieces = Pieces(tokenizer)
+    pieces = TokenDecoder(tokenizer)
     prompts = tuple(
-        prompt_of_text(prompt, tokenizer, is_continued=not request.echo)  # an echoed prompt is scored as any text
+        encode_prompt(prompt, tokenizer, is_continued=not request.echo)  # an echoed prompt is scored like any text
         if isinstance(prompt, str)
-        else prompt_of_ids(prompt, pieces)
+        else prompt_from_ids(prompt, pieces)
         for prompt in request.prompts
     )
-    for given in prompts:
-        not_too_long("prompt", len(given.ids), limits)
-    told = sum(len(given.ids) for given in prompts) * ((request.logprobs or 0) + 1)
-    if request.echo and request.logprobs is not None and told * request.samples > MOST_ALTERNATIVES:
+    for encoded in prompts:
+        check_length("prompt", len(encoded.ids), limits)
+    logprob_count = sum(len(encoded.ids) for encoded in prompts) * ((request.logprobs or 0) + 1)
+    if request.echo and request.logprobs is not None and logprob_count * request.samples > MAX_PROMPT_LOGPROBS:
         raise ApiError(
             400,
-            f"{told * request.samples:,} log-probabilities of the prompts are too many for one answer; "
-            f"ask for at most {MOST_ALTERNATIVES:,}: fewer prompts, or fewer logprobs",
+            f"{logprob_count * request.samples:,} log-probabilities of the prompts are too many for one answer; "
+            f"ask for at most {MAX_PROMPT_LOGPROBS:,}: fewer prompts, or fewer logprobs",
             param="logprobs",
         )
     try:
-        required_spell(loaded.model.lm.vocabulary, request.decoding(), loaded.model.spell)
+        resolve_speller(loaded.model.lm.vocabulary, request.decoding(), loaded.model.spell)
     except ConfigError as error:
         raise as_api_error(error) from error
     head = {
@@ -136,28 +134,28 @@ def prepare(request: CompletionRequest, loaded: Loaded, limits: Limits, digest: 
         "model": loaded.name,
         "system_fingerprint": digest,
     }
-    return Asked(request, loaded, pieces, prompts, StopStrings(request.stops), head)
+    return PreparedRequest(request, loaded, pieces, prompts, StopStrings(request.stops), head)
 
 
-async def deltas(asked: Asked) -> AsyncGenerator[Delta]:
-    """What is new of any choice, as it comes."""
-    sources = [_of_prompt(asked, number, given) for number, given in enumerate(asked.prompts)]
-    async with aclosing(merged(sources) if len(sources) > 1 else sources[0]) as source:
+async def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
+    """Yield the new text and tokens of all choices as they are generated."""
+    sources = [_complete_prompt(prepared, number, prompt) for number, prompt in enumerate(prepared.prompts)]
+    async with aclosing(merge(sources) if len(sources) > 1 else sources[0]) as source:
         async for delta in source:
             yield delta
 
 
-async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[Delta]:
-    """The choices of one prompt."""
-    request, scheduler = asked.request, asked.loaded.scheduler
+async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: EncodedPrompt) -> AsyncGenerator[Delta]:
+    """Yield the deltas of one prompt's choices."""
+    request, scheduler = prepared.request, prepared.loaded.scheduler
     settings, first = request.decoding(), number * request.samples
-    spells = _spells(asked.loaded.model, settings, request.samples)
+    spells = _spells(prepared.loaded.model, settings, request.samples)
     choices = [
-        Choice(
+        CompletionBuilder(
             first + sample,
-            asked.pieces,
-            given,
-            asked.stops,
+            prepared.pieces,
+            prompt,
+            prepared.stops,
             echo=bool(request.echo),
             has_tokens=request.logprobs is not None,
             spell=spells[sample] if spells else None,
@@ -165,90 +163,90 @@ async def _of_prompt(asked: Asked, number: int, given: Given) -> AsyncGenerator[
         for sample in range(request.samples)
     ]
     if request.echo:
-        tokens = await _echoed(asked, given)
+        tokens = await _echo_logprobs(prepared, prompt)
         for choice in choices:
-            yield choice.opening(tokens)
+            yield choice.echo(tokens)
     if not settings.max_tokens:
         for choice in choices:
-            yield choice.closing()
+            yield choice.finish_empty()
         return
     job = Job(
-        prompt=given.ids,
+        prompt=prompt.ids,
         settings=settings,
         samples=request.samples,
         top=request.logprobs or 0,
-        stop_checks=stop_checks(asked.pieces, given.last, asked.stops, is_unknown_spelled=bool(spells)),
+        stop_checks=stop_checks(prepared.pieces, prompt.last, prepared.stops, is_unknown_spelled=bool(spells)),
     )
     work = 0
-    async with aclosing(scheduler.generate(job)) as draws:
-        async for drawn in draws:
-            choice = choices[drawn.sample]
-            if not choice.is_over:
+    async with aclosing(scheduler.generate(job)) as tokens_drawn:
+        async for token in tokens_drawn:
+            choice = choices[token.sample]
+            if not choice.is_finished:
                 is_spelled = (
-                    bool(spells) and drawn.id == asked.pieces.tokenizer.unk
-                )  # a spelling takes milliseconds
-                yield await asyncio.to_thread(choice.take, drawn) if is_spelled else choice.take(drawn)
-                if all(each.is_over for each in choices):
+                    bool(spells) and token.id == prepared.pieces.tokenizer.unk
+                )  # drawing a spelling takes milliseconds
+                yield await asyncio.to_thread(choice.add_token, token) if is_spelled else choice.add_token(token)
+                if all(builder.is_finished for builder in choices):
                     return
-            work += 1 + len(drawn.top)
-            if work > WORK_AT_ONCE:  # tokens that are ready are handed out without waiting
+            work += 1 + len(token.top)
+            if work > YIELD_AFTER:  # queued tokens are processed without awaiting
                 work = 0
                 await asyncio.sleep(0)
 
 
-def _spells(model: Model, settings: Decoding, samples: int) -> list[Spell]:
-    """What draws the spellings of each sample's unknown words, as `generate` draws them; empty where none are."""
-    spell = required_spell(model.lm.vocabulary, settings, model.spell)
+def _spells(model: Model, settings: Decoding, samples: int) -> list[DrawSpelling]:
+    """Return a spelling sampler per sample, seeded as in `generate`; empty if unknown words are not spelled."""
+    spell = resolve_speller(model.lm.vocabulary, settings, model.spell)
     if spell is None:
         return []
-    return [partial(spell, rng) for rng in spelling_generators(settings.seed, samples)]
+    return [partial(spell, rng) for rng in spawn_spelling_generators(settings.seed, samples)]
 
 
-async def _echoed(asked: Asked, given: Given) -> Tokens:
-    """The tokens of a prompt, where they are asked for."""
-    if asked.request.logprobs is None:
-        return Tokens()
-    reading = await asked.loaded.scheduler.read(given.ids, asked.request.logprobs)
-    told = len(given.ids) * (asked.request.logprobs + 1) * 16  # each takes some microseconds
-    return await aside(told, prompt_tokens, asked.pieces, given, reading)
+async def _echo_logprobs(prepared: PreparedRequest, prompt: EncodedPrompt) -> LogprobTable:
+    """Return the prompt's log-probabilities if the request asks for them."""
+    if prepared.request.logprobs is None:
+        return LogprobTable()
+    reading = await prepared.loaded.scheduler.score(prompt.ids, prepared.request.logprobs)
+    cost = len(prompt.ids) * (prepared.request.logprobs + 1) * 16  # microseconds each
+    return await run_in_thread_if_large(cost, prompt_logprobs, prepared.pieces, prompt, reading)
 
 
-async def whole(asked: Asked) -> Response:
-    """All choices in one document."""
-    request = asked.request
-    texts: list[list[str]] = [[] for _ in range(len(asked.prompts) * request.samples)]
-    tokens = [Tokens() for _ in texts]
+async def complete_response(prepared: PreparedRequest) -> Response:
+    """Return all choices in one response."""
+    request = prepared.request
+    texts: list[list[str]] = [[] for _ in range(len(prepared.prompts) * request.samples)]
+    tokens = [LogprobTable() for _ in texts]
     finish: list[str | None] = [None] * len(texts)
     drawn = 0
-    async with aclosing(deltas(asked)) as found:
-        async for delta in found:
+    async with aclosing(deltas(prepared)) as stream:
+        async for delta in stream:
             texts[delta.index].append(delta.text)
             tokens[delta.index].extend(delta.tokens)
             finish[delta.index] = delta.finish_reason
             drawn += delta.drawn
-    choices = [_choice(request, i, "".join(texts[i]), tokens[i], finish[i]) for i in range(len(texts))]
-    size = (drawn + asked.prompt_tokens * request.samples) * (2 + (request.logprobs or 0))
-    return await json_response(size, {**asked.head, "choices": choices, "usage": asked.usage(drawn)})
+    choices = [_choice_document(request, i, "".join(texts[i]), tokens[i], finish[i]) for i in range(len(texts))]
+    size = (drawn + prepared.prompt_tokens * request.samples) * (2 + (request.logprobs or 0))
+    return await json_response(size, {**prepared.head, "choices": choices, "usage": prepared.usage(drawn)})
 
 
-async def chunks(asked: Asked) -> AsyncGenerator[dict[str, Any]]:
-    """A document for each piece of any choice, and at the end the counts where they are asked for."""
-    request = asked.request
+async def chunks(prepared: PreparedRequest) -> AsyncGenerator[dict[str, Any]]:
+    """Yield one document per delta and, if requested, a last one with the token counts."""
+    request = prepared.request
     usage: dict[str, Any] = {"usage": None} if request.has_usage else {}
     drawn = 0
-    async with aclosing(deltas(asked)) as found:
-        async for delta in found:
+    async with aclosing(deltas(prepared)) as stream:
+        async for delta in stream:
             drawn += delta.drawn
             if not delta.is_empty:
-                choice = _choice(request, delta.index, delta.text, delta.tokens, delta.finish_reason)
-                yield {**asked.head, "choices": [choice], **usage}
-    counts = asked.usage(drawn)
+                choice = _choice_document(request, delta.index, delta.text, delta.tokens, delta.finish_reason)
+                yield {**prepared.head, "choices": [choice], **usage}
+    counts = prepared.usage(drawn)
     if request.has_usage:
-        yield {**asked.head, "choices": [], "usage": counts}
+        yield {**prepared.head, "choices": [], "usage": counts}
 
 
-def _choice(
-    request: CompletionRequest, index: int, text: str, tokens: Tokens, finish_reason: str | None
+def _choice_document(
+    request: CompletionRequest, index: int, text: str, tokens: LogprobTable, finish_reason: str | None
 ) -> dict[str, Any]:
     return {
         "index": index,

@@ -1,7 +1,4 @@
-"""What goes wrong in a request, in the shape OpenAI's clients read.
-
-Lives here: the error, its document and its answer. Not here: which exception becomes which status (app.py).
-"""
+"""API errors in the format of OpenAI's API."""
 
 import json
 from collections.abc import Mapping
@@ -21,11 +18,11 @@ CODES: Final = {
     503: "overloaded",
     504: "timeout",
 }
-"""What a program may tell apart, where the one who raises the error says nothing nearer."""
+"""Default error code of each status."""
 
 
 class ApiError(Exception):
-    """A request that is answered with an error."""
+    """An error that is sent to the client as the response."""
 
     def __init__(
         self,
@@ -45,17 +42,17 @@ class ApiError(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The error as the client reads it."""
+        """The JSON document of the error."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     @property
     def body(self) -> bytes:
-        """The document in UTF-8; what no UTF-8 can hold is written as an escape."""
+        """The document as ASCII-only JSON."""
         return json.dumps(self.document, allow_nan=False).encode()
 
     def response(self) -> Response:
-        """The whole answer."""
+        """Return the HTTP response."""
         return Response(self.body, self.status, self.headers, media_type="application/json")
 
 
@@ -64,16 +61,16 @@ RETRY: Final = {"Retry-After": "1"}
 
 
 def too_many_requests(running: int) -> ApiError:
-    """Return the error of a request that finds the queue full."""
+    """Return the 503 error of a request that finds the queue full."""
     return ApiError(503, f"{running} requests are waiting; try again in a moment", headers=RETRY)
 
 
 def shutting_down() -> ApiError:
-    """Return the error of a request that was not finished when the server stopped."""
+    """Return the 503 error of a request that was not finished at shutdown."""
     message = "the server is shutting down; ask again when it is up"
     return ApiError(503, message, code="shutting_down", headers={**CLOSE, **RETRY})
 
 
 def unexpected() -> ApiError:
-    """What a client is told of a mistake of ours: that there was one, and nothing of its inside."""
+    """Return the 500 error of an unexpected exception; it reveals no internals."""
     return ApiError(500, "the server failed on this request; its log says where")

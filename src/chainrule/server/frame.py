@@ -1,4 +1,4 @@
-"""Around every request: its line in the log, the headers every answer has, and an answer whatever goes wrong."""
+"""Outermost middleware: access log, security headers, and a 500 response for unexpected exceptions."""
 
 import time
 import traceback
@@ -7,7 +7,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainrule.server.errors import ApiError, unexpected
-from chainrule.server.logs import LOG, begin, note
+from chainrule.server.logs import LOG, add_log_fields, start_log_record
 
 HEADERS: Final = (
     (
@@ -19,22 +19,22 @@ HEADERS: Final = (
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-GONE: Final = 499  # in the log: the client went away before it was answered
-LONGEST_PATH: Final = 200
+CLIENT_CLOSED_REQUEST: Final = 499  # nginx status, in the log only: the client disconnected before the response
+MAX_LOGGED_PATH: Final = 200
 
 
-class Frame:
-    """The outermost part: what comes out of it is always an answer, and always logged."""
+class RequestLogMiddleware:
+    """Log every request, add the security headers, and convert exceptions to error responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        facts = begin(method=scope["method"], path=scope["path"][:LONGEST_PATH])
+        facts = start_log_record(method=scope["method"], path=scope["path"][:MAX_LOGGED_PATH])
         start = time.perf_counter()
         status = 0
 
@@ -50,20 +50,22 @@ class Frame:
             if error is not None and not status:
                 await error.response()(scope, receive, answer)
         finally:
-            note(status=status or GONE, milliseconds=round(1000 * (time.perf_counter() - start), 1))
+            add_log_fields(
+                status=status or CLIENT_CLOSED_REQUEST, milliseconds=round(1000 * (time.perf_counter() - start), 1)
+            )
             LOG.info("request", extra={"facts": facts})
 
     async def _error(self, scope: Scope, receive: Receive, send: Send) -> ApiError | None:
-        """Let the request be answered; what is still to be told where it was not."""
+        """Run the application; return the error to send if it raised."""
         try:
             await self.app(scope, receive, send)
         except ApiError as error:
             return error
         except Exception as error:
-            # Where it happened and no more: a message may hold what the client sent.
+            # Log the location only: the message may contain client data.
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{last.filename}:{last.lineno} in {last.name}"
-            note(error=type(error).__name__)
+            add_log_fields(error=type(error).__name__)
             LOG.error("%s at %s", type(error).__name__, place)
             return unexpected()
         return None

@@ -1,7 +1,4 @@
-"""Who may ask: the key, and the names under which this server is asked for.
-
-Not here: where the server listens (serving.py).
-"""
+"""Access control: API key and Host header."""
 
 import hmac
 import stat
@@ -16,36 +13,38 @@ from chainrule.errors import ChainruleWarning, InputError, NotFoundError
 from chainrule.server.errors import ApiError
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-OPEN: Final = ("/health", "/", "/favicon.ico")
-OPEN_FOLDER: Final = "/page/"  # the page itself is no secret; what it asks for is
+PUBLIC_PATHS: Final = ("/health", "/", "/favicon.ico")
+PUBLIC_FOLDER: Final = "/page/"  # files of the page; its API requests need the key
 
 
 class AccessRules:
-    """The rules by which a request is accepted: it names this server and carries its API key."""
+    """Checks the Host header and the API key of requests."""
 
     def __init__(self, key: str | None, hosts: Collection[str] | None) -> None:
         self.key = None if key is None else key.encode()
         self.hosts = hosts
 
     def check(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Raise ApiError for a request that is not accepted; names of headers are in lower case."""
+        """Raise ApiError if the request is not allowed; header names are in lower case."""
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
-        if not is_open(method, path):
+        if not is_public_path(method, path):
             self._check_key(headers.get(b"authorization", b""))
 
     def _check_host(self, host: str) -> None:
-        """Refuse a name that is not ours: a page elsewhere may have pointed its own name at this machine."""
+        """Reject unknown Host headers (protects against DNS rebinding)."""
         name = host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
         if self.hosts is not None and name not in self.hosts:
             known = ", ".join(sorted(self.hosts))
-            raise ApiError(400, f"this server answers to {known} alone; ask for it by one of these", param="Host")
+            raise ApiError(
+                400, f"this server accepts only requests to {known}; use one of these names", param="Host"
+            )
 
     def _check_key(self, authorization: bytes) -> None:
         if self.key is None:
             return
-        scheme, _, given = authorization.partition(b" ")
-        is_right = hmac.compare_digest(given.strip(), self.key)  # takes as long for a near miss as for a far one
-        if not is_right or scheme.lower() != b"bearer":
+        scheme, _, key = authorization.partition(b" ")
+        is_equal = hmac.compare_digest(key.strip(), self.key)  # constant-time comparison
+        if not is_equal or scheme.lower() != b"bearer":
             raise ApiError(
                 401,
                 "the API key is missing or wrong; send the header Authorization: Bearer KEY",
@@ -54,7 +53,7 @@ class AccessRules:
 
 
 class AccessMiddleware:
-    """Passes on the requests that the access rules accept."""
+    """Reject requests that violate the access rules."""
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         self.app = app
@@ -67,13 +66,13 @@ class AccessMiddleware:
         await self.app(scope, receive, send)
 
 
-def is_open(method: str, path: str) -> bool:
-    """Whether a path is answered without a key."""
-    return method in ("GET", "HEAD") and (path in OPEN or path.startswith(OPEN_FOLDER))
+def is_public_path(method: str, path: str) -> bool:
+    """Whether a request needs no API key."""
+    return method in ("GET", "HEAD") and (path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER))
 
 
 def read_key(path: Path) -> str:
-    """The key of a file that holds it in one line."""
+    """Read the API key from a one-line file."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
         mode = path.stat().st_mode
@@ -81,7 +80,9 @@ def read_key(path: Path) -> str:
         raise NotFoundError(f"there is no file {path}; write the API key into it, in one line") from None
     key = text.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise InputError(f"{path} holds no API key: write one line of ASCII letters, digits and signs, no blanks")
+        raise InputError(
+            f"{path} contains no valid API key: write one line of printable ASCII characters without blanks"
+        )
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         warnings.warn(f"{path} can be read by others; chmod 600 {path}", ChainruleWarning, stacklevel=2)
     return key

@@ -1,4 +1,4 @@
-"""How much one request may ask for, and how many may wait."""
+"""Limits on the size, duration and number of requests."""
 
 from dataclasses import dataclass, fields
 
@@ -7,22 +7,22 @@ from chainrule.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of a request; what lies beyond is refused before any work is done for it."""
+    """Limits of the server; requests that exceed one are rejected before any work is done."""
 
     body_bytes: int = 2 << 20
-    depth: int = 32  # of lists and objects inside each other
-    names: int = 1024  # of fields in one body, in all of its objects together
-    seconds: float = 60.0  # of one request, from its first byte to the last of the answer
-    idle_seconds: float = 30.0  # until a connection without a whole request is closed
-    tokens: int = 4096  # drawn for one prompt
+    depth: int = 32  # maximum nesting of JSON lists and objects
+    names: int = 1024  # maximum number of JSON keys in a body
+    seconds: float = 60.0  # timeout of a request, from its first byte to the last of the response
+    idle_seconds: float = 30.0  # until a connection without a complete request is closed
+    tokens: int = 4096  # generated per sample
     prompt_tokens: int = 1 << 16
     prompts: int = 256
-    samples: int = 64  # of one prompt
-    top: int = 100  # alternatives told with a token
-    drawn: int = 1 << 20  # tokens and alternatives of one answer: prompts · samples · tokens · (1 + alternatives)
-    waiting: int = 512  # requests at once, before others are sent away
-    rows: int = 256  # texts stepped together by one model
-    grace_seconds: float = 5.0  # that running requests have to end when the server is stopped; may be 0
+    samples: int = 64  # per prompt
+    top: int = 100  # alternatives per token
+    drawn: int = 1 << 20  # per response: prompts · samples · tokens · (1 + alternatives)
+    waiting: int = 512  # concurrent requests; more are rejected with 503
+    rows: int = 256  # maximum batch size of a decode step
+    grace_seconds: float = 5.0  # for running requests to finish at shutdown; may be 0
 
     def __post_init__(self) -> None:
         for field in fields(self):

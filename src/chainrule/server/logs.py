@@ -1,7 +1,4 @@
-"""One JSON object a request on stderr: when, what path, what status, how long, how many tokens; never a text.
-
-Lives here: the log, and what a handler adds to its line. Not here: answers (errors.py, app.py).
-"""
+"""Access log: one JSON object per request on stderr (time, path, status, duration, token counts) and no text."""
 
 import datetime
 import json
@@ -15,28 +12,28 @@ LOG: Final = logging.getLogger("chainrule.server")
 _FACTS: ContextVar[dict[str, Any] | None] = ContextVar("facts of the request", default=None)
 
 
-def note(**facts: str | float | None) -> None:
-    """Add facts to the line of the request that is being answered: `model`, `tokens_in`, `tokens_out`.
+def add_log_fields(**facts: str | float | None) -> None:
+    """Add fields such as `model`, `tokens_in`, `tokens_out` to the log line of the current request.
 
-    Numbers and names of models alone: never a prompt or a text. Outside a request nothing happens.
+    Only numbers and model names, never a prompt or text. Does nothing outside a request.
     """
     known = _FACTS.get()
     if known is not None:
         known.update(facts)
 
 
-def begin(**facts: str | float | None) -> dict[str, Any]:
-    """The facts of a new request; tasks made while it is answered add to the same."""
+def start_log_record(**facts: str | float | None) -> dict[str, Any]:
+    """Start the log record of a request; tasks created while it runs share it."""
     known: dict[str, Any] = dict(facts)
     _FACTS.set(known)
     return known
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: a request by its facts, anything else by its message."""
+    """Format a log record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the log line."""
         time = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
         facts = getattr(record, "facts", None)
         if facts is None:
@@ -44,16 +41,16 @@ class JsonLines(logging.Formatter):
         return json.dumps({"time": time} | facts, allow_nan=False)
 
 
-def to_stderr(is_quiet: bool) -> None:
-    """Send the log to stderr; a quiet server tells only of what failed.
+def log_to_stderr(is_quiet: bool) -> None:
+    """Send the log to stderr; if `is_quiet`, only warnings and errors.
 
-    Warnings of asyncio and uvicorn are left out: of a client gone while it is written to, and of bytes that are not
-    HTTP. Clients could fill the log with them, and the line of the request says the same.
+    Warnings of asyncio and uvicorn (disconnected clients, invalid HTTP) are dropped: clients could flood the log,
+    and the access log has the same information.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    own = logging.WARNING if is_quiet else logging.INFO
-    for name, level in {LOG.name: own, "uvicorn.error": logging.ERROR, "asyncio": logging.ERROR}.items():
+    server_level = logging.WARNING if is_quiet else logging.INFO
+    for name, level in {LOG.name: server_level, "uvicorn.error": logging.ERROR, "asyncio": logging.ERROR}.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

@@ -1,7 +1,4 @@
-"""How long a request may take, how many there may be, and what becomes of one whose client has gone.
-
-Not here: what a request may ask for (limits.py, schema.py).
-"""
+"""Middleware for request timeouts, the limit on concurrent requests, and client disconnects."""
 
 import asyncio
 import contextlib
@@ -14,19 +11,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainrule.server.body import ClientGone
 from chainrule.server.errors import CLOSE, ApiError, shutting_down, too_many_requests
-from chainrule.server.keys import is_open
+from chainrule.server.keys import is_public_path
 from chainrule.server.limits import Limits
-from chainrule.server.logs import note
+from chainrule.server.logs import add_log_fields
 
 STARTS_PER_TURN: Final = 16  # requests; each takes about a millisecond to parse and validate
-LAST_WORD: Final = 1.0  # seconds a client has to take the end of an answer that was cut short
+FINAL_EVENT_SECONDS: Final = 1.0  # for sending the error event that ends an aborted stream
 
 
 class RunningRequests:
-    """The requests that are being answered; `abort` ends them all, each with the error 503.
+    """The running requests; `abort` ends them all with a 503 error.
 
     Attributes:
-        limit: Requests that may run at a time.
+        limit: Maximum number of concurrent requests.
         is_aborted: Whether `abort` was called.
 
     """
@@ -62,7 +59,7 @@ class RunningRequests:
         self._deadlines.discard(deadline)
 
     def abort(self) -> None:
-        """End all requests now, and those that still come as soon as they begin. Call it on the event loop."""
+        """End all current and future requests. Call it on the event loop."""
         self.is_aborted = True
         now = asyncio.get_running_loop().time()
         for deadline in self._deadlines:
@@ -70,11 +67,11 @@ class RunningRequests:
                 deadline.reschedule(now)
 
 
-class Turnstile:
-    """Lets at most `per_turn` requests start in one turn of the event loop; the others start in the turns after.
+class StartLimiter:
+    """Starts at most `per_turn` requests per iteration of the event loop.
 
-    A thousand requests that arrive at once would otherwise be parsed and validated in a single turn, during which
-    no other connection is served.
+    A thousand requests that arrive at once would otherwise be parsed and validated in a single iteration, during
+    which no other connection is served.
     """
 
     def __init__(self, per_turn: int) -> None:
@@ -100,7 +97,7 @@ class Turnstile:
         self._free = self._per_turn
         while self._waiting and self._free:
             waiting = self._waiting.popleft()
-            if not waiting.done():  # it is done where the request was cancelled
+            if not waiting.done():  # done if the request was cancelled
                 waiting.set_result(None)
                 self._free -= 1
         self._is_scheduled = self._free < self._per_turn
@@ -108,66 +105,68 @@ class Turnstile:
             loop.call_soon(self._start_turn, loop)
 
 
-class Patience:
-    """Ends the work for a request at its limit of time, or as soon as nobody waits for it any more."""
+class TimeoutMiddleware:
+    """Cancel a request at its timeout or when its client disconnects."""
 
     def __init__(self, app: ASGIApp, limits: Limits, requests: RunningRequests) -> None:
         self.app = app
         self.limits = limits
         self.requests = requests
-        self.turnstile = Turnstile(STARTS_PER_TURN)
+        self.turnstile = StartLimiter(STARTS_PER_TURN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if not is_open(scope["method"], scope["path"]):
+        if not is_public_path(scope["method"], scope["path"]):
             self.requests.check_room()
-        await self._answer(scope, receive, send)
+        await self._run(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = Answer(send)
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sender = ResponseSender(send)
         deadline = asyncio.timeout(self.limits.seconds)
-        mail = Mail(receive, deadline)
+        watcher = DisconnectWatcher(receive, deadline)
         try:
             async with deadline:
                 self.requests.add(deadline)
                 await self.turnstile.enter()
-                await self.app(scope, mail.receive, answer.send)
+                await self.app(scope, watcher.receive, sender.send)
         except ClientGone:
-            note(is_gone=True)
+            add_log_fields(is_gone=True)
         except TimeoutError:
             if not deadline.expired():
                 raise
-            if mail.is_gone.is_set():
-                note(is_gone=True)
+            if watcher.is_disconnected.is_set():
+                add_log_fields(is_gone=True)
             else:
-                await answer.cut(shutting_down() if self.requests.is_aborted else self._too_late(mail.is_read))
+                await sender.abort(
+                    shutting_down() if self.requests.is_aborted else self._timeout_error(watcher.is_read)
+                )
         finally:
             self.requests.discard(deadline)
-            mail.close()
+            watcher.close()
 
-    def _too_late(self, is_read: bool) -> ApiError:
+    def _timeout_error(self, is_read: bool) -> ApiError:
         if not is_read:
             return ApiError(408, f"the body took more than {self.limits.seconds:g} s to arrive", headers=CLOSE)
-        return ApiError(504, f"the answer took more than {self.limits.seconds:g} s; ask for less at once")
+        return ApiError(504, f"the response took more than {self.limits.seconds:g} s; request less at once")
 
 
-class Mail:
-    """What the client sends; once its body is read, a watch that ends the deadline when the client goes away."""
+class DisconnectWatcher:
+    """Wraps `receive`; after the body is read, cancels the request when the client disconnects."""
 
     def __init__(self, source: Receive, deadline: asyncio.Timeout) -> None:
         self.source = source
         self.deadline = deadline
         self.is_read = False
-        self.is_gone = asyncio.Event()
+        self.is_disconnected = asyncio.Event()
         self.watch: asyncio.Task[None] | None = None
 
     async def receive(self) -> Message:
-        """The next message; after the body, only that the client has gone."""
+        """Return the next message; after the body, wait for the disconnect."""
         if self.is_read:
-            await self.is_gone.wait()
+            await self.is_disconnected.wait()
             return {"type": "http.disconnect"}
         message = await self.source()
         if message["type"] == "http.request" and not message.get("more_body", False):
@@ -178,18 +177,18 @@ class Mail:
     async def _watch(self) -> None:
         while (await self.source())["type"] != "http.disconnect":
             pass
-        self.is_gone.set()
+        self.is_disconnected.set()
         if not self.deadline.expired():
             self.deadline.reschedule(asyncio.get_running_loop().time())
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self.watch is not None:
             self.watch.cancel()
 
 
-class Answer:
-    """What is sent to the client, and how far it has come."""
+class ResponseSender:
+    """Wraps `send` and tracks the state of the response."""
 
     def __init__(self, target: Send) -> None:
         self.target = target
@@ -198,7 +197,7 @@ class Answer:
         self.is_stream = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on."""
+        """Forward a message."""
         if message["type"] == "http.response.start":
             self.is_begun = True
             kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
@@ -207,29 +206,29 @@ class Answer:
             self.is_ended = not message.get("more_body", False)
         await self.target(message)
         if message.get("more_body", False):
-            # Pieces may lie ready in numbers: others come in between, and a client that has gone is noticed.
+            # Many chunks may be ready: let other requests run, and notice a disconnect.
             await asyncio.sleep(0)
 
-    async def cut(self, error: ApiError) -> None:
-        """End with an error: as the answer where none has begun, as the last event of a stream."""
+    async def abort(self, error: ApiError) -> None:
+        """End with an error: as the response if none has started, otherwise as the last event of a stream."""
         if not self.is_begun:
             raise error
-        note(is_cut=True)
+        add_log_fields(is_cut=True)
         if self.is_stream and not self.is_ended:
             event = b"data: " + error.body + b"\n\n"
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORD):
+                async with asyncio.timeout(FINAL_EVENT_SECONDS):
                     await self.target({"type": "http.response.body", "body": event, "more_body": False})
 
 
-class Stream(StreamingResponse):
-    """A streamed answer whose source is closed as soon as the answer ends, however it ends."""
+class ClosingStreamingResponse(StreamingResponse):
+    """A StreamingResponse that closes its source when the response ends for any reason."""
 
     def __init__(self, source: AsyncGenerator[bytes], **settings: Any) -> None:
         super().__init__(source, **settings)
         self.source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it all. Whether the client has gone is watched for elsewhere (Patience)."""
+        """Send the stream; disconnects are handled by `TimeoutMiddleware`."""
         async with contextlib.aclosing(self.source):
             await self.stream_response(send)

@@ -1,7 +1,4 @@
-"""The way between event loops and the one thread that owns a model.
-
-Lives here: requests in, answers out. Not here: what they are (work.py), who works them off (worker.py).
-"""
+"""Queues between the event loops and the worker thread of a model."""
 
 import asyncio
 import queue
@@ -12,21 +9,21 @@ from typing import Any, Final
 
 from chainrule.server.errors import shutting_down
 
-LATEST: Final = 0.005
-"""Seconds an answer that is not the last of its request may wait for others, to be handed over with them."""
+MAX_DELAY_SECONDS: Final = 0.005
+"""Maximum delay of a response that is not the last of its request."""
 
 
 @dataclass(slots=True, eq=False)
-class Outlet:
-    """Where the answers to one request go: a queue that the loop which asked alone touches."""
+class ResponseChannel:
+    """Response queue of one request; only its event loop touches the queue."""
 
     loop: asyncio.AbstractEventLoop
     queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    is_closed: bool = False  # nobody waits any more; said there, heeded by the worker
+    is_closed: bool = False  # set by the event loop: the client no longer waits
 
 
-class Inbox:
-    """Requests that came in; once closed it takes no more, and what is in it is still handed out."""
+class RequestQueue:
+    """Thread-safe queue of requests; after `close`, only the remaining requests are returned."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -34,51 +31,51 @@ class Inbox:
         self._is_open = True
 
     def put(self, request: Any) -> None:
-        """Hand in, from any thread."""
+        """Add a request, from any thread; raise ApiError if the queue is closed."""
         with self._lock:
             if not self._is_open:
                 raise shutting_down()
             self._queue.put(request)
 
     def close(self) -> None:
-        """Take no more; `None` comes out behind the last request."""
+        """Accept no more requests; `get` returns None after the last one."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
                 self._queue.put(None)
 
-    def take(self, *, waits: bool) -> Any:
-        """The next request; `queue.Empty` where there is none and none is waited for."""
+    def get(self, *, waits: bool) -> Any:
+        """Return the next request; without `waits`, raise `queue.Empty` if there is none."""
         return self._queue.get(block=waits)
 
 
-class Post:
-    """Answers on their way, handed over together: to wake a loop takes longer than a step of an n-gram model."""
+class ResponseBatcher:
+    """Delivers responses in batches: waking an event loop takes longer than a step of an n-gram model."""
 
     def __init__(self) -> None:
-        self._held: dict[asyncio.AbstractEventLoop, list[tuple[Outlet, Any]]] = {}
-        self._handed_over = 0.0
+        self._pending: dict[asyncio.AbstractEventLoop, list[tuple[ResponseChannel, Any]]] = {}
+        self._last_flush = 0.0
         self._is_urgent = False
 
-    def send(self, outlet: Outlet, answer: Any, *, is_last: bool) -> None:
-        """Hold an answer; the last of a request is handed over with the next chance."""
-        self._held.setdefault(outlet.loop, []).append((outlet, answer))
+    def send(self, channel: ResponseChannel, response: Any, *, is_last: bool) -> None:
+        """Queue a response; the last one of a request is delivered at the next `flush`."""
+        self._pending.setdefault(channel.loop, []).append((channel, response))
         self._is_urgent = self._is_urgent or is_last
 
-    def hand_over(self, *, is_due: bool = False) -> None:
-        """Give the loops what is held, if it is due or has waited long enough."""
+    def flush(self, *, is_due: bool = False) -> None:
+        """Deliver the queued responses if `is_due`, one is urgent, or the maximum delay has passed."""
         now = time.monotonic()
-        if not self._held or not (is_due or self._is_urgent or now - self._handed_over >= LATEST):
+        if not self._pending or not (is_due or self._is_urgent or now - self._last_flush >= MAX_DELAY_SECONDS):
             return
-        for loop, answers in self._held.items():
+        for loop, responses in self._pending.items():
             try:
-                loop.call_soon_threadsafe(_deliver, answers)
-            except RuntimeError:  # the loop has ended, and all who waited there with it
-                for outlet, _ in answers:
-                    outlet.is_closed = True
-        self._held, self._is_urgent, self._handed_over = {}, False, now
+                loop.call_soon_threadsafe(_deliver, responses)
+            except RuntimeError:  # the loop is closed
+                for channel, _ in responses:
+                    channel.is_closed = True
+        self._pending, self._is_urgent, self._last_flush = {}, False, now
 
 
-def _deliver(answers: list[tuple[Outlet, Any]]) -> None:
-    for outlet, answer in answers:
-        outlet.queue.put_nowait(answer)
+def _deliver(responses: list[tuple[ResponseChannel, Any]]) -> None:
+    for channel, response in responses:
+        channel.queue.put_nowait(response)

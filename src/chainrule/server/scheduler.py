@@ -1,90 +1,86 @@
-"""A model that many ask at the same time: their requests run in one batch.
-
-Lives here: what a request looks like from an event loop. Not here: HTTP, and the thread that does the work
-(worker.py).
-"""
+"""Asynchronous interface to a model whose concurrent requests run in one batch (see `worker`)."""
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Sequence
 
-from chainrule.decoding.ranges import check
+from chainrule.decoding.ranges import check_range
 from chainrule.errors import ConfigError, InputError
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.server.post import Inbox, Outlet
-from chainrule.server.work import Continuing, Drawn, Job, Reading, Scoring, Top
+from chainrule.server.post import RequestQueue, ResponseChannel
+from chainrule.server.work import GenerationTask, Job, ScoreResult, ScoringTask, TokenResult, Top
 from chainrule.server.worker import Worker
 
-__all__ = ["Drawn", "Job", "Reading", "Scheduler", "Top"]
+__all__ = ["Job", "Scheduler", "ScoreResult", "TokenResult", "Top"]
 
 
 class Scheduler:
-    """One a model; `rows` texts are stepped together at most."""
+    """Schedules the requests of one model; `rows` is the maximum batch size."""
 
     def __init__(self, model: Model, *, rows: int = 256) -> None:
         self._vocabulary = model.lm.vocabulary
-        self._inbox = Inbox()
-        worker = Worker(model.lm, rows, self._inbox)
+        self._queue = RequestQueue()
+        worker = Worker(model.lm, rows, self._queue)
         self._thread = threading.Thread(target=worker.run, name=f"model {model.name}".strip(), daemon=True)
         self._thread.start()
 
-    async def generate(self, job: Job) -> AsyncGenerator[Drawn, None]:
-        """The tokens of all samples, each as it is drawn; closed early, its rows are not stepped again.
+    async def generate(self, job: Job) -> AsyncGenerator[TokenResult, None]:
+        """Yield the tokens of all samples as they are generated; closing the generator cancels the request.
 
-        The i-th sample of a seed is what `generate_several` draws with that seed, whatever runs beside it; of a
-        network up to the rounding of its arithmetic, which differs with the size of the batch.
+        The i-th sample equals that of `generate_several` with the same seed, whatever else is in the batch; for a
+        neural model up to rounding, which depends on the batch size.
         """
         if job.settings.strategy == "beam":
-            raise ConfigError("a beam is searched and not drawn; choose the strategy sample or greedy")
-        check("num", job.samples)
+            raise ConfigError("beam search is not supported here; choose the strategy sample or greedy")
+        check_range("num", job.samples)
         self._check(job.prompt)
         if job.settings.max_tokens == 0:
             return
-        outlet = Outlet(asyncio.get_running_loop())
-        self._inbox.put(Continuing(job, self._vocabulary, outlet))
+        channel = ResponseChannel(asyncio.get_running_loop())
+        self._queue.put(GenerationTask(job, self._vocabulary, channel))
         try:
-            going = job.samples
-            while going:
-                drawn = await outlet.queue.get()
-                if isinstance(drawn, Exception):
-                    raise drawn
-                going -= drawn.finish is not None
-                yield drawn
+            running = job.samples
+            while running:
+                token = await channel.queue.get()
+                if isinstance(token, Exception):
+                    raise token
+                running -= token.finish is not None
+                yield token
         finally:
-            outlet.is_closed = True
+            channel.is_closed = True
 
-    async def read(self, ids: Sequence[int], top: int = 0) -> Reading:
-        """The log p of every id, with `top` alternatives at each, and the distribution after the last."""
-        return await self._read(ids, top)
+    async def score(self, ids: Sequence[int], top: int = 0) -> ScoreResult:
+        """Return log p of every id, with `top` alternatives each, and the distribution after the last."""
+        return await self._score(ids, top)
 
-    async def after(self, ids: Sequence[int]) -> Floats:
-        """(V,) log p of what comes next."""
-        return (await self._read(ids, None)).after
+    async def next_log_probs(self, ids: Sequence[int]) -> Floats:
+        """Return the (V,) log-probabilities of the next token."""
+        return (await self._score(ids, None)).next_log_probs
 
     def stop(self) -> None:
-        """Let the thread end after its current step; requests that still wait end with the error 503."""
-        self._inbox.close()
+        """Let the thread end after its current step; unfinished requests end with a 503 error."""
+        self._queue.close()
 
     async def close(self) -> None:
         """Stop the thread and wait for its end."""
         self.stop()
         await asyncio.to_thread(self._thread.join)
 
-    async def _read(self, ids: Sequence[int], top: int | None) -> Reading:
+    async def _score(self, ids: Sequence[int], top: int | None) -> ScoreResult:
         self._check(ids)
-        outlet = Outlet(asyncio.get_running_loop())
-        self._inbox.put(Scoring(ids, top, self._vocabulary, outlet))
+        channel = ResponseChannel(asyncio.get_running_loop())
+        self._queue.put(ScoringTask(ids, top, self._vocabulary, channel))
         try:
-            reading = await outlet.queue.get()
+            result = await channel.queue.get()
         finally:
-            outlet.is_closed = True
-        if isinstance(reading, Exception):
-            raise reading
-        assert isinstance(reading, Reading)
-        return reading
+            channel.is_closed = True
+        if isinstance(result, Exception):
+            raise result
+        assert isinstance(result, ScoreResult)
+        return result
 
     def _check(self, ids: Sequence[int]) -> None:
-        wrong = next((i for i in ids if not 0 <= i < self._vocabulary.size), None)
-        if wrong is not None:
-            raise InputError(f"the id {wrong} is no token of this model; choose 0 to {self._vocabulary.size - 1}")
+        invalid = next((i for i in ids if not 0 <= i < self._vocabulary.size), None)
+        if invalid is not None:
+            raise InputError(f"{invalid} is not a token id of this model; choose 0 to {self._vocabulary.size - 1}")

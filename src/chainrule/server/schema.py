@@ -1,8 +1,4 @@
-"""What the requests are: fields, types and ranges, each violation told by the field's name.
-
-Lives here: the documents a client sends, and the checks that need the server's limits. Not here: what is done
-with them (completions.py, tokens.py, asking.py).
-"""
+"""Request schemas: fields, types, ranges, and checks against the limits of the server."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,18 +9,18 @@ from chainrule.errors import ConfigError
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
 
-# Of what a list should be, the first item that is not says enough: no list of a million complaints.
+# Validation stops at the first wrong item of a list, so that an error does not list a million.
 TextList = Annotated[list[str], Field(fail_fast=True)]
 IdList = Annotated[list[int], Field(fail_fast=True)]
 Prompt = str | TextList | IdList | Annotated[list[IdList], Field(fail_fast=True)]
-Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Stop = Annotated[str, Field(min_length=1, max_length=1024)]
-MODEL = Field(default=None, description="A name of GET /v1/models; without one, the first of them.")
+MODEL = Field(default=None, description="Name of a model (see GET /v1/models); default: the first.")
 
 
 class Request(BaseModel):
-    """No field beyond those named, no number in quotes."""
+    """Base of all requests: no unknown fields, no type coercion."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -32,7 +28,7 @@ class Request(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells besides its text."""
+    """Options of a streamed completion."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -40,60 +36,62 @@ class StreamOptions(BaseModel):
 
 
 class CompletionRequest(Request):
-    """`POST /v1/completions`, as OpenAI has it, with a few settings of chainrule's own."""
+    """Body of `POST /v1/completions`: OpenAI's fields and a few of chainrule."""
 
     prompt: Prompt = Field(default="", description="A text, texts, token ids, or lists of token ids.")
     max_tokens: int | None = Field(default=16, ge=0)
-    temperature: Temperature | None = Field(default=1.0, description="0 takes the most probable token.")
+    temperature: Temperature | None = Field(
+        default=1.0, description="Sampling temperature; 0 takes the most probable token."
+    )
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
-    min_p: Chance | None = None
+    min_p: Probability | None = None
     repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=1)] | None = None
     unk: UnknownWord = Field(
         default="exclude",
-        description="Unknown words: exclude (never drawn), spell (the speller writes a word), or keep (<unk> is "
-        "printed); logprobs are those of the model in each case.",
+        description="Unknown words: exclude (never generated), spell (replaced by a spelling), or keep (printed as "
+        "<unk>); logprobs are always those of the model.",
     )
     n: int | None = Field(default=1, ge=1)
-    best_of: int | None = Field(default=None, ge=1, description="Only as many as n.")
+    best_of: int | None = Field(default=None, ge=1, description="Must equal n.")
     echo: bool | None = False
-    logprobs: int | None = Field(default=None, ge=0, description="How many alternatives to tell with each token.")
+    logprobs: int | None = Field(default=None, ge=0, description="Number of alternatives per token.")
     stop: Stop | Annotated[list[Stop], Field(max_length=64, fail_fast=True)] | None = None
     seed: int | None = Field(default=None, ge=-(2**63), le=2**64 - 1)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
-    suffix: str | None = Field(default=None, description="Not to be had: the models read from left to right.")
-    presence_penalty: float | None = Field(default=None, description="0 only; there is repetition_penalty.")
-    frequency_penalty: float | None = Field(default=None, description="0 only; there is repetition_penalty.")
-    logit_bias: dict[str, float] | None = Field(default=None, description="Empty only.")
+    suffix: str | None = Field(default=None, description="Not supported: the models generate from left to right.")
+    presence_penalty: float | None = Field(default=None, description="Must be 0; use repetition_penalty.")
+    frequency_penalty: float | None = Field(default=None, description="Must be 0; use repetition_penalty.")
+    logit_bias: dict[str, float] | None = Field(default=None, description="Must be empty.")
 
     @property
     def prompts(self) -> list[str] | list[list[int]]:
-        """One text or list of ids for each prompt."""
-        given: Any = self.prompt
-        if isinstance(given, str):
-            return [given]
-        return [given] if not given or isinstance(given[0], int) else given
+        """The prompts, each a text or a list of ids."""
+        prompt: Any = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        return [prompt] if not prompt or isinstance(prompt[0], int) else prompt
 
     @property
     def samples(self) -> int:
-        """How many completions of each prompt."""
+        """Number of completions per prompt."""
         return self.n or 1
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """The texts before which a completion ends."""
+        """The stop strings."""
         return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     @property
     def has_usage(self) -> bool:
-        """Whether a stream closes with the counts of tokens."""
+        """Whether a stream ends with the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def decoding(self) -> Decoding:
-        """The settings of the draw; a negative seed is read as the 64 bits it is written in."""
+        """Return the decoding settings; a negative seed is read as unsigned 64-bit."""
         return Decoding(
             temperature=1.0 if self.temperature is None else self.temperature,
             top_k=self.top_k,
@@ -108,10 +106,10 @@ class CompletionRequest(Request):
         )
 
     def check(self, limits: Limits) -> None:
-        """Refuse what this server does not give."""
-        within("max_tokens", self.max_tokens, limits.tokens)
-        within("logprobs", self.logprobs, limits.top)
-        within("n", self.n, limits.samples)
+        """Raise ApiError for values that exceed a limit or are not supported."""
+        check_limit("max_tokens", self.max_tokens, limits.tokens)
+        check_limit("logprobs", self.logprobs, limits.top)
+        check_limit("n", self.n, limits.samples)
         if len(self.prompts) > limits.prompts:
             raise ApiError(
                 400, f"there are {len(self.prompts)} prompts; send at most {limits.prompts}", param="prompt"
@@ -124,74 +122,74 @@ class CompletionRequest(Request):
                 param="max_tokens",
             )
         if self.best_of is not None and self.best_of != self.samples:
-            refuse("best_of", "leave it out, or choose as many as n and compare their log-probabilities")
+            reject_value("best_of", "leave it out, or choose as many as n and compare their log-probabilities")
         if self.suffix:
-            refuse("suffix", "leave it out: the models read from left to right and cannot fill a gap")
+            reject_value("suffix", "leave it out: the models read from left to right and cannot fill a gap")
         for name in ("presence_penalty", "frequency_penalty"):
             if getattr(self, name):
-                refuse(name, "choose 0 and set repetition_penalty")
+                reject_value(name, "choose 0 and set repetition_penalty")
         if self.logit_bias:
-            refuse("logit_bias", "leave it out or empty")
+            reject_value("logit_bias", "leave it out or empty")
         if self.stream_options is not None and not self.stream:
-            refuse("stream_options", "it is for streams: set stream to true")
+            reject_value("stream_options", "it is for streams: set stream to true")
 
 
 class TokenizeRequest(Request):
-    """`POST /tokenize`."""
+    """Body of `POST /tokenize`."""
 
     prompt: str
-    add_special_tokens: bool = Field(default=False, description="Begin with <s>.")
+    add_special_tokens: bool = Field(default=False, description="Prepend <s>.")
     return_token_strs: bool | None = False
 
 
 class DetokenizeRequest(Request):
-    """`POST /detokenize`."""
+    """Body of `POST /detokenize`."""
 
     tokens: IdList
 
 
 class ScoreRequest(Request):
-    """`POST /v1/score`."""
+    """Body of `POST /v1/score`."""
 
-    input: str | TextList = Field(description="A text, or texts; each may be several lines.")
+    input: str | TextList = Field(description="A text or a list of texts; each may have several lines.")
     unit: Literal["nats", "bits", "log10"] = "nats"
 
 
 class NextRequest(Request):
-    """`POST /v1/next`."""
+    """Body of `POST /v1/next`."""
 
     prompt: str | IdList = ""
     top: int = Field(default=10, ge=1)
     temperature: Temperature = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-    min_p: Chance | None = None
+    min_p: Probability | None = None
     prefix: str = Field(
         default="",
         max_length=1024,
-        description="Only tokens that begin so, blanks before them aside; not of characters or bytes.",
+        description="Only tokens that start with this, ignoring leading blanks; not for char and byte tokenizers.",
     )
 
     def decoding(self) -> Decoding:
-        """The settings whose effect is shown; `<unk>` is shown with its probability."""
+        """Return the decoding settings to apply; `<unk>` is kept."""
         return Decoding(
             temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p, unk="keep"
         )
 
 
-def within(name: str, value: int | None, most: int) -> None:
-    """Refuse a number above this server's limit."""
+def check_limit(name: str, value: int | None, most: int) -> None:
+    """Raise ApiError if a number exceeds its limit."""
     if value is not None and value > most:
         raise ApiError(400, f"{name} is {value}; this server gives at most {most}", param=name)
 
 
-def refuse(name: str, advice: str) -> None:
-    """Say what to do instead of setting a field that has no effect here."""
-    raise ApiError(400, f"{name} has no such value here; {advice}", param=name, code="unsupported_value")
+def reject_value(name: str, advice: str) -> None:
+    """Raise ApiError for a field value that is not supported."""
+    raise ApiError(400, f"this value of {name} is not supported; {advice}", param=name, code="unsupported_value")
 
 
-def not_too_long(name: str, tokens: int, limits: Limits) -> None:
-    """Refuse a text of too many tokens."""
+def check_length(name: str, tokens: int, limits: Limits) -> None:
+    """Raise ApiError for a text of too many tokens."""
     if tokens > limits.prompt_tokens:
         raise ApiError(
             400,
@@ -202,5 +200,5 @@ def not_too_long(name: str, tokens: int, limits: Limits) -> None:
 
 
 def as_api_error(error: ConfigError) -> ApiError:
-    """A setting out of its range, with the name it begins with."""
+    """Convert a ConfigError, whose message starts with the name of the setting."""
     return ApiError(400, str(error), param=str(error).split(" ", 1)[0])

@@ -1,7 +1,4 @@
-"""Sockets and signals: where the server listens, which connections and requests it accepts, how it starts and ends.
-
-What is answered is in app.py.
-"""
+"""HTTP server on top of uvicorn: listening socket, connection limits, strict HTTP parsing, graceful shutdown."""
 
 import asyncio
 import errno
@@ -26,18 +23,18 @@ from chainrule.errors import ChainruleError, NotFoundError
 from chainrule.server.app import HEALTH
 from chainrule.server.aside import encode_json
 from chainrule.server.errors import CLOSE, ApiError
-from chainrule.server.frame import HEADERS, LONGEST_PATH
-from chainrule.server.keys import AccessRules, is_open
+from chainrule.server.frame import HEADERS, MAX_LOGGED_PATH
+from chainrule.server.keys import AccessRules, is_public_path
 from chainrule.server.limits import Limits
 from chainrule.server.logs import LOG
 from chainrule.server.patience import RunningRequests
-from chainrule.server.service import Service
+from chainrule.server.service import ModelRegistry
 
-BACKLOG: Final = 2048  # connections the kernel keeps ready to be accepted
-RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop; the rest may be connections
-MAX_HEAD_BYTES: Final = 32 << 10  # of a request's first line and headers
+BACKLOG: Final = 2048  # connections waiting to be accepted
+RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop
+MAX_HEAD_BYTES: Final = 32 << 10  # request line and headers
 MAX_HEADERS: Final = 100
-ABORT_SECONDS: Final = 1.0  # of the grace period, for the errors of aborted requests to be written
+ABORT_SECONDS: Final = 1.0  # part of the grace period reserved for writing the errors of aborted requests
 SWITCH_SECONDS: Final = 0.0005
 """Interval at which the threads of models hand the interpreter lock to the event loop.
 
@@ -62,15 +59,15 @@ class CountedSocket(socket.socket):
 
 
 class Listener(socket.socket):
-    """A listening socket that refuses connections beyond a limit, and never fails for want of a descriptor.
+    """A listening socket that rejects connections beyond a limit and never runs out of descriptors.
 
     asyncio logs every failed `accept` and tries it again for each connection of the backlog, which floods the log
-    and keeps a core busy when the descriptor limit is reached. A refused connection is accepted, answered with the
-    status 503 and closed; a descriptor that is held in reserve makes this possible when no other is left. The log
-    has one line when refusals begin, and another only after half of the connections have been closed.
+    and keeps a core busy when the descriptor limit is reached. A rejected connection is accepted, answered with
+    status 503 and closed, using a reserve descriptor if no other is left. Rejections are logged once, and again
+    only after half of the connections have been closed.
 
     Attributes:
-        limit: Connections that may be open at a time.
+        limit: Maximum number of open connections.
 
     """
 
@@ -164,8 +161,8 @@ HEALTH_BODY: Final = encode_json(HEALTH)
 
 
 def bind(host: str, port: int) -> Listener:
-    """A listening socket; port 0 is any free one."""
-    family, kind, protocol, _, address = addresses(host, port)[0]
+    """Return a listening socket; port 0 chooses a free port."""
+    family, kind, protocol, _, address = resolve(host, port)[0]
     listener = Listener(family, kind, protocol, connection_limit())
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -173,15 +170,15 @@ def bind(host: str, port: int) -> Listener:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"is not available: {error.strerror or error}"
         raise ChainruleError(
             f"port {port} of {host} {reason};\nchoose another with --port, or 0 for any that is free"
         ) from error
     return listener
 
 
-def addresses(host: str, port: int) -> list[Any]:
-    """What a host's name stands for."""
+def resolve(host: str, port: int) -> list[Any]:
+    """Resolve a host name to socket addresses."""
     try:
         return socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -189,43 +186,43 @@ def addresses(host: str, port: int) -> list[Any]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host's name."""
-    return all(ipaddress.ip_address(found[4][0].partition("%")[0]).is_loopback for found in addresses(host, 0))
+    """Whether a host resolves to loopback addresses only."""
+    return all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_loopback for address in resolve(host, 0))
 
 
-def is_everywhere(host: str) -> bool:
-    """Whether a host's name stands for all addresses of this machine, as 0.0.0.0 and :: do."""
-    return all(ipaddress.ip_address(found[4][0].partition("%")[0]).is_unspecified for found in addresses(host, 0))
+def is_wildcard(host: str) -> bool:
+    """Whether a host is a wildcard address such as 0.0.0.0 or ::."""
+    return all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_unspecified for address in resolve(host, 0))
 
 
 def url(host: str, listener: socket.socket) -> str:
-    """Where this machine asks for a listening socket; no program can open the address that stands for all."""
+    """Return a URL at which this machine reaches the socket; a wildcard becomes the loopback address."""
     name = host.strip("[]")
-    if is_everywhere(name):
+    if is_wildcard(name):
         name = "::1" if listener.family == socket.AF_INET6 else "127.0.0.1"
     return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
 
 
 def run(app: FastAPI, listener: socket.socket, limits: Limits) -> None:
-    """Serve until a signal comes; then running requests have `limits.grace_seconds` to end."""
+    """Serve until a signal arrives; running requests then get `limits.grace_seconds` to finish."""
     if threading.current_thread() is threading.main_thread():
-        # Uvicorn hands a signal on when it has ended; a shell's background process would then ignore this one.
+        # Uvicorn re-raises the signal after shutdown; a background process of a shell would ignore SIGINT.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setswitchinterval(SWITCH_SECONDS)
     Server(app, limits).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
-    """Uvicorn with an orderly end: requests that do not end within the grace period are answered with an error."""
+    """Uvicorn server that answers requests with an error if they do not finish within the grace period."""
 
     def __init__(self, app: FastAPI, limits: Limits) -> None:
-        super().__init__(configuration(app, limits))
+        super().__init__(uvicorn_config(app, limits))
         self._requests: RunningRequests = app.state.requests
-        self._service: Service = app.state.service
+        self._service: ModelRegistry = app.state.service
         self._grace_seconds = limits.grace_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, wait for running requests, abort the rest, close the models.
+        """Stop accepting, wait for running requests, abort the rest, close the models.
 
         The requests are aborted before the grace period ends, so that their errors are written within it.
         """
@@ -241,7 +238,7 @@ class Server(uvicorn.Server):
             self._service.stop()  # the threads of models would compete for the interpreter lock
             self._requests.abort()
             await self._wait_for_requests(ABORT_SECONDS)
-        for connection in list(self.server_state.connections):  # of clients that do not read their answer
+        for connection in list(self.server_state.connections):  # clients that do not read their response
             connection.transport.abort()
         await self._wait_for_requests(ABORT_SECONDS)
         await self.lifespan.shutdown()
@@ -253,16 +250,16 @@ class Server(uvicorn.Server):
                 while self.server_state.tasks and not self.force_exit:
                     await asyncio.wait(self.server_state.tasks, timeout=0.1)
                 while self.server_state.connections and not self.force_exit:
-                    await asyncio.sleep(0.01)  # what was written is still on its way
+                    await asyncio.sleep(0.01)  # wait for buffered data
         except TimeoutError:
             return False
         return True
 
 
-def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """The settings of uvicorn."""
+def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """Return the uvicorn configuration."""
 
-    class Connection(PatientConnection):
+    class Connection(IdleTimeoutProtocol):
         idle_seconds = limits.idle_seconds
         requests = app.state.requests
         access_rules = app.state.access_rules
@@ -282,21 +279,21 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
 
 class StrictConnection(h11.Connection):
-    """A parser of HTTP/1.1 that refuses what two programs may read in two ways (request smuggling), and long heads.
+    """HTTP/1.1 parser that rejects ambiguous requests (request smuggling) and long headers.
 
     h11 alone ignores `Content-Length` beside `Transfer-Encoding`, joins equal lengths and folded lines, and ends
     lines at LF.
     """
 
     def next_event(self) -> Any:
-        """Return the next event; a head is checked as it came, before anything is made of it."""
+        """Return the next event; the raw request head is checked before it is parsed."""
         if self.their_state is h11.IDLE:
             check_head(self.trailing_data[0])
         return super().next_event()
 
 
 def check_head(received: bytes) -> None:
-    """Refuse a request by its first line and headers; `received` may be a part of them, or go on behind them."""
+    """Raise RemoteProtocolError for an invalid request head; `received` may be incomplete or contain more."""
     end = received.find(b"\r\n\r\n")
     head = received if end < 0 else received[:end]
     if len(head) > MAX_HEAD_BYTES:
@@ -329,12 +326,12 @@ BETWEEN_REQUESTS: Final = {h11.CLIENT: h11.IDLE, h11.SERVER: h11.IDLE}
 WHOLE_HEAD: Final = re.compile(
     rb"([A-Z]+) (/[!-$&->@-~]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)*)\r\n"
 )
-"""A request line without percent escapes in its path, and headers."""
+"""A request head without percent escapes in its path."""
 ONLY_FOR_PARSER: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
 
 
 def read_whole_request(data: bytes) -> tuple[str, str, dict[bytes, bytes]] | None:
-    """Return method, path and headers if `data` is exactly one plain request with its body; None otherwise."""
+    """Return method, path and headers if `data` is exactly one simple request with its body; None otherwise."""
     head = WHOLE_HEAD.match(data)
     if head is None or head.end() > MAX_HEAD_BYTES:
         return None
@@ -349,28 +346,28 @@ def read_whole_request(data: bytes) -> tuple[str, str, dict[bytes, bytes]] | Non
     return head[1].decode(), head[2].decode(), headers
 
 
-class PatientConnection(H11Protocol):
-    """A connection that is closed when no whole request comes, and whose errors have the shape of all others."""
+class IdleTimeoutProtocol(H11Protocol):
+    """HTTP protocol that closes idle connections and sends parse errors in the API's format."""
 
     idle_seconds: float = 30.0
     requests: RunningRequests
     access_rules: AccessRules
-    _waiting: asyncio.TimerHandle | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, *settings: Any, **named_settings: Any) -> None:
         super().__init__(*settings, **named_settings)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Ignore the header Upgrade without a line in the log: any client may send it."""
+        """Ignore the header Upgrade without logging it."""
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait."""
+        """Start the idle timer."""
         super().connection_made(transport)
-        self._wait()
+        self._start_idle_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Answer a request directly where that is possible; pass the bytes to the parser otherwise."""
+        """Answer a request directly if possible; otherwise pass the bytes to the parser."""
         is_between_requests = self.conn.states == BETWEEN_REQUESTS and not self.conn.trailing_data[0]
         answer = self._direct_answer(data) if is_between_requests else None
         if answer is None:
@@ -383,10 +380,10 @@ class PatientConnection(H11Protocol):
         self.on_response_complete()
 
     def _direct_answer(self, data: bytes) -> tuple[bytes, bool] | None:
-        """Return the answer to `GET /health`, or the error of a request that is not accepted, without a task.
+        """Return the response to `GET /health`, or the error of a rejected request, without creating a task.
 
-        The second value says whether the connection is closed after it. None: the application answers. It would
-        give the same answers, but takes several turns of the event loop and several times as long for each.
+        The second value says whether to close the connection; None leaves the request to the application, which
+        would give the same response but take several iterations of the event loop.
         """
         is_health = data.startswith(b"GET /health HTTP/1.1\r\n")
         if not is_health and self.requests.has_room:
@@ -399,7 +396,7 @@ class PatientConnection(H11Protocol):
         status, body, fields = 200, HEALTH_BODY, dict[str, str]()
         try:
             self.access_rules.check(method, path, headers)
-            if is_open(method, path):
+            if is_public_path(method, path):
                 if not is_health:
                     return None
             else:
@@ -407,7 +404,7 @@ class PatientConnection(H11Protocol):
         except ApiError as error:
             status, body, fields = error.status, error.body, dict(error.headers)
         is_last = "Connection" in fields or headers.get(b"connection", b"").lower() == b"close"
-        facts = {"method": method, "path": path[:LONGEST_PATH], "status": status}
+        facts = {"method": method, "path": path[:MAX_LOGGED_PATH], "status": status}
         LOG.info(
             "request", extra={"facts": {**facts, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}}
         )
@@ -415,35 +412,35 @@ class PatientConnection(H11Protocol):
         return json_response(status, body, {**fields, **CLOSE} if is_last else fields), is_last
 
     def on_response_complete(self) -> None:
-        """Wait for the next."""
+        """Restart the idle timer."""
         super().on_response_complete()
-        self._wait()
+        self._start_idle_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """There is nothing more to wait for."""
+        """Cancel the idle timer."""
         super().connection_lost(exc)
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
-    def _wait(self) -> None:
-        # One timer a connection: it keeps the request before from being forgotten.
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._waiting = self.loop.call_later(self.idle_seconds, self._give_up, self.cycle)
+    def _start_idle_timer(self) -> None:
+        # One timer per connection, because it keeps a reference to the previous request.
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self.loop.call_later(self.idle_seconds, self._close_if_idle, self.cycle)
 
-    def _give_up(self, cycle: Any) -> None:
-        # A new cycle begins when the headers of a request are whole.
+    def _close_if_idle(self, cycle: Any) -> None:
+        # A new cycle starts when the headers of a request are complete.
         if self.cycle is cycle and (cycle is None or cycle.response_complete):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, with the status and the reason of the parser's error; then close."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is under way: it cannot be changed
+        """Answer invalid HTTP with the status and message of the parser error, then close."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # a response has already started
             self.transport.close()
             return
         reason = sys.exception()
         status = getattr(reason, "error_status_hint", 400)
-        # The parser's messages end with the bytes they are about, which may be thousands.
+        # The parser appends the received bytes to its messages, possibly thousands.
         details = "" if reason is None else f": {str(reason).partition(': bytearray(')[0]}"
         error = ApiError(status, f"{msg.removesuffix('.')}{details}")
         LOG.info("request", extra={"facts": {"status": status}})

@@ -1,7 +1,4 @@
-"""Completions as a stream of events, several side by side in one stream.
-
-Lives here: joining several sources into one, and how an event is written. Not here: what it tells (choices.py).
-"""
+"""Server-sent events: encoding of documents and merging of several streams."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -9,18 +6,18 @@ from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from chainrule.errors import ChainruleError
-from chainrule.server.aside import aside, encode_json
+from chainrule.server.aside import encode_json, run_in_thread_if_large
 from chainrule.server.errors import ApiError
 
 T = TypeVar("T")
 DONE: Final = b"data: [DONE]\n\n"
-AHEAD: Final = 64
-"""Items a source may be ahead of who reads them."""
+QUEUE_SIZE: Final = 64
+"""Items buffered between the sources and the consumer."""
 
 
-async def merged(sources: Sequence[AsyncGenerator[T]]) -> AsyncGenerator[T]:
-    """What several sources give, in the order it comes; closing it closes them all, a failure ends them all."""
-    queue: asyncio.Queue[T | _End] = asyncio.Queue(AHEAD)
+async def merge(sources: Sequence[AsyncGenerator[T]]) -> AsyncGenerator[T]:
+    """Interleave several generators in order of arrival; closing it or an error closes all of them."""
+    queue: asyncio.Queue[T | _End] = asyncio.Queue(QUEUE_SIZE)
     tasks = [asyncio.create_task(_drain(source, queue)) for source in sources]
     try:
         running = len(tasks)
@@ -39,7 +36,7 @@ async def merged(sources: Sequence[AsyncGenerator[T]]) -> AsyncGenerator[T]:
 
 
 class _End:
-    """The end of one source."""
+    """Marks the end of a source."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -57,12 +54,12 @@ async def _drain(source: AsyncGenerator[T], queue: "asyncio.Queue[T | _End]") ->
 
 
 def event(document: dict[str, Any]) -> bytes:
-    """Return one server-sent event."""
+    """Encode a document as a server-sent event."""
     return b"data: " + encode_json(document) + b"\n\n"
 
 
 def _size(document: dict[str, Any]) -> int:
-    """Return roughly how many characters and log-probabilities the choices of a document hold."""
+    """Estimate the number of characters and log-probabilities in a document."""
     size = 0
     for choice in document.get("choices", ()):
         logprobs = choice.get("logprobs") or {}
@@ -72,11 +69,11 @@ def _size(document: dict[str, Any]) -> int:
 
 
 async def events(documents: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[bytes]:
-    """The documents as events; an error once the stream has begun is the last of them."""
+    """Encode documents as events; an error after the start of the stream becomes the last event."""
     async with aclosing(documents):
         try:
             async for document in documents:
-                yield await aside(_size(document), event, document)
+                yield await run_in_thread_if_large(_size(document), event, document)
         except ApiError as error:
             yield event(error.document)
             return

@@ -1,6 +1,6 @@
-"""GET /tokenizer_info, POST /tokenize, POST /detokenize: the tokenizer, for clients that count or send tokens.
+"""Routes `GET /tokenizer_info`, `POST /tokenize` and `POST /detokenize`.
 
-The names of the fields are those lm-evaluation-harness and others read of vLLM.
+The field names are those of vLLM, which lm-evaluation-harness and other clients expect.
 """
 
 from typing import Any
@@ -9,46 +9,46 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from chainrule.model import Model
-from chainrule.server.aside import aside, json_response
+from chainrule.server.aside import json_response, run_in_thread_if_large
 from chainrule.server.errors import ApiError
 from chainrule.server.limits import Limits
-from chainrule.server.logs import note
-from chainrule.server.pieces import Pieces, prompt_of_text, text_of_ids
+from chainrule.server.logs import add_log_fields
+from chainrule.server.pieces import TokenDecoder, decode_ids, encode_prompt
 from chainrule.server.schema import DetokenizeRequest, TokenizeRequest
-from chainrule.server.service import Service
+from chainrule.server.service import ModelRegistry
 from chainrule.tokenizers.config import BOS, EOS
 
 
-def router(service: Service) -> APIRouter:
-    """The three routes."""
+def router(service: ModelRegistry) -> APIRouter:
+    """Return the router of the tokenizer endpoints."""
     routes = APIRouter()
 
     @routes.get("/tokenizer_info")
     async def tokenizer_info(model: str | None = None) -> dict[str, Any]:
-        """What there is to know of a model's tokenizer."""
-        return describe((await service.loaded(model)).model, service.limits)
+        """Describe the tokenizer of a model."""
+        return describe((await service.get(model)).model, service.limits)
 
     @routes.post("/tokenize", response_model=dict[str, Any])
     async def tokenize(request: TokenizeRequest) -> Response:
-        """The ids of a text, `</s>` for each line break; of `<s>` or `</s>` alone the id of that symbol."""
-        loaded = await service.loaded(request.model)
-        found = await aside(len(request.prompt), _tokenize, loaded.model, request)
-        note(tokens_in=found["count"])
-        return await json_response(found["count"], {**found, "max_model_len": service.limits.prompt_tokens})
+        """Encode a text, with `</s>` for each line break; `<s>` or `</s>` alone gives the id of that symbol."""
+        loaded = await service.get(request.model)
+        encoded = await run_in_thread_if_large(len(request.prompt), _tokenize, loaded.model, request)
+        add_log_fields(tokens_in=encoded["count"])
+        return await json_response(encoded["count"], {**encoded, "max_model_len": service.limits.prompt_tokens})
 
     @routes.post("/detokenize", response_model=dict[str, Any])
     async def detokenize(request: DetokenizeRequest) -> Response:
-        """The text of ids, a line break for `</s>`."""
-        loaded = await service.loaded(request.model)
-        note(tokens_in=len(request.tokens))
-        text = await aside(len(request.tokens), _detokenize, loaded.model, request)
+        """Decode token ids, with a line break for `</s>`."""
+        loaded = await service.get(request.model)
+        add_log_fields(tokens_in=len(request.tokens))
+        text = await run_in_thread_if_large(len(request.tokens), _detokenize, loaded.model, request)
         return await json_response(len(text), {"prompt": text})
 
     return routes
 
 
 def describe(model: Model, limits: Limits) -> dict[str, Any]:
-    """The tokenizer's kind, size and control symbols."""
+    """Return the kind, size and control symbols of the tokenizer."""
     tokenizer = model.tokenizer
     return {
         "tokenizer_class": tokenizer.config.kind,
@@ -71,7 +71,7 @@ def _tokenize(model: Model, request: TokenizeRequest) -> dict[str, Any]:
     if request.prompt in symbols:
         ids = [symbols[request.prompt]]
     else:
-        ids = list(prompt_of_text(request.prompt, tokenizer).ids)
+        ids = list(encode_prompt(request.prompt, tokenizer).ids)
     if request.add_special_tokens and ids[:1] != [tokenizer.bos]:
         ids.insert(0, tokenizer.bos)
     strings = tokenizer.tokens(ids) if request.return_token_strs else None
@@ -80,7 +80,7 @@ def _tokenize(model: Model, request: TokenizeRequest) -> dict[str, Any]:
 
 def _detokenize(model: Model, request: DetokenizeRequest) -> str:
     size = model.tokenizer.vocab_size
-    wrong = next((i for i in request.tokens if not 0 <= i < size), None)
-    if wrong is not None:
-        raise ApiError(400, f"there is no token {wrong}; ids run from 0 to {size - 1}", param="tokens")
-    return text_of_ids(request.tokens, Pieces(model.tokenizer))
+    invalid = next((i for i in request.tokens if not 0 <= i < size), None)
+    if invalid is not None:
+        raise ApiError(400, f"there is no token {invalid}; ids run from 0 to {size - 1}", param="tokens")
+    return decode_ids(request.tokens, TokenDecoder(model.tokenizer))

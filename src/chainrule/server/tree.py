@@ -1,7 +1,4 @@
-"""A beam search as a tree: what was kept, what ended, and what nearly was kept, at every length.
-
-Lives here: watching the search of decoding/beam.py. Not here: the search itself, and HTTP (explaining.py).
-"""
+"""Trace of a beam search as a tree of kept, finished and pruned extensions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,62 +6,64 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from chainrule.decoding.beam import Hypothesis, steps
-from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.beam import Hypothesis, search_steps
+from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import apply_filters
 from chainrule.lm import AnyModel, Floats, Ids, State
 
-Fate = Literal["kept", "finished", "pruned"]
+Status = Literal["kept", "finished", "pruned"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One token behind a hypothesis."""
+    """One extension of a hypothesis by a token."""
 
-    parent: int | None  # its place among the nodes; None: right behind the prompt
-    ids: tuple[int, ...]  # all that was generated up to here
-    log_prob: float  # nats, of its token given all before
-    score: float  # nats, of all that was generated
-    fate: Fate
+    parent: int | None  # index of the parent node; None: the prompt
+    ids: tuple[int, ...]  # generated tokens up to and including this one
+    log_prob: float  # nats, of its token given the previous ones
+    score: float  # nats, of all generated tokens
+    status: Status
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """Every node, parents before children, and the hypotheses that were found, the best first."""
+class BeamTrace:
+    """All nodes, parents before children, and the final hypotheses, best first."""
 
     nodes: list[Node]
-    found: list[Hypothesis]
+    hypotheses: list[Hypothesis]
 
-    def place(self, ids: tuple[int, ...]) -> int:
-        """Where the node of these ids stands."""
+    def index(self, ids: tuple[int, ...]) -> int:
+        """Return the index of the node with these ids."""
         return next(i for i, node in enumerate(self.nodes) if node.ids == ids)
 
 
-def grow(lm: AnyModel, prompt: Prompt, settings: Decoding, check: Callable[[], None] = lambda: None) -> Tree:
-    """Search, and note at each length the B extensions that are kept and the B next best that are not.
+def trace_beam_search(
+    lm: AnyModel, prompt: Prompt, settings: Decoding, check: Callable[[], None] = lambda: None
+) -> BeamTrace:
+    """Run a beam search and record, at each length, the B best extensions and the B next best (pruned) ones.
 
-    `check` is called before every step; what it raises ends the search.
+    `check` is called before every step and may raise to end the search.
     """
-    log_p, state = read(lm, prompt)
-    search = steps(log_p, _Noted(state), prompt, settings, num=settings.beam_size)
+    log_p, state = read_prompt(lm, prompt)
+    search = search_steps(log_p, _StateRows(state), prompt, settings, num=settings.beam_size)
     nodes: list[Node] = []
-    running: list[int | None] = [None]  # the nodes that go on, in the order of the search's rows
-    answer: tuple[Floats, State] | None = None
+    running: list[int | None] = [None]  # kept nodes in the order of the search's rows
+    reply: tuple[Floats, State] | None = None
     while True:
         running = _extend(nodes, running, log_p, prompt, settings)
         try:
-            asked, ids = search.send(answer)  # type: ignore[arg-type]
+            wrapped, ids = search.send(reply)  # type: ignore[arg-type]
         except StopIteration as end:
-            return Tree(nodes, end.value)
+            return BeamTrace(nodes, end.value)
         check()
-        log_p, after = lm.step(asked.state, ids)
-        answer = (log_p, _Noted(after))
+        log_p, after = lm.step(wrapped.state, ids)
+        reply = (log_p, _StateRows(after))
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
-    """A state in the search's hands; the search forks it and never asks what it is."""
+class _StateRows:
+    """Opaque state handed to the search, which only selects rows of it."""
 
     state: Any
 
@@ -75,20 +74,20 @@ class _Noted:
 def _extend(
     nodes: list[Node], running: list[int | None], log_p: Floats, prompt: Prompt, settings: Decoding
 ) -> list[int | None]:
-    """Add the children of one length; those that go on, in the order of (row, token), as the search has them."""
+    """Add the children of one length; return the kept ones in (row, token) order, as in the search."""
     before = [() if at is None else nodes[at].ids for at in running]
-    allowed = shape(log_p, [[*prompt.words, *ids] for ids in before], settings, prompt.vocabulary)
+    allowed = apply_filters(log_p, [[*prompt.words, *ids] for ids in before], settings, prompt.vocabulary)
     totals = np.array([0.0 if at is None else nodes[at].score for at in running])[:, None] + allowed  # (K, V)
     flat = totals.reshape(-1)
     B = settings.beam_size
     best = [int(i) for i in np.argsort(-flat, kind="stable")[: 2 * B] if flat[i] > -np.inf]
-    going: list[tuple[int, int]] = []  # (place in (K, V), node)
+    kept_nodes: list[tuple[int, int]] = []  # (flat index into (K, V), node)
     for rank, at in enumerate(best):
         row, token = divmod(at, totals.shape[1])
         ids = (*before[row], token)
-        ends = prompt.is_ended_by(ids)
-        fate: Fate = "pruned" if rank >= B else "finished" if ends else "kept"
-        if fate == "kept":
-            going.append((at, len(nodes)))
-        nodes.append(Node(running[row], ids, float(log_p[row, token]), float(flat[at]), fate))
-    return [node for _, node in sorted(going)]
+        is_finished = prompt.is_ended_by(ids)
+        status: Status = "pruned" if rank >= B else "finished" if is_finished else "kept"
+        if status == "kept":
+            kept_nodes.append((at, len(nodes)))
+        nodes.append(Node(running[row], ids, float(log_p[row, token]), float(flat[at]), status))
+    return [node for _, node in sorted(kept_nodes)]

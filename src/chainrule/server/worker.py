@@ -1,10 +1,8 @@
-"""The thread that owns a model: all rows of all requests are stepped together, whoever asked.
+"""Worker thread of a model: continuous batching of all requests (prefill, decode steps, eviction).
 
-Lives here: who reads, who is stepped, who leaves. Not here: reading (reading.py), how requests come (post.py).
-Letters: K rows in the batch, V vocabulary.
-
-A row comes into the batch at the next step and leaves it the moment it ends or nobody waits for it. The joined
-state is put together anew only when rows come or go. Where more wait than there is room for, rows take turns.
+A slot joins the batch at the next step and leaves it when it finishes or its request is cancelled. The joined state
+is rebuilt only when slots join or leave. If more slots are ready than fit into the batch, they take turns.
+Shapes: K slots in the batch, V vocabulary.
 """
 
 import queue
@@ -14,60 +12,60 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.decoding.sample import draw
+from chainrule.decoding.sample import draw_tokens
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import shape
+from chainrule.decoding.shaping import apply_filters
 from chainrule.lm import AnyModel, Floats
 from chainrule.server.errors import shutting_down
-from chainrule.server.post import Inbox, Post
-from chainrule.server.reading import CELLS, Reader, joined
-from chainrule.server.work import Row, Sample, Task
+from chainrule.server.post import RequestQueue, ResponseBatcher
+from chainrule.server.reading import MAX_LOGITS, Prefill, join_states
+from chainrule.server.work import SampleSlot, Slot, Task
 
-TURN: Final = 32
-"""Steps after which a row makes room for one that waits."""
+STEPS_PER_TURN: Final = 32
+"""Steps after which a slot yields its place to a waiting one."""
 
-WAITING: Final = 4
-"""How many times as many rows as are in the batch may take turns with them; each has a state in memory."""
+READY_FACTOR: Final = 4
+"""Maximum number of ready slots, as a multiple of the batch size; each holds a state in memory."""
 
-SHAPED_AT_ONCE: Final = 1 << 16
-"""Numbers of the distributions that are shaped at a time: as many as stay in the cache of a processor."""
+SHAPED_NUMBERS: Final = 1 << 16
+"""Log-probabilities filtered at a time, so that they fit into the CPU cache."""
 
 
 class Worker:
-    """Works off what is in the inbox until that is closed."""
+    """Processes the requests of a queue until it is closed."""
 
-    def __init__(self, lm: AnyModel, rows: int, inbox: Inbox) -> None:
-        self._lm, self._inbox, self._post = lm, inbox, Post()
-        # A model that cannot join states has one row at a time.
-        self._most = max(1, min(rows, CELLS // lm.vocabulary.size)) if hasattr(lm, "join") else 1
-        self._reader = Reader(lm, self._most)
-        self._new: deque[Task] = deque()  # nothing of it is read
-        self._reading: list[Task] = []
-        self._ready: deque[Row] = deque()  # read, with a state of its own
-        self._running: list[Row] = []
-        self._state: Any = None  # (K, …) of the running rows
-        self._shaped_at_once = max(1, SHAPED_AT_ONCE // lm.vocabulary.size)
+    def __init__(self, lm: AnyModel, rows: int, requests: RequestQueue) -> None:
+        self._lm, self._queue, self._responses = lm, requests, ResponseBatcher()
+        # A model that cannot join states has a batch size of 1.
+        self._max_slots = max(1, min(rows, MAX_LOGITS // lm.vocabulary.size)) if hasattr(lm, "join") else 1
+        self._prefill = Prefill(lm, self._max_slots)
+        self._new: deque[Task] = deque()  # not started
+        self._prefilling: list[Task] = []
+        self._ready: deque[Slot] = deque()  # prompt processed, not in the batch
+        self._running: list[Slot] = []
+        self._state: Any = None  # (K, …) joined state of the running slots
+        self._shaped_at_once = max(1, SHAPED_NUMBERS // lm.vocabulary.size)
 
     def run(self) -> None:
-        """The life of the thread."""
+        """Process requests until the queue is closed (target of the thread)."""
         try:
             while self._collect():
-                self._read()
-                self._change_rows()
+                self._run_prefill()
+                self._update_batch()
                 self._step()
-                self._post.hand_over()
+                self._responses.flush()
         finally:
-            self._inbox.close()
+            self._queue.close()
             self._fail_all()
 
     def _collect(self) -> bool:
-        """Take in what has come, waiting for it where there is nothing else to do; False when it is over."""
-        is_idle = not (self._new or self._reading or self._ready or self._running)
+        """Accept new requests, blocking if there is nothing else to do; return False once the queue is closed."""
+        is_idle = not (self._new or self._prefilling or self._ready or self._running)
         if is_idle:
-            self._post.hand_over(is_due=True)
+            self._responses.flush(is_due=True)
         while True:
             try:
-                task = self._inbox.take(waits=is_idle)
+                task = self._queue.get(waits=is_idle)
             except queue.Empty:
                 return True
             if task is None:
@@ -75,149 +73,154 @@ class Worker:
             self._new.append(task)
             is_idle = False
 
-    def _read(self) -> None:
-        """One piece of what is to be read; who has read all but the last token is ready."""
-        while self._new and len(self._reading) < self._most and len(self._ready) < WAITING * self._most:
+    def _run_prefill(self) -> None:
+        """Process one chunk of the prompts; tasks whose prompt is done become ready slots."""
+        while (
+            self._new
+            and len(self._prefilling) < self._max_slots
+            and len(self._ready) < READY_FACTOR * self._max_slots
+        ):
             task = self._new.popleft()
-            if not task.is_over:
+            if not task.is_finished:
                 task.state = self._lm.start(1)
-                self._reading.append(task)
-        todo = [task for task in self._reading if task.rest and not task.is_over]
-        chosen = set(self._reader.read(todo, self._post)) if todo else set()
-        self._reading.sort(key=lambda task: task in chosen)  # stable: next time it is the turn of the others
-        for task in self._reading:
-            if not task.rest and not task.is_over:
+                self._prefilling.append(task)
+        pending = [task for task in self._prefilling if task.remaining and not task.is_finished]
+        processed = set(self._prefill.run(pending, self._responses)) if pending else set()
+        self._prefilling.sort(
+            key=lambda task: task in processed
+        )  # stable sort: the other tasks come first next time
+        for task in self._prefilling:
+            if not task.remaining and not task.is_finished:
                 self._ready.extend(task.rows())
-                task.state = None  # the rows have it
-        self._reading = [task for task in self._reading if task.rest and not task.is_over]
+                task.state = None  # now held by the slots
+        self._prefilling = [task for task in self._prefilling if task.remaining and not task.is_finished]
 
-    def _change_rows(self) -> None:
-        """Rows that are over leave, rows that wait come in."""
-        stay = [k for k, row in enumerate(self._running) if not row.is_over]
-        stay = self._take_turns(stay)
-        new: list[Row] = []
-        while self._ready and len(stay) + len(new) < self._most:
-            row = self._ready.popleft()
-            if not row.is_over:
-                row.steps = 0
-                new.append(row)
-        if len(stay) < len(self._running):  # a state may be large: copy it only where rows go
-            self._state = self._state.select(np.array(stay)) if stay else None
-        if new:
-            old = [self._state] if stay else []
-            self._state = joined(self._lm, [*old, *(row.state for row in new)])
-        self._running = [*(self._running[k] for k in stay), *new]
-        for row in new:
-            row.state = None
+    def _update_batch(self) -> None:
+        """Evict finished slots and admit ready ones."""
+        staying = [k for k, slot in enumerate(self._running) if not slot.is_finished]
+        staying = self._take_turns(staying)
+        joining: list[Slot] = []
+        while self._ready and len(staying) + len(joining) < self._max_slots:
+            slot = self._ready.popleft()
+            if not slot.is_finished:
+                slot.steps = 0
+                joining.append(slot)
+        if len(staying) < len(self._running):  # avoid copying a large state
+            self._state = self._state.select(np.array(staying)) if staying else None
+        if joining:
+            old = [self._state] if staying else []
+            self._state = join_states(self._lm, [*old, *(slot.state for slot in joining)])
+        self._running = [*(self._running[k] for k in staying), *joining]
+        for slot in joining:
+            slot.state = None
 
     def _take_turns(self, stay: list[int]) -> list[int]:
-        """Without the rows that make room, the longest in the batch first; they wait behind those that wait."""
-        wanted = len(stay) + len(self._ready) - self._most
-        tired = [k for k in stay if self._running[k].steps >= TURN] if wanted > 0 else []
-        tired = sorted(tired, key=lambda k: -self._running[k].steps)[:wanted]
-        for k in tired:
+        """Move slots that used up their turn to the end of the ready queue; return those that stay."""
+        excess = len(stay) + len(self._ready) - self._max_slots
+        yielding = [k for k in stay if self._running[k].steps >= STEPS_PER_TURN] if excess > 0 else []
+        yielding = sorted(yielding, key=lambda k: -self._running[k].steps)[:excess]
+        for k in yielding:
             self._running[k].state = self._state.select(np.array([k]))
             self._ready.append(self._running[k])
-        gone = set(tired)
-        return [k for k in stay if k not in gone]
+        evicted = set(yielding)
+        return [k for k in stay if k not in evicted]
 
     def _step(self) -> None:
-        """Every row reads its token and is told what comes next."""
+        """Run one decode step for all slots of the batch."""
         if not self._running:
             return
-        ids = np.array([row.id for row in self._running])
+        ids = np.array([slot.id for slot in self._running])
         try:
             log_p, self._state = self._lm.step(self._state, ids)
         except Exception:
-            self._step_apart()
+            self._step_separately()
             return
-        self._answer(self._running, log_p)
+        self._sample(self._running, log_p)
 
-    def _step_apart(self) -> None:
-        """A step has failed: the rows whose own step fails end with that error, the others go on."""
-        states, rows = [], []
-        for k, row in enumerate(self._running):
+    def _step_separately(self) -> None:
+        """Step every slot alone after a failed batch step; only the slots that fail again get the error."""
+        states, slots = [], []
+        for k, slot in enumerate(self._running):
             try:
-                log_p, state = self._lm.step(self._state.select(np.array([k])), np.array([row.id]))
+                log_p, state = self._lm.step(self._state.select(np.array([k])), np.array([slot.id]))
             except Exception as error:
-                row.task.fail(error, self._post)
+                slot.task.fail(error, self._responses)
                 continue
-            self._answer([row], log_p)
-            rows.append(row)
+            self._sample([slot], log_p)
+            slots.append(slot)
             states.append(state)
-        self._running, self._state = rows, joined(self._lm, states) if rows else None
+        self._running, self._state = slots, join_states(self._lm, states) if slots else None
 
-    def _answer(self, rows: Sequence[Row], log_p: Floats) -> None:
-        """Rows that are shaped alike draw together, each with its own generator; (K, V)."""
-        for row in rows:
-            row.steps += 1
-        for places in self._alike(rows):
-            own = [rows[k] for k in places]
-            own_log_p = log_p if len(places) == len(rows) else log_p[places]
+    def _sample(self, slots: Sequence[Slot], log_p: Floats) -> None:
+        """Sample the next tokens from (K, V); slots with equal filters are sampled together."""
+        for slot in slots:
+            slot.steps += 1
+        for indices in self._groups(slots):
+            group = [slots[k] for k in indices]
+            group_log_p = log_p if len(indices) == len(slots) else log_p[indices]
             try:
-                drawn = _draw(own, own_log_p, self._lm)
+                drawn = _draw(group, group_log_p, self._lm)
             except Exception as error:
-                if len(own) == 1:
-                    own[0].task.fail(error, self._post)
-                for k in places if len(own) > 1 else ():
-                    self._answer_alone(rows[k], log_p[k : k + 1])
+                if len(group) == 1:
+                    group[0].task.fail(error, self._responses)
+                for k in indices if len(group) > 1 else ():
+                    self._sample_alone(slots[k], log_p[k : k + 1])
                 continue
-            for row, its_log_p, id_ in zip(own, own_log_p, drawn, strict=True):
-                self._tell(row, its_log_p, id_)
+            for slot, slot_log_p, id_ in zip(group, group_log_p, drawn, strict=True):
+                self._deliver(slot, slot_log_p, id_)
 
-    def _answer_alone(self, row: Row, log_p: Floats) -> None:
+    def _sample_alone(self, slot: Slot, log_p: Floats) -> None:
         try:
-            id_ = _draw([row], log_p, self._lm)[0]
+            id_ = _draw([slot], log_p, self._lm)[0]
         except Exception as error:
-            row.task.fail(error, self._post)
+            slot.task.fail(error, self._responses)
             return
-        self._tell(row, log_p[0], id_)
+        self._deliver(slot, log_p[0], id_)
 
-    def _tell(self, row: Row, log_p: Floats, id_: int | None) -> None:
-        """A row whose stop rule fails ends with that error."""
-        if row.task.is_over:
+    def _deliver(self, slot: Slot, log_p: Floats, id_: int | None) -> None:
+        """Pass the result to the slot; an exception of its stop check ends its task."""
+        if slot.task.is_finished:
             return
         try:
-            row.answer(log_p, id_, self._post)
+            slot.advance(log_p, id_, self._responses)
         except Exception as error:
-            row.task.fail(error, self._post)
+            slot.task.fail(error, self._responses)
 
-    def _alike(self, rows: Sequence[Row]) -> Iterator[list[int]]:
-        """Places of rows that draw from distributions shaped alike, so few as are shaped at a time."""
+    def _groups(self, slots: Sequence[Slot]) -> Iterator[list[int]]:
+        """Yield indices of slots with equal filter settings, in groups of limited size."""
         groups: dict[Decoding | None, list[int]] = {}
-        for k, row in enumerate(rows):
-            groups.setdefault(row.shaping, []).append(k)
-        for places in groups.values():
-            for first in range(0, len(places), self._shaped_at_once):
-                yield places[first : first + self._shaped_at_once]
+        for k, slot in enumerate(slots):
+            groups.setdefault(slot.shaping, []).append(k)
+        for indices in groups.values():
+            for first in range(0, len(indices), self._shaped_at_once):
+                yield indices[first : first + self._shaped_at_once]
 
     def _fail_all(self) -> None:
-        """Who still waits is told that it is over."""
-        tasks = {*self._new, *self._reading, *(row.task for row in (*self._ready, *self._running))}
-        while (task := self._left()) is not None:
+        """End all unfinished tasks with the shutdown error."""
+        tasks = {*self._new, *self._prefilling, *(slot.task for slot in (*self._ready, *self._running))}
+        while (task := self._next_queued()) is not None:
             tasks.add(task)
         for task in tasks:
-            if not task.is_over:
-                task.fail(shutting_down(), self._post)
-        self._post.hand_over(is_due=True)
+            if not task.is_finished:
+                task.fail(shutting_down(), self._responses)
+        self._responses.flush(is_due=True)
 
-    def _left(self) -> Task | None:
+    def _next_queued(self) -> Task | None:
         try:
-            left: Task | None = self._inbox.take(waits=False)
+            task: Task | None = self._queue.get(waits=False)
         except queue.Empty:
             return None
-        return left
+        return task
 
 
-def _draw(rows: Sequence[Row], log_p: Floats, lm: AnyModel) -> list[int | None]:
-    """One id a row from (K, V), all shaped alike; None for rows that draw nothing.
+def _draw(slots: Sequence[Slot], log_p: Floats, lm: AnyModel) -> list[int | None]:
+    """Sample one id per slot from (K, V); None for slots that only score.
 
-    What is drawn depends on the row's seed and its own distribution. In a batch a network's products are added up
-    in another order, so that these differ from those of the row alone in the last bits of single precision; of an
-    n-gram model they are the same to the last bit.
+    A sample depends only on the slot's seed and distribution. The distributions of a neural model depend on the
+    batch size in the last bits of single precision; those of an n-gram model are identical bit for bit.
     """
-    samples = [row for row in rows if isinstance(row, Sample)]
+    samples = [slot for slot in slots if isinstance(slot, SampleSlot)]
     if not samples:
-        return [None] * len(rows)
-    allowed = shape(log_p, [row.text for row in samples], samples[0].shaping, lm.vocabulary)
-    return [int(i) for i in draw(allowed, [row.rng for row in samples])]
+        return [None] * len(slots)
+    allowed = apply_filters(log_p, [slot.text for slot in samples], samples[0].shaping, lm.vocabulary)
+    return [int(i) for i in draw_tokens(allowed, [slot.rng for slot in samples])]

@@ -1,28 +1,28 @@
-"""The text of one completion while it grows.
+"""Incremental detokenization with stop strings.
 
-It says what decoding/continuation.py says, token by token in time that does not grow with the text: characters not
-yet complete, stop strings, and which text no further token can change.
+Gives the same result as decoding/continuation.py, in constant time per token: holds back incomplete characters and
+possible beginnings of stop strings.
 """
 
 import codecs
 from collections.abc import Callable
 
 from chainrule.decoding.stop_strings import StopSearch, StopStrings
-from chainrule.server.pieces import Pieces
+from chainrule.server.pieces import TokenDecoder
 
-Spell = Callable[[], str]
-"""Draws the spelling of the next unknown word of one sample."""
+DrawSpelling = Callable[[], str]
+"""Draws the spelling of the next unknown word of a sample."""
 
 
-class TokenText:
-    """The text that each token of one sample adds; with `spell`, a spelling in place of the name of `<unk>`.
+class StreamDecoder:
+    """Decode the tokens of one sample to text; with `spell`, `<unk>` is replaced by a drawn spelling.
 
     Attributes:
-        spelled: The text of each spelled token by its position, with the blank before it.
+        spelled: Text of each spelled token by position, including the blank before it.
 
     """
 
-    def __init__(self, pieces: Pieces, previous: int | None, spell: Spell | None = None) -> None:
+    def __init__(self, pieces: TokenDecoder, previous: int | None, spell: DrawSpelling | None = None) -> None:
         self.spelled: dict[int, str] = {}
         self._pieces = pieces
         self._previous = previous
@@ -31,7 +31,7 @@ class TokenText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, id_: int) -> str:
-        """Read one token."""
+        """Return the text that a token adds."""
         added = self._pieces.bytes(self._previous, id_)
         if self._spell is not None and id_ == self._pieces.tokenizer.unk:
             added = added.removesuffix(self._pieces.bytes(None, id_)) + self._spell().encode()
@@ -41,56 +41,56 @@ class TokenText:
         return self._decoder.decode(added)
 
     def end(self) -> str:
-        """Close the text: bytes of a character that was not completed become U+FFFD."""
+        """End the text; an incomplete character becomes U+FFFD."""
         return self._decoder.decode(b"", True)
 
 
-class Writing:
-    """Takes tokens one by one and tells how much of their text is settled.
+class IncrementalDetokenizer:
+    """Incremental detokenizer that searches for stop strings.
 
-    Text that was released is not kept, so that adding a token never copies the text before it.
+    Released text is not stored, so that adding a token never copies the text before it.
 
     Attributes:
-        begins: Where in the text each token begins; a token inside a character where that character begins.
+        offsets: Start of each token in the text; for a token inside a character, the start of that character.
 
     """
 
     def __init__(
-        self, pieces: Pieces, previous: int | None, stops: StopStrings, spell: Spell | None = None
+        self, pieces: TokenDecoder, previous: int | None, stops: StopStrings, spell: DrawSpelling | None = None
     ) -> None:
-        self.begins: list[int] = []
-        self._text = TokenText(pieces, previous, spell)
+        self.offsets: list[int] = []
+        self._text = StreamDecoder(pieces, previous, spell)
         self._search = StopSearch(stops)
         self._released = 0
-        self._pending = ""  # what follows the released text
+        self._pending = ""  # decoded text not yet released
 
     @property
     def spelled(self) -> dict[int, str]:
-        """The text of each spelled token by its position."""
+        """Text of each spelled token by position."""
         return self._text.spelled
 
     @property
-    def cut(self) -> int | None:
-        """Where the first stop string begins, once there is one."""
+    def stop_start(self) -> int | None:
+        """Start of the first stop string, or None."""
         return self._search.start
 
     @property
     def length(self) -> int:
-        """Complete characters, a stop string and what follows it included."""
+        """Number of decoded characters, including a stop string and the text after it."""
         return self._search.length
 
     @property
-    def settled(self) -> int:
-        """How many characters no further token can change: no open character, no possible stop string."""
-        return self.length - self._search.held_back if self.cut is None else self.cut
+    def stable_length(self) -> int:
+        """Number of leading characters that no further token can change or turn into a stop string."""
+        return self.length - self._search.held_back if self.stop_start is None else self.stop_start
 
     def add(self, id_: int) -> None:
         """Add one token."""
-        self.begins.append(self.length)
+        self.offsets.append(self.length)
         self._extend(self._text.add(id_))
 
     def end(self) -> None:
-        """Close the text: bytes of a character that was not completed become U+FFFD."""
+        """End the text; an incomplete character becomes U+FFFD."""
         self._extend(self._text.end())
 
     def release(self, end: int) -> str:
@@ -106,22 +106,22 @@ class Writing:
 
 
 class StopCheck:
-    """Whether the tokens of one sample complete a stop string; called with each token as it is drawn.
+    """Callable that tells whether a token completes a stop string; call it with every token of one sample.
 
-    Where unknown words are spelled, their spellings are drawn later: the search starts anew behind each of them,
-    and `Writing` finds the stop strings that contain a part of one.
+    Spellings of unknown words are drawn later, so the search restarts after each of them; stop strings that overlap
+    a spelling are found by `IncrementalDetokenizer`.
     """
 
     def __init__(
-        self, pieces: Pieces, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
+        self, pieces: TokenDecoder, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
     ) -> None:
-        self._text = TokenText(pieces, previous)
+        self._text = StreamDecoder(pieces, previous)
         self._stops = stops
         self._search = StopSearch(stops)
         self._unk = pieces.tokenizer.unk if is_unknown_spelled else None
 
     def __call__(self, id_: int) -> bool:
-        """Read one token."""
+        """Add a token and return whether a stop string is complete."""
         added = self._text.add(id_)
         if id_ == self._unk:
             self._search = StopSearch(self._stops)
@@ -131,9 +131,9 @@ class StopCheck:
 
 
 def stop_checks(
-    pieces: Pieces, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
+    pieces: TokenDecoder, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
 ) -> Callable[[], StopCheck] | None:
-    """Return a function that makes the check of one sample; None where there is no stop string."""
+    """Return a factory of `StopCheck`, one per sample; None if there are no stop strings."""
     if not stops:
         return None
     return lambda: StopCheck(pieces, previous, stops, is_unknown_spelled=is_unknown_spelled)

@@ -1,6 +1,7 @@
-"""What models are for beyond text itself: labels, tags, translations; encoders and word vectors of plain text.
+"""Task models: text classification, sequence tagging, translation, pretrained encoders and word vectors.
 
-Each module named here offers `Config`, `train`, `load` and a model with `save`, and is imported when asked for.
+Each module listed in `TASKS` provides `Config`, `train`, `load` and a model class with `save`. It is imported on
+first use.
 """
 
 import os
@@ -20,10 +21,10 @@ TASKS: Final[Mapping[str, str]] = {
 
 
 def get(name: str) -> Any:
-    """A task's module by name."""
+    """Import and return the module of a task."""
     if name not in TASKS:
         raise ConfigError(f"there is no task '{name}'; choose one of {', '.join(TASKS)}")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch's threads else spin, and slow a shared machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle OpenMP threads must not spin
     try:
         return import_module(TASKS[name])
     except ModuleNotFoundError as error:

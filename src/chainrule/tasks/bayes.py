@@ -1,8 +1,7 @@
-"""A text classifier of language models, one a class: p(c | text) ∝ p(c) · p(text | c), Bayes' rule.
+"""Generative text classifier: one n-gram language model per class, combined by Bayes' rule.
 
-Lives here: training one n-gram a class over one vocabulary, posteriors, and what each token says for each class.
-Not here: the n-grams themselves, and saving the tokenizer, which whoever writes the folder does.
-With order 1 and add-one smoothing this is multinomial naive Bayes, but that `</s>` counts as a word.
+p(c | text) ∝ p(c) · p(text | c). All models share one vocabulary. With order 1 and add-one smoothing this is
+multinomial naive Bayes, except that `</s>` counts as a word. The tokenizer is saved by the caller.
 """
 
 import warnings
@@ -15,11 +14,11 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule import families
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.evaluation.scores import token_log_probs
-from chainrule.folder import Content, Sealed
+from chainrule.folder import Content, VerifiedDir
 from chainrule.lm import AnyModel, Floats, Ids
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, as_progress, silent
@@ -35,7 +34,7 @@ NGRAM: Final = NgramConfig(order=1, smoothing="witten-bell")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The classes in order, how frequent each is, and the settings of their n-grams; what is saved."""
+    """Labels, prior probabilities and n-gram settings, as stored in the model folder."""
 
     labels: tuple[str, ...]
     prior: tuple[float, ...]  # p(c)
@@ -50,8 +49,8 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Bayes:
-    """One language model a class, all over the same tokens."""
+class BayesClassifier:
+    """One language model per class over a shared vocabulary."""
 
     config: Config
     tokenizer: Tokenizer
@@ -68,31 +67,31 @@ class Bayes:
         seed: int = 0,
         progress: Progress | bool = silent,
     ) -> Self:
-        """One n-gram for each label, on its texts; the tokenizer is trained on all texts."""
+        """Train the tokenizer on all texts and one n-gram model on the texts of each label."""
         progress = as_progress(progress)
-        times = _count_labels(texts, labels)
+        counts = _count_labels(texts, labels)
         if not ngram.is_normalized:
             raise ConfigError(f"Bayes' rule needs probabilities, which {ngram.smoothing} does not give")
-        made = tokenizer_training.train(_corpus(texts), tokenizer, progress)
+        trained_tokenizer = tokenizer_training.train(_corpus(texts), tokenizer, progress)
         models = []
-        for label in times:
-            own = [text for text, given in zip(texts, labels, strict=True) if given == label]
+        for label in counts:
+            class_texts = [text for text, text_label in zip(texts, labels, strict=True) if text_label == label]
             data = TrainingData(
-                train=encode(Corpus.from_lines(own), made, progress),
+                train=encode(Corpus.from_lines(class_texts), trained_tokenizer, progress),
                 valid=None,
-                vocabulary=made.vocabulary,
-                names=made.names,
+                vocabulary=trained_tokenizer.vocabulary,
+                names=trained_tokenizer.names,
                 seed=seed,
                 progress=progress,
             )
             models.append(families.get("ngram").train(data, ngram))
-        prior = tuple(count / len(texts) for count in times.values())
-        config = Config(labels=tuple(times), prior=prior, ngram=settings.to_json(ngram))
-        return cls(config, made, tuple(models))
+        prior = tuple(count / len(texts) for count in counts.values())
+        config = Config(labels=tuple(counts), prior=prior, ngram=settings.to_json(ngram))
+        return cls(config, trained_tokenizer, tuple(models))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes, sorted by name."""
+        """Labels, sorted."""
         return self.config.labels
 
     @property
@@ -101,10 +100,10 @@ class Bayes:
         return np.array(self.config.prior)
 
     def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
-        """(N, K) log p(c | text); the prior for a text that no class can have written."""
+        """(N, K) log p(c | text); the prior for texts that have zero probability under every class."""
         progress = as_progress(progress)
         text = encode(_corpus(texts), self.tokenizer)
-        ends = _ends(texts, text)
+        ends = _text_ends(texts, text)
         log_joint = np.tile(np.log(self.prior), (len(texts), 1))  # (N, K)
         if not len(texts):
             return log_joint
@@ -121,22 +120,22 @@ class Bayes:
         return np.asarray(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True))
 
     def predict(self, texts: Sequence[str], progress: Progress | bool = silent) -> list[str]:
-        """The most probable label of each text; the first by name among equals."""
+        """Most probable label of each text; ties go to the first label in sorted order."""
         progress = as_progress(progress)
         return [self.labels[k] for k in self.log_posteriors(texts, progress).argmax(axis=1)]
 
-    def token_evidence(self, text: str) -> list[tuple[str, Floats]]:
-        """Every token of a text, `</s>` included, with (K,) log p(token | those before it, c).
+    def token_log_likelihoods(self, text: str) -> list[tuple[str, Floats]]:
+        """Tokens of a text, `</s>` included, each with (K,) log p(token | preceding tokens, c).
 
-        What a token says for class i against class j is the difference of the two; all of them and the
-        difference of the log priors add up to the difference of the log posteriors.
+        The evidence of a token for class i against class j is the difference of its two log-probabilities. The
+        evidence of all tokens plus the log prior ratio equals the log posterior ratio.
         """
         encoded = encode(_corpus([text]), self.tokenizer)
         log_p = np.stack([token_log_probs(lm, encoded) for lm in self.models], axis=1)  # (T, K)
         return list(zip(self.tokenizer.tokens(encoded.ids.tolist()), log_p, strict=True))
 
     def files(self) -> dict[str, Content]:
-        """Every class's model, each under its number; tokenizer and `config` are the caller's to save."""
+        """Model files of each class under `classes/K/`; the caller saves the tokenizer and `config`."""
         family = families.get("ngram")
         return {
             f"classes/{k}/{name}": content
@@ -145,10 +144,10 @@ class Bayes:
         }
 
     @classmethod
-    def load(cls, files: Sealed, config: Config, tokenizer: Tokenizer) -> Self:
-        """The classifier of saved models."""
+    def load(cls, files: VerifiedDir, config: Config, tokenizer: Tokenizer) -> Self:
+        """Load a saved classifier."""
         family = families.get("ngram")
-        ngram = settings.make(family.Config, config.ngram, "ngram")
+        ngram = settings.build_config(family.Config, config.ngram, "ngram")
         models = tuple(
             family.load(files.subfolder(f"classes/{k}"), ngram, tokenizer.vocabulary, "line")
             for k in range(len(config.labels))
@@ -163,21 +162,21 @@ def _corpus(texts: Sequence[str]) -> Corpus:
 
 
 def _count_labels(texts: Sequence[str], labels: Sequence[str]) -> dict[str, int]:
-    """How many texts each label has, in order of the labels' names."""
+    """Number of texts per label, sorted by label."""
     _corpus(texts)
     if len(texts) != len(labels):
         raise InputError(f"there are {len(texts)} texts but {len(labels)} labels; give one label a text")
     if "" in labels:
         raise InputError(f"text {list(labels).index('') + 1} has an empty label; give every text a label")
-    times = Counter(labels)
-    if len(times) < 2:
-        found = f"all of them '{next(iter(times))}'" if times else "none at all"
-        raise InputError(f"a classifier needs texts of two labels or more; these have {found}")
-    return dict(sorted(times.items()))
+    counts = Counter(labels)
+    if len(counts) < 2:
+        labels_present = f"all of them '{next(iter(counts))}'" if counts else "none at all"
+        raise InputError(f"a classifier needs texts of two labels or more; these have {labels_present}")
+    return dict(sorted(counts.items()))
 
 
-def _ends(texts: Sequence[str], text: Encoded) -> Ids:
-    """(N,) where the tokens of each text end; a text with line breaks is several lines, each with its `</s>`."""
+def _text_ends(texts: Sequence[str], text: EncodedText) -> Ids:
+    """(N,) end offset of each text in the token array; every line of a multi-line text ends with `</s>`."""
     lines = [sum(1 for _ in Corpus.from_lines([one])) if "\n" in one or "\r" in one else 1 for one in texts]
     line_ends = np.flatnonzero(text.ids == text.eos) + 1
     return np.asarray(line_ends[np.cumsum(lines, dtype=np.int64) - 1])

@@ -1,8 +1,6 @@
-"""Labels for whole texts: learn from labelled ones, label new ones, say how sure and why, measure.
+"""Text classification: train, predict, explain and evaluate with generative or discriminative models.
 
-Lives here: one surface for both kinds of classifier, and the folder. Not here: the generative kind
-(classify_ngram.py), which needs no torch; the discriminative kind (classify_neural.py); figures and the temperature
-(classify_report.py). Letters: N texts, K labels.
+The n-gram classifier needs no torch; neural classifiers are imported on first use. Shapes: N texts, K labels.
 """
 
 import time
@@ -22,39 +20,39 @@ from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import classify_ngram, store
-from chainrule.tasks.classify_ngram import BayesConfig, Generative
-from chainrule.tasks.classify_page import Piece, Span, cut
+from chainrule.tasks.classify_ngram import BayesConfig, GenerativeClassifier
+from chainrule.tasks.classify_page import Span, WeightedSpan, merge_token_weights
 from chainrule.tasks.classify_report import (
-    COOLEST,
-    HOTTEST,
-    Report,
-    count,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    ClassifierReport,
+    apply_temperature,
+    count_labels,
+    encode_labels,
+    find_unknown_labels,
     fit_temperature,
-    number,
-    tempered,
-    unmet_labels,
-    validation_figures,
+    validation_metrics,
 )
-from chainrule.tasks.running import Running, digest, warn_of_unknown
-from chainrule.text.labelled import Labelled, as_texts, read_labelled
+from chainrule.tasks.running import RunOptions, digest_texts, warn_if_all_unknown
+from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-MOST_LABELS: Final = 1 << 20
+MAX_LABELS: Final = 1 << 20
 FAMILIES: Final = ("ngram", "rnn", "lstm", "gru", "transformer")
 
 
 class Posterior(Protocol):
-    """What both kinds of classifier offer: p(label | text), and why."""
+    """Interface of both kinds of classifier: p(label | text) and its explanation."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts the texts."""
+        """Tokenizer of the texts."""
         ...
 
     @property
     def parameters(self) -> int:
-        """How many numbers were estimated."""
+        """Number of estimated parameters."""
         ...
 
     def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
@@ -62,28 +60,28 @@ class Posterior(Protocol):
         ...
 
     @property
-    def way(self) -> str:
-        """How it is explained unless told otherwise: gradient, attention or evidence."""
+    def default_explanation(self) -> str:
+        """Default explanation method: gradient, attention or evidence."""
         ...
 
     def explain(self, text: str, label: int, other: int, by: str) -> tuple[Ids, list[Span], Floats]:
-        """The tokens of a text, the characters of each, and what each says for one label against another."""
+        """Token ids, character spans and weights of the tokens for `label` against `other`."""
         ...
 
     def files(self) -> Mapping[str, Content]:
-        """What is saved of it."""
+        """Files of the model folder."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Classifier:
-    """A trained model of p(label | text), whatever its family."""
+    """A trained text classifier p(label | text) of any family."""
 
     task: ClassVar = "classify"
     posterior: Posterior
     config: Any  # a ClassifyConfig, or a BayesConfig
-    counts: dict[str, int]  # training texts of each label, by name of the label
-    temperature: float = 1.0  # what log-probabilities are divided by, fitted to the validation texts
+    counts: dict[str, int]  # training texts per label, sorted by label
+    temperature: float = 1.0  # divides the log-probabilities; fitted on the validation texts
     origin: Origin = field(default_factory=Origin)
     metrics: dict[str, Any] = field(default_factory=dict)
     log: bytes = b""
@@ -94,73 +92,77 @@ class Classifier:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """K of them, sorted by name."""
+        """The K labels, sorted."""
         return tuple(self.counts)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts the texts."""
+        """Tokenizer of the texts."""
         return self.posterior.tokenizer
 
     @property
     def parameters(self) -> int:
-        """How many numbers were estimated."""
+        """Number of estimated parameters."""
         return self.posterior.parameters
 
     def probabilities(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
-        """(N, K) p(label | text); a network reads the first `longest` tokens of a text, and warns where it cuts."""
+        """(N, K) p(label | text); networks truncate texts to `longest` tokens, with a warning."""
         progress = as_progress(progress)
         if isinstance(texts, str):
             raise UsageError("texts is a single text; give a list of them, such as [text]")
-        log_p = self.posterior.log_posteriors(as_texts(texts), progress)
-        return np.exp(tempered(log_p, self.temperature))
+        log_p = self.posterior.log_posteriors(check_texts(texts), progress)
+        return np.exp(apply_temperature(log_p, self.temperature))
 
     def predict(self, texts: Sequence[str], progress: Progress | bool = silent) -> list[str]:
-        """The most probable label of each text, the first by name among equals; long texts as above."""
+        """Most probable label of each text; ties go to the first label in sorted order."""
         progress = as_progress(progress)
         return [self.labels[k] for k in self.probabilities(texts, progress).argmax(axis=1)]
 
     def explain(self, text: str, by: str | None = None) -> list[tuple[str, float]]:
-        """Each piece of a text as typed with its weight for the label found, `</s>` the last; `<s>` has none."""
-        return [(piece.text, piece.weight) for piece in self.pieces(text, by)]
+        """Spans of the text with their weights for the predicted label; the last is `</s>`."""
+        return [(piece.text, piece.weight) for piece in self.weighted_spans(text, by)]
 
-    def pieces(self, text: str, by: str | None = None) -> list[Piece]:
-        """The same with each piece's place in the text, and whether the model knows it.
+    def weighted_spans(self, text: str, by: str | None = None) -> list[WeightedSpan]:
+        """Like `explain`, with character offsets and whether the span is in the vocabulary.
 
-        By "gradient" or, of n-grams, "evidence" a weight is in nats and has a sign: what the token adds to
-        log p(label found) − log p(next most probable label), before the temperature. By "attention" it is the
-        part of the text's vector that comes from the token. None: attention where there is such, else the first.
+        With "gradient", or "evidence" for n-grams, a weight is a signed contribution in nats to
+        log p(predicted label) − log p(runner-up), before the temperature. With "attention" it is the attention
+        weight. None: attention if the network has it, else gradient, or evidence.
         """
-        (text,) = as_texts([text])
+        (text,) = check_texts([text])
         label, other = np.argsort(-self.posterior.log_posteriors([text])[0], kind="stable")[:2].tolist()
-        ids, spans, found = self.posterior.explain(text, label, other, by or self.posterior.way)
-        return cut(text, spans, found.tolist(), [i != self.tokenizer.unk for i in ids.tolist()], EOS)
+        ids, spans, token_weights = self.posterior.explain(
+            text, label, other, by or self.posterior.default_explanation
+        )
+        return merge_token_weights(
+            text, spans, token_weights.tolist(), [i != self.tokenizer.unk for i in ids.tolist()], EOS
+        )
 
     def evaluate(
         self,
-        data: str | Path | Labelled,
+        data: str | Path | LabelledTexts,
         *,
         bins: int = 10,
         column: str = "text",
         label: str = "label",
         progress: Progress | bool = silent,
-    ) -> Report:
-        """Label the texts of a file and compare; `bins` are those of the reliability table.
+    ) -> ClassifierReport:
+        """Predict the labels of a data set and compare; `bins` is the number of bins of the reliability table.
 
-        `column` and `label` name the columns of JSON Lines, or of a table. A label the model never met counts as an
-        error, its probability is 0, and a warning names it.
+        `column` and `label` name the columns of JSON Lines or of a table. Labels absent from the training data
+        have probability 0, count as errors and are listed in a warning.
         """
         progress = as_progress(progress)
         examples = _read(data, column, label)
-        unmet = unmet_labels(examples, self.counts)
-        gold = number(examples, self.counts | dict.fromkeys(unmet, 0))
+        unknown = find_unknown_labels(examples, self.counts)
+        gold = encode_labels(examples, self.counts | dict.fromkeys(unknown, 0))
         start = time.perf_counter()
         p = self.probabilities(examples.texts, progress)
         seconds = time.perf_counter() - start
-        p = np.pad(p, ((0, 0), (0, len(unmet))))
+        p = np.pad(p, ((0, 0), (0, len(unknown))))
         majority = max(self.counts, key=lambda label: self.counts[label])
-        labels = (*self.labels, *unmet)
-        return Report(
+        labels = (*self.labels, *unknown)
+        return ClassifierReport(
             classes=compare(examples.labels, [labels[k] for k in p.argmax(axis=1)], labels),
             calibration=calibration(p, gold, bins),
             majority=majority,
@@ -169,31 +171,31 @@ class Classifier:
         )
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
-        parts = store.Parts(
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
+        parts = store.ModelParts(
             task="classify",
             config=self.config,
             tokenizers={"text": self.tokenizer},
-            more={"labels": self.counts, "temperature": self.temperature},
+            extra={"labels": self.counts, "temperature": self.temperature},
             origin=self.origin,
             metrics=self.metrics,
         )
-        log: dict[str, Content] = {store.LOG: self.log} if self.log else {}
+        log: dict[str, Content] = {store.LOG_FILE: self.log} if self.log else {}
         store.save(path, parts, {**self.posterior.files(), **log}, force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Classifier:
-    """The classifier of a folder, every file verified first."""
+    """Verify and load a classifier."""
     model = folder.read_json(folder.read(Path(path)), artifact.CONFIG).get("model")
     is_generative = isinstance(model, dict) and model.get("family") == "ngram"
-    sealed, parts = store.load(path, "classify", config_of("ngram" if is_generative else "lstm"))
-    with artifact.refusing(sealed):
-        counts, temperature = _facts(parts.more)
+    sealed, parts = store.load(path, "classify", get_config_class("ngram" if is_generative else "lstm"))
+    with artifact.translate_config_errors(sealed):
+        counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
         posterior: Posterior = (
-            Generative.load(sealed, parts.config, counts, tokenizer)
+            GenerativeClassifier.load(sealed, parts.config, counts, tokenizer)
             if is_generative
-            else _neural().Discriminative.load(sealed, parts.config, len(counts), tokenizer, device)
+            else _neural().NeuralClassifier.load(sealed, parts.config, len(counts), tokenizer, device)
         )
     return Classifier(
         posterior=posterior,
@@ -202,107 +204,116 @@ def load(path: str | Path, device: str = "auto") -> Classifier:
         temperature=temperature,
         origin=parts.origin,
         metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
     )
 
 
 def train(
     family: str,
-    data: str | Path | Labelled,
+    data: str | Path | LabelledTexts,
     *,
-    valid: str | Path | Labelled | None = None,
+    valid: str | Path | LabelledTexts | None = None,
     tokenizer: str | Path | None = None,
     pretrained: str | Path | None = None,
     vectors: str | Path | None = None,
     column: str = "text",
     label: str = "label",
-    running: Running | None = None,
+    options: RunOptions | None = None,
     **chosen: Any,
 ) -> Classifier:
-    """Learn from labelled texts; `chosen` are settings of the tokenizer and of the model.
+    """Train a classifier on labelled texts; `chosen` holds tokenizer and model settings.
 
-    Text is lower-cased, unless told otherwise. A network may begin from a folder of `pretrain`, or with the word
-    vectors of a file. With `valid` the best of its epochs is kept, and the temperature is fitted there.
-    `column` and `label` name the columns of JSON Lines, or of a table.
+    Text is lower-cased by default. A network may start from a `pretrain` folder or a file of word vectors. With
+    `valid`, the best epoch is kept and the temperature is fitted on those texts. `column` and `label` name the
+    columns of JSON Lines or of a table.
     """
-    running = Running.of(running, chosen)
+    options = RunOptions.merge(options, chosen)
     check_family(family, pretrained=pretrained, vectors=vectors)
     examples, held_out = _read(data, column, label), None if valid is None else _read(valid, column, label)
-    counts = count(examples)
+    counts = count_labels(examples)
     if held_out is not None:
-        number(held_out, counts)  # a label that is not learnt is refused before any work
-    origin = running.origin("classify", examples.name, digest([*examples.texts, *examples.labels]))
+        encode_labels(held_out, counts)  # reject unknown labels before any work
+    origin = options.origin("classify", examples.name, digest_texts([*examples.texts, *examples.labels]))
     if family == "ngram":
-        posterior, config, metrics = classify_ngram.train(examples, tokenizer, running, chosen)
-        warn_of_unknown(posterior.tokenizer)
-        made = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
+        posterior, config, metrics = classify_ngram.train(examples, tokenizer, options, chosen)
+        warn_if_all_unknown(posterior.tokenizer)
+        classifier = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
     else:
         neural = _neural()
-        given = neural.Given(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
-        begun = neural.begin(family, examples.texts, given, running, chosen)
-        found, metrics, log = neural.train(begun, examples, held_out, counts, running)
-        made = Classifier(
-            posterior=found, config=begun.config, counts=counts, origin=origin, metrics=metrics, log=log
+        sources = neural.PretrainedSources(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
+        initialization = neural.initialize(family, examples.texts, sources, options, chosen)
+        posterior, metrics, log = neural.train(initialization, examples, held_out, counts, options)
+        classifier = Classifier(
+            posterior=posterior,
+            config=initialization.config,
+            counts=counts,
+            origin=origin,
+            metrics=metrics,
+            log=log,
         )
-    return made if held_out is None else _calibrated(made, held_out, running.progress)
+    return classifier if held_out is None else _calibrate(classifier, held_out, options.progress)
 
 
-def _calibrated(made: Classifier, held_out: Labelled, progress: Progress) -> Classifier:
-    """The same with the temperature that suits these texts, and their figures."""
-    gold = number(held_out, made.counts)
-    log_p = made.posterior.log_posteriors(held_out.texts, progress)
+def _calibrate(classifier: Classifier, held_out: LabelledTexts, progress: Progress) -> Classifier:
+    """Fit the temperature on `held_out` and add the validation metrics."""
+    gold = encode_labels(held_out, classifier.counts)
+    log_p = classifier.posterior.log_posteriors(held_out.texts, progress)
     temperature = fit_temperature(log_p, gold)
-    figures = validation_figures(log_p, gold, temperature, made.labels)
-    return replace(made, temperature=temperature, metrics=made.metrics | figures)
+    metrics = validation_metrics(log_p, gold, temperature, classifier.labels)
+    return replace(classifier, temperature=temperature, metrics=classifier.metrics | metrics)
 
 
 def check_family(family: str, *, pretrained: object = None, vectors: object = None) -> None:
-    """Refuse a family there is not, and for n-grams what only a network can begin from."""
+    """Raise for an unknown family, or if an n-gram classifier is given pretrained weights."""
     if family not in FAMILIES:
         raise ConfigError(f"there is no classifier of family '{family}'; choose one of {', '.join(FAMILIES)}")
-    for name, given in (("pretrained", pretrained), ("vectors", vectors)):
-        if family == "ngram" and given is not None:
-            raise ConfigError(f"{name} is for networks; an n-gram classifier begins from counts: leave it out")
+    for name, value in (("pretrained", pretrained), ("vectors", vectors)):
+        if family == "ngram" and value is not None:
+            raise ConfigError(
+                f"{name} is for networks; an n-gram classifier is estimated from counts: leave it out"
+            )
 
 
-def config_of(family: str) -> type[Any]:
-    """The class of a family's settings."""
+def get_config_class(family: str) -> type[Any]:
+    """Config class of a family."""
     kind: type[Any] = BayesConfig if family == "ngram" else _neural().ClassifyConfig
     return kind
 
 
-def _facts(more: Any) -> tuple[dict[str, int], float]:
-    """Labels with their counts, and the temperature, of a folder; a ConfigError where they can be none."""
+def _read_labels(more: Any) -> tuple[dict[str, int], float]:
+    """Validate the label counts and the temperature of a model folder."""
     counts, temperature = more["labels"], more["temperature"]
     is_count = isinstance(counts, dict) and all(type(n) is int and 0 < n < 1 << 53 for n in counts.values())
-    if not is_count or not 2 <= len(counts) <= MOST_LABELS or "" in counts or list(counts) != sorted(counts):
+    if not is_count or not 2 <= len(counts) <= MAX_LABELS or "" in counts or list(counts) != sorted(counts):
         raise ConfigError("labels must be two or more, sorted, each with the number of its texts")
-    if type(temperature) is not float or not COOLEST <= temperature <= HOTTEST:
-        raise ConfigError(f"temperature is {temperature!r:.40}; it must be a number from {COOLEST} to {HOTTEST}")
+    if type(temperature) is not float or not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
+        raise ConfigError(
+            f"temperature is {temperature!r:.40}; it must be a number from {MIN_TEMPERATURE} to {MAX_TEMPERATURE}"
+        )
     return counts, temperature
 
 
-def _read(data: str | Path | Labelled, column: str, label: str) -> Labelled:
-    if isinstance(data, Labelled):
+def _read(data: str | Path | LabelledTexts, column: str, label: str) -> LabelledTexts:
+    if isinstance(data, LabelledTexts):
         return data
     if not isinstance(data, str | Path):
-        raise InputError(f"{data!r:.40} is no file; name one, or give Labelled(texts, labels) of text.labelled")
+        raise InputError(f"{data!r:.40} is not a file; name one, or give Labelled(texts, labels) of text.labelled")
     return read_labelled(data, column=column, label=label)
 
 
 def _neural() -> Any:
-    """The module that needs torch."""
+    """Import the module that needs torch."""
     try:
         from chainrule.tasks import classify_neural
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingExtra("a network that classifies needs torch: pip install 'chainrule[neural]'") from error
+        raise MissingExtra("a neural classifier needs torch: pip install 'chainrule[neural]'") from error
     return classify_neural
 
 
 def __getattr__(name: str) -> Any:
-    """`Config`, the settings of the networks, as the other tasks have it; looked up late, as it needs torch."""
+    """Resolve `Config`, the config class of the networks, lazily because it needs torch."""
     if name == "Config":
-        return config_of("lstm")
+        return get_config_class("lstm")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

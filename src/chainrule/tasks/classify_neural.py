@@ -1,8 +1,4 @@
-"""The discriminative classifier: a network that reads the text, behind the surface of tasks/classify.py.
-
-Lives here: texts to ids, and learning. Not here: what a run may begin with (beginning.py); the network itself
-(neural/classifier.py), which is imported with this module.
-"""
+"""Discriminative text classifier: a neural encoder with a softmax over labels."""
 
 import re
 import time
@@ -14,43 +10,45 @@ from typing import Any, Self
 import numpy as np
 
 from chainrule.errors import ChainruleWarning, ConfigError
-from chainrule.folder import Sealed
+from chainrule.folder import VerifiedDir
 from chainrule.lm import Floats, Ids
 from chainrule.neural import classifier, saliency, weights
-from chainrule.neural.classifier import ClassifyConfig, Collate, TextClassifier
-from chainrule.neural.device import choose
-from chainrule.neural.encoder import framed
-from chainrule.neural.learning import Plan, learn
+from chainrule.neural.classifier import ClassifierCollator, ClassifyConfig, TextClassifier
+from chainrule.neural.device import select_device
+from chainrule.neural.encoder import add_boundaries
+from chainrule.neural.learning import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import beginning
-from chainrule.tasks.beginning import Beginning, Given
+from chainrule.tasks.beginning import Initialization, PretrainedSources
 from chainrule.tasks.classify_page import Span
-from chainrule.tasks.running import Running
-from chainrule.text.labelled import Labelled
+from chainrule.tasks.running import RunOptions
+from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import Examples
+from chainrule.training.examples import ExampleBatches
 
-BREAKS = re.compile(r"\r\n?|\n")
-WAYS = ("gradient", "attention")
+LINE_BREAKS = re.compile(r"\r\n?|\n")
+EXPLANATIONS = ("gradient", "attention")
 
 
 @dataclass(frozen=True, slots=True)
-class Discriminative:
-    """p(label | text), computed from the text at once."""
+class NeuralClassifier:
+    """Neural model of p(label | text)."""
 
     network: TextClassifier
     tokenizer: Tokenizer
 
     @classmethod
-    def load(cls, files: Sealed, config: ClassifyConfig, labels: int, tokenizer: Tokenizer, device: str) -> Self:
-        """The classifier of a folder."""
+    def load(
+        cls, files: VerifiedDir, config: ClassifyConfig, labels: int, tokenizer: Tokenizer, device: str
+    ) -> Self:
+        """Load the network from a model folder."""
         vocabulary = tokenizer.vocabulary
-        network = weights.restore(files, lambda: TextClassifier(config, vocabulary, labels), config.layers)
-        return cls(network.to(choose(device)).eval(), tokenizer)
+        network = weights.load_network(files, lambda: TextClassifier(config, vocabulary, labels), config.layers)
+        return cls(network.to(select_device(device)).eval(), tokenizer)
 
     @property
     def parameters(self) -> int:
-        """Weights that were learnt."""
+        """Number of weights."""
         return sum(p.numel() for p in self.network.parameters())
 
     def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
@@ -60,61 +58,61 @@ class Discriminative:
         return classifier.log_probs(self.network, ids, progress)
 
     @property
-    def way(self) -> str:
-        """How it is explained unless told otherwise."""
+    def default_explanation(self) -> str:
+        """Default explanation method."""
         return "gradient" if self.network.attention is None else "attention"
 
     def explain(self, text: str, label: int, other: int, by: str) -> tuple[Ids, list[Span], Floats]:
-        """Tokens and `</s>`, each with what it adds to log p(label) − log p(other), or with its attention."""
-        if by not in WAYS:
-            raise ConfigError(f"a network is explained by {' or '.join(WAYS)}, not by '{by}'")
+        """Tokens and `</s>` with their contributions to log p(label) − log p(other), or their attention weights."""
+        if by not in EXPLANATIONS:
+            raise ConfigError(f"a network is explained by {' or '.join(EXPLANATIONS)}, not by '{by}'")
         (ids,) = encode([text], self.tokenizer, self.network.config.longest)
         if by == "attention":
-            found = saliency.attention(self.network, ids)
+            token_weights = saliency.attention_weights(self.network, ids)
         else:
-            found = saliency.gradient(self.network, ids, label, other)
-        spans = locate(text, self.tokenizer)
-        end = len(text) if len(spans) == len(ids) - 2 else spans[len(ids) - 3][1]  # where reading ended
-        return ids[1:], [*spans[: len(ids) - 2], (end, end)], found  # `<s>` has no number
+            token_weights = saliency.integrated_gradients(self.network, ids, label, other)
+        spans = locate_tokens(text, self.tokenizer)
+        end = len(text) if len(spans) == len(ids) - 2 else spans[len(ids) - 3][1]  # end of the text that was read
+        return ids[1:], [*spans[: len(ids) - 2], (end, end)], token_weights  # `<s>` has no weight
 
     def files(self) -> dict[str, bytes]:
-        """What is saved."""
-        return {weights.FILE: weights.to_bytes(self.network)}
+        """Files of the model folder."""
+        return {weights.FILE: weights.serialize(self.network)}
 
 
-def begin(
-    family: str, texts: Sequence[str], given: Given, running: Running, chosen: dict[str, Any]
-) -> Beginning[ClassifyConfig]:
-    """What a run on these texts begins with; `chosen` are settings of tokenizer and network."""
-    return beginning.begin(ClassifyConfig, family, chosen, texts, given, running, {"lowercase": True})
+def initialize(
+    family: str, texts: Sequence[str], sources: PretrainedSources, options: RunOptions, chosen: dict[str, Any]
+) -> Initialization[ClassifyConfig]:
+    """Resolve settings, tokenizer and initial weights; `chosen` holds tokenizer and network settings."""
+    return beginning.initialize(ClassifyConfig, family, chosen, texts, sources, options, {"lowercase": True})
 
 
 def train(
-    begun: Beginning[ClassifyConfig],
-    data: Labelled,
-    valid: Labelled | None,
+    initialization: Initialization[ClassifyConfig],
+    data: LabelledTexts,
+    valid: LabelledTexts | None,
     counts: dict[str, int],
-    running: Running,
-) -> tuple[Discriminative, dict[str, Any], bytes]:
-    """The network, figures of the run, and its log."""
-    config, tokenizer = begun.config, begun.tokenizer
+    options: RunOptions,
+) -> tuple[NeuralClassifier, dict[str, Any], bytes]:
+    """Train the network; return it with the run metrics and the training log."""
+    config, tokenizer = initialization.config, initialization.tokenizer
     numbers = {label: k for k, label in enumerate(counts)}
-    by_label = classifier.weigh(np.array(list(counts.values())), config.class_weights)
+    class_weights = classifier.class_weights(np.array(list(counts.values())), config.class_weights)
     parts = [part for part in (data, valid) if part is not None]
     ids = [encode(part.texts, tokenizer, config.longest, part.name) for part in parts]
     labels = [np.array([numbers[label] for label in part.labels], dtype=np.int64) for part in parts]
-    lines = [t for p in parts for t in (p.texts, p.labels)]
-    job = running.job("classify", config, lines, {"text": tokenizer}, begun.digest)
+    texts = [t for p in parts for t in (p.texts, p.labels)]
+    job = options.job("classify", config, texts, {"text": tokenizer}, initialization.digest)
 
-    def plan(network: TextClassifier, device: Any) -> Plan:
-        begun.give(network.reader)
-        collate = Collate(ids[0], labels[0], by_label, tokenizer.eos, device)
-        source = Examples(np.array([len(text) for text in ids[0]]), collate, config, job.seed)
+    def plan(network: TextClassifier, device: Any) -> TrainingPlan:
+        initialization.apply(network.reader)
+        collate = ClassifierCollator(ids[0], labels[0], class_weights, tokenizer.eos, device)
+        source = ExampleBatches(np.array([len(text) for text in ids[0]]), collate, config, job.seed)
 
         def validate() -> float:
-            return classifier.error(classifier.log_probs(network, ids[1]), labels[1], by_label)
+            return classifier.error_rate(classifier.log_probs(network, ids[1]), labels[1], class_weights)
 
-        return Plan(
+        return TrainingPlan(
             source=source,
             objective=classifier.label_loss,
             validate=None if valid is None else validate,
@@ -122,29 +120,29 @@ def train(
         )
 
     start = time.perf_counter()
-    network, log = learn(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
+    network, log = fit(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
     seconds = round(time.perf_counter() - start, 3)
-    metrics = {"train_texts": len(data), "train_seconds": seconds, **job.summary, **begun.metrics}
-    return Discriminative(network, tokenizer), metrics, log
+    metrics = {"train_texts": len(data), "train_seconds": seconds, **job.summary, **initialization.metrics}
+    return NeuralClassifier(network, tokenizer), metrics, log
 
 
-def locate(text: str, tokenizer: Tokenizer) -> list[Span]:
-    """Which characters of the text each of its tokens stands for; a line break was read as one blank."""
-    read = [place for place in range(len(text) + 1) if text[place - 1 : place + 1] != "\r\n"]
-    found = tokenizer.encoding(BREAKS.sub(" ", text)).offsets
-    return [(read[start], read[end]) for start, end in found]
+def locate_tokens(text: str, tokenizer: Tokenizer) -> list[Span]:
+    """Character span of each token in the text; the tokenizer reads a line break as one space."""
+    positions = [i for i in range(len(text) + 1) if text[i - 1 : i + 1] != "\r\n"]
+    offsets = tokenizer.encoding(LINE_BREAKS.sub(" ", text)).offsets
+    return [(positions[start], positions[end]) for start, end in offsets]
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, longest: int, name: str = "") -> list[Ids]:
-    """Each text as `<s> words </s>`, line breaks read as blanks; what is too long is cut, with a warning."""
-    found: list[Ids] = []
-    cut = 0
+    """Encode each text as `<s> … </s>` with line breaks as spaces; warn about truncated texts."""
+    encoded: list[Ids] = []
+    truncated = 0
     for text in texts:
-        ids = tokenizer.encode(BREAKS.sub(" ", text))
-        cut += len(ids) > longest - 2
-        found.append(framed(ids[: longest - 2], tokenizer.vocabulary))
-    if cut:
-        message = f"{cut} of {len(texts)} texts are longer than {longest} tokens and read up to there"
-        whose = f"{name}: " if name else ""
-        warnings.warn(f"{whose}{message}; a larger longest reads more", ChainruleWarning, stacklevel=3)
-    return found
+        ids = tokenizer.encode(LINE_BREAKS.sub(" ", text))
+        truncated += len(ids) > longest - 2
+        encoded.append(add_boundaries(ids[: longest - 2], tokenizer.vocabulary))
+    if truncated:
+        message = f"{truncated} of {len(texts)} texts are longer than {longest} tokens and read up to there"
+        prefix = f"{name}: " if name else ""
+        warnings.warn(f"{prefix}{message}; a larger longest reads more", ChainruleWarning, stacklevel=3)
+    return encoded

@@ -1,8 +1,6 @@
-"""The labels of a classifier, how it is judged, and the temperature that makes its probabilities believable.
+"""Label statistics, evaluation report and temperature scaling of text classifiers.
 
-Lives here: which labels there are, and whether they can be; the report of tasks/classify.py; fitting the
-temperature. Not here: the figures (evaluation/classes.py).
-Letters: N texts, K labels, T the temperature.
+Shapes and symbols: N texts, K labels, T temperature.
 """
 
 import warnings
@@ -13,28 +11,28 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.errors import ChainruleWarning, InputError
-from chainrule.evaluation.classes import Calibration, Classes, calibration, evaluate
+from chainrule.evaluation.classes import Calibration, ClassificationReport, calibration, evaluate
 from chainrule.lm import Floats, Ids
-from chainrule.text.labelled import Labelled
+from chainrule.text.labelled import LabelledTexts
 
-COOLEST: Final = 0.5  # temperatures; a validation set without a mistake would ask for 0
-HOTTEST: Final = 20.0
-FEW: Final = 10  # texts from where labels that hardly recur are suspicious
-MOSTLY: Final = 0.9  # of the texts: so many different labels hardly recur
+MIN_TEMPERATURE: Final = 0.5  # a validation set classified without errors would give 0
+MAX_TEMPERATURE: Final = 20.0
+MIN_SUSPICIOUS_TEXTS: Final = 10  # minimum number of texts for the swapped-column check
+SUSPICIOUS_LABEL_RATIO: Final = 0.9  # ratio of distinct labels to texts that suggests swapped columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """How labels that were found compare with the true ones."""
+class ClassifierReport:
+    """Evaluation of predicted labels against the true ones."""
 
-    classes: Classes
-    calibration: Calibration  # of the probabilities as they are given, tempered
-    majority: str  # the label most frequent in training
-    majority_accuracy: float  # of giving every text that label
+    classes: ClassificationReport
+    calibration: Calibration  # after temperature scaling
+    majority: str  # most frequent label in the training data
+    majority_accuracy: float  # accuracy of always predicting it
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, by name."""
+        """JSON document of all figures."""
         c, k = self.classes, self.calibration
         columns = zip(c.labels, c.precision, c.recall, c.f1, c.support, strict=True)
         return {
@@ -65,58 +63,58 @@ class Report:
         }
 
 
-def count(examples: Labelled) -> dict[str, int]:
-    """How many texts each label has, in order of the labels' names."""
-    times, total = dict(sorted(Counter(examples.labels).items())), len(examples)
+def count_labels(examples: LabelledTexts) -> dict[str, int]:
+    """Count texts per label, sorted by label; raise or warn if the data look wrong."""
+    counts, total = dict(sorted(Counter(examples.labels).items())), len(examples)
     if not total:
         raise InputError(f"{examples.name} holds no examples; give texts of two labels or more")
-    if total >= FEW and len(times) >= MOSTLY * total:
-        message = f"{examples.name} has {len(times)} different labels for {total} texts"
+    if total >= MIN_SUSPICIOUS_TEXTS and len(counts) >= SUSPICIOUS_LABEL_RATIO * total:
+        message = f"{examples.name} has {len(counts)} different labels for {total} texts"
         if len(set(examples.texts)) <= total / 2:
             raise InputError(
                 f"{message}: label and text look swapped; put the label first, or name the columns in a first line"
             )
         warnings.warn(f"{message}: is the label the first column?", ChainruleWarning, stacklevel=3)
-    if len(times) < 2:
+    if len(counts) < 2:
         raise InputError(
-            f"{examples.name} has one label alone, '{next(iter(times), '')}'; a classifier needs two or more"
+            f"{examples.name} has one label alone, '{next(iter(counts), '')}'; a classifier needs two or more"
         )
-    return times
+    return counts
 
 
-def number(examples: Labelled, counts: dict[str, int]) -> Ids:
-    """(N,) the ids of the labels; one that was not learnt is refused."""
-    numbers = {label: k for k, label in enumerate(counts)}
-    for place, label in enumerate(examples.labels, start=1):
-        if label not in numbers:
+def encode_labels(examples: LabelledTexts, counts: dict[str, int]) -> Ids:
+    """(N,) label ids; raise for a label that is not in `counts`."""
+    label_ids = {label: k for k, label in enumerate(counts)}
+    for i, label in enumerate(examples.labels, start=1):
+        if label not in label_ids:
             raise InputError(
-                f"{examples.name}, example {place} has the label {label!r}, which the training texts do not; "
+                f"{examples.name}, example {i} has the label {label!r}, which the training texts do not; "
                 f"they have {', '.join(list(counts)[:10])}: mend or drop it"
             )
-    return np.array([numbers[label] for label in examples.labels], dtype=np.int64)
+    return np.array([label_ids[label] for label in examples.labels], dtype=np.int64)
 
 
-def unmet_labels(examples: Labelled, counts: dict[str, int]) -> list[str]:
-    """Labels that were not learnt, sorted, and named in a warning."""
-    unmet = sorted(set(examples.labels) - counts.keys())
-    if unmet:
-        listed = ", ".join(unmet[:5]) + (", …" if len(unmet) > 5 else "")
+def find_unknown_labels(examples: LabelledTexts, counts: dict[str, int]) -> list[str]:
+    """Sorted labels that are not in `counts`, listed in a warning."""
+    unknown = sorted(set(examples.labels) - counts.keys())
+    if unknown:
+        listed = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
         message = f"{examples.name}: the model never met {listed}; what is labelled so counts as an error"
         warnings.warn(f"{message}, and the log loss is infinite", ChainruleWarning, stacklevel=3)
-    return unmet
+    return unknown
 
 
-def tempered(log_p: Floats, temperature: float) -> Floats:
+def apply_temperature(log_p: Floats, temperature: float) -> Floats:
     """log softmax(log p / T): (N, K) -> (N, K)."""
     z = log_p / temperature
     return np.asarray(z - np.logaddexp.reduce(z, axis=1, keepdims=True))
 
 
 def fit_temperature(log_p: Floats, gold: Ids) -> float:
-    """The T, from 0.5 to 20, for which Σ log p_T(true label) is highest (Guo et al. 2017).
+    """Temperature between 0.5 and 20 that maximises Σ log p_T(true label) (Guo et al. 2017).
 
-    With β = 1/T the nats are convex in β, their slope Σ (Σ_k p_k z_k − z_true) for z = log p: its zero is bisected.
-    Texts whose true label is impossible do not count: they are so at every T.
+    With β = 1/T the negative log-likelihood is convex in β with slope Σ (Σ_k p_k z_k − z_true), z = log p; its zero
+    is found by bisection. Texts whose true label has probability 0 are ignored: no T changes that.
     """
     is_possible = np.isfinite(log_p[np.arange(len(gold)), gold])
     z, truth = log_p[is_possible], gold[is_possible]
@@ -124,25 +122,25 @@ def fit_temperature(log_p: Floats, gold: Ids) -> float:
         return 1.0
 
     def slope(temperature: float) -> float:
-        p = np.exp(tempered(z, temperature))
-        mean = (p * np.where(p > 0, z, 0.0)).sum(axis=1)  # 0 · −∞ is 0 here
+        p = np.exp(apply_temperature(z, temperature))
+        mean = (p * np.where(p > 0, z, 0.0)).sum(axis=1)  # 0 · −∞ = 0
         return float((mean - z[np.arange(len(z)), truth]).sum())
 
-    low, high = np.log(COOLEST), np.log(HOTTEST)
+    low, high = np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)
     for _ in range(50):
         middle = (low + high) / 2
-        # The slope falls as T grows: where it is below 0, more β (less T) still lowers the nats.
+        # The slope decreases with T: if it is negative, a larger β (smaller T) still lowers the loss.
         low, high = (low, middle) if slope(float(np.exp(middle))) < 0 else (middle, high)
     return float(np.exp((low + high) / 2))
 
 
-def validation_figures(log_p: Floats, gold: Ids, temperature: float, labels: tuple[str, ...]) -> dict[str, Any]:
-    """What the validation texts say; the calibration errors are those before and after the temperature."""
-    found = evaluate([labels[k] for k in gold], [labels[k] for k in log_p.argmax(axis=1)], labels)
-    before, after = (calibration(np.exp(tempered(log_p, T)), gold) for T in (1.0, temperature))
+def validation_metrics(log_p: Floats, gold: Ids, temperature: float, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Accuracy, macro F1 and calibration error before and after temperature scaling on the validation texts."""
+    classes = evaluate([labels[k] for k in gold], [labels[k] for k in log_p.argmax(axis=1)], labels)
+    before, after = (calibration(np.exp(apply_temperature(log_p, T)), gold) for T in (1.0, temperature))
     return {
-        "valid_accuracy": found.accuracy,
-        "valid_macro_f1": found.macro_f1,
+        "valid_accuracy": classes.accuracy,
+        "valid_macro_f1": classes.macro_f1,
         "temperature": temperature,
         "valid_calibration_error_before": before.expected_error,
         "valid_calibration_error": after.expected_error,

@@ -1,4 +1,4 @@
-"""What training any task shares: where the run is kept, what a checkpoint must fit, what the model came from."""
+"""Options of a training run shared by all tasks: seed, device, output folder, resumption and provenance."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 from chainrule import config as settings
 from chainrule import folder
-from chainrule.api import tokenizer_choice
+from chainrule.api import resolve_tokenizer
 from chainrule.data.training import Job
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.manifest import JSON
@@ -21,52 +21,55 @@ from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-Say = Callable[[str], None]
-"""Whoever is told a line of what was found before learning begins."""
+Announce = Callable[[str], None]
+"""Callback that receives one-line messages before training starts."""
 
-FREE = {"max_seconds", "checkpoint_seconds"}  # settings that may change between a run and its resumption
+RESUMABLE_CHANGES = {
+    "max_seconds",
+    "checkpoint_seconds",
+}  # settings that may change between a run and its resumption
 
 
-def unheard(line: str) -> None:
-    """The line that nobody reads."""
+def no_op(line: str) -> None:
+    """Ignore the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """What a person says of a run beside the settings of its model; all of it has defaults."""
+class RunOptions:
+    """Options of a training run other than the model settings."""
 
     seed: int = 0
     device: str = "auto"
     progress: Progress = silent
-    say: Say = unheard
+    announce: Announce = no_op
     command: str = ""
-    out: Path | None = None  # where the run is kept while it goes on
+    out: Path | None = None  # folder for checkpoints and the finished model
     resume: bool = False
-    force: bool = False  # replace what `out` holds
+    force: bool = False  # overwrite the contents of `out`
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; choose 0 or more")
-        object.__setattr__(self, "progress", as_progress(self.progress))  # True and False are accepted, too
+        object.__setattr__(self, "progress", as_progress(self.progress))  # accepts True and False
 
     @classmethod
-    def of(cls, given: "Running | None", chosen: dict[str, Any]) -> "Running":
-        """What was given, and over it what stands among the settings, which is taken out of them.
+    def merge(cls, base: "RunOptions | None", chosen: dict[str, Any]) -> "RunOptions":
+        """Merge run options found in `chosen` over `base`, removing them from `chosen`.
 
-        Every task begins with this: what may not be replaced in `out`, or not be resumed, is refused here.
+        Raises if `out` may not be overwritten or cannot be resumed.
         """
-        named = {field.name: chosen.pop(field.name) for field in fields(cls) if field.name in chosen}
-        if named.get("out") is not None:
-            named["out"] = Path(named["out"])
-        made = replace(given or cls(), **named)
-        if made.out is not None and not made.resume:
-            folder.check_replace(made.out, {"command": made.command}, force=made.force)
-        elif made.out is not None:
-            folder.refuse_finished(made.out)
-            if not os.path.lexists(made.out / folder.CHECKPOINT):
-                made.say(f"nothing to resume in {made.out}; starting from the beginning")
-        return made
+        overrides = {field.name: chosen.pop(field.name) for field in fields(cls) if field.name in chosen}
+        if overrides.get("out") is not None:
+            overrides["out"] = Path(overrides["out"])
+        options = replace(base or cls(), **overrides)
+        if options.out is not None and not options.resume:
+            folder.check_replace(options.out, {"command": options.command}, force=options.force)
+        elif options.out is not None:
+            folder.require_not_finished(options.out)
+            if not os.path.lexists(options.out / folder.CHECKPOINT):
+                options.announce(f"nothing to resume in {options.out}; starting from the beginning")
+        return options
 
     def job(
         self,
@@ -74,47 +77,49 @@ class Running:
         config: Any,
         texts: Sequence[Sequence[str]],
         tokenizers: Mapping[str, Tokenizer],
-        begun: str = "",
+        initial_weights_digest: str = "",
     ) -> Job:
-        """The same for the loop.
+        """Create the training job, including the identity that a checkpoint must match.
 
-        `begun` is the digest of weights learnt elsewhere that the run begins with, empty where there are none.
+        `initial_weights_digest` identifies pretrained weights; empty without any.
         """
         if self.tensorboard and self.out is None:
             raise UsageError("events for TensorBoard are written beside the model: give out")
         identity = {
             "task": task,
-            "config": {name: value for name, value in settings.to_json(config).items() if name not in FREE},
-            "text": [digest(lines) for lines in texts],
-            "tokenizer": [digest([tokenizer.to_json()]) for tokenizer in tokenizers.values()],
+            "config": {
+                name: value for name, value in settings.to_json(config).items() if name not in RESUMABLE_CHANGES
+            },
+            "text": [digest_texts(lines) for lines in texts],
+            "tokenizer": [digest_texts([tokenizer.to_json()]) for tokenizer in tokenizers.values()],
             "seed": self.seed,
-            **({"begun": begun} if begun else {}),
+            **({"begun": initial_weights_digest} if initial_weights_digest else {}),
         }
         events = self.out.with_name(self.out.name + ".tensorboard") if self.tensorboard and self.out else None
         return Job(
             seed=self.seed,
             device=self.device,
             progress=self.progress,
-            place=self.out,
+            run_dir=self.out,
             resume=self.resume,
             tensorboard=events,
             identity=identity,
         )
 
     def origin(self, task: str, name: str, sha256: str) -> Origin:
-        """Where the model comes from; a finished model of another text in `out` is refused."""
+        """Provenance of the model; raises if `out` holds a finished model of another text."""
         import numpy as np
 
-        mark = Fingerprint(sha256, np.empty(0, np.uint64))
+        fingerprint = Fingerprint(sha256, np.empty(0, np.uint64))
         command = self.command or f"chainrule.tasks.{task}.train(…)"
         if self.out is not None and not self.resume:
-            facts: dict[str, JSON] = {"command": self.command, "training_text": {"sha256": sha256}}
-            folder.check_replace(self.out, facts, force=self.force)
-        return Origin.now(text=name, fingerprint=mark, command=command, seed=self.seed, run=self.out)
+            provenance: dict[str, JSON] = {"command": self.command, "training_text": {"sha256": sha256}}
+            folder.check_replace(self.out, provenance, force=self.force)
+        return Origin.now(text=name, fingerprint=fingerprint, command=command, seed=self.seed, run=self.out)
 
 
-def digest(lines: Sequence[str]) -> str:
-    """SHA-256 of texts, each behind its length, so that one that holds line breaks is not taken for two."""
+def digest_texts(lines: Sequence[str]) -> str:
+    """SHA-256 of length-prefixed texts, so that line breaks inside a text are unambiguous."""
     sha256 = hashlib.sha256()
     for line in lines:
         content = line.encode()
@@ -123,24 +128,27 @@ def digest(lines: Sequence[str]) -> str:
 
 
 def make_tokenizer(
-    lines: Sequence[str], tokenizer: str | Path, wanted: Mapping[str, object], progress: Progress | bool = silent
+    lines: Sequence[str],
+    tokenizer: str | Path,
+    tokenizer_settings: Mapping[str, object],
+    progress: Progress | bool = silent,
 ) -> Tokenizer:
-    """A tokenizer of these lines, of a kind with its settings, or the one of a folder."""
+    """Train a tokenizer of the given kind on `lines`, or load it from a folder."""
     progress = as_progress(progress)
-    choice = tokenizer_choice(tokenizer, wanted)
+    choice = resolve_tokenizer(tokenizer, tokenizer_settings)
     if isinstance(choice, Path):
         from chainrule.artifact import load_tokenizer
 
         return load_tokenizer(choice)
-    made = tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)
-    warn_of_unknown(made)
-    return made
+    trained = tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)
+    warn_if_all_unknown(trained)
+    return trained
 
 
-def warn_of_unknown(made: Tokenizer) -> None:
-    """Say so where the vocabulary has no word but the unknown one."""
-    if not made.known.keys() - {made.config.unk}:
-        message = (
-            f"the vocabulary is {made.config.unk} alone, as no word comes often enough: all are one to the model"
+def warn_if_all_unknown(tokenizer: Tokenizer) -> None:
+    """Warn if the vocabulary holds only the unknown word."""
+    if not tokenizer.vocab.keys() - {tokenizer.config.unk}:
+        message = f"the vocabulary is {tokenizer.config.unk} alone: no word is frequent enough, so all are unknown"
+        warnings.warn(
+            f"{message}; lower min_count, {tokenizer.config.min_count} now", ChainruleWarning, stacklevel=3
         )
-        warnings.warn(f"{message}; lower min_count, {made.config.min_count} now", ChainruleWarning, stacklevel=3)

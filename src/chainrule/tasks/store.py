@@ -1,8 +1,4 @@
-"""The folder of a task's model: config, tokenizers, labels, weights, figures, card, manifest.
-
-Lives here: what the folders of all tasks share. Not here: sealing and verifying (folder.py), language models
-(artifact.py).
-"""
+"""Save and load the model folder of a task: config, tokenizers, weights, metrics, model card and manifest."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -12,43 +8,43 @@ from typing import Any, TypeVar
 from chainrule import artifact, folder
 from chainrule import config as settings
 from chainrule.errors import ModelFileError
-from chainrule.folder import Content, Sealed
+from chainrule.folder import Content, VerifiedDir
 from chainrule.model import Origin
 from chainrule.tokenizers.config import TokenizerConfig, saved_settings
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-LOG = "train_log.jsonl"
+LOG_FILE = "train_log.jsonl"
 C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """All that a task's model is, but for its weights."""
+class ModelParts:
+    """Everything stored in a task's model folder except the weights."""
 
-    task: str  # "translate", "tag", "classify", "pretrain": the command that uses it
+    task: str  # "translate", "tag", "classify", "pretrain": the command
     config: Any  # a frozen dataclass
     tokenizers: Mapping[str, Tokenizer]  # by role: "text", or "source" and "target"
-    more: Mapping[str, Any]  # whatever else it needs, as JSON: labels, scheme
+    extra: Mapping[str, Any]  # task-specific JSON: labels, tags
     origin: Origin
     metrics: Mapping[str, Any]
 
 
-def save(path: str | Path, parts: Parts, files: Mapping[str, Content], *, force: bool = False) -> None:
-    """Write the folder at `path`; `files` are the weights and the log.
+def save(path: str | Path, parts: ModelParts, files: Mapping[str, Content], *, force: bool = False) -> None:
+    """Write the model folder; `files` are the weights and the training log.
 
-    Another model or an unfinished run there is replaced only with `force`.
+    An existing model or unfinished run at `path` is replaced only with `force`.
     """
     config = {
         "task": parts.task,
         "model": settings.to_json(parts.config),
         "tokenizers": {role: settings.to_json(t.config) for role, t in parts.tokenizers.items()},
-        **parts.more,
+        **parts.extra,
     }
     content = {
         **files,
-        **{_file(role): t.to_json().encode() for role, t in parts.tokenizers.items()},
-        artifact.CONFIG: folder.as_json(config),
-        artifact.METRICS: folder.as_json(dict(parts.metrics)),
+        **{_tokenizer_file(role): t.to_json().encode() for role, t in parts.tokenizers.items()},
+        artifact.CONFIG: folder.dump_json(config),
+        artifact.METRICS: folder.dump_json(dict(parts.metrics)),
         artifact.CARD: _card(parts).encode(),
     }
     artifact.write(Path(path), content, parts.task, parts.origin, force=force)
@@ -56,35 +52,37 @@ def save(path: str | Path, parts: Parts, files: Mapping[str, Content], *, force:
 
 def load(
     path: str | Path, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
-) -> tuple[Sealed, Parts]:
-    """The verified folder and what it holds; `kind` is its config's class, `roles` the tokenizers it needs."""
+) -> tuple[VerifiedDir, ModelParts]:
+    """Verify and read a model folder; `kind` is its config class, `roles` maps a config to tokenizer roles."""
     sealed = folder.read(Path(path))
     config = folder.read_json(sealed, artifact.CONFIG)
     if config.get("task") != task:
-        what = artifact.use_of(str(config["task"]), path) if "task" in config else "it is no model of a task"
-        raise ModelFileError(f"{path} was not made by chainrule {task}: {what}")
-    with artifact.refusing(sealed):
-        made = settings.make(kind, config["model"], "model", is_saved=True)
-        return sealed, Parts(
+        reason = artifact.usage_hint(str(config["task"]), path) if "task" in config else "it is not a task model"
+        raise ModelFileError(f"{path} was not made by chainrule {task}: {reason}")
+    with artifact.translate_config_errors(sealed):
+        model_config = settings.build_config(kind, config["model"], "model", is_saved=True)
+        return sealed, ModelParts(
             task=task,
-            config=made,
-            tokenizers={role: _tokenizer(sealed, role, config["tokenizers"][role]) for role in roles(made)},
-            more={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
-            origin=artifact.origin_of(sealed),
+            config=model_config,
+            tokenizers={role: _tokenizer(sealed, role, config["tokenizers"][role]) for role in roles(model_config)},
+            extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
+            origin=artifact.read_origin(sealed),
             metrics=folder.read_json(sealed, artifact.METRICS),
         )
 
 
-def _file(role: str) -> str:
+def _tokenizer_file(role: str) -> str:
     return artifact.TOKENIZER if role == "text" else f"tokenizer.{role}.json"
 
 
-def _tokenizer(sealed: Sealed, role: str, own: dict[str, Any]) -> Tokenizer:
-    config = settings.make(TokenizerConfig, saved_settings(own), "tokenizer", is_saved=True)
-    return Tokenizer.from_json(sealed.bytes(_file(role)), config, str(sealed.path / _file(role)))
+def _tokenizer(sealed: VerifiedDir, role: str, tokenizer_settings: dict[str, Any]) -> Tokenizer:
+    config = settings.build_config(TokenizerConfig, saved_settings(tokenizer_settings), "tokenizer", is_saved=True)
+    return Tokenizer.from_json(
+        sealed.bytes(_tokenizer_file(role)), config, str(sealed.path / _tokenizer_file(role))
+    )
 
 
-def _card(parts: Parts) -> str:
+def _card(parts: ModelParts) -> str:
     origin = parts.origin
     chosen = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(parts.config).items())
     figures = "\n".join(f"| {key} | {value} |" for key, value in parts.metrics.items()) or "| none | |"
@@ -106,5 +104,5 @@ Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, wi
 
 Use it:
 
-    chainrule{artifact.use_of(parts.task, "THIS_FOLDER").partition("chainrule")[2]}
+    chainrule{artifact.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule")[2]}
 """

@@ -1,8 +1,4 @@
-"""A trained tagger: words in, tags out, and the folder it is kept in.
-
-Lives here: `Tagger` and how it reads a sentence. Not here: learning (tag.py), the network (neural/tagger.py), how
-tags are learnt and measured (tagset.py).
-"""
+"""Sequence tagger: predict one tag per word, evaluate, save and load."""
 
 import re
 import time
@@ -16,37 +12,37 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from chainrule import artifact
-from chainrule.data.spellings import Spellings
+from chainrule.data.spellings import CharVocabulary
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.lm import Ids
 from chainrule.model import Origin
 from chainrule.neural import tagger, weights
-from chainrule.neural.device import choose, device_of
-from chainrule.neural.tagger import Collate, TagBatch, TagConfig, TagNetwork
+from chainrule.neural.device import device_of, select_device
+from chainrule.neural.tagger import TagBatch, TagCollator, TagConfig, TagNetwork
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import store
-from chainrule.tasks.tagset import TagReport, TagSet, as_bioes, compare
-from chainrule.text.columns import Tagged, read_tagged
+from chainrule.tasks.tagset import TagReport, TagSet, bilou_to_bioes, evaluate_tags
+from chainrule.text.columns import TaggedSentence, read_tagged
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-SIDE_BY_SIDE: Final = 64  # sentences that are tagged at a time
-OVERLAP: Final = 4  # a quarter of a piece is read again in the next
+BATCH_SIZE: Final = 64  # sentences per batch
+OVERLAP: Final = 4  # consecutive windows overlap by 1/OVERLAP of their length
 
-Sentences = str | Path | Sequence[Tagged]
-"""A file of columns, or what was read from one."""
+Sentences = str | Path | Sequence[TaggedSentence]
+"""A CoNLL-style file or the sentences read from one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Tagger:
-    """A trained model of p(tags | words)."""
+    """A trained tagger p(tags | words)."""
 
     task: ClassVar = "tag"
     network: TagNetwork
     config: TagConfig
     tokenizer: Tokenizer
     tags: TagSet
-    spellings: Spellings | None
-    column: str | int | None = None  # where the tag stood in the training file; None: where it is expected
+    spellings: CharVocabulary | None
+    column: str | int | None = None  # tag column of the training file; None: the default column
     origin: Origin = field(default_factory=Origin)
     metrics: dict[str, Any] = field(default_factory=dict)
     log: bytes = b""
@@ -56,88 +52,91 @@ class Tagger:
 
     @property
     def parameters(self) -> int:
-        """Weights that were learnt."""
+        """Number of weights."""
         return sum(p.numel() for p in self.network.parameters())
 
     def tag(self, words: Sequence[str]) -> list[str]:
-        """The tags of one sentence."""
+        """Tag one sentence."""
         return self.tag_all([words])[0]
 
     def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent) -> list[list[str]]:
-        """The tags of each sentence, written as in the training file; a sentence without words has none."""
+        """Tag every sentence, in the tag scheme of the training file."""
         progress = as_progress(progress)
-        paths = self._ask(sentences, tagger.best_tags, "tagging", progress)
+        paths = self._apply(sentences, tagger.best_tags, "tagging", progress)
         return [self.tags.decode(np.array(path, dtype=np.int64)) for path in paths]
 
     def confidences(
         self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> list[list[float]]:
-        """p(tag | words) of each tag that `tag_all` gives; of spans as they are learnt, so of S-PER, not I-PER."""
+        """p(tag | words) of the tags predicted by `tag_all`, in the scheme of the model (S-PER, not I-PER)."""
         progress = as_progress(progress)
-        return self._ask(sentences, tagger.confidences, "weighing", progress)
+        return self._apply(sentences, tagger.confidences, "weighing", progress)
 
     def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
-        """p(tag | words) of each word's `most` probable tags, these first; spans are written as they are learnt."""
+        """The `most` probable tags of each word with p(tag | words), in the scheme of the model."""
         if not words:
             return []
-        found = np.array(self._ask([words], tagger.marginals, "weighing", silent)[0])  # (n, K)
-        order = np.argsort(-found, axis=1, kind="stable")[:, :most]
-        return [{self.tags.names[k]: float(row[k]) for k in ks} for row, ks in zip(found, order, strict=True)]
+        probabilities = np.array(self._apply([words], tagger.marginals, "weighing", silent)[0])  # (n, K)
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
+        return [
+            {self.tags.names[k]: float(row[k]) for k in ks} for row, ks in zip(probabilities, order, strict=True)
+        ]
 
     def evaluate(
         self, tagged: Sentences, *, column: str | int | None = None, progress: Progress | bool = silent
     ) -> TagReport:
-        """Tag these sentences and compare; tags the model never met count as errors, and a warning names them.
+        """Tag sentences and compare with their gold tags.
 
-        Without a `column`, tags are read from the one they were learnt from.
+        Tags absent from the training data count as errors and are listed in a warning. `column` defaults to the
+        tag column of the training file.
         """
         progress = as_progress(progress)
-        sentences, name = read(tagged, self.column if column is None else column)
+        sentences, name = read_sentences(tagged, self.column if column is None else column)
         return self.measure(sentences, self.tags.gold(sentences, name), progress)
 
     def measure(
-        self, sentences: Sequence[Tagged], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
+        self, sentences: Sequence[TaggedSentence], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> TagReport:
-        """Tag these sentences and compare with `gold`, which is in the scheme of the training file."""
+        """Tag sentences and compare with `gold`, in the scheme of the training file."""
         progress = as_progress(progress)
         start = time.perf_counter()
-        found = self.tag_all([sentence.words for sentence in sentences], progress)
+        predicted = self.tag_all([sentence.words for sentence in sentences], progress)
         seconds = time.perf_counter() - start
         ids = [encode(self.tokenizer, sentence.words, i) for i, sentence in enumerate(sentences, start=1)]
-        return compare(gold, found, [row == self.tokenizer.unk for row in ids], self.tags.scheme, seconds)
+        return evaluate_tags(gold, predicted, [row == self.tokenizer.unk for row in ids], self.tags.scheme, seconds)
 
-    def _ask(
+    def _apply(
         self,
         sentences: Sequence[Sequence[str]],
-        question: Callable[[TagNetwork, TagBatch], Sequence[np.ndarray]],
-        what: str,
+        function: Callable[[TagNetwork, TagBatch], Sequence[np.ndarray]],
+        label: str,
         progress: Progress,
     ) -> list[list[Any]]:
-        """What the network says of each word; sentences too long for it are read in pieces, and counted."""
+        """Apply `function` to every word; sentences too long for the network are split into overlapping windows."""
         if isinstance(sentences, str):
             raise InputError(f"the sentences are one text, {sentences[:40]!r}; give a list of lists of words")
         ids = [encode(self.tokenizer, words, i) for i, words in enumerate(sentences, start=1)]
-        most = most_words(self.config)
+        limit = max_words(self.config)
         lengths = [len(row) for row in ids]
-        pieces = [(i, piece) for i, n in enumerate(lengths) for piece in cut(n, most or n)]
-        too_long = sum(n > (most or n) for n in lengths)
+        windows = [(i, window) for i, n in enumerate(lengths) for window in split_windows(n, limit or n)]
+        too_long = sum(n > (limit or n) for n in lengths)
         if too_long:
-            message = f"{too_long} of {len(ids)} sentences have more than {most} words and are read in pieces"
+            message = f"{too_long} of {len(ids)} sentences have more than {limit} words and are read in pieces"
             remedy = f"a model trained with longest={max(lengths) + 2} reads them whole"
             warnings.warn(f"{message}; {remedy}", ChainruleWarning, stacklevel=3)
         data = self._collate(
-            [ids[i][piece.read] for i, piece in pieces], [sentences[i][piece.read] for i, piece in pieces]
+            [ids[i][window.span] for i, window in windows], [sentences[i][window.span] for i, window in windows]
         )
-        answers: dict[int, np.ndarray] = {}
-        for rows in counted(batches(data), what, progress):
-            answers |= zip(rows.tolist(), question(self.network, data(rows)), strict=True)
-        found: list[list[Any]] = [[] for _ in sentences]
-        for k, (i, piece) in enumerate(pieces):
-            found[i] += answers[k][piece.kept].tolist()
-        return found
+        outputs: dict[int, np.ndarray] = {}
+        for rows in report_progress(batch_by_length(data), label, progress):
+            outputs |= zip(rows.tolist(), function(self.network, data(rows)), strict=True)
+        results: list[list[Any]] = [[] for _ in sentences]
+        for k, (i, window) in enumerate(windows):
+            results[i] += outputs[k][window.core].tolist()
+        return results
 
-    def _collate(self, ids: Sequence[Ids], words: Sequence[Sequence[str]]) -> Collate:
-        return Collate(
+    def _collate(self, ids: Sequence[Ids], words: Sequence[Sequence[str]]) -> TagCollator:
+        return TagCollator(
             ids=ids,
             words=words,
             tags=None,
@@ -147,12 +146,12 @@ class Tagger:
         )
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
-        parts = store.Parts(
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
+        parts = store.ModelParts(
             task="tag",
             config=self.config,
             tokenizers={"text": self.tokenizer},
-            more={
+            extra={
                 "tags": self.tags.to_json(),
                 "characters": None if self.spellings is None else self.spellings.to_json(),
                 "column": self.column,
@@ -160,117 +159,118 @@ class Tagger:
             origin=self.origin,
             metrics=self.metrics,
         )
-        files = {weights.FILE: weights.to_bytes(self.network)}
-        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}), force=force)
+        files = {weights.FILE: weights.serialize(self.network)}
+        store.save(path, parts, files | ({store.LOG_FILE: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Tagger:
-    """The tagger of a folder, every file verified first."""
+    """Verify and load a tagger."""
     sealed, parts = store.load(path, "tag", TagConfig)
     config, tokenizer = parts.config, parts.tokenizers["text"]
-    with artifact.refusing(sealed):
-        known = TagSet.from_json(parts.more["tags"])
-        spellings = Spellings.from_json(parts.more["characters"]) if config.characters else None
-        network = weights.restore(sealed, lambda: build(config, tokenizer, known, spellings), config.layers)
-        column = parts.more.get("column")  # older folders do not say
+    with artifact.translate_config_errors(sealed):
+        tag_set = TagSet.from_json(parts.extra["tags"])
+        spellings = CharVocabulary.from_json(parts.extra["characters"]) if config.characters else None
+        network = weights.load_network(sealed, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
+        column = parts.extra.get("column")  # absent in older folders
         if not isinstance(column, str | int | None):
             raise ValueError(f"column {column!r}")
     return Tagger(
-        network=network.to(choose(device)).eval(),
+        network=network.to(select_device(device)).eval(),
         config=config,
         tokenizer=tokenizer,
-        tags=known,
+        tags=tag_set,
         spellings=spellings,
         column=column,
         origin=parts.origin,
         metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
     )
 
 
-def build(config: TagConfig, tokenizer: Tokenizer, known: TagSet, spellings: Spellings | None) -> TagNetwork:
-    """An untrained network for these words, tags and characters."""
+def build(config: TagConfig, tokenizer: Tokenizer, tag_set: TagSet, spellings: CharVocabulary | None) -> TagNetwork:
+    """Create an untrained network."""
     characters = 0 if spellings is None else spellings.size
-    return TagNetwork(config, tokenizer.vocabulary, characters, len(known.names), known.allowed)
+    return TagNetwork(config, tokenizer.vocabulary, characters, len(tag_set.names), tag_set.allowed)
 
 
-def read(tagged: Sentences, column: str | int | None) -> tuple[Sequence[Tagged], str]:
-    """The sentences, spans of BILOU in BIOES, and what messages call them."""
+def read_sentences(tagged: Sentences, column: str | int | None) -> tuple[Sequence[TaggedSentence], str]:
+    """Read sentences, convert BILOU tags to BIOES, and return them with a name for messages."""
     if isinstance(tagged, str | Path):
         name = "standard input" if str(tagged) == "-" else str(tagged)
-        return as_bioes(read_tagged(tagged, column=column)), name
+        return bilou_to_bioes(read_tagged(tagged, column=column)), name
     sentences = list(tagged) if isinstance(tagged, Iterable) else []
     if not sentences:
         raise InputError("there are no sentences; give a file, or a list of Tagged(words, tags)")
     for number, sentence in enumerate(sentences, start=1):
-        if not isinstance(sentence, Tagged):
+        if not isinstance(sentence, TaggedSentence):
             raise InputError(
                 f"sentence {number} is {sentence!r:.60}; give Tagged(words, tags), each word with a tag"
             )
-    return as_bioes(sentences), "sentences in memory"
+    return bilou_to_bioes(sentences), "sentences in memory"
 
 
 def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
-    """(n,) one id a word; `number` is the sentence's, for messages."""
+    """(n,) one id per word; `number` identifies the sentence in messages."""
     if isinstance(words, str):
         raise InputError(
             f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
         )
-    if tokenizer.config.splits_punctuation:  # each word is one token all the same
-        ids = np.array([tokenizer.word_id(as_one(word)) for word in words if word], dtype=np.int64)
+    if tokenizer.config.splits_punctuation:  # each word stays one token
+        ids = np.array([tokenizer.word_id(replace_blanks(word)) for word in words if word], dtype=np.int64)
     else:
-        ids = tokenizer.encode(" ".join(map(as_one, words))).astype(np.int64)
+        ids = tokenizer.encode(" ".join(map(replace_blanks, words))).astype(np.int64)
     if len(ids) != len(words):
         raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
     return ids
 
 
-def most_words(config: TagConfig) -> int | None:
-    """How long a sentence may be: a Transformer has room for `longest` tokens, two of them `<s>` and `</s>`."""
+def max_words(config: TagConfig) -> int | None:
+    """Maximum sentence length: `longest` minus `<s>` and `</s>` for a Transformer, else None."""
     return config.longest - 2 if config.family == "transformer" else None
 
 
-class Piece(NamedTuple):
-    """Part of a sentence that is read at once."""
+class Window(NamedTuple):
+    """Window of a long sentence."""
 
-    read: slice  # of the sentence
-    kept: slice  # of the piece: the words that stand further from a cut here than in its neighbours
+    span: slice  # words of the sentence
+    core: slice  # words of the window that lie further from its edge than in the neighbouring windows
 
 
-def cut(n: int, most: int) -> list[Piece]:
-    """A sentence of n words in pieces of at most `most`, neighbours sharing a quarter or more.
+def split_windows(n: int, most: int) -> list[Window]:
+    """Split n words into windows of at most `most`; neighbours overlap by a quarter or more.
 
-    >>> [(piece.read, piece.kept) for piece in cut(6, 4)]
+    >>> [(window.span, window.core) for window in split_windows(6, 4)]
     [(slice(0, 4, None), slice(0, 3, None)), (slice(2, 6, None), slice(1, 4, None))]
     """
     if n <= most:
-        return [Piece(slice(0, n), slice(0, n))] if n else []
+        return [Window(slice(0, n), slice(0, n))] if n else []
     starts = [*range(0, n - most, most - most // OVERLAP), n - most]
-    # A word t of two pieces is t − right from the later one's cut, left + most − 1 − t from the earlier one's.
+    # Word t of an overlap is t − right from the start of the later window and left + most − 1 − t from the end
+    # of the earlier one.
     ends = [*((left + right + most + 1) // 2 for left, right in pairwise(starts)), n]
     return [
-        Piece(slice(start, start + most), slice(first - start, end - start))
+        Window(slice(start, start + most), slice(first - start, end - start))
         for start, first, end in zip(starts, [0, *ends], ends, strict=False)
     ]
 
 
-def batches(data: Collate) -> list[Ids]:
-    """Sentences of like length together, those without words left out."""
+def batch_by_length(data: TagCollator) -> list[Ids]:
+    """Batches of row numbers sorted by length, without empty sentences."""
     lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
-    return np.split(order, range(SIDE_BY_SIDE, len(order), SIDE_BY_SIDE)) if len(order) else []
+    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE)) if len(order) else []
 
 
-def as_one(word: str) -> str:
-    """The word as it is looked up, without blanks inside."""
+def replace_blanks(word: str) -> str:
+    """Replace white space inside a word by underscores."""
     return re.sub(r"[ \t\r\n]", "_", word)
 
 
-def counted(parts: Sequence[Ids], what: str, progress: Progress) -> Iterator[Ids]:
-    """The same parts, with word of how many of their sentences are done before each, and at the end."""
-    done, total = 0, sum(map(len, parts))
-    for rows in parts:
-        progress(what, done, total)
+def report_progress(row_batches: Sequence[Ids], label: str, progress: Progress) -> Iterator[Ids]:
+    """Iterate over batches and report progress."""
+    done, total = 0, sum(map(len, row_batches))
+    for rows in row_batches:
+        progress(label, done, total)
         yield rows
         done += len(rows)
-    progress(what, done, total)
+    progress(label, done, total)

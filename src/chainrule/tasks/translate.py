@@ -1,8 +1,4 @@
-"""Pairs of texts: learn to turn one into the other, translate, score a given translation, show where it looked.
-
-Lives here: text in, text out. Not here: the networks (neural/seq2seq.py, neural/encoder_decoder.py), the search
-(decoding/beam.py), figures (evaluation/overlap.py).
-"""
+"""Translation: train sequence-to-sequence models on sentence pairs, translate, score, align, save and load."""
 
 import dataclasses
 import time
@@ -18,35 +14,35 @@ from chainrule.api import split_settings
 from chainrule.decoding import beam
 from chainrule.decoding.continuation import Continuation
 from chainrule.decoding.generate import generate
-from chainrule.decoding.prompt import Prompt, read
+from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.neural import conditional, weights
-from chainrule.neural.conditional import SIDE_BY_SIDE, Conditional, mean_nats
-from chainrule.neural.device import choose, device_of
-from chainrule.neural.learning import Plan, learn
-from chainrule.neural.pairs import Collate, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.conditional import BATCH_SIZE, ConditionalLM, mean_nats
+from chainrule.neural.device import device_of, select_device
+from chainrule.neural.learning import TrainingPlan, fit
+from chainrule.neural.pairs import PairCollator, PairConfig, PairNetwork, pair_loss
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks import store, translation
-from chainrule.tasks.running import Running, digest
-from chainrule.tasks.translation import Alignment, Translation, readable, with_end
-from chainrule.text.pairs import Pairs, read_pairs
+from chainrule.tasks.running import RunOptions, digest_texts
+from chainrule.tasks.translation import Alignment, Translation, check_length, encode_with_eos
+from chainrule.text.pairs import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import Examples
+from chainrule.training.examples import ExampleBatches
 
 if TYPE_CHECKING:
     from chainrule.tasks.translation_report import TranslationReport
 
 Config = PairConfig
-BY_SOURCE = 1_000_000  # as max_tokens: 2 · S + 20 for a source of S tokens, `</s>` counted
-BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=BY_SOURCE)
+FROM_SOURCE_LENGTH = 1_000_000  # max_tokens value that means 2 · S + 20 for a source of S tokens, `</s>` included
+BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=FROM_SOURCE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Translator:
-    """A trained model of p(target | source)."""
+    """A trained translation model p(target | source)."""
 
     task: ClassVar = "translate"
     network: PairNetwork
@@ -62,21 +58,21 @@ class Translator:
 
     @property
     def parameters(self) -> int:
-        """Weights that were learnt; a shared matrix counts once."""
+        """Number of weights; tied matrices count once."""
         return sum(p.numel() for p in self.network.parameters())
 
     @property
     def validation(self) -> dict[str, float]:
-        """What the held-out pairs said when it was trained; empty without such pairs."""
+        """Validation metrics recorded in training; empty without validation pairs."""
         names = ("nats_per_token", "perplexity")
         return {name: self.metrics[f"valid_{name}"] for name in names if f"valid_{name}" in self.metrics}
 
-    def given(self, source: str) -> Conditional:
-        """The language model of what this source becomes; its tokenizer is `target`."""
-        return conditional.given(self.network, self.target.vocabulary, [self._read(source, 1)])[0]
+    def condition_on(self, source: str) -> ConditionalLM:
+        """Language model p(target | source) for this source, over the vocabulary of `target`."""
+        return conditional.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[0]
 
     def translate(self, source: str, **chosen: Any) -> Translation:
-        """The best translation; `chosen` are settings of decoding (strategy, beam_size, temperature)."""
+        """Best translation; `chosen` holds decoding settings (strategy, beam_size, temperature)."""
         return self.translate_all([source], **chosen)[0][0]
 
     def translate_all(
@@ -89,202 +85,213 @@ class Translator:
         first: int = 0,
         **chosen: Any,
     ) -> list[list[Translation]]:
-        """The `num` best, or so many samples, of each source; an empty source becomes an empty translation.
+        """The `num` best translations or samples of each source; an empty source gives an empty translation.
 
-        `chosen` are settings of decoding over `BEAM`; a whole Decoding is taken as it is, with its own defaults.
-        A translation has at most `max_tokens` tokens, by default 2 · S + 20 for a source of S; `<unk>` is
-        never one of them. Samples follow from the seed and the source's place in the list, of which these
-        sources are the part from `first` on.
+        `chosen` overrides settings of `decoding`. A translation has at most `max_tokens` tokens, by default
+        2 · S + 20 for a source of S tokens, and never contains `<unk>`. Samples depend on the seed and the index of
+        the source; `first` is the index of the first of these sources.
         """
         progress = as_progress(progress)
-        decoding = translation.decoding_of(decoding, chosen, num)
+        decoding = translation.override_decoding(decoding, chosen, num)
         translation.check_texts(sources, "sources")
-        ids = [self._read(text, first + i) for i, text in enumerate(sources, start=1)]
+        ids = [self._encode_source(text, first + i) for i, text in enumerate(sources, start=1)]
         p = decoding.length_penalty
-        found: list[list[Translation]] = [[Translation(text, "", [], [], [], p, True)] for text in sources]
+        translations: list[list[Translation]] = [[Translation(text, "", [], [], [], p, True)] for text in sources]
         order = sorted((i for i, text in enumerate(sources) if text.strip()), key=lambda i: len(ids[i]))
         without_unk = dataclasses.replace(self.target.vocabulary, closed=True)
-        for begin in range(0, len(order), SIDE_BY_SIDE):
-            rows = order[begin : begin + SIDE_BY_SIDE]
-            progress("translating", begin, len(order))
-            models = conditional.given(self.network, without_unk, [ids[i] for i in rows])
-            settings_ = [self._for_source(decoding, first + i, len(ids[i])) for i in rows]
-            ways = self._samples if decoding.strategy == "sample" else self._searches
-            for i, made in zip(rows, ways(models, [sources[i] for i in rows], settings_, num), strict=True):
-                found[i] = made
-        return found
+        for start in range(0, len(order), BATCH_SIZE):
+            rows = order[start : start + BATCH_SIZE]
+            progress("translating", start, len(order))
+            models = conditional.condition_on(self.network, without_unk, [ids[i] for i in rows])
+            decodings = [self._decoding_for_source(decoding, first + i, len(ids[i])) for i in rows]
+            decode = self._sample if decoding.strategy == "sample" else self._beam_search
+            for i, candidates in zip(rows, decode(models, [sources[i] for i in rows], decodings, num), strict=True):
+                translations[i] = candidates
+        return translations
 
-    def _for_source(self, decoding: Decoding, number: int, length: int) -> Decoding:
-        """The same with a seed and a length of this source's own; no more than can be read."""
-        most = 2 * length + 20 if decoding.max_tokens == BY_SOURCE else decoding.max_tokens
-        most = min(most, self.config.longest) if self.config.family == "transformer" else most
-        return dataclasses.replace(decoding, max_tokens=most, seed=translation.seed_of(decoding.seed, number))
+    def _decoding_for_source(self, decoding: Decoding, number: int, length: int) -> Decoding:
+        """Decoding settings with the seed and maximum length of one source."""
+        max_tokens = 2 * length + 20 if decoding.max_tokens == FROM_SOURCE_LENGTH else decoding.max_tokens
+        max_tokens = min(max_tokens, self.config.longest) if self.config.family == "transformer" else max_tokens
+        return dataclasses.replace(
+            decoding, max_tokens=max_tokens, seed=translation.source_seed(decoding.seed, number)
+        )
 
-    def _searches(
-        self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
+    def _beam_search(
+        self, models: list[ConditionalLM], texts: list[str], decodings: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
-        continuation = Continuation(self.target, "", chosen[0].stop)
+        continuation = Continuation(self.target, "", decodings[0].stop)
         prompt = Prompt((), models[0].vocabulary, continuation.is_stopped)
-        if chosen[0].strategy == "greedy":
-            chosen = [dataclasses.replace(one, strategy="beam", beam_size=1) for one in chosen]
+        if decodings[0].strategy == "greedy":
+            decodings = [dataclasses.replace(decoding, strategy="beam", beam_size=1) for decoding in decodings]
         searches = [
-            beam.steps(*read(lm, prompt), prompt, one, num=num) for lm, one in zip(models, chosen, strict=True)
+            beam.search_steps(*read_prompt(lm, prompt), prompt, decoding, num=num)
+            for lm, decoding in zip(models, decodings, strict=True)
         ]
-        p = chosen[0].length_penalty
-        for text, hypotheses in zip(texts, beam.together(models[0], models[0].join, searches), strict=True):
-            made = [
+        p = decodings[0].length_penalty
+        for text, hypotheses in zip(texts, beam.search_batch(models[0], models[0].join, searches), strict=True):
+            candidates = [
                 Translation.of(self.target, text, continuation.text(h.ids), h.ids, h.log_probs, p, h.is_finished)
                 for h in hypotheses
             ]
-            yield translation.ranked(made)
+            yield translation.rank_translations(candidates)
 
-    def _samples(
-        self, models: list[Conditional], texts: list[str], chosen: list[Decoding], num: int
+    def _sample(
+        self, models: list[ConditionalLM], texts: list[str], decodings: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
-        for lm, text, one in zip(models, texts, chosen, strict=True):
-            drawn, p = generate(lm, self.target, "", one, num=num), one.length_penalty
+        for lm, text, decoding in zip(models, texts, decodings, strict=True):
+            samples, p = generate(lm, self.target, "", decoding, num=num), decoding.length_penalty
             yield [
                 Translation.of(self.target, text, g.text, g.ids, g.log_probs, p, g.finish_reason == "stop")
-                for g in drawn
+                for g in samples
             ]
 
     def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | bool = silent) -> Floats:
-        """(N,) log p(target | source) in nats, `</s>` included: for re-ranking, or to find what does not belong.
+        """(N,) log p(target | source) in nats, `</s>` included, for reranking or filtering pairs.
 
-        An empty target is `</s>` alone; an empty source has no translations to compare, and its score is NaN.
+        An empty target is `</s>` alone; the score of an empty source is NaN.
         """
         progress = as_progress(progress)
         translation.check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
-        for rows in conditional.batches([len(t) for t in data.targets]):
+        for rows in conditional.batch_by_length([len(t) for t in data.targets]):
             progress("scoring", done, len(sources))
-            scores[rows] = -conditional.nats(self.network, data(rows))
+            scores[rows] = -conditional.pair_nats(self.network, data(rows))
             done += len(rows)
         scores[[not text.strip() for text in sources]] = np.nan
         return scores
 
     def evaluate(
         self,
-        pairs: str | Path | Sequence[str | Path] | Pairs,
+        pairs: str | Path | Sequence[str | Path] | SentencePairs,
         decoding: Decoding = BEAM,
         *,
         other: Sequence[str] | None = None,
         progress: Progress | bool = silent,
         **chosen: Any,
     ) -> "TranslationReport":
-        """Translate as `translate_all` does and compare; `other` are another system's translations."""
+        """Translate and compare with the references; `other` holds translations of another system."""
         progress = as_progress(progress)
         from chainrule.tasks.translation_report import evaluate
 
-        decoding = translation.decoding_of(decoding, chosen)
-        data = pairs if isinstance(pairs, Pairs) else read_pairs(pairs)
+        decoding = translation.override_decoding(decoding, chosen)
+        data = pairs if isinstance(pairs, SentencePairs) else read_pairs(pairs)
         return evaluate(self, data, decoding, other=other, progress=progress)
 
     def align(self, source: str, target: str | None = None) -> Alignment:
-        """Where a translation, its own where none is given, looked."""
+        """Attention weights between a source and a translation, by default the model's own."""
         if self.config.attention == "none":
             raise ConfigError(
-                "this model has no attention: it translates from the last state of its encoder and looks nowhere; "
+                "this model has no attention: its decoder sees only the last encoder state; "
                 "train one with --attention additive"
             )
-        ids = self._read(source, 1)
-        own = self.translate(source).ids if target is None else []
-        out = np.array(own, dtype=np.int64) if own else self._written(target or "", 1)
-        found = conditional.alignment(self.network, ids, out, self.target.vocabulary)
-        return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(out.tolist()), found)
+        ids = self._encode_source(source, 1)
+        best_ids = self.translate(source).ids if target is None else []
+        target_ids = np.array(best_ids, dtype=np.int64) if best_ids else self._encode_target(target or "", 1)
+        attention = conditional.attention_alignment(self.network, ids, target_ids, self.target.vocabulary)
+        return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(target_ids.tolist()), attention)
 
-    def ids_of(self, source: str, target: str, line: int = 1) -> tuple[Ids, Ids]:
-        """A pair as it is read, each part with its `</s>`; refused where a Transformer has no positions for it."""
-        return self._read(source, line), self._written(target, line)
+    def encode_pair(self, source: str, target: str, line: int = 1) -> tuple[Ids, Ids]:
+        """Encode a pair with `</s>`; raise if it is too long for a Transformer."""
+        return self._encode_source(source, line), self._encode_target(target, line)
 
-    def _collate(self, sources: Sequence[str], targets: Sequence[str]) -> Collate:
-        ids = [self._read(text, i) for i, text in enumerate(sources, start=1)]
-        out = [self._written(text, i) for i, text in enumerate(targets, start=1)]
-        return Collate(ids, out, self.target.vocabulary, device_of(self.network))
+    def _collate(self, sources: Sequence[str], targets: Sequence[str]) -> PairCollator:
+        source_ids = [self._encode_source(text, i) for i, text in enumerate(sources, start=1)]
+        target_ids = [self._encode_target(text, i) for i, text in enumerate(targets, start=1)]
+        return PairCollator(source_ids, target_ids, self.target.vocabulary, device_of(self.network))
 
-    def _read(self, text: str, line: int) -> Ids:
-        return readable(with_end(self.source, text), self.config, f"source {line}")
+    def _encode_source(self, text: str, line: int) -> Ids:
+        return check_length(encode_with_eos(self.source, text), self.config, f"source {line}")
 
-    def _written(self, text: str, line: int) -> Ids:
-        return readable(with_end(self.target, text), self.config, f"target {line}")
+    def _encode_target(self, text: str, line: int) -> Ids:
+        return check_length(encode_with_eos(self.target, text), self.config, f"target {line}")
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; another model or an unfinished run there is replaced only with `force`."""
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
         tokenizers = {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
-        parts = store.Parts(
+        parts = store.ModelParts(
             task="translate",
             config=self.config,
             tokenizers=tokenizers,
-            more={},
+            extra={},
             origin=self.origin,
             metrics=self.metrics,
         )
-        files = {weights.FILE: weights.to_bytes(self.network)}
-        store.save(path, parts, files | ({store.LOG: self.log} if self.log else {}), force=force)
+        files = {weights.FILE: weights.serialize(self.network)}
+        store.save(path, parts, files | ({store.LOG_FILE: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Translator:
-    """The translator of a folder, every file verified first."""
-    sealed, parts = store.load(path, "translate", PairConfig, _roles)
+    """Verify and load a translator."""
+    sealed, parts = store.load(path, "translate", PairConfig, _tokenizer_roles)
     config, tokenizers = parts.config, parts.tokenizers
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
-    network = weights.restore(
+    network = weights.load_network(
         sealed, lambda: conditional.build(config, source.vocab_size, target.vocabulary), config.layers
     )
     return Translator(
-        network=network.to(choose(device)).eval(),
+        network=network.to(select_device(device)).eval(),
         config=config,
         source=source,
         target=target,
         origin=parts.origin,
         metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG) if store.LOG in sealed.files else b"",
+        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
     )
 
 
-def _roles(config: PairConfig) -> tuple[str, ...]:
+def _tokenizer_roles(config: PairConfig) -> tuple[str, ...]:
     return ("text",) if config.joint else ("source", "target")
 
 
 def train(
     family: str,
-    pairs: Sequence[str | Path] | Pairs,
+    pairs: Sequence[str | Path] | SentencePairs,
     *,
-    valid: Sequence[str | Path] | Pairs | None = None,
+    valid: Sequence[str | Path] | SentencePairs | None = None,
     tokenizer: str | Path = "bpe",
-    running: Running | None = None,
+    options: RunOptions | None = None,
     **chosen: Any,
 ) -> Translator:
-    """Learn from pairs: two files, or one table; `chosen` are settings of the tokenizer and of the model."""
-    running = Running.of(running, chosen)
-    wanted, own = split_settings(chosen)
-    config = settings.make(PairConfig, {"family": family, **own}, "model")
-    data, held_out = (_pairs(texts) for texts in (pairs, valid))
+    """Train on sentence pairs, two files or one table; `chosen` holds tokenizer and model settings."""
+    options = RunOptions.merge(options, chosen)
+    tokenizer_settings, model_settings = split_settings(chosen)
+    config = settings.build_config(PairConfig, {"family": family, **model_settings}, "model")
+    data, valid_data = (_read_pairs(texts) for texts in (pairs, valid))
     assert data is not None
-    source, target = translation.make_tokenizers(data, config.joint, tokenizer, wanted, running.progress)
-    kept = translation.encoded(data, source, target, config.longest)
-    watched = None if held_out is None else translation.encoded(held_out, source, target, config.longest)
-    texts = [text for each in (data, held_out) if each is not None for text in (each.sources, each.targets)]
-    job = running.job("translate", config, texts, {"source": source, "target": target})
-    origin = running.origin("translate", data.name, digest([*data.sources, *data.targets]))
+    source, target = translation.make_tokenizers(
+        data, config.joint, tokenizer, tokenizer_settings, options.progress
+    )
+    encoded = translation.encode_pairs(data, source, target, config.longest)
+    valid_encoded = (
+        None if valid_data is None else translation.encode_pairs(valid_data, source, target, config.longest)
+    )
+    texts = [
+        text for corpus in (data, valid_data) if corpus is not None for text in (corpus.sources, corpus.targets)
+    ]
+    job = options.job("translate", config, texts, {"source": source, "target": target})
+    origin = options.origin("translate", data.name, digest_texts([*data.sources, *data.targets]))
 
-    def plan(network: PairNetwork, device: Any) -> Plan:
-        collate = Collate(*kept, target.vocabulary, device)
-        lengths = np.array([len(s) + len(t) for s, t in zip(*kept, strict=True)])
+    def plan(network: PairNetwork, device: Any) -> TrainingPlan:
+        collate = PairCollator(*encoded, target.vocabulary, device)
+        lengths = np.array([len(s) + len(t) for s, t in zip(*encoded, strict=True)])
         validate = None
-        if watched is not None:
-            held = Collate(*watched, target.vocabulary, device)
-            validate = lambda: mean_nats(network, held)  # noqa: E731
-        source_ = Examples(lengths, collate, config, job.seed)
-        return Plan(source=source_, objective=pair_loss, validate=validate)
+        if valid_encoded is not None:
+            valid_batches = PairCollator(*valid_encoded, target.vocabulary, device)
+            validate = lambda: mean_nats(network, valid_batches)  # noqa: E731
+        examples = ExampleBatches(lengths, collate, config, job.seed)
+        return TrainingPlan(source=examples, objective=pair_loss, validate=validate)
 
     start = time.perf_counter()
-    network, log = learn(job, config, lambda: conditional.build(config, source.vocab_size, target.vocabulary), plan)
-    metrics: dict[str, Any] = {"train_pairs": len(kept[0]), "train_seconds": round(time.perf_counter() - start, 3)}
+    network, log = fit(job, config, lambda: conditional.build(config, source.vocab_size, target.vocabulary), plan)
+    metrics: dict[str, Any] = {
+        "train_pairs": len(encoded[0]),
+        "train_seconds": round(time.perf_counter() - start, 3),
+    }
     metrics |= job.summary
-    if watched is not None:
-        nats = mean_nats(network, Collate(*watched, target.vocabulary, device_of(network)))
+    if valid_encoded is not None:
+        nats = mean_nats(network, PairCollator(*valid_encoded, target.vocabulary, device_of(network)))
         metrics |= {"valid_nats_per_token": nats, "valid_perplexity": float(np.exp(min(nats, 700)))}
     return Translator(
         network=network,
@@ -297,5 +304,5 @@ def train(
     )
 
 
-def _pairs(texts: Sequence[str | Path] | Pairs | None) -> Pairs | None:
-    return texts if texts is None or isinstance(texts, Pairs) else read_pairs(texts)
+def _read_pairs(texts: Sequence[str | Path] | SentencePairs | None) -> SentencePairs | None:
+    return texts if texts is None or isinstance(texts, SentencePairs) else read_pairs(texts)

@@ -1,4 +1,4 @@
-"""Word vectors among what a folder may hold, so that `chainrule.load` and `chainrule info` open it as any other."""
+"""Word vectors as a task, so that `chainrule.load` and `chainrule info` open them like any other model folder."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ __all__ = ["Config", "load", "train"]
 
 
 def load(path: str | Path, device: str = "cpu") -> WordVectors:
-    """The vectors of a folder, every file verified first; they are in memory, whatever the device."""
+    """Verify and load word vectors; `device` is ignored, vectors stay in main memory."""
     return storage.load(path)

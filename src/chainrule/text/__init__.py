@@ -1,1 +1,1 @@
-"""str -> str: restartable readers of any text, and seeded splits."""
+"""Text input: corpora that can be read repeatedly, file formats, and seeded splits."""

@@ -1,7 +1,4 @@
-"""A file -> blocks of the bytes it holds, unpacked if need be, in bounded memory.
-
-Lives here: gzip, bzip2, xz and zstd, told apart by their first bytes. Not here: what the bytes mean (utf8.py).
-"""
+"""Read a file in blocks of bytes, decompressing gzip, bzip2, xz and zstd in bounded memory."""
 
 import bz2
 import lzma
@@ -17,36 +14,37 @@ from chainrule.text.files import InputStream, TextFile
 
 BLOCK: Final = 1 << 16
 LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
-"""The environment variable that `--max-decompressed` sets: most bytes that one compressed file may hold."""
-USUAL_RATIO: Final = 250
-"""Times its own size that a file may hold without that: text reaches 3 to 50, a decompression bomb 1,000."""
+"""Environment variable set by `--max-decompressed`: largest decompressed size of one file."""
+LARGEST_RATIO: Final = 250
+"""Largest compression ratio without `--max-decompressed`: text reaches 3 to 50, a decompression bomb 1,000."""
 ALWAYS_ALLOWED: Final = 4 << 20
-"""Bytes that a file may hold whatever the ratio."""
+"""Decompressed bytes allowed at any compression ratio."""
 
 
 class DecompressionLimit:
-    """Refuses a file that holds much more than text does for its size: a decompression bomb."""
+    """Guard against decompression bombs."""
 
     def __init__(self, name: str) -> None:
         setting = os.environ.get(LIMIT_VARIABLE)
         self._name = name
-        self._bytes = None if setting is None else memory.bytes_of(setting, "--max-decompressed")
+        self._bytes = None if setting is None else memory.parse_size(setting, "--max-decompressed")
 
     def check(self, compressed: int, decompressed: int) -> None:
-        """Raise `InputError` if so many bytes are more than may come of so many compressed ones."""
+        """Raise `InputError` if the decompressed size exceeds the limit for this compressed size."""
         option = "--max-decompressed"
         if self._bytes is not None:
             if decompressed > self._bytes:
                 raise InputError(f"{self._name} holds more than {self._bytes:,} bytes, the limit set with {option}")
-        elif decompressed > max(ALWAYS_ALLOWED, USUAL_RATIO * compressed):
+        elif decompressed > max(ALWAYS_ALLOWED, LARGEST_RATIO * compressed):
             raise InputError(
-                f"{self._name} holds more than {USUAL_RATIO} times its compressed size ({decompressed:,} bytes of "
-                f"{compressed:,} so far): this may be a decompression bomb; if it is not, allow it with {option} 2G"
+                f"{self._name} holds more than {LARGEST_RATIO} times its compressed size ({decompressed:,} bytes "
+                f"of {compressed:,} so far): this may be a decompression bomb; "
+                f"if it is not, allow it with {option} 2G"
             )
 
 
 class _Stream(Protocol):
-    """One compressed stream being unpacked; a file may hold several, end to end."""
+    """Decompressor of one stream; a file may contain several, concatenated."""
 
     @property
     def eof(self) -> bool: ...
@@ -55,7 +53,7 @@ class _Stream(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-_Opener = tuple[Callable[[], _Stream], type[Exception]]  # starts a stream; what it raises when damaged
+_Opener = tuple[Callable[[], _Stream], type[Exception]]  # decompressor factory, and its error for damaged data
 
 
 def _gzip() -> _Opener:
@@ -63,11 +61,11 @@ def _gzip() -> _Opener:
 
 
 class _Bzip2Error(Exception):
-    """Damaged bzip2 data; `bz2` raises OSError, which a failing disk does, too."""
+    """Damaged bzip2 data; `bz2` raises OSError, which cannot be distinguished from a disk error."""
 
 
 class _Bzip2Stream:
-    """A bzip2 stream whose damage can be told from a failure to read."""
+    """A bzip2 decompressor that raises `_Bzip2Error` for damaged data."""
 
     def __init__(self) -> None:
         self._decompressor = bz2.BZ2Decompressor()
@@ -104,56 +102,56 @@ def _zstd() -> _Opener:
 
 
 @dataclass(frozen=True, slots=True)
-class _Packing:
+class _Format:
     name: str
     suffix: str
     magic: bytes
-    bite: int  # bytes that unpack to at most about 1 MiB, however well the file is packed
+    chunk: int  # compressed bytes that decompress to at most about 1 MiB
     opener: Callable[[], _Opener]
 
 
-_PACKINGS: Final = (
-    _Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
-    _Packing("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
-    _Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
+_FORMATS: Final = (
+    _Format("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
+    _Format("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
+    _Format("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
     # One magic for each block size; a block of 45 bytes holds at most 46 MB.
-    *(_Packing("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, _bzip2) for level in range(1, 10)),
+    *(_Format("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, _bzip2) for level in range(1, 10)),
 )
-SUFFIXES: Final = tuple(dict.fromkeys(packing.suffix for packing in _PACKINGS))
+SUFFIXES: Final = tuple(dict.fromkeys(format_.suffix for format_ in _FORMATS))
 
 
 def read_blocks(file: TextFile) -> Iterator[bytes]:
-    """The unpacked bytes of the file in blocks of `BLOCK`, the last one shorter, none of them empty.
+    """Yield the decompressed content in non-empty blocks of `BLOCK` bytes, the last one shorter.
 
-    Those of a stream come as they are written: a block is what could be read without waiting for more.
+    For a stream, a block contains the bytes that are available without waiting.
     """
     try:
         if file.stream is not None:
             head = _peek(file.stream)
-            yield from _read(file.stream, _recognise(head, file.name), file.name)
+            yield from _read(file.stream, _detect_format(head, file.name), file.name)
             return
         with file.path.open("rb") as raw:
             head = raw.read(8)
             raw.seek(0)
-            yield from _read(raw, _recognise(head, file.name), file.name)
+            yield from _read(raw, _detect_format(head, file.name), file.name)
     except OSError as error:
         raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
 
 
-def _read(raw: BinaryIO | InputStream, packing: "_Packing | None", name: str) -> Iterator[bytes]:
-    if packing is None:
+def _read(raw: BinaryIO | InputStream, format_: "_Format | None", name: str) -> Iterator[bytes]:
+    if format_ is None:
         yield from iter(lambda: raw.read(BLOCK), b"")
     elif isinstance(raw, InputStream):
-        yield from filter(None, _unpack(raw, packing, name))
+        yield from filter(None, _decompress(raw, format_, name))
     else:
-        _check_beginning(raw, packing, name)
-        yield from _regroup(_unpack(raw, packing, name))
+        _check_beginning(raw, format_, name)
+        yield from _regroup(_decompress(raw, format_, name))
 
 
-def _check_beginning(raw: BinaryIO, packing: "_Packing", name: str) -> None:
-    """Unpack `ALWAYS_ALLOWED` bytes and discard them, so that a bomb is refused before its lines are read."""
+def _check_beginning(raw: BinaryIO, format_: "_Format", name: str) -> None:
+    """Decompress and discard `ALWAYS_ALLOWED` bytes, so that a bomb raises before any line is read."""
     size = 0
-    for block in _unpack(raw, packing, name):
+    for block in _decompress(raw, format_, name):
         size += len(block)
         if size > ALWAYS_ALLOWED:
             break
@@ -161,9 +159,9 @@ def _check_beginning(raw: BinaryIO, packing: "_Packing", name: str) -> None:
 
 
 def _peek(stream: InputStream) -> bytes:
-    """As many of the first bytes as it takes to tell compressed data from text."""
+    """Return enough of the first bytes to distinguish compressed data from text, without consuming them."""
     head = b""
-    while any(packing.magic != head and packing.magic.startswith(head) for packing in _PACKINGS):
+    while any(format_.magic != head and format_.magic.startswith(head) for format_ in _FORMATS):
         if not (data := stream.read(BLOCK)):
             break
         head += data
@@ -171,22 +169,22 @@ def _peek(stream: InputStream) -> bytes:
     return head
 
 
-def _recognise(head: bytes, name: str) -> _Packing | None:
-    """By the first bytes; failing those by the suffix, so that a damaged head is not read as text."""
-    by_magic = (packing for packing in _PACKINGS if head.startswith(packing.magic))
-    by_suffix = (packing for packing in _PACKINGS if name.lower().endswith(packing.suffix))
+def _detect_format(head: bytes, name: str) -> _Format | None:
+    """Detect the format by the magic bytes, else by the suffix, so that a damaged header is not read as text."""
+    by_magic = (format_ for format_ in _FORMATS if head.startswith(format_.magic))
+    by_suffix = (format_ for format_ in _FORMATS if name.lower().endswith(format_.suffix))
     return next(by_magic, None) or next(by_suffix, None)
 
 
-def _unpack(raw: BinaryIO | InputStream, packing: _Packing, name: str) -> Iterator[bytes]:
-    start, damage = packing.opener()
+def _decompress(raw: BinaryIO | InputStream, format_: _Format, name: str) -> Iterator[bytes]:
+    start, damage = format_.opener()
     stream = start()
     limit = DecompressionLimit(name)
     compressed = decompressed = 0
     try:
-        while data := raw.read(packing.bite):
+        while data := raw.read(format_.chunk):
             compressed += len(data)
-            # Streams may be followed by others, and padded with zeros before these.
+            # A stream may be followed by zero padding and further streams.
             while data := data.lstrip(b"\0") if stream.eof else data:
                 stream = start() if stream.eof else stream
                 block = stream.decompress(data)
@@ -195,17 +193,18 @@ def _unpack(raw: BinaryIO | InputStream, packing: _Packing, name: str) -> Iterat
                 yield block
                 data = stream.unused_data
     except damage as error:
-        raise InputError(f"{name} is damaged {packing.name} data ({error}); fetch or pack it again") from error
+        raise InputError(f"{name} is damaged {format_.name} data ({error}); fetch or pack it again") from error
     if not stream.eof:
-        raise InputError(f"{name} is {packing.name} data cut short; fetch or pack it again")
+        raise InputError(f"{name} is {format_.name} data cut short; fetch or pack it again")
 
 
 def _regroup(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    held = bytearray()
+    """Regroup bytes into blocks of `BLOCK`."""
+    buffer = bytearray()
     for piece in pieces:
-        held += piece
-        while len(held) >= BLOCK:
-            yield bytes(held[:BLOCK])
-            del held[:BLOCK]
-    if held:
-        yield bytes(held)
+        buffer += piece
+        while len(buffer) >= BLOCK:
+            yield bytes(buffer[:BLOCK])
+            del buffer[:BLOCK]
+    if buffer:
+        yield bytes(buffer)

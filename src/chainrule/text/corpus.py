@@ -1,8 +1,4 @@
-"""Any text as lines, as often as wanted: the one door through which text comes in.
-
-Lives here: the corpus and the passes over it. Not here: finding files (files.py), unpacking (compression.py),
-decoding (utf8.py), records (documents.py), line breaks (lines.py).
-"""
+"""A corpus: lines of text from files or memory that can be read repeatedly."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,30 +8,30 @@ from typing import Final, Self, get_args
 from chainrule.errors import InputError, UsageError
 from chainrule.text.documents import Document, check_column, read_documents
 from chainrule.text.files import Sources, TextFile, find_files
-from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blanks, end_lines, join_lines
-from chainrule.text.utf8 import Decoder, Errors, warn_of_replaced
+from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blank_lines, end_lines, join_lines
+from chainrule.text.utf8 import Decoder, Errors, warn_about_replaced
 
 CHARACTERS_AT_ONCE: Final = 1 << 21
-"""Characters of the lines that `read_batches` gives at a time, about."""
+"""Approximate characters per batch of `read_batches`."""
 
 LONGEST_WORD: Final = FRAGMENT
-"""Characters of a word that a vocabulary may hold."""
+"""Largest number of characters of a word in a vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Lines of text that can be read again and again, the same each time.
+    """Lines of text that can be read repeatedly with the same result.
 
     >>> list(Corpus.from_lines(["one", "two"]))
     ['one', 'two']
     """
 
     files: tuple[TextFile, ...] = ()
-    texts: tuple[str, ...] = ()  # in memory; each is at least one line
-    column: str | None = None  # of JSON Lines and Parquet (`text` by default), CSV and TSV
+    texts: tuple[str, ...] = ()  # texts in memory; each is at least one line
+    column: str | None = None  # text column of JSON Lines and Parquet (`text` by default), CSV and TSV
     errors: Errors = "strict"
     drop_blank_lines: bool = False
-    title: str = ""  # shown as `name` in place of the file names
+    title: str = ""  # replaces the file names in `name`
 
     def __post_init__(self) -> None:
         if self.errors not in get_args(Errors):
@@ -52,14 +48,15 @@ class Corpus:
         reads_once: bool = False,
         expects_lines: bool = True,
     ) -> Self:
-        """The text of files, folders, globs and standard input (`-`), which is read here and now.
+        """Open files, folders, globs and standard input (`-`) as a corpus.
 
-        With `reads_once` standard input is read as it comes instead, and the corpus can be read only once.
+        Standard input is copied to a temporary file now; with `reads_once` it is streamed instead, and the corpus
+        can be read only once.
 
-        Plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also as gzip,
-        bzip2, xz or zstd. CSV and TSV are tables if a `column` is named, else plain text, with a warning unless
-        `expects_lines` is False. A `column` of plain text is an error. With `errors="replace"` what is not UTF-8
-        becomes U+FFFD; `fragments()` counts it.
+        Formats are plain text, JSON Lines (`.jsonl`, `.ndjson`) and Parquet (`.parquet`), the first two also
+        compressed by gzip, bzip2, xz or zstd. CSV and TSV are tables if a `column` is named, else plain text, with
+        a warning unless `expects_lines` is False. A `column` of plain text is an error. With `errors="replace"`
+        invalid UTF-8 becomes U+FFFD, and `fragments()` counts the replacements.
         """
         if isinstance(sources, Corpus):
             return cls(**{field.name: getattr(sources, field.name) for field in fields(Corpus)})
@@ -70,48 +67,48 @@ class Corpus:
 
     @classmethod
     def from_lines(cls, lines: Sequence[str], *, title: str = "") -> Self:
-        """The text of lines in memory; one that holds line breaks is several."""
+        """Create a corpus from lines in memory; a string with line breaks is several lines."""
         if isinstance(lines, str):
             raise UsageError("from_lines was given one text; give a list of lines, such as [text]")
         return cls(texts=tuple(lines), title=title)
 
     @property
     def name(self) -> str:
-        """The title, or the names of the files; bytes of a name that are not UTF-8 are replaced."""
+        """Title, or names of the files with invalid UTF-8 replaced."""
         name = self.title or ", ".join(file.name for file in self.files) or "lines in memory"
         return name.encode(errors="replace").decode()
 
     def __iter__(self) -> Iterator[str]:
-        """Whole lines, without their breaks."""
+        """Iterate over whole lines, without line breaks."""
         return join_lines(self.fragments())
 
     def read(self) -> Iterator[str]:
-        """The same once, with a warning at the end of what was not UTF-8: for results that have no place for it."""
+        """Yield the lines, then warn if invalid UTF-8 was replaced."""
         fragments = self.fragments()
         yield from join_lines(fragments)
-        warn_of_replaced(self.name, fragments.replaced)
+        warn_about_replaced(self.name, fragments.replaced)
 
     def fragments(self) -> "Fragments":
-        """The same lines in pieces of bounded size."""
+        """Return an iterator over the lines in fragments of bounded size."""
         return Fragments(self)
 
     def blocks(self) -> "Blocks":
-        """The text with LF after each line, in blocks that hold many lines or a piece of one; the fastest way."""
+        """Return an iterator over blocks of text with LF after each line; the fastest way to read a corpus."""
         return Blocks(self)
 
     def digest(self) -> str:
-        """SHA-256 of the text as read, in UTF-8 with LF after each line, however it was stored."""
+        """Return the SHA-256 of the text as UTF-8 with LF after each line, whatever the file format."""
         sha256 = hashlib.sha256()
         for text, ends_line in self.fragments():
             sha256.update(text.encode() + b"\n" * ends_line)
         return sha256.hexdigest()
 
     def is_ready(self) -> bool:
-        """Whether reading on would not wait for standard input."""
+        """Whether more text can be read without waiting for standard input."""
         return all(file.stream is None or file.stream.is_ready() for file in self.files)
 
     def size_hint(self) -> int | None:
-        """Bytes of the files as stored; None for text in memory."""
+        """Return the stored size of the files in bytes; None for text in memory."""
         return None if self.texts else sum(file.size for file in self.files)
 
 
@@ -121,11 +118,11 @@ class _Pass:
     def __init__(self, corpus: Corpus) -> None:
         self._decoder = Decoder(corpus.errors)
         self._corpus = corpus
-        self.file_name = corpus.name  # of the file that is being read
+        self.file_name = corpus.name  # name of the current file
 
     @property
     def replaced(self) -> int:
-        """Sequences met so far that were not UTF-8 and were read as U+FFFD."""
+        """Number of invalid UTF-8 sequences replaced by U+FFFD so far."""
         return self._decoder.replaced
 
     def _documents(self) -> Iterator[Document]:
@@ -137,11 +134,11 @@ class _Pass:
 
     def _cut(self) -> Iterator[Fragment]:
         fragments = (piece for document in self._documents() for piece in cut_lines(document))
-        return drop_blanks(fragments) if self._corpus.drop_blank_lines else fragments
+        return drop_blank_lines(fragments) if self._corpus.drop_blank_lines else fragments
 
 
 class Fragments(_Pass, Iterator[Fragment]):
-    """One pass over a corpus, in pieces of lines."""
+    """One pass over a corpus in fragments of lines."""
 
     def __init__(self, corpus: Corpus) -> None:
         super().__init__(corpus)
@@ -152,7 +149,7 @@ class Fragments(_Pass, Iterator[Fragment]):
 
 
 class Blocks(_Pass, Iterator[str]):
-    """One pass over a corpus, as text with LF after each line."""
+    """One pass over a corpus as text with LF after each line."""
 
     def __init__(self, corpus: Corpus) -> None:
         super().__init__(corpus)
@@ -167,10 +164,10 @@ class Blocks(_Pass, Iterator[str]):
 
 
 class WordLengthCheck:
-    """Refuses words of more than `LONGEST_WORD` characters while a text is read in pieces.
+    """Raise for words of more than `LONGEST_WORD` characters while training on a text in pieces.
 
-    Such a word is no word: a table of words would hold pieces of tens of thousands of characters. It is for texts
-    that are learnt word by word; where lines are scored, a word is cut after `FRAGMENT` characters.
+    A vocabulary should not contain words of tens of thousands of characters. When a text is scored, words are split
+    after `FRAGMENT` characters instead.
     """
 
     def __init__(self, reading: "Fragments | Blocks", remedy: str) -> None:
@@ -178,17 +175,17 @@ class WordLengthCheck:
         self._remedy = remedy
         self._file_name = reading.file_name
         self._line = 1
-        self._length = 0  # of the word that the last piece ended with
+        self._length = 0  # length of the word at the end of the last piece
 
     def check(self, text: str) -> None:
-        """Take the next piece, LF after each line."""
+        """Check the next piece of text, with LF after each line."""
         if self._reading.file_name != self._file_name:
             self._file_name, self._line, self._length = self._reading.file_name, 1, 0
-        if len(text) > LONGEST_WORD:  # so that a word that is too long has no end in its piece
+        if len(text) > LONGEST_WORD:  # so that a word that is too long does not end in its piece
             for first in range(0, len(text), LONGEST_WORD):
                 self.check(text[first : first + LONGEST_WORD])
             return
-        ends = [place for place in map(text.find, " \t\n") if place >= 0]
+        ends = [index for index in map(text.find, " \t\n") if index >= 0]
         self._length += min(ends, default=len(text))
         if self._length > LONGEST_WORD:
             raise InputError(
@@ -201,26 +198,26 @@ class WordLengthCheck:
 
 
 def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:
-    """The lines of a text in lists of about so many characters, or of one line that is longer.
+    """Yield lists of lines with about `characters` characters, or of one longer line.
 
-    A list is shorter where reading on would wait for standard input: what has been written is answered first.
+    A batch ends early if reading on would wait for standard input, so that the lines so far are processed first.
     """
     enough = CHARACTERS_AT_ONCE if characters is None else characters
-    held: list[str] = []
+    pending: list[str] = []
     size, has_break = 0, False
     blocks = corpus.blocks()
     for block in blocks:
-        held.append(block)
+        pending.append(block)
         size += len(block)
         has_break = has_break or "\n" in block
         if has_break and (size >= enough or not corpus.is_ready()):
-            text = "".join(held)
-            held.clear()
+            text = "".join(pending)
+            pending.clear()
             lines = text.split("\n")
             del text
             rest = lines.pop()
             yield lines
-            held, size, has_break = [rest], len(rest), False
-    if text := "".join(held):
+            pending, size, has_break = [rest], len(rest), False
+    if text := "".join(pending):
         yield text.removesuffix("\n").split("\n")
-    warn_of_replaced(corpus.name, blocks.replaced)
+    warn_about_replaced(corpus.name, blocks.replaced)

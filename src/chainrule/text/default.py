@@ -1,4 +1,4 @@
-"""The texts that need no file: an embedded novel, the default, and the language reference of the running Python."""
+"""Built-in texts: an embedded novel (the default) and the language reference of the running Python."""
 
 import lzma
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from typing import Final
 
 from chainrule.errors import NotFoundError, UsageError
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import SHORT
-from chainrule.text.lines import BLANKS, cut_lines, drop_blanks, join_lines
+from chainrule.text.fingerprint import SHORTEST_LINE
+from chainrule.text.lines import BLANKS, cut_lines, drop_blank_lines, join_lines
 
 NOVEL: Final = Path(__file__).parent / "embedded" / "pride-and-prejudice.txt.xz"
 
@@ -45,9 +45,9 @@ def _paragraphs() -> tuple[str, ...]:
 def python_reference() -> list[str]:
     """Return the lines of the running Python's language reference (the topics of `help()`), sorted by topic.
 
-    Blank lines and trailing blanks are removed. Topics repeat whole pages of each other: of equal lines of at least
-    `SHORT` characters only the first is kept, so that the test part is not contained in the training part. The text
-    differs between Python releases.
+    Blank lines and trailing blanks are removed. Topics repeat whole pages: of equal lines of at least
+    `SHORTEST_LINE` characters only the first is kept, so that the test set is not contained in the training set.
+    The text differs between Python releases.
     """
     try:
         from pydoc_data.topics import topics
@@ -55,9 +55,11 @@ def python_reference() -> list[str]:
         raise NotFoundError("this Python comes without its language reference; name a text of your own") from None
     texts: dict[str, str] = topics
     fragments = (piece for topic in sorted(texts) for piece in cut_lines([texts[topic]]))
-    lines = [line.rstrip(BLANKS) for line in join_lines(drop_blanks(fragments))]
-    first = {line.strip(BLANKS): place for place, line in reversed(list(enumerate(lines)))}
-    return [line for place, line in enumerate(lines) if len(line) < SHORT or first[line.strip(BLANKS)] == place]
+    lines = [line.rstrip(BLANKS) for line in join_lines(drop_blank_lines(fragments))]
+    first = {line.strip(BLANKS): index for index, line in reversed(list(enumerate(lines)))}
+    return [
+        line for index, line in enumerate(lines) if len(line) < SHORTEST_LINE or first[line.strip(BLANKS)] == index
+    ]
 
 
 _TEXTS: Final[Mapping[str, tuple[str, Callable[[], list[str]]]]] = {

@@ -1,7 +1,6 @@
-"""A file -> its documents: the whole of a plain text, each record's text of JSON Lines, Parquet, CSV and TSV.
+"""Read the documents of a file: a whole plain text, or the text column of JSON Lines, Parquet, CSV and TSV records.
 
-Lives here: what kind of file it is, and finding the text column. Not here: lines (lines.py), bytes (utf8.py).
-A plain text is streamed; a record is held whole, and with Parquet `ROWS` of them.
+Plain text is streamed; records are read into memory one at a time, `ROWS` at a time from Parquet.
 """
 
 import csv
@@ -18,20 +17,20 @@ from chainrule.text.utf8 import Decoder
 
 ROWS: Final = 64
 TEXT: Final = "text"
-"""The column of a record that holds its text, unless another is named."""
+"""Default text column of a record."""
 TABLES: Final = (".csv", ".tsv")
 LARGEST_CELL: Final = 1 << 26
-"""Characters; a quote that is never closed makes one cell of the rest of a file."""
+"""Characters; an unclosed quote makes one cell of the rest of a file."""
 
-Document = Iterable[str]  # its text in chunks
+Document = Iterable[str]  # text in chunks
 
 
 def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iterator[Document]:
-    """The documents of a file in order; `column` names the text of a record, `text` where it is None.
+    """Yield the documents of a file; `column` is the text column of records (default `text`).
 
     A CSV or TSV file is a table if a column is named, else plain text.
     """
-    kind = kind_of(file)
+    kind = file_format(file)
     if kind == "json":
         yield from _read_json_lines(file, column or TEXT, decoder)
     elif kind == "parquet":
@@ -42,8 +41,8 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
         yield decoder.decode_blocks(read_blocks(file), file.name)
 
 
-def kind_of(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
-    """How the text of a file is stored, by its name."""
+def file_format(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
+    """Return the format of a file by its name."""
     name = file.path.name.lower()
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
@@ -55,8 +54,8 @@ def kind_of(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
 
 
 def check_column(file: TextFile, column: str | None, expects_lines: bool) -> None:
-    """Refuse a column of plain text; warn of a table that is read as lines."""
-    kind = kind_of(file)
+    """Raise if a column of plain text is named; warn if a table is read as lines."""
+    kind = file_format(file)
     if kind == "plain" and column is not None:
         raise UsageError(
             f"{file.name} is plain text and has no column {column!r}; leave out --column, "
@@ -71,7 +70,7 @@ def check_column(file: TextFile, column: str | None, expects_lines: bool) -> Non
 
 
 def _read_table(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
-    """The cells of one column of CSV or TSV with a header, quoted as the csv module reads them."""
+    """Yield the cells of one column of a CSV or TSV file with a header, quoted as in the csv module."""
     csv.field_size_limit(LARGEST_CELL)
     lines = (f"{line}\n" for line in join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name))))
     header = next(lines, "")
@@ -81,28 +80,30 @@ def _read_table(file: TextFile, column: str, decoder: Decoder) -> Iterator[Docum
         for row in rows:
             where = f"{file.name}, line {rows.line_num + 1}"
             if row and len(row) != len(names):
-                raise InputError(f"{where} has {len(row)} cells but the header has {len(names)}; quote or mend it")
+                raise InputError(
+                    f"{where} has {len(row)} cells but the header has {len(names)}; quote or correct it"
+                )
             if row:
                 yield [decoder.check(row[names.index(column)], where) or "\n"]
     except csv.Error as error:
         where = f"{file.name}, line {rows.line_num + 1}"
-        raise InputError(f"{where} is not a table row ({error}); mend its quotes") from None
+        raise InputError(f"{where} is not a table row ({error}); correct its quotes") from None
 
 
 def _header(line: str, column: str, file: TextFile) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them: a comma or a semicolon, or a tab in a TSV file."""
+    """Return the column names and the delimiter: comma or semicolon, or tab in a TSV file."""
     is_tsv = ".tsv" in file.path.name.lower()
     names: list[str] = []
     for delimiter in ("\t",) if is_tsv else (",", ";"):
         try:
             cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True), [])]
         except csv.Error as error:
-            raise InputError(f"{file.name}, line 1 is not a header ({error}); mend its quotes") from None
+            raise InputError(f"{file.name}, line 1 is not a header ({error}); correct its quotes") from None
         names = names or cells
         if cells.count(column) == 1:
             return cells, delimiter
     if column in names:
-        raise InputError(f"{file.name} has {names.count(column)} columns {column!r}; give each a name of its own")
+        raise InputError(f"{file.name} has {names.count(column)} columns {column!r}; give each a different name")
     raise InputError(_missing(file.name, column, names))
 
 
@@ -124,7 +125,7 @@ def _find_text(line: str, column: str, where: str) -> str:
     if column not in record:
         raise InputError(_missing(where, column, list(record)))
     if not isinstance(text := record[column], str):
-        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record")
+        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; correct or drop the record")
     return text
 
 
@@ -134,7 +135,7 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
         from pyarrow import parquet
     except ImportError:
         raise MissingExtra("reading Parquet needs pyarrow: pip install 'chainrule[data]'") from None
-    # With a buffer and no pre-buffering, pages are read one by one and not a row group at once.
+    # With a buffer and no pre-buffering, pages are read one at a time instead of a row group.
     options = {"pre_buffer": False, "buffer_size": 1 << 16, "page_checksum_verification": True}
     try:
         with parquet.ParquetFile(file.path, **options) as table:
@@ -145,7 +146,7 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
             for number, value in enumerate(values, start=1):
                 where = f"{file.name}, row {number}"
                 if value is None:
-                    raise InputError(f"{where}: {column!r} is null, not a text; mend or drop the row")
+                    raise InputError(f"{where}: {column!r} is null, not a text; correct or drop the row")
                 size += len(value)
                 limit.check(file.size, size)
                 yield [decoder.decode_document(value, where) or "\n"]
@@ -154,7 +155,7 @@ def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Doc
 
 
 def _as_bytes(texts: Any) -> list[bytes | None]:
-    """What an Arrow array of any kind of text stores, which need not be UTF-8."""
+    """Return the stored bytes of an Arrow string array, which may be invalid UTF-8."""
     import pyarrow
 
     stored: list[bytes | None] = texts.cast(pyarrow.large_binary()).to_pylist()

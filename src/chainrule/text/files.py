@@ -1,8 +1,4 @@
-"""Sources as a person names them -> the files that hold the text.
-
-Lives here: paths, folders, globs, standard input, and the refusal of what is no readable file.
-Not here: opening what was found (compression.py).
-"""
+"""Resolve text sources (paths, folders, globs, standard input) to readable files."""
 
 import errno
 import glob
@@ -25,34 +21,34 @@ Sources = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class TextFile:
-    """A regular file that this user may read."""
+    """A regular file with read permission."""
 
     path: Path
-    name: str  # what messages call it
+    name: str  # for messages
     size: int  # bytes, as stored
-    stream: "InputStream | None" = None  # standard input that is not copied: it can be read once
+    stream: "InputStream | None" = None  # standard input that can be read only once
 
 
 class InputStream:
-    """Standard input as it comes: a read waits for the first byte and takes what is there."""
+    """Streamed standard input: a read waits for the first byte and returns the available bytes."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._unread = b""
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, at least one of them; b"" at the end."""
+        """Read between 1 and `size` bytes; b"" at the end."""
         if self._unread:
             data, self._unread = self._unread[:size], self._unread[size:]
             return data
         return self._raw.read1(size) if hasattr(self._raw, "read1") else self._raw.read(size)
 
     def unread(self, data: bytes) -> None:
-        """Give back what was read too early."""
+        """Push back bytes, to be read again."""
         self._unread = data + self._unread
 
     def peek_line(self) -> bytes:
-        """The first bytes, up to the end of the first line that is not blank; nothing of it counts as read."""
+        """Return the bytes up to the end of the first line that is not blank, without consuming them."""
         head = b""
         while not head.strip() or b"\n" not in head.lstrip():
             if not (data := self.read(1 << 16)):
@@ -62,53 +58,55 @@ class InputStream:
         return head
 
     def is_ready(self) -> bool:
-        """Whether a read would not wait: there are bytes, or the end has come."""
+        """Whether a read would not block: bytes are available, or the end is reached."""
         if self._unread:
             return True
         try:
             return bool(select.select([self._raw.fileno()], [], [], 0)[0])
-        except (OSError, ValueError):  # not a stream of the system: it is all there
+        except (OSError, ValueError):  # not backed by a file descriptor: all data is in memory
             return True
 
 
 def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile, ...]:
-    """The files behind these sources, in the order given; those of one folder or glob sorted by path.
+    """Return the files of the sources in order; those of one folder or glob are sorted by path.
 
-    Hidden files and links to folders inside a folder are passed over; `-` is standard input, which is copied to a
-    temporary file so that it can be read again, or with `reads_once` read as it comes.
+    Hidden files and links to folders inside a folder are skipped. `-` is standard input, which is copied to a
+    temporary file so that it can be read repeatedly, or streamed with `reads_once`.
     """
     if not isinstance(sources, str | Path | Sequence):
-        raise UsageError(f"{sources!r} is no text; name a file, a folder, a glob, or - for standard input")
-    given = [sources] if isinstance(sources, str | Path) else list(sources)
-    if not given:
+        raise UsageError(
+            f"{sources!r} is not a text source; name a file, a folder, a glob, or - for standard input"
+        )
+    names = [sources] if isinstance(sources, str | Path) else list(sources)
+    if not names:
         raise UsageError("no text was given; name a file, a folder, a glob, or - for standard input")
-    found: list[TextFile] = []
-    for source in map(str, given):
+    files: list[TextFile] = []
+    for source in map(str, names):
         if source == "-":
-            found.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
+            files.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
         else:
-            found += map(_check, expand(source))
-    return tuple(found)
+            files += map(_check_file, expand(source))
+    return tuple(files)
 
 
 def expand(source: str) -> list[str]:
-    """The files of a folder or a glob, sorted by path; a path itself, whether or not it exists."""
+    """Return the files of a folder or glob, sorted by path; any other path is returned unchecked."""
     if os.path.isdir(source):
-        found, reason = _walk(source), f"the folder {source} holds no files (hidden ones are not read)"
+        paths, reason = _walk(source), f"the folder {source} holds no files (hidden ones are not read)"
     elif glob.has_magic(source) and not os.path.lexists(source):
-        # A pattern such as ** matches a folder and also the files in it: each is wanted once.
+        # A pattern such as ** matches a folder and the files in it: duplicates are removed below.
         matches = glob.glob(source, recursive=True)
-        found = [path for match in matches for path in (_walk(match) if os.path.isdir(match) else [match])]
+        paths = [path for match in matches for path in (_walk(match) if os.path.isdir(match) else [match])]
         reason = f"no file matches {printable(source)} (looked in {_current_directory()})"
     else:
         return [source]
-    if not found:
+    if not paths:
         raise NotFoundError(f"{reason}; name at least one text file")
-    return sorted(set(found), key=Path)
+    return sorted(set(paths), key=Path)
 
 
 def _current_directory() -> str:
-    """The current directory as an error message names it."""
+    """Return the current directory for error messages."""
     try:
         return os.getcwd()
     except OSError:
@@ -116,18 +114,18 @@ def _current_directory() -> str:
 
 
 def _walk(folder: str) -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(parent, name) for name in names if not name.startswith(".")]
-    return found
+        paths += [os.path.join(parent, name) for name in names if not name.startswith(".")]
+    return paths
 
 
 def _refuse(error: OSError) -> None:
     raise InputError(f"{error.filename} cannot be read: {error.strerror}; check its permissions") from error
 
 
-def _check(path: str) -> TextFile:
+def _check_file(path: str) -> TextFile:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -152,7 +150,7 @@ def _open_stdin() -> TextFile:
 
 
 def spool(stream: InputStream) -> TextFile:
-    """Copy standard input, so that it can be read again; the copy goes with the last corpus that reads it."""
+    """Copy standard input to a temporary file, which is removed with the returned object."""
     folder = ScratchFolder()
     path = folder.path / "standard-input"
     try:
@@ -169,9 +167,9 @@ def spool(stream: InputStream) -> TextFile:
     return file
 
 
-def _cannot_copy(error: OSError, place: Path, size: int) -> ChainruleError:
-    """The error of a copy that failed after so many bytes."""
-    what = f"standard input cannot be copied to {place}: {error.strerror} after {size / 1e6:,.1f} MB"
+def _cannot_copy(error: OSError, folder: Path, size: int) -> ChainruleError:
+    """Return the error for a copy that failed after `size` bytes."""
+    what = f"standard input cannot be copied to {folder}: {error.strerror} after {size / 1e6:,.1f} MB"
     if error.errno == errno.EISDIR:
         return InputError("standard input is a folder; pipe a text in, or name a file")
     return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")

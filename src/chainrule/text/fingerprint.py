@@ -1,7 +1,7 @@
-"""What can be kept of a training text without keeping the text: its digest, and a sketch of its lines.
+"""Fingerprint of a training text: its SHA-256 and a bottom-k sketch of its lines (Broder 1997).
 
-The sketch holds the smallest hashes of the text's longer lines (bottom-k, Broder 1997); how many of another
-text's hashes below the same bound are in it estimates how many of its lines were in this one.
+The sketch contains the smallest hashes of the longer lines. The share of another text's hashes below the same bound
+that are in the sketch estimates the share of its lines that occur in this text.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import TextFile
-from chainrule.text.plain import find_plain
+from chainrule.text.plain import find_plain_files
 
 SKETCH_SIZE: Final = 1 << 16
-SHORT: Final = 20
-"""Lines of fewer characters recur in any text and prove nothing."""
+SHORTEST_LINE: Final = 20
+"""Lines with fewer characters recur in any text and are ignored."""
 BLOCK: Final = 1 << 20
-ENOUGH: Final = 20
-"""Lines to judge by; fewer say nothing."""
+FEWEST_LINES: Final = 20
+"""Smallest number of hashed lines for an estimate of the overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,41 +34,41 @@ class Fingerprint:
     lines: int = 0
 
     def overlap(self, other: "Fingerprint") -> float:
-        """About which part of the other text's lines stand in this one; 0 where too few can be judged."""
+        """Estimate the share of the other text's lines that occur in this text; 0 if there are too few lines."""
         if self.sha256 == other.sha256:
             return 1.0
         if not len(self.sketch):
             return 0.0
         bound = self.sketch[-1] if len(self.sketch) == SKETCH_SIZE else np.iinfo(np.uint64).max
         judged = other.sketch[other.sketch <= bound]
-        return float(np.isin(judged, self.sketch).mean()) if len(judged) >= ENOUGH else 0.0
+        return float(np.isin(judged, self.sketch).mean()) if len(judged) >= FEWEST_LINES else 0.0
 
     def to_bytes(self) -> bytes:
-        """The sketch as a file's content, little-endian."""
+        """Serialize the sketch as little-endian uint64."""
         return self.sketch.astype("<u8").tobytes()
 
 
 def fingerprint(corpus: Corpus) -> Fingerprint:
-    """One pass over the text; of a line longer than a fragment each fragment counts as a line."""
+    """Compute the fingerprint of a corpus; each fragment of a very long line counts as a line."""
     return _of_plain(corpus) or _of_fragments(corpus)
 
 
 def _of_plain(corpus: Corpus) -> Fingerprint | None:
-    """The same of plain files: the digest of their bytes while the core hashes their lines."""
-    files = find_plain(corpus)
+    """Fingerprint plain files: SHA-256 of their bytes in a thread while the extension hashes their lines."""
+    files = find_plain_files(corpus)
     if files is None:
         return None
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        digest = beside.submit(_digest, corpus.files)
-        found = files.core.sketch_plain_lines(files.names, SHORT, SKETCH_SIZE, files.threads)
-    if found is None or isinstance(digest.exception(), OSError):  # which the other way tells the user
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        digest = executor.submit(_digest, corpus.files)
+        result = files.core.sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
+    if result is None or isinstance(digest.exception(), OSError):  # _of_fragments reports the error
         return None
-    sketch, lines = found
+    sketch, lines = result
     return Fingerprint(digest.result(), sketch, lines)
 
 
 def _digest(files: Iterable[TextFile]) -> str:
-    """Of plain files with LF after each line, the last one too."""
+    """Return the SHA-256 of plain files, with LF added after an unterminated last line."""
     sha256 = hashlib.sha256()
     for file in files:
         last = b"\n"
@@ -90,7 +90,7 @@ def _of_fragments(corpus: Corpus) -> Fingerprint:
         content = text.encode()
         sha256.update(content + b"\n" * ends_line)
         lines += ends_line
-        if len(text) < SHORT:
+        if len(text) < SHORTEST_LINE:
             continue
         value = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
         if value < bound:

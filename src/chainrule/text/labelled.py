@@ -1,9 +1,4 @@
-"""Texts with a label each: tables, JSON Lines, and lines that begin with their label.
-
-Lives here: telling the forms apart, finding label and text in a record, dealing the examples into parts.
-Not here: label and text of a line (tables.py), bytes and lines (utf8.py, lines.py), pairs of texts (pairs.py), what
-a classifier makes of the labels.
-"""
+"""Read labelled texts from tables, JSON Lines and lines that begin with a label; stratified splits."""
 
 import difflib
 import itertools
@@ -22,67 +17,66 @@ from chainrule.text.compression import SUFFIXES, read_blocks
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.files import TextFile, find_files
 from chainrule.text.lines import cut_lines, join_lines
-from chainrule.text.tables import FORMS, LABEL, TEXT, drop_labels, part_lines, read_column, warn
+from chainrule.text.tables import FORMS, LABEL, TEXT, drop_labels, read_column, split_labels, warn
 from chainrule.text.utf8 import CONVERT, OPTION, Decoder
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """Texts and the label of each, in the order of the file."""
+class LabelledTexts:
+    """Texts and their labels, in file order."""
 
     texts: Sequence[str]
     labels: Sequence[str]
     name: str = "the texts given"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "texts", as_texts(self.texts, "text", f"{self.name}: "))
-        object.__setattr__(self, "labels", as_texts(self.labels, "label", f"{self.name}: "))
+        object.__setattr__(self, "texts", check_texts(self.texts, "text", f"{self.name}: "))
+        object.__setattr__(self, "labels", check_texts(self.labels, "label", f"{self.name}: "))
         texts, labels = len(self.texts), len(self.labels)
         if texts != labels:
             raise InputError(f"{self.name}: there are {texts} texts but {labels} labels; give one label a text")
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """Return the number of examples."""
         return len(self.texts)
 
 
-def as_texts(given: Iterable[str], what: str = "text", where: str = "") -> tuple[str, ...]:
-    """The same as a tuple; what is no list of texts is refused, and called `what` then."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{where}{given!r:.40} is no list of {what}s; give a list of str, such as [{what}]")
-    found = tuple(given)
-    for place, one in enumerate(found, start=1):
-        if not isinstance(one, str):
-            raise InputError(f"{where}{what} {place} is {one!r:.40}, not a str; mend or drop it")
-    return found
+def check_texts(items: Iterable[str], what: str = "text", where: str = "") -> tuple[str, ...]:
+    """Convert to a tuple of strings; raise InputError, naming the items `what`, for anything else."""
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise InputError(f"{where}{items!r:.40} is not a list of {what}s; give a list of str, such as [{what}]")
+    texts = tuple(items)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"{where}{what} {number} is {text!r:.40}, not a str; correct or drop it")
+    return texts
 
 
-def read_labelled(file: str | Path, *, column: str = TEXT, label: str = LABEL) -> Labelled:
-    """The examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
+def read_labelled(file: str | Path, *, column: str = TEXT, label: str = LABEL) -> LabelledTexts:
+    """Read the examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
 
-    In a table the first tab parts label and text; tabs at the end of a line are empty columns and no part of the
-    text. JSON Lines go by their name (.jsonl, .ndjson, .json) or by a first line that is a JSON object; there
-    `column` names the text and `label` the label, and a label that is a number or a truth value is written as JSON
-    writes it. So they do in a table whose first line holds both names; a file without such a line is refused where
-    they are not the usual ones. White space around a label does not count. Another first line that looks like a
-    header is warned of.
+    In a table the first tab separates label and text; trailing tabs are empty columns and are dropped. JSON Lines
+    are recognised by their suffix (.jsonl, .ndjson, .json) or by a first line that is a JSON object; `column` and
+    `label` name the fields, and labels that are numbers or booleans are written as in JSON. A table may have a
+    header with both names; other names than the default require one. White space around a label is removed. A
+    warning is issued if the first line of a table without these names looks like a header.
     """
     source = _find_file(file)
     if _is_json_lines(source):
         examples = list(_read_records(source, column, label))
     else:
-        examples = part_lines(list(_read_lines(source)), source.name, column, label)
+        examples = split_labels(list(_read_lines(source)), source.name, column, label)
     if not examples:
         raise InputError(f"{source.name} holds no examples; give a file with at least one, as {FORMS}")
     labels, texts = zip(*examples, strict=True)
-    return Labelled(texts, labels, source.name.encode(errors="replace").decode())
+    return LabelledTexts(texts, labels, source.name.encode(errors="replace").decode())
 
 
 def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] = ()) -> list[str]:
-    """Texts without labels: the lines of a plain text, empty ones too, or a column of JSON Lines.
+    """Read unlabelled texts: the lines of a plain text, including empty ones, or a column of JSON Lines.
 
-    A `column` other than `text` is also found in a table whose first line holds that name, and refused elsewhere.
-    A table whose first or last column holds `labels` is read as its other columns, with a warning.
+    A `column` other than `text` may also be a column of a table with a header, and is an error elsewhere. If the
+    first or last column of a table contains `labels`, the other columns are read, with a warning.
     """
     source = _find_file(file)
     if _is_json_lines(source):
@@ -96,9 +90,9 @@ def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] 
 
 
 def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collection[str] = ()) -> Iterator[list[str]]:
-    """The same in lists: all texts of a file at once, those of standard input as they come.
+    """Read unlabelled texts in batches: a file as one batch, standard input as it becomes available.
 
-    What standard input is (JSON Lines, a table with labels) is told by the lines that come first.
+    The format of standard input (JSON Lines, a table with labels) is detected from its first lines.
     """
     if str(file) != "-" or column != TEXT:
         yield read_texts(file, column=column, labels=labels)
@@ -120,38 +114,40 @@ def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collectio
                 is_table = bool(texts) if is_table is None and is_json is not None else is_table
                 yield texts or lines
             done += len(lines)
-    except InputError as error:  # without the option that other commands have
+    except InputError as error:  # this command has no --errors option
         raise InputError(str(error).removesuffix(OPTION)) from error
 
 
-def split(labelled: Labelled, sizes: float | Sequence[float], seed: int = 0) -> tuple[Labelled, ...]:
-    """Deal the examples at random, every label in about the same proportion in all parts.
+def split(labelled: LabelledTexts, sizes: float | Sequence[float], seed: int = 0) -> tuple[LabelledTexts, ...]:
+    """Split the examples at random, stratified by label.
 
-    `sizes` are fractions that sum to 1, or whole numbers of examples, of which some may be left over; a single
-    one makes two parts, that and the rest. Each part keeps the order of the file. Of a label with n of
-    N examples and a part of s, about n s / N go there; a label with one example goes to the part in the middle of
-    the row, which is the first wherever that takes more than half.
+    `sizes` are fractions that sum to 1, or numbers of examples whose sum may be smaller than the total; a single
+    size gives two parts, that size and the rest. Each part keeps the order of the file. A part of s of N examples
+    gets about n s / N of a label's n examples; a label with one example goes to the part at the middle of the
+    sequence, i.e. the first if it takes more than half.
     """
     if seed < 0:
         raise UsageError(f"seed is {seed}; choose 0 or more")
-    row = _interleave(labelled.labels, np.random.default_rng(seed))
+    order = _interleave(labelled.labels, np.random.default_rng(seed))
     edges = [0, *itertools.accumulate(_count_examples(sizes, labelled))]
-    parts = [sorted(row[first:last]) for first, last in itertools.pairwise(edges)]
+    parts = [sorted(order[first:last]) for first, last in itertools.pairwise(edges)]
     return tuple(
-        Labelled(tuple(labelled.texts[i] for i in part), tuple(labelled.labels[i] for i in part), labelled.name)
+        LabelledTexts(
+            tuple(labelled.texts[i] for i in part), tuple(labelled.labels[i] for i in part), labelled.name
+        )
         for part in parts
     )
 
 
 def _find_file(file: str | Path) -> TextFile:
-    found = find_files(file)
-    if len(found) != 1:
-        raise UsageError(f"{file} stands for {len(found)} files; name one file, so that lines have numbers")
-    return found[0]
+    files = find_files(file)
+    if len(files) != 1:
+        raise UsageError(f"{file} names {len(files)} files; name one file, so that lines have numbers")
+    return files[0]
 
 
 def _is_json_lines(file: TextFile) -> bool:
-    """Whether it is called so, or its first line that is not blank is a JSON object."""
+    """Whether a file has a JSON suffix, or its first line that is not blank is a JSON object."""
     if _is_named_json(file):
         return True
     return _is_object(next((line for line in _read_lines(file) if line.strip()), ""))
@@ -178,19 +174,19 @@ def _read_lines(file: TextFile) -> Iterator[str]:
 
 def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, str]]:
     for record, where in _parse(file):
-        found = _find_text(record, text, where)
-        if not found.strip():
-            raise InputError(f"{where}: {text!r} is an empty text; mend or drop the record")
-        yield _find_label(record, label, where), found
+        value = _find_text(record, text, where)
+        if not value.strip():
+            raise InputError(f"{where}: {text!r} is an empty text; correct or drop the record")
+        yield _find_label(record, label, where), value
 
 
 def _parse(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """The records of JSON Lines and where each stands; blank lines are passed over."""
+    """Yield the records of JSON Lines with their locations; blank lines are skipped."""
     return _parse_lines(_read_lines(file), file.name)
 
 
 def _parse_lines(lines: Iterable[str], name: str, done: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
-    """The same of lines before which the file called `name` has `done` others."""
+    """Yield the records of lines that follow the first `done` lines of the file `name`."""
     for number, line in enumerate(lines, start=done + 1):
         if not line.strip():
             continue
@@ -215,36 +211,36 @@ def _find(record: dict[str, Any], column: str, where: str) -> Any:
 def _find_text(record: dict[str, Any], column: str, where: str) -> str:
     text = _find(record, column, where)
     if not isinstance(text, str):
-        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; mend or drop the record")
+        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; correct or drop the record")
     return Decoder(remedy=CONVERT).check(text, where)
 
 
 def _find_label(record: dict[str, Any], column: str, where: str) -> str:
     value = _find(record, column, where)
-    is_number = isinstance(value, int | float) and math.isfinite(value)  # a truth value is an int, too
+    is_number = isinstance(value, int | float) and math.isfinite(value)  # bool is a subclass of int
     if not isinstance(value, str) and not is_number:
         shown = json.dumps(value)[:40]
         raise InputError(f"{where}: {column!r} is {shown}, not a label; give a text, a number, true or false")
     label = Decoder(remedy=CONVERT).check(value, where).strip() if isinstance(value, str) else json.dumps(value)
     if not label:
-        raise InputError(f"{where}: {column!r} is an empty label; mend or drop the record")
+        raise InputError(f"{where}: {column!r} is an empty label; correct or drop the record")
     return label
 
 
 def _interleave(labels: Sequence[str], rng: np.random.Generator) -> list[int]:
-    """All examples in one row in which every stretch holds the labels in about their proportion.
+    """Order the examples so that every contiguous range has about the overall proportions of the labels.
 
-    The k-th of a label's n examples, in random order, stands at (k + 1/2) / n; equals in random order.
+    The k-th of a label's n examples, in random order, has the sort key (k + 1/2) / n; ties are broken at random.
     """
     groups: dict[str, list[int]] = {}
     for example in rng.permutation(len(labels)).tolist():
         groups.setdefault(labels[example], []).append(example)
-    places = [((k + 0.5) / len(group), example) for group in groups.values() for k, example in enumerate(group)]
-    return [places[i][1] for i in sorted(rng.permutation(len(places)).tolist(), key=lambda i: places[i][0])]
+    keyed = [((k + 0.5) / len(group), example) for group in groups.values() for k, example in enumerate(group)]
+    return [keyed[i][1] for i in sorted(rng.permutation(len(keyed)).tolist(), key=lambda i: keyed[i][0])]
 
 
-def _count_examples(sizes: float | Sequence[float], labelled: Labelled) -> list[int]:
-    """How many examples each part takes."""
+def _count_examples(sizes: float | Sequence[float], labelled: LabelledTexts) -> list[int]:
+    """Return the number of examples in each part."""
     total = len(labelled)
     if isinstance(sizes, Sequence):
         shares = list(sizes)
@@ -253,7 +249,7 @@ def _count_examples(sizes: float | Sequence[float], labelled: Labelled) -> list[
     if shares and all(isinstance(share, numbers.Integral) for share in shares):
         counts = [int(share) for share in shares]
         if min(counts) < 1 or sum(counts) > total:
-            raise UsageError(f"{total} examples cannot be parted as {counts}; choose 1 or more for each part")
+            raise UsageError(f"{total} examples cannot be split into {counts}; choose 1 or more for each part")
         return counts
     if not shares or min(shares) <= 0 or not math.isclose(sum(shares), 1):
         raise UsageError(f"the sizes are {shares}; choose fractions above 0 that sum to 1, or whole numbers")

@@ -1,7 +1,4 @@
-"""Text -> lines, in pieces of bounded size.
-
-Lives here: what ends a line, what is blank, where a long line may be cut. Not here: files and their bytes.
-"""
+"""Split text into lines, in fragments of bounded size."""
 
 import io
 import re
@@ -9,31 +6,31 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 FRAGMENT: Final = 1 << 16
-"""The most characters of a line that are handed over at once."""
+"""Largest number of characters in a fragment."""
 
 BLANKS: Final = " \t"
 
 _LAST_CUT: Final = re.compile(rf".*[{BLANKS}](?=\S)", re.DOTALL)
-"""Everything up to the last blank that no white space follows. One greedy repeat: backtracking is linear."""
+"""Text up to the last blank that is not followed by white space. One greedy repeat: backtracking is linear."""
 
 
 class Fragment(NamedTuple):
-    """A piece of a line; the pieces up to one that `ends_line`, put together, are exactly the line."""
+    """Part of a line; the concatenation of the fragments up to one with `ends_line` is the line."""
 
     text: str
     ends_line: bool
 
 
 def cut_lines(chunks: Iterable[str], limit: int = FRAGMENT) -> Iterator[Fragment]:
-    r"""One document's lines, each in as few pieces of at most `limit` characters as the places to cut allow.
+    r"""Split a document into lines, each in fragments of at most `limit` characters, cut between words if possible.
 
-    LF, CRLF and CR end a line and nothing else does; the last line need not be ended. Where the chunks
-    were divided makes no difference.
+    Only LF, CRLF and CR end a line; the last line need not be terminated. The result does not depend on how the
+    text is divided into chunks.
 
     >>> [fragment.text for fragment in cut_lines(["one\r", "\ntwo"])]
     ['one', 'two']
     """
-    rest = ""  # of the line that has not ended; never empty once some of that line was handed over
+    rest = ""  # rest of the unterminated line; never empty after a fragment of that line was yielded
     for chunk in _translate_breaks(chunks):
         *ended, rest = (rest + chunk).split("\n")
         for line in ended:
@@ -47,7 +44,7 @@ def cut_lines(chunks: Iterable[str], limit: int = FRAGMENT) -> Iterator[Fragment
 
 
 def end_lines(chunks: Iterable[str]) -> Iterator[str]:
-    r"""One document's text with LF after each line, the last one too, in chunks as they come.
+    r"""Yield the chunks of a document with LF after each line, including the last.
 
     >>> list(end_lines(["one\r", "\ntwo"]))
     ['one', '\ntwo', '\n']
@@ -61,7 +58,7 @@ def end_lines(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def join_lines(fragments: Iterable[Fragment]) -> Iterator[str]:
-    """The whole lines that these are the pieces of."""
+    """Join fragments into whole lines."""
     pieces: list[str] = []
     for text, ends_line in fragments:
         pieces.append(text)
@@ -70,26 +67,26 @@ def join_lines(fragments: Iterable[Fragment]) -> Iterator[str]:
             pieces.clear()
 
 
-def drop_blanks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """The fragments of those lines that hold more than blanks."""
-    held: list[Fragment] = []  # a line that is blank so far
+def drop_blank_lines(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Drop the fragments of blank lines."""
+    pending: list[Fragment] = []  # fragments of a line that is blank so far
     is_blank = True
     for fragment in fragments:
         if is_blank and not fragment.text.strip(BLANKS):
-            # A line of a hundred million spaces is one piece, many times over: keep it once.
-            held.append(held[-1] if held and held[-1] == fragment else fragment)
+            # A line of a hundred million spaces consists of equal fragments: share one object.
+            pending.append(pending[-1] if pending and pending[-1] == fragment else fragment)
         else:
-            yield from held
+            yield from pending
             yield fragment
-            held.clear()
+            pending.clear()
             is_blank = False
         if fragment.ends_line:
-            held.clear()
+            pending.clear()
             is_blank = True
 
 
 def _translate_breaks(chunks: Iterable[str]) -> Iterator[str]:
-    """CRLF and CR become LF, also where a chunk ends between CR and LF."""
+    """Convert CRLF and CR to LF, also if a chunk ends between CR and LF."""
     newlines = io.IncrementalNewlineDecoder(None, translate=True)
     for chunk in chunks:
         yield newlines.decode(chunk)
@@ -106,10 +103,10 @@ def _divide(line: str, limit: int) -> list[str]:
 
 
 def _find_cut(line: str, start: int, end: int) -> int:
-    """The last place up to `end` between words: before the last blank of a run; `end` where there is none.
+    """Return the last position up to `end` between words, before the last blank of a run; `end` without one.
 
-    What follows the blank is no white space of any kind: some tokenizers keep such runs together.
+    The blank is not followed by any white space: some tokenizers keep such runs together.
     """
-    words = line[start + 1 : end + 1].rstrip()  # a run of blanks is passed over at once
+    words = line[start + 1 : end + 1].rstrip()  # skips a run of blanks at once
     head = _LAST_CUT.match(line, start + 1, start + 1 + len(words))
     return head.end() - 1 if head else end

@@ -1,8 +1,4 @@
-"""Sentence pairs, source and target, from two files line by line or from one table with a tab.
-
-Lives here: putting the two sides together, and what is no pair. Not here: reading the lines (corpus.py), labels
-(labelled.py), ids and padding.
-"""
+"""Read sentence pairs (source, target) from two aligned files or one tab-separated table."""
 
 import re
 import warnings
@@ -15,7 +11,7 @@ from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.utf8 import OPTION
 
-COLUMN_NAMES: Final = re.compile(  # what the two columns of a table are usually called
+COLUMN_NAMES: Final = re.compile(  # usual names of the two columns of a table
     r"source|target|src|tgt|trg|input|output|question|answer|original|translation|text|reference|sentence[12]|"
     r"ar|bg|cs|da|de|el|en|es|et|fi|fr|he|hi|hu|id|it|ja|ko|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sv|th|tr|uk|vi|zh|"
     r"english|german|deutsch|french|spanish|italian|portuguese|dutch|czech|polish|russian|chinese|japanese"
@@ -23,14 +19,14 @@ COLUMN_NAMES: Final = re.compile(  # what the two columns of a table are usually
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Sources and their targets in the order of the file, none of them empty unless that was asked for."""
+class SentencePairs:
+    """Aligned source and target sentences in file order."""
 
     sources: Sequence[str]
     targets: Sequence[str]
     name: str = "the pairs given"
-    numbers: tuple[int, ...] = ()  # the line of each pair in its file, from 1; counted where none are given
-    left_out: int = 0  # lines of the file that are not among them, as one side is empty
+    numbers: tuple[int, ...] = ()  # line number of each pair in its file, from 1; 1, 2, … by default
+    left_out: int = 0  # lines of the file that were dropped because one side is empty
 
     def __post_init__(self) -> None:
         for side in ("sources", "targets"):
@@ -39,83 +35,83 @@ class Pairs:
             object.__setattr__(self, side, tuple(getattr(self, side)))
         if len(self.sources) != len(self.targets):
             count = f"{len(self.sources)} sources but {len(self.targets)} targets"
-            raise InputError(f"{self.name}: there are {count}; give one target a source")
+            raise InputError(f"{self.name}: there are {count}; give one target for each source")
         object.__setattr__(self, "numbers", tuple(self.numbers or range(1, len(self.sources) + 1)))
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """Return the number of pairs."""
         return len(self.sources)
 
 
-def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = False) -> Pairs:
-    """The pairs of two files, line by line, or of one table with a line `source<TAB>target` each.
+def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = False) -> SentencePairs:
+    """Read the pairs of two files, line by line, or of one table with lines `source<TAB>target`.
 
-    A pair with an empty side (nothing, or only white space) is left out, and one warning counts them; with
-    `keeps_empty` every line is kept. A table's first line that looks like a header is a pair, too, and warned of.
+    Pairs with an empty side (white space only) are dropped with one warning that counts them; with `keeps_empty`
+    all lines are kept. A first line of a table that looks like a header is read as a pair, with a warning.
     """
-    given = [files] if isinstance(files, str | Path) else list(files)
-    if len(given) not in (1, 2):
-        raise UsageError(f"{len(given)} files were given for pairs; give two (source, target), or one table")
-    texts = [_open(file) for file in given]
+    paths = [files] if isinstance(files, str | Path) else list(files)
+    if len(paths) not in (1, 2):
+        raise UsageError(f"{len(paths)} files were given for pairs; give two (source, target), or one table")
+    texts = [_open(file) for file in paths]
     name = ", ".join(text.name for text in texts)
     lines = _read_table(texts[0]) if len(texts) == 1 else _read_aligned(texts[0], texts[1])
     if len(texts) == 1 and lines and _is_header(lines[0]):
         shown = " and ".join(map(repr, lines[0]))
         message = f"{name}, line 1 looks like a header ({shown}) and is read as a pair; delete it if it is one"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
-    is_whole = [keeps_empty or all(side.strip() for side in sides) for sides in lines]
-    kept = [number for number, whole in enumerate(is_whole, start=1) if whole]
-    if not kept:
+    is_complete = [keeps_empty or all(side.strip() for side in sides) for sides in lines]
+    numbers = [number for number, complete in enumerate(is_complete, start=1) if complete]
+    if not numbers:
         raise InputError(f"{name}: none of {len(lines)} lines is a pair with text on both sides; check the files")
-    if empty := len(lines) - len(kept):
-        first = is_whole.index(False) + 1
+    if empty := len(lines) - len(numbers):
+        first = is_complete.index(False) + 1
         message = f"{name}: {empty} of {len(lines)} pairs have an empty side, the first in line {first}; left out"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
-    sources, targets = zip(*(lines[number - 1] for number in kept), strict=True)
-    return Pairs(sources, targets, name, tuple(kept), empty)
+    sources, targets = zip(*(lines[number - 1] for number in numbers), strict=True)
+    return SentencePairs(sources, targets, name, tuple(numbers), empty)
 
 
 def read_sources(file: str | Path) -> list[str]:
-    """The lines of a text that is to be read and has no targets; an empty line stays an empty line."""
+    """Read source sentences without targets, one per line; empty lines are kept."""
     return _lines(_open(file))
 
 
 def read_source_batches(file: str | Path) -> Iterator[list[str]]:
-    """The same in lists: all lines of a file at once, those of standard input as they come."""
+    """Read source sentences in batches: a file as one batch, standard input as it becomes available."""
     if str(file) != "-":
         yield read_sources(file)
         return
     try:
         yield from read_batches(Corpus.of(file, reads_once=True))
-    except InputError as error:  # without the option that other commands have
+    except InputError as error:  # this command has no --errors option
         raise InputError(str(error).removesuffix(OPTION)) from error
 
 
-def read_beside(file: str | Path, pairs: Pairs) -> list[str]:
-    """The lines of a text that has one for every pair, or for every line of the pairs' file."""
-    found, lines = read_sources(file), len(pairs) + pairs.left_out
-    if len(found) not in (len(pairs), lines):
-        count = f"{len(found)} line" + "s" * (len(found) != 1)
-        raise InputError(f"{file} has {count}, but {lines} are wanted: one for every line of {pairs.name}")
-    return found
+def read_aligned_lines(file: str | Path, pairs: SentencePairs) -> list[str]:
+    """Read the lines of a text with one line for every pair, or for every line of the pairs' file."""
+    lines, expected = read_sources(file), len(pairs) + pairs.left_out
+    if len(lines) not in (len(pairs), expected):
+        count = f"{len(lines)} line" + "s" * (len(lines) != 1)
+        raise InputError(f"{file} has {count}, but {expected} are needed: one for every line of {pairs.name}")
+    return lines
 
 
 def _open(file: str | Path) -> Corpus:
     corpus = Corpus.of(file, expects_lines=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file, so that lines have numbers")
+        raise UsageError(f"{file} names {len(corpus.files)} files; name one file, so that lines have numbers")
     return corpus
 
 
 def _lines(text: Corpus) -> list[str]:
     try:
         return list(text)
-    except InputError as error:  # without the option that other commands have
+    except InputError as error:  # this command has no --errors option
         raise InputError(str(error).removesuffix(OPTION)) from error
 
 
 def _is_header(sides: tuple[str, str]) -> bool:
-    """Whether both sides are usual names of columns, and not the same."""
+    """Whether both sides are usual column names and differ."""
     first, second = (side.strip().lower() for side in sides)
     return first != second and all(map(COLUMN_NAMES.fullmatch, (first, second)))
 

@@ -1,8 +1,7 @@
-"""Which text the compiled core may read by itself: files whose lines stand there just as a corpus gives them.
+"""Select corpora that the compiled extension can read directly: uncompressed plain text files.
 
-Lives here: what can be told of files by their names. Not here: what only their bytes tell (cpp/text/lines.hpp: a
-byte order mark, CR, what is not UTF-8, lines of more than a fragment); the core answers None for those, and the
-text is read by corpus.py, which defines what is read.
+Files are judged by name here. The extension returns None for content that needs the Python reader (a byte order
+mark, CR, invalid UTF-8, very long lines; see cpp/text/lines.hpp).
 """
 
 import os
@@ -14,21 +13,21 @@ from chainrule.text.compression import SUFFIXES
 from chainrule.text.corpus import Corpus
 from chainrule.text.documents import TABLES
 
-RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # and tables, if a column is named
+RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # tables also, if a column is named
 
 
 @dataclass(frozen=True, slots=True)
 class PlainFiles:
-    """Files that are plain text as far as their names tell, and the core that reads them."""
+    """Files that are plain text by name, and the extension that reads them."""
 
     core: Any
     names: list[bytes]
     threads: int
 
 
-def find_plain(corpus: Corpus) -> PlainFiles | None:
-    """The corpus's files for the core; None where it cannot read them, or is not there."""
-    # Packed data is told by its first bytes too, and none of those are UTF-8.
+def find_plain_files(corpus: Corpus) -> PlainFiles | None:
+    """Return the files of a corpus for the extension; None if it cannot read them or is not built."""
+    # Compressed data without a suffix is detected by the extension: no magic bytes are valid UTF-8.
     is_special = any(
         name.lower().endswith((*SUFFIXES, *RECORDS, *(TABLES if corpus.column is not None else ())))
         for file in corpus.files
@@ -45,4 +44,4 @@ def find_plain(corpus: Corpus) -> PlainFiles | None:
     core = native.load()
     if core is None:
         return None
-    return PlainFiles(core, [os.fsencode(file.path) for file in corpus.files], processors.threads())
+    return PlainFiles(core, [os.fsencode(file.path) for file in corpus.files], processors.thread_count())

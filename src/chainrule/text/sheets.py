@@ -1,7 +1,4 @@
-"""Files that are to be tagged -> their words, and back with tags: columns, lines of words, JSON Lines.
-
-Lives here: which lines hold words, and where their tags go. Not here: what columns mean (columns.py).
-"""
+"""Read files to be tagged (columns, plain lines, JSON Lines) and write them back with predicted tags."""
 
 import re
 import warnings
@@ -14,19 +11,19 @@ from typing import Final
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.text.columns import (
     CONLLU_NAMES,
-    DOCUMENT,
+    DOCUMENT_BOUNDARY,
     MISSING,
-    File,
+    ColumnFile,
     Row,
-    cut_columns,
-    find_tag,
+    column_number,
+    find_tag_column,
     looks_like_conllu,
-    number_of,
     open_files,
     parse_object,
+    raise_empty,
     read_rows,
-    refuse_empty,
-    stem_of,
+    split_columns,
+    uncompressed_name,
 )
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.files import spool
@@ -34,123 +31,128 @@ from chainrule.text.lines import BLANKS, cut_lines, join_lines
 from chainrule.text.utf8 import OPTION, Errors
 
 MISC: Final = 9
-"""The last column of CoNLL-U, from 0: whatever else is said of a word, as Name=value."""
+"""Index of the last column of CoNLL-U: other annotations, as Name=value."""
 UPOS: Final = frozenset({"NOUN", "VERB", "ADJ", "ADV", "PRON", "DET", "ADP", "PROPN", "PUNCT"})
-"""Some of these are met wherever the column UPOS of CoNLL-U was learnt."""
+"""Frequent UPOS tags: a tagger trained on UPOS knows some of them."""
 
-_UNFIT: Final = re.compile("[\t\r\n\ud800-\udfff]")  # cannot stand in a column
+_NOT_IN_COLUMN: Final = re.compile("[\t\r\n\ud800-\udfff]")  # characters not allowed in a column
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """A file that is to be tagged: its lines, and those of them that hold the words of each sentence."""
+class TaggingInput:
+    """A file to be tagged: its lines, and the rows of each sentence."""
 
     lines: list[str]
     rows: list[list[Row]]
-    word: int  # where the word stands, from 0
-    place: int  # where its tag is to stand
+    word_column: int  # index of the word column
+    tag_column: int  # index of the column for predicted tags
     is_conllu: bool
-    is_in_misc: bool = False  # the tag is to stand in MISC of CoNLL-U, as Tag=…
+    is_in_misc: bool = False  # write tags to MISC of CoNLL-U, as Tag=…
 
     @property
     def sentences(self) -> list[tuple[str, ...]]:
-        """The words of each sentence."""
-        return [tuple(row.cells[self.word] for row in rows) for rows in self.rows]
+        """Words of each sentence."""
+        return [tuple(row.cells[self.word_column] for row in rows) for rows in self.rows]
 
     def with_tags(
         self, tags: Sequence[Sequence[str]], probabilities: Sequence[Sequence[float]] | None = None
     ) -> list[str]:
-        """The same lines with these tags; probabilities stand in a last column, those of CoNLL-U in its MISC."""
+        """Return the lines with predicted tags; probabilities go to a new last column, or to MISC of CoNLL-U."""
         lines = self.lines.copy()
         for i, rows in enumerate(self.rows):
             for t, row in enumerate(rows):
-                tag = _in_misc(row, "Tag", tags[i][t]) if self.is_in_misc else tags[i][t]
-                cells = [*row.cells[: self.place], tag, *row.cells[self.place + 1 :]]
+                tag = _add_to_misc(row, "Tag", tags[i][t]) if self.is_in_misc else tags[i][t]
+                cells = [*row.cells[: self.tag_column], tag, *row.cells[self.tag_column + 1 :]]
                 if probabilities is not None and self.is_conllu:
-                    cells[MISC] = _in_misc(Row(row.line, cells), "Probability", f"{probabilities[i][t]:.4f}")
+                    cells[MISC] = _add_to_misc(Row(row.line, cells), "Probability", f"{probabilities[i][t]:.4f}")
                 elif probabilities is not None:
                     cells.append(f"{probabilities[i][t]:.4f}")
-                is_blank_parted = len(row.cells) > 1 and "\t" not in lines[row.line - 1]
-                lines[row.line - 1] = (" " if is_blank_parted else "\t").join(cells)
+                uses_blanks = len(row.cells) > 1 and "\t" not in lines[row.line - 1]
+                lines[row.line - 1] = (" " if uses_blanks else "\t").join(cells)
         return lines
 
 
 def read_words(
     source: str | Path, *, plain: bool | None = None, errors: Errors = "strict"
 ) -> list[tuple[str, ...]]:
-    """The sentences of a file (`-` is standard input) without tags, as `read_sheets` finds them."""
-    return [words for sheet in read_sheets(source, plain=plain, errors=errors) for words in sheet.sentences]
+    """Read the sentences of a file (`-` is standard input) without tags; formats as in `read_tagging_inputs`."""
+    return [words for sheet in read_tagging_inputs(source, plain=plain, errors=errors) for words in sheet.sentences]
 
 
-def read_sheets(
+def read_tagging_inputs(
     source: str | Path | Corpus,
     *,
     plain: bool | None = None,
     column: str | int | None = None,
     is_known: Callable[[set[str]], bool] | None = None,
     errors: Errors = "strict",
-) -> list[Sheet]:
-    """The files behind `source` (`-` is standard input), to be tagged.
+) -> list[TaggingInput]:
+    """Read the files to be tagged in `source` (`-` is standard input).
 
-    Columns as of `read_tagged`, of which the first alone is needed: tags go to `column`, or behind the others where
-    there is no such column or `is_known` denies what it holds (then of CoNLL-U to MISC). Or, with `plain`, lines of
-    words parted by blanks, each a sentence, also a blank one; where it is not given, standard input and files with
-    the suffix `.txt` are plain unless they look like CoNLL-U. Or JSON Lines, known by suffix or look, with a list
-    of `words` in each. The words of these two become lines of one column.
+    Formats:
+    - Columns as in `read_tagged`, of which only the first is required. Tags are written to `column`, or to a new
+      column (MISC of CoNLL-U) if that column is missing or `is_known` returns False for its values.
+    - With `plain`, one sentence per line, words separated by blanks; blank lines are empty sentences. By default,
+      standard input and `.txt` files are plain unless they look like CoNLL-U.
+    - JSON Lines, recognised by suffix or first line, with a list `words` in each object.
+
+    Plain text and JSON Lines are converted to one column.
     """
-    sheets: list[Sheet] = []
-    remedy = "mend it, or read lines of words as plain text (--plain)"
+    sheets: list[TaggingInput] = []
+    remedy = "correct it, or read lines of words as plain text (--plain)"
     for file in open_files(source, errors):
         if file.is_json:
             lines, rows = _write_rows(_read_json(file))
         elif plain if plain is not None else _is_plain(source, file):
             if plain is None:
                 _warn_of_columns(file.lines(), file.corpus.name)
-            file = File(file.corpus)
+            file = ColumnFile(file.corpus)
             lines, rows = _write_rows(_read_plain(file))
         else:
             lines, rows = list(file.lines()), list(read_rows(file, remedy))
         first = next((row for sentence in rows for row in sentence), Row(1, [""]))
-        sheet = Sheet(lines, rows, file.word, _find_place(file, first, column), file.is_conllu)
-        sheets.append(sheet if is_known is None else _beside(sheet, file, is_known))
+        sheet = TaggingInput(lines, rows, file.word_column, _output_column(file, first, column), file.is_conllu)
+        sheets.append(sheet if is_known is None else _move_tags(sheet, file, is_known))
     return sheets
 
 
-def read_sheet_batches(
+def read_tagging_input_batches(
     source: str | Path,
     *,
     plain: bool | None = None,
     column: str | int | None = None,
     is_known: Callable[[set[str]], bool] | None = None,
-) -> Iterator[list[Sheet]]:
-    """The same in lists: all files at once, and lines of words on standard input as they come."""
+) -> Iterator[list[TaggingInput]]:
+    """Read the files to be tagged in batches: all files at once, plain standard input as it becomes available."""
     if str(source) != "-":
-        yield read_sheets(source, plain=plain, column=column, is_known=is_known)
+        yield read_tagging_inputs(source, plain=plain, column=column, is_known=is_known)
         return
     corpus = Corpus.of(source, reads_once=True)
     if plain is False or not _begins_with_words(corpus, plain):
         copied = replace(corpus, files=tuple(spool(file.stream) for file in corpus.files if file.stream))
-        yield read_sheets(copied, plain=plain, column=column, is_known=is_known)
+        yield read_tagging_inputs(copied, plain=plain, column=column, is_known=is_known)
         return
-    file, has_words, is_told = File(corpus), False, plain is not None
+    file, has_words, has_warned = ColumnFile(corpus), False, plain is not None
     try:
         for lines in read_batches(corpus):
-            if not is_told:
+            if not has_warned:
                 _warn_of_columns(lines, corpus.name)
-                is_told = True
-            sentences = _cut_words(lines)
+                has_warned = True
+            sentences = _split_lines(lines)
             has_words = has_words or any(sentences)
             written, rows = _write_rows(sentences)
             first = next((row for sentence in rows for row in sentence), Row(1, [""]))
-            yield [Sheet(written, rows, file.word, _find_place(file, first, column), is_conllu=False)]
-    except InputError as error:  # without the option that other commands have
+            yield [
+                TaggingInput(written, rows, file.word_column, _output_column(file, first, column), is_conllu=False)
+            ]
+    except InputError as error:  # this command has no --errors option
         raise InputError(str(error).removesuffix(OPTION)) from error
     if not has_words:
-        refuse_empty(file)
+        raise_empty(file)
 
 
 def _begins_with_words(corpus: Corpus, plain: bool | None) -> bool:
-    """Whether standard input begins with a line of words, as far as its first lines tell."""
+    """Whether standard input is plain text, judged by its first line."""
     (file,) = corpus.files
     assert file.stream is not None
     head = file.stream.peek_line().decode("utf-8", "replace")
@@ -160,67 +162,65 @@ def _begins_with_words(corpus: Corpus, plain: bool | None) -> bool:
     return parse_object(lines[0]) is None and (plain is not None or not looks_like_conllu(lines[0]))
 
 
-def _is_plain(source: str | Path | Corpus, file: File) -> bool:
-    """Whether lines of words are expected here."""
+def _is_plain(source: str | Path | Corpus, file: ColumnFile) -> bool:
+    """Whether a file is plain text by default."""
     is_stdin = isinstance(source, Corpus) or str(source) == "-"
-    return not file.is_conllu and (is_stdin or stem_of(file.corpus).endswith(".txt"))
+    return not file.is_conllu and (is_stdin or uncompressed_name(file.corpus).endswith(".txt"))
 
 
 def _warn_of_columns(text: Iterable[str], name: str) -> None:
-    """Tell of lines that seem to be columns: of one length, in blocks, blank lines between or tabs in all."""
-    lines = [line.strip(BLANKS) for line in text if not line.startswith(DOCUMENT)]
+    """Warn if plain lines look like columns: equal width, in blocks separated by blank lines or all with tabs."""
+    lines = [line.strip(BLANKS) for line in text if not line.startswith(DOCUMENT_BOUNDARY)]
     words = [line for line in lines if line]
-    widths = {len(cut_columns(line)) for line in words}
+    widths = {len(split_columns(line)) for line in words}
     is_in_blocks = "" in lines[: len(lines) - 1] or all("\t" in line for line in words)
     has_block = any(first and second for first, second in pairwise(lines))
     if len(widths) == 1 and widths != {1} and has_block and is_in_blocks:
         message = f"{name} looks like columns and is read as lines of words"
-        warnings.warn(f"{message}; --columns reads it so, --plain silences this", ChainruleWarning, stacklevel=3)
+        warnings.warn(f"{message}; --columns reads columns, --plain silences this", ChainruleWarning, stacklevel=3)
 
 
-def _read_plain(file: File) -> list[list[str]]:
-    sentences = _cut_words(file.lines())
-    return sentences if any(sentences) else refuse_empty(file)
+def _read_plain(file: ColumnFile) -> list[list[str]]:
+    sentences = _split_lines(file.lines())
+    return sentences if any(sentences) else raise_empty(file)
 
 
-def _cut_words(lines: Iterable[str]) -> list[list[str]]:
-    # A blank is a space or a tab and nothing else: a no-break space may stand inside a word.
+def _split_lines(lines: Iterable[str]) -> list[list[str]]:
+    # Only space and tab are blanks: a no-break space may occur inside a word.
     stripped = (line.strip(BLANKS) for line in lines)
     return [re.split(f"[{BLANKS}]+", line) if line else [] for line in stripped]
 
 
-def _read_json(file: File) -> list[list[str]]:
-    sentences, is_told = [], False
+def _read_json(file: ColumnFile) -> list[list[str]]:
+    sentences, has_warned = [], False
     for number, line in enumerate(file.lines(), start=1):
         if line.strip(BLANKS):
             words = (parse_object(line) or {}).get("words")
             if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
                 raise InputError(
-                    f"{file.corpus.name}, line {number} is no JSON object with a list of words; "
+                    f"{file.corpus.name}, line {number} is not a JSON object with a list of words; "
                     'write {"words": ["a", "word"]}'
                 )
-            _check_blanks(file, number, words, is_told)
-            is_told = is_told or any(" " in word for word in words)
+            _check_blanks(file, number, words, has_warned)
+            has_warned = has_warned or any(" " in word for word in words)
             sentences.append(words)
-    return sentences or refuse_empty(file)
+    return sentences or raise_empty(file)
 
 
-def _check_blanks(file: File, number: int, words: list[str], is_told: bool) -> None:
-    """Refuse words that cannot stand in a column, and tell once of those that may be several."""
+def _check_blanks(file: ColumnFile, number: int, words: list[str], has_warned: bool) -> None:
+    """Raise for words that cannot be written to a column; warn once about words that contain blanks."""
     at = f"{file.corpus.name}, line {number}"
-    unfit = next(filter(_UNFIT.search, words), None)
+    unfit = next(filter(_NOT_IN_COLUMN.search, words), None)
     if unfit is not None:
-        raise InputError(
-            f"{at}: the word {unfit!r:.60} holds a tab, a line break or half a character; write it apart"
-        )
+        raise InputError(f"{at}: the word {unfit!r:.60} contains a tab, a line break or a lone surrogate; split it")
     blank = next((word for word in words if " " in word), None)
-    if blank is not None and not is_told:
-        message = f"{at}: the word {blank!r:.60} holds a blank and gets one tag; give several words one by one"
+    if blank is not None and not has_warned:
+        message = f"{at}: the word {blank!r:.60} contains a blank and gets one tag; list several words separately"
         warnings.warn(message, ChainruleWarning, stacklevel=4)
 
 
 def _write_rows(sentences: list[list[str]]) -> tuple[list[str], list[list[Row]]]:
-    """Lines of one column, a blank one between sentences, and the rows of each sentence."""
+    """Write sentences as lines of one column with blank lines between; return the lines and their rows."""
     lines: list[str] = []
     rows: list[list[Row]] = []
     for i, words in enumerate(sentences):
@@ -230,33 +230,35 @@ def _write_rows(sentences: list[list[str]]) -> tuple[list[str], list[list[Row]]]
     return lines, rows
 
 
-def _find_place(file: File, first: Row, column: str | int | None) -> int:
-    """Where a tag that is found is to stand, from 0: in the column of tags, or behind the others."""
+def _output_column(file: ColumnFile, first: Row, column: str | int | None) -> int:
+    """Return the index of the column for predicted tags: the tag column, or a new one after the last."""
     width = len(first.cells)
     if not file.is_conllu:
-        column = None if str(column).lower() in CONLLU_NAMES else column  # means nothing in other files
-        if width == 1 if column is None else number_of(file, column) > width:
+        column = None if str(column).lower() in CONLLU_NAMES else column  # only CoNLL-U has column names
+        if width == 1 if column is None else column_number(file, column) > width:
             return width
-    return find_tag(file, first, column)
+    return find_tag_column(file, first, column)
 
 
-def _beside(sheet: Sheet, file: File, is_known: Callable[[set[str]], bool]) -> Sheet:
-    """The sheet with its tags beside the column where they would stand, if that holds other things than tags."""
-    cells = {row.cells[sheet.place] for rows in sheet.rows for row in rows if sheet.place < len(row.cells)}
-    values = {cell for cell in cells if any(map(str.isalnum, cell))}  # _, - and ? say nothing
-    if sheet.is_conllu and sheet.place == CONLLU_NAMES["upos"] - 1:
+def _move_tags(sheet: TaggingInput, file: ColumnFile, is_known: Callable[[set[str]], bool]) -> TaggingInput:
+    """Move predicted tags to another column if the values of the tag column are not tags of the model."""
+    cells = {
+        row.cells[sheet.tag_column] for rows in sheet.rows for row in rows if sheet.tag_column < len(row.cells)
+    }
+    values = {cell for cell in cells if any(map(str.isalnum, cell))}  # ignore placeholders: _, - and ?
+    if sheet.is_conllu and sheet.tag_column == CONLLU_NAMES["upos"] - 1:
         values = values or set(UPOS)
     if not values or is_known(values):
         return sheet
     width = max(len(row.cells) for rows in sheet.rows for row in rows)
     where = "go to MISC, as Tag=…" if sheet.is_conllu else f"are added as column {width + 1}"
-    message = f"{file.corpus.name}: column {sheet.place + 1} holds none of the model's tags ({min(values):.20})"
-    remedy = f"the tags found {where}; --column {sheet.place + 1} writes them there"
+    message = f"{file.corpus.name}: column {sheet.tag_column + 1} has none of the model's tags ({min(values):.20})"
+    remedy = f"the predicted tags {where}; --column {sheet.tag_column + 1} overwrites that column"
     warnings.warn(f"{message}; {remedy}", ChainruleWarning, stacklevel=3)
-    return replace(sheet, place=MISC if sheet.is_conllu else width, is_in_misc=sheet.is_conllu)
+    return replace(sheet, tag_column=MISC if sheet.is_conllu else width, is_in_misc=sheet.is_conllu)
 
 
-def _in_misc(row: Row, name: str, value: str) -> str:
-    """What MISC holds with this added."""
+def _add_to_misc(row: Row, name: str, value: str) -> str:
+    """Return the MISC cell with an annotation added."""
     others = "" if row.cells[MISC] == MISSING else f"{row.cells[MISC]}|"
     return f"{others}{name}={value}"

@@ -1,6 +1,6 @@
-"""Lines -> train, valid and test, by seeded choice of contiguous blocks.
+"""Split lines into training, validation and test set by a seeded random assignment of contiguous blocks.
 
-Neighbouring lines tell much of one another, so whole blocks are dealt and not single lines.
+Neighbouring lines are similar, so whole blocks are assigned rather than single lines.
 """
 
 import math
@@ -16,7 +16,7 @@ Fractions = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Three disjoint parts of one text, each in the order of the text."""
+    """Three disjoint parts of one text, each in text order."""
 
     train: list[str]
     valid: list[str]
@@ -26,9 +26,9 @@ class Split:
 def split(
     lines: Sequence[str], *, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0, blocks: int = 100
 ) -> Split:
-    """Cut the lines into `blocks` of near-equal length and deal these at random, none of the parts empty.
+    """Divide the lines into `blocks` of near-equal length and assign them at random; no part is empty.
 
-    A text of fewer lines than blocks is dealt line by line.
+    A text with fewer lines than blocks is split line by line.
     """
     _check(fractions, seed, blocks)
     if len(lines) < 3:
@@ -46,11 +46,11 @@ def split(
 
 
 def _apportion(blocks: int, fractions: Fractions) -> list[int]:
-    """One block for each part, and each of the others for the part that lacks most."""
+    """Assign one block to each part, and each further block to the part with the largest deficit."""
     counts = [1, 1, 1]
     for _ in range(blocks - 3):
-        lacks = [fraction * blocks - count for fraction, count in zip(fractions, counts, strict=True)]
-        counts[lacks.index(max(lacks))] += 1
+        deficits = [fraction * blocks - count for fraction, count in zip(fractions, counts, strict=True)]
+        counts[deficits.index(max(deficits))] += 1
     return counts
 
 

@@ -1,7 +1,4 @@
-"""Bytes -> str: UTF-8, strictly or with U+FFFD for what is not, and counted.
-
-Lives here: decoding and its errors. Not here: where bytes come from (compression.py).
-"""
+"""Decode UTF-8, strictly or with invalid sequences replaced by U+FFFD and counted."""
 
 import codecs
 import re
@@ -17,14 +14,14 @@ Errors = Literal["strict", "replace"]
 
 CONVERT: Final = "convert it to UTF-8"
 OPTION: Final = ", or read it with --errors replace"
-"""What a message adds where there is such an option."""
+"""Added to error messages of commands with the option `--errors`."""
 _MARK: Final = "\ufeff"
 _REPLACEMENT: Final = "\ufffd"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def warn_of_replaced(name: str, count: int) -> None:
-    """Say how many sequences of a text were not UTF-8, where there were any."""
+def warn_about_replaced(name: str, count: int) -> None:
+    """Warn about the number of invalid UTF-8 sequences, if any."""
     if count:
         message = f"{name}: {count} sequences are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=3)
@@ -32,14 +29,14 @@ def warn_of_replaced(name: str, count: int) -> None:
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes one pass over a corpus; `replaced` counts the sequences that were not UTF-8 so far."""
+    """Decoder for one pass over a corpus; `replaced` counts the invalid UTF-8 sequences so far."""
 
     errors: Errors = "strict"
     replaced: int = 0
-    remedy: str = CONVERT + OPTION  # what messages advise
+    remedy: str = CONVERT + OPTION  # advice in error messages
 
     def decode_blocks(self, blocks: Iterable[bytes], where: str) -> Iterator[str]:
-        """The text of a file given in non-empty blocks, without its byte order mark."""
+        """Decode non-empty blocks of a file and drop its byte order mark."""
         rest, offset = b"", 0
         for block in chain(blocks, [b""]):
             data = rest + block
@@ -48,14 +45,14 @@ class Decoder:
             rest, offset = data[used:], offset + used
 
     def decode_document(self, data: bytes, where: str) -> str:
-        """The text of one whole document."""
+        """Decode a whole document."""
         return self._decode(data, where, 0, is_last=True)[0]
 
     def check(self, text: str, where: str) -> str:
-        """The text itself where UTF-8 can hold it: lone surrogates, which JSON can spell, it cannot."""
-        if self.errors == "strict" and (found := _SURROGATE.search(text)):
-            code = ord(found[0])
-            raise InputError(f"{where} holds the lone surrogate U+{code:X}, which is no text; {self.remedy}")
+        """Return the text; raise for or replace lone surrogates, which JSON can contain but UTF-8 cannot encode."""
+        if self.errors == "strict" and (match := _SURROGATE.search(text)):
+            code = ord(match[0])
+            raise InputError(f"{where} contains the lone surrogate U+{code:X}, which is not text; {self.remedy}")
         text, count = _SURROGATE.subn(_REPLACEMENT, text)
         self.replaced += count
         return text
@@ -69,6 +66,6 @@ class Decoder:
                 f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {self.remedy}"
             ) from None
         if self.errors == "replace":
-            # A U+FFFD that was spelled out in the file is ordinary text.
+            # Do not count U+FFFD characters that are in the file.
             self.replaced += text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
         return text, used

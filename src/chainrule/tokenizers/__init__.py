@@ -1,1 +1,1 @@
-"""str <-> ids, over the `tokenizers` library."""
+"""Tokenizers: text to token ids and back, based on the `tokenizers` library."""

@@ -1,8 +1,8 @@
-r"""The components of a `tokenizer.json` that chainrule loads, checked before the file reaches the library.
+r"""Allow-list of the components in a `tokenizer.json`, checked before the `tokenizers` library loads it.
 
-The `tokenizers` library runs whatever a file asks for: truncation, padding, normalizers that expand text without
-bound, any regular expression. Only what stands in the tables below is loaded: the components that chainrule writes
-and those in the files of GPT-2, GPT-NeoX and BERT. docs/tokenizers.md lists them.
+The library executes whatever a file specifies: truncation, padding, normalizers that expand text without bound, any
+regular expression. Only the components in the tables below are loaded: those written by chainrule and those in the
+files of GPT-2, GPT-NeoX and BERT (docs/tokenizers.md).
 """
 
 import json
@@ -18,17 +18,17 @@ BLANKS: Final = "[ \t]+"
 ANY_CHARACTER: Final = r"[\s\S]"
 SPLIT_PATTERNS: Final = (BLANKS, ANY_CHARACTER)
 TURKISH: Final = {"I\u0307": "i", "\u0130": "i", "I": "\u0131"}
-"""Capitals whose lower case is another one in Turkish and Azerbaijani, in the order of replacement."""
+"""Capitals with a different lower case in Turkish and Azerbaijani, in the order of replacement."""
 LONGEST_WORDPIECE_WORD: Final = 200
 LONGEST_SEQUENCE: Final = 8
 HIGHEST_SCORE: Final = 1e6
-"""Magnitude of a Unigram score, at most: a natural logarithm of a probability."""
+"""Largest magnitude of a Unigram score (a natural log-probability)."""
 
 Check = Callable[[Any], bool]
 
 
 class _Refused(ValueError):
-    """What is wrong with a file, without its name."""
+    """Error in a file; the message does not contain the file name."""
 
 
 @contextmanager
@@ -144,10 +144,10 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
         },
     },
 }
-"""By stage and type of component: the fields it may have, each with the check of its value."""
+"""Allowed fields by stage and component type, each with a check of its value."""
 
 SEQUENCES: Final = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
-"""Stages whose components may stand in a Sequence, and the name of the list there."""
+"""Stages that allow a Sequence of components, and the name of its list."""
 
 _ADDED_TOKEN: Final[Mapping[str, Check]] = {
     "id": _is_int,
@@ -190,14 +190,14 @@ KINDS: Final[Mapping[str, tuple[str, Any, Any]]] = {
     "unigram": ("Unigram", _WORDS_OF_BYTES, _DECODE_BYTES),
     "wordpiece": ("WordPiece", {"type": "Sequence", "pretokenizers": [_SPLIT_BLANKS, _BYTES]}, _DECODE_PIECES),
 }
-"""Model, pre-tokenizer and decoder of each kind that chainrule trains."""
+"""Model, pre-tokenizer and decoder of each kind trained by chainrule."""
 
 
 def check(text: str, source: str = "tokenizer.json") -> dict[str, Any]:
-    """The content of a `tokenizer.json`, of components on the list alone; ModelFileError for any other.
+    """Parse a `tokenizer.json`; raise ModelFileError for components that are not on the allow-list.
 
-    Ids must run from 0 without holes or duplicates, merges must join symbols of the vocabulary to a symbol of it,
-    and added tokens must continue the ids of the model or repeat them.
+    Ids must run from 0 without gaps or duplicates, merges must join two symbols of the vocabulary to a third, and
+    the ids of added tokens must continue or repeat those of the model.
     """
     with _naming(source):
         content = _parse(text)
@@ -221,9 +221,9 @@ def _check_stages(content: Mapping[str, Any]) -> None:
 def check_kind(
     content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int], source: str = "tokenizer.json"
 ) -> None:
-    """Raise ModelFileError unless the components are those that chainrule writes for the config's kind.
+    """Raise ModelFileError unless the components are those written by chainrule for the kind of the config.
 
-    `alphabet` are the characters that stand for the 256 bytes.
+    `alphabet` maps the characters that represent the 256 bytes to the bytes.
     """
     with _naming(source):
         _check_kind(content, config, alphabet)
@@ -240,7 +240,7 @@ def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: M
     }
     for stage, component in expected.items():
         if _with_defaults(content.get(stage)) != component:
-            raise _Refused(f"has another {stage} than a {config.kind} tokenizer of its config")
+            raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
     if _model_type(model) != model_type:
         raise _Refused(f"has a {_model_type(model)} model, and its config says {config.kind}")
     added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
@@ -252,7 +252,7 @@ def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: M
         raise _Refused(f"has {unk!r:.40} for unknown words, and its config says {config.unk!r}")
     if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
         raise _Refused("has symbols of several characters, and its config says char")
-    if not config.is_names:
+    if not config.tokens_are_text:
         _check_bytes(symbols, config, alphabet)
     if config.kind == "byte" and model.get("merges"):
         raise _Refused("has merges, and its config says byte")
@@ -269,13 +269,13 @@ def _normalizer(config: TokenizerConfig) -> dict[str, Any] | None:
 
 
 def _check_bytes(symbols: Mapping[str, int], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
-    """Every byte must be a symbol, and every symbol must be made of bytes."""
+    """Raise unless every byte is a symbol and every symbol consists of bytes."""
     prefixes = ("", "##") if config.kind == "wordpiece" else ("",)
     if missing := [prefix + byte for prefix in prefixes for byte in alphabet if prefix + byte not in symbols]:
         raise _Refused(f"has no symbol {missing[0]!r}: some text would be lost")
     for symbol in symbols:
         if symbol != config.unk and not (symbol and all(character in alphabet for character in symbol)):
-            raise _Refused(f"has a symbol {symbol!r:.40} that is not written in bytes")
+            raise _Refused(f"has a symbol {symbol!r:.40} that is not in the byte alphabet")
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -291,7 +291,7 @@ def _parse(text: str) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise ValueError("a key or a symbol stands twice")
+        raise ValueError("duplicate key or symbol")
     return content
 
 
@@ -300,7 +300,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _model_type(model: Mapping[str, Any]) -> Any:
-    """The type of a model; files of GPT-2 leave it out, and have merges."""
+    """Return the type of a model; GPT-2 files omit it but have merges."""
     return model.get("type", "BPE" if "merges" in model else None)
 
 
@@ -331,7 +331,7 @@ def _check_component(stage: str, component: Any, *, may_be_sequence: bool = True
 
 
 def _symbols(model: Mapping[str, Any]) -> dict[str, int]:
-    """The symbols of a model and their ids, 0 to n − 1."""
+    """Return the symbols of a model with their ids, 0 to n − 1."""
     vocabulary = model.get("vocab")
     if _model_type(model) == "Unigram":
         symbols = _unigram_symbols(vocabulary)
@@ -361,7 +361,7 @@ def _unigram_symbols(vocabulary: Any) -> dict[str, int]:
             case _:
                 is_score = False
         if not is_score or symbol in symbols:
-            raise _Refused(f"has {json.dumps(entry)[:60]} where a symbol and its score belong")
+            raise _Refused(f"has {json.dumps(entry)[:60]} in place of a symbol and its score")
         symbols[symbol] = len(symbols)
     if not symbols:
         raise _Refused("has a Unigram model without symbols")
@@ -369,7 +369,7 @@ def _unigram_symbols(vocabulary: Any) -> dict[str, int]:
 
 
 def _check_merges(merges: Any, vocabulary: Mapping[str, int]) -> None:
-    """Merges are pairs, as lists or, in older files, as text with a blank between the two."""
+    """Check that merges are pairs of symbols, given as lists or, in older files, as `left right` strings."""
     if not isinstance(merges, list):
         raise _Refused("has merges that are not a list")
     pairs = set()
@@ -384,7 +384,7 @@ def _check_merges(merges: Any, vocabulary: Mapping[str, int]) -> None:
 
 
 def _check_added(added: Any, symbols: Mapping[str, int]) -> None:
-    """Added tokens have the id of their symbol in the model, or the ids after the model's, each once."""
+    """Check that each added token has the id of its symbol in the model, or a new id after those of the model."""
     if not isinstance(added, list):
         raise _Refused("has no list of added tokens")
     new: set[int] = set()
@@ -409,7 +409,7 @@ def _check_added(added: Any, symbols: Mapping[str, int]) -> None:
 
 
 def _with_defaults(component: Any) -> Any:
-    """A component with the fields that older files leave out."""
+    """Add the default fields that older files omit."""
     if isinstance(component, dict) and component.get("type") == "ByteLevel":
         return {"use_regex": True, **component}
     if isinstance(component, dict) and component.get("type") == "Sequence":

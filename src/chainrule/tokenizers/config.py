@@ -1,4 +1,4 @@
-"""What can be chosen about a tokenizer."""
+"""Settings of a tokenizer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ BOS: Final = "<s>"
 EOS: Final = "</s>"
 SUBWORD_SIZE: Final = 8000
 JOINER: Final = "\uffed"
-"""What the word tokenizer attaches to a punctuation mark where the text has no blank beside it."""
+"""Attached by the word tokenizer to a punctuation mark on the sides where the text has no blank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerConfig:
-    """Kind of token and which types make it into the vocabulary; three cut-offs, which may be combined."""
+    """Kind of tokenizer and three vocabulary cut-offs, which may be combined."""
 
     kind: Kind = "word"
-    vocab_size: int | None = None  # word, char: keep at most this many types; sub-words: symbols in all
-    min_count: int = 1  # τ: word, char: keep types seen this often
-    top_percent: float | None = None  # α: word, char: keep this share of the types, the most frequent
-    vocab: str | None = None  # word: a file of words, one a line: these and no others; saved by its name alone
-    unk: str = "<unk>"  # the word of the corpus that stands for unknown words
-    closed: bool = False  # no probability for unknown words
+    vocab_size: int | None = None  # word, char: keep at most this many types; sub-words: total symbols
+    min_count: int = 1  # τ: word, char: keep types with at least this count
+    top_percent: float | None = None  # α: word, char: keep this percentage of the types, the most frequent
+    vocab: str | None = None  # word: file with the vocabulary, one word per line; only its name is saved
+    unk: str = "<unk>"  # unknown-word symbol, which may occur in the corpus
+    closed: bool = False  # unknown words have probability zero
     lowercase: bool = False
-    locale: Locale = ""  # whose lower case: tr and az have a dotless ı, the lower case of I
-    joiner: str = JOINER  # word: stored, so that folders written before punctuation was split are told apart
+    locale: Locale = ""  # lower-casing rules: in tr and az the lower case of I is the dotless ı
+    joiner: str = JOINER  # word: stored to recognise folders written before punctuation was split
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,48 +50,50 @@ class TokenizerConfig:
         is_cut = self.vocab_size is not None or self.min_count > 1 or self.top_percent is not None
         if self.joiner != JOINER:
             raise ConfigError(f"joiner is {self.joiner!r}; it must be {JOINER!r} (U+FFED)")
-        if self.vocab is not None and not self.is_words:
-            raise ConfigError(f"vocab names words, and a {self.kind} tokenizer has none; drop it or choose word")
+        if self.vocab is not None and not self.is_word_level:
+            raise ConfigError(
+                f"vocab is a word list, and a {self.kind} tokenizer has no words; drop it or choose word"
+            )
         if self.vocab is not None and is_cut:
-            raise ConfigError("vocab says which words there are; drop it, or vocab-size, min-count and top-percent")
-        if self.closed and is_cut and self.is_names:
-            raise ConfigError("--closed leaves no room for words cut from the vocabulary; drop it or the cut-off")
+            raise ConfigError("vocab fixes the vocabulary; drop it, or vocab-size, min-count and top-percent")
+        if self.closed and is_cut and self.tokens_are_text:
+            raise ConfigError("--closed allows no words outside the vocabulary; drop it or the vocabulary cut-off")
 
     @property
-    def is_words(self) -> bool:
+    def is_word_level(self) -> bool:
         """Whether tokens are whole words."""
         return self.kind in ("word", "whitespace")
 
     @property
-    def is_names(self) -> bool:
-        """Whether a token's name is its text, rather than symbols that stand for bytes."""
-        return self.is_words or self.kind == "char"
+    def tokens_are_text(self) -> bool:
+        """Whether a token is stored as its text rather than in the byte alphabet."""
+        return self.is_word_level or self.kind == "char"
 
     @property
     def splits_punctuation(self) -> bool:
-        """Whether punctuation marks and ideographs are tokens of their own."""
+        """Whether punctuation marks and ideographs are separate tokens."""
         return self.kind == "word"
 
     @property
     def collapses_blanks(self) -> bool:
-        """Whether runs of blanks count as one and blanks at the ends as none."""
-        return self.is_words or self.kind == "wordpiece"
+        """Whether runs of blanks are collapsed and leading and trailing blanks are removed."""
+        return self.is_word_level or self.kind == "wordpiece"
 
     @property
     def is_lossless(self) -> bool:
-        """Whether decoding gives back every character (but for lower-casing) without a speller's help."""
+        """Whether decoding restores the text (up to lower-casing) without a speller."""
         return self.kind in ("byte", "bpe", "unigram")
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether a text can be cut in several ways, one of which is scored: its bits are an upper bound."""
+        """Whether a text has several segmentations, of which one is scored: its bits are an upper bound."""
         return self.kind in ("bpe", "wordpiece", "unigram")
 
 
 def saved_settings(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return the stored settings of a tokenizer as they are understood now.
+    """Convert the stored settings of a tokenizer to the current meaning.
 
-    Before punctuation was split, `word` meant what `whitespace` means; such folders have no `joiner`.
+    In folders without `joiner`, written before punctuation was split, `word` means `whitespace`.
     """
     if saved.get("kind", "word") == "word" and "joiner" not in saved:
         return {**saved, "kind": "whitespace"}

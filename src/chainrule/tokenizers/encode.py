@@ -1,4 +1,4 @@
-"""A corpus -> ids, in batches (sub-words on all cores), with what the one scale needs to know of the text."""
+"""Encode a corpus as token ids in batches, with the counts of words, characters and bytes of the text."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from chainrule.data.encoded import Encoded
+from chainrule.data.encoded import EncodedText
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.lines import Fragment
-from chainrule.tokenizers.plain import encode_words, ids_of_file
+from chainrule.tokenizers.plain import encode_words, map_ids
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
 
 CHARACTERS_PER_BATCH = 1 << 20
@@ -21,9 +21,9 @@ CHARACTERS_PER_BATCH = 1 << 20
 
 def encode(
     corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent, ids_file: Path | None = None
-) -> Encoded:
-    """Encode every line, `</s>` after each; into a new file of int32 where one is named, which is then mapped."""
-    expected = corpus.size_hint()  # of packed files too little: then nobody knows how much is left
+) -> EncodedText:
+    """Encode every line with `</s>` after each; with `ids_file`, into a memory-mapped file of int32."""
+    expected = corpus.size_hint()  # too small for compressed files: the total is then unknown
     progress("encoding", 0, expected or None)
     encoded = encode_words(corpus, tokenizer, ids_file)
     if encoded is None:
@@ -32,11 +32,13 @@ def encode(
     return encoded
 
 
-def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, ids_file: Path | None) -> Encoded:
-    """Batch by batch, whatever the text and the tokenizer."""
+def _encode_fragments(
+    corpus: Corpus, tokenizer: Tokenizer, progress: Progress, ids_file: Path | None
+) -> EncodedText:
+    """Encode batch by batch, for any text and tokenizer."""
     spellings: list[str] = []
-    pool: dict[str, str] = {}  # a spelling that comes again is kept once
-    tally = Tally()
+    pool: dict[str, str] = {}  # interned spellings
+    tally = TextCounts()
     expected = corpus.size_hint()
     fragments = corpus.fragments()
     ids = _Ids(ids_file)
@@ -46,7 +48,7 @@ def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, 
             tally.add(tokenizer, fragment)
         ids.append(batch.ids)
         progress("encoding", tally.bytes, expected if expected and tally.bytes <= expected else None)
-    return Encoded(
+    return EncodedText(
         ids=ids.joined(),
         eos=tokenizer.eos,
         unk=tokenizer.unk,
@@ -60,7 +62,7 @@ def _encode_fragments(corpus: Corpus, tokenizer: Tokenizer, progress: Progress, 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Some pieces of lines as ids."""
+    """Fragments of lines as ids."""
 
     fragments: list[Fragment]
     ids: Ids  # (N,) int32, `</s>` where a line ends
@@ -68,7 +70,7 @@ class EncodedBatch:
 
 
 def encode_fragments(fragments: Iterable[Fragment], tokenizer: Tokenizer) -> Iterator[EncodedBatch]:
-    """Encode pieces of lines, about `CHARACTERS_PER_BATCH` characters at a time."""
+    """Encode fragments of lines in batches of about `CHARACTERS_PER_BATCH` characters."""
     for batch in _batches(fragments):
         rows: list[list[int]] = []
         spellings: list[str] = []
@@ -79,7 +81,7 @@ def encode_fragments(fragments: Iterable[Fragment], tokenizer: Tokenizer) -> Ite
 
 
 class _Ids:
-    """Ids as they come, kept in memory or written to a file."""
+    """Growing array of ids in memory or in a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -87,23 +89,23 @@ class _Ids:
         self._file = None if path is None else path.open("wb")
 
     def append(self, ids: Ids) -> None:
-        """Put these behind the others."""
+        """Append ids."""
         if self._file is None:
             self._parts.append(ids)
         else:
             self._file.write(ids.tobytes())
 
     def joined(self) -> Ids:
-        """All of them; no more may be added."""
+        """Return all ids; nothing may be appended afterwards."""
         if self._path is None or self._file is None:
             return np.concatenate(self._parts)
         self._file.close()
-        return ids_of_file(self._path)
+        return map_ids(self._path)
 
 
 @dataclass(slots=True)
-class Tally:
-    """Words, characters and UTF-8 bytes of a text as the tokenizer sees it, one for each line break."""
+class TextCounts:
+    """Counts of words, characters and UTF-8 bytes of the normalized text, with one for each line break."""
 
     words: int = 0
     characters: int = 0
@@ -111,18 +113,18 @@ class Tally:
     words_in_line: int = 0
 
     def add(self, tokenizer: Tokenizer, fragment: Fragment) -> None:
-        """Count one piece of a line."""
-        seen = tokenizer.normalize(fragment.text)
-        words = split_words(seen)
+        """Count one fragment of a line."""
+        text = tokenizer.normalize(fragment.text)
+        words = split_words(text)
         breaks = int(fragment.ends_line)
         if tokenizer.config.collapses_blanks:
-            seen = " ".join(words)
+            text = " ".join(words)
             if words and self.words_in_line:
-                breaks += 1  # the blank between this piece of the line and the last
+                breaks += 1  # the blank between this fragment and the previous one
         self.words += len(words)
         self.words_in_line = 0 if fragment.ends_line else self.words_in_line + len(words)
-        self.characters += len(seen) + breaks
-        self.bytes += len(seen.encode()) + breaks
+        self.characters += len(text) + breaks
+        self.bytes += len(text.encode()) + breaks
 
 
 def _batches(fragments: Iterable[Fragment]) -> Iterator[list[Fragment]]:
@@ -139,8 +141,8 @@ def _batches(fragments: Iterable[Fragment]) -> Iterator[list[Fragment]]:
 
 
 def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[str]]]:
-    """Ids of each piece, and the spellings behind `<unk>` among them, as the tokenizer sees them."""
-    if tokenizer.config.is_words:
+    """Yield the ids of each fragment and the normalized spellings of its unknown words."""
+    if tokenizer.config.is_word_level:
         yield from (_look_up(tokenizer, fragment.text) for fragment in batch)
         return
     texts = [fragment.text for fragment in batch]
@@ -149,10 +151,10 @@ def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[
 
 
 def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
-    """Words by a dictionary: what the library does, in half the time for the whole of encoding."""
+    """Look up words in a dictionary: same result as the library, and encoding takes half the time."""
     assert tokenizer.unk is not None
     words = tokenizer.words(text)
-    known, unk = tokenizer.known, tokenizer.unk
+    known, unk = tokenizer.vocab, tokenizer.unk
     ids = [known.get(word, unk) for word in words]
     return ids, [word for word, id_ in zip(words, ids, strict=True) if id_ == unk] if unk in ids else []
 
@@ -161,7 +163,7 @@ def _unknown(tokenizer: Tokenizer, text: str, encoding: tokenizers.Encoding | En
     ids = encoding.ids
     if tokenizer.unk is None or tokenizer.unk not in ids:
         return []
-    if tokenizer.config.kind == "char":  # an id for each character as seen: lower-casing may make two of one
+    if tokenizer.config.kind == "char":  # one id per normalized character: lower-casing may make two of one
         return [c for c, id_ in zip(tokenizer.normalize(text), ids, strict=True) if id_ == tokenizer.unk]
     spans = encoding.offsets
     return [tokenizer.normalize(text[slice(*spans[i])]) for i, id_ in enumerate(ids) if id_ == tokenizer.unk]

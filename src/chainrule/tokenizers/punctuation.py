@@ -1,6 +1,6 @@
-"""Splitting punctuation from words, reversibly, and the decision whether a text needs it.
+"""Reversible splitting of punctuation from words, and detection of pre-tokenised text.
 
-The splitting itself is done by the compiled core (cpp/text/punctuation.hpp says by which rules).
+The splitting rules are implemented in the compiled extension (cpp/text/punctuation.hpp).
 """
 
 import dataclasses
@@ -16,37 +16,37 @@ from chainrule.tokenizers.config import JOINER, TokenizerConfig
 
 SAMPLE_BYTES: Final = 1 << 20
 PRETOKENISED: Final = re.compile(r"""[.,;:!?"()]+|``|''|'(?:s|re|ve|ll|d|m|S)|n't|-LRB-|-RRB-|@[-,.]@""")
-"""A token that stands between blanks only where a program split the text."""
+"""A token that occurs between blanks only in pre-tokenised text."""
 ATTACHED: Final = re.compile(r"""[^ \t]+[.,;:!?"]|[("][^ \t]+""")
-"""A word with a punctuation mark attached, as in text that no program split."""
+"""A word with a punctuation mark attached, as in raw text."""
 
 INITIALS: Final = re.compile(r"(?:[^\W\d_]\.)+")
 """Single letters with a period each, as in U.S."""
 
 
 def split(text: str, placeholder: str) -> str:
-    """The tokens of a line, one blank apart, with a joiner where the line has no blank between two.
+    """Split a line into tokens separated by one blank, with a joiner where the line has no blank between two.
 
     >>> split('He said, "go!"', "<unk>")
     'He said ￭, "￭ go ￭! ￭"'
     """
-    return str(_core().split_punctuation(_checked(text), placeholder))
+    return str(_core().split_punctuation(_check_utf8(text), placeholder))
 
 
 def split_spans(text: str, placeholder: str) -> list[tuple[str, int, int]]:
-    """The tokens of a line, and where in it each begins and ends."""
-    spans: list[tuple[str, int, int]] = _core().split_punctuation_spans(_checked(text), placeholder)
+    """Return the tokens of a line with their start and end offsets."""
+    spans: list[tuple[str, int, int]] = _core().split_punctuation_spans(_check_utf8(text), placeholder)
     return spans
 
 
 def split_without_joiners(text: str) -> bytes:
-    """The words and punctuation marks of several lines as UTF-8, one blank apart; the text cannot be restored."""
+    """Split several lines into words and punctuation marks separated by one blank, as UTF-8; not reversible."""
     words: bytes = _core().split_without_joiners(text)
     return words
 
 
 def join(tokens: str) -> str:
-    """The text of tokens that are one blank apart: the inverse of `split`.
+    """Restore the text from tokens separated by one blank: the inverse of `split`.
 
     >>> join('He said ￭, "￭ go ￭! ￭"')
     'He said, "go!"'
@@ -55,39 +55,39 @@ def join(tokens: str) -> str:
 
 
 def without_joiners(token: str) -> str:
-    """A token as a reader knows it: of a punctuation mark, an ideograph or 's only the characters of the text.
+    """Remove the joiners of a punctuation mark, an ideograph or 's.
 
     >>> without_joiners("\uffed,"), without_joiners("don't")
     (',', "don't")
     """
-    return join(token) if JOINER in token and any(joins(token)) else token
+    return join(token) if JOINER in token and any(joined_sides(token)) else token
 
 
-def joins(token: str) -> tuple[bool, bool]:
-    """Whether a token is joined to the one before it, and to the one behind it."""
+def joined_sides(token: str) -> tuple[bool, bool]:
+    """Whether a token is joined to the previous token, and to the next."""
     left, right = _core().joins(token)
     return bool(left), bool(right)
 
 
-def is_mark(token: str) -> bool:
-    """Whether a token is a punctuation mark, an ideograph or 's, all of which may carry joiners.
+def is_punctuation(token: str) -> bool:
+    """Whether a token is a punctuation mark, an ideograph or 's, all of which may have joiners.
 
-    >>> is_mark(","), is_mark("\uffed's"), is_mark("don't")
+    >>> is_punctuation(","), is_punctuation("\uffed's"), is_punctuation("don't")
     (True, True, False)
     """
-    return any(joins(token)) or joins(JOINER + token)[0]
+    return any(joined_sides(token)) or joined_sides(JOINER + token)[0]
 
 
-def is_opening(mark: str) -> bool:
-    """Whether a mark without a joiner behind it opens a bracket or quotation: what follows has no blank before it.
+def is_opening(token: str) -> bool:
+    """Whether a mark without a trailing joiner opens a bracket or quotation, so that no blank follows it.
 
-    A straight quotation mark opens one where it is not joined to the token before it.
+    A straight quotation mark is opening if it is not joined to the previous token.
 
     >>> is_opening("("), is_opening("\uffed("), is_opening('"'), is_opening('\uffed"'), is_opening(")")
     (True, True, True, False, False)
     """
-    first = mark.removeprefix(JOINER)[:1]
-    return unicodedata.category(first or " ") in ("Ps", "Pi") or mark[:1] in ('"', "'", "`")
+    first = token.removeprefix(JOINER)[:1]
+    return unicodedata.category(first or " ") in ("Ps", "Pi") or token[:1] in ('"', "'", "`")
 
 
 def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
@@ -98,7 +98,7 @@ def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
 
 
 def describe_choice(requested: object, kind: str) -> str:
-    """Say which of `word` and `whitespace` the text led to; an empty string where `word` was not requested.
+    """Describe the choice between `word` and `whitespace`; empty if `word` was not requested.
 
     >>> describe_choice("word", "word")
     'tokenizer: word (punctuation is split from words)'
@@ -107,15 +107,15 @@ def describe_choice(requested: object, kind: str) -> str:
         return ""
     if kind == "word":
         return "tokenizer: word (punctuation is split from words)"
-    return "tokenizer: whitespace (the text looks pre-tokenised: its punctuation stands between blanks)"
+    return "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)"
 
 
 def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
-    """Whether most punctuation of the first megabyte stands between blanks, as in Penn Treebank or WikiText.
+    """Whether most punctuation of the first megabyte is separated by blanks, as in Penn Treebank or WikiText.
 
-    The period of an abbreviation is part of its word in a pre-tokenised text, too, and counts for neither.
+    The period of an abbreviation belongs to its word in pre-tokenised text, too, and is not counted.
     """
-    inside: Counter[str] = Counter()  # words that another one follows on their line
+    inside: Counter[str] = Counter()  # words that are not the last of their line
     last: Counter[str] = Counter()
     size = 0
     for fragment in corpus.fragments():
@@ -135,9 +135,9 @@ def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
 
 
 def _is_abbreviation(word: str, counts: Counter[str]) -> bool:
-    """Whether a word ends with a period that is its own: S., U.S., or one it has more often than not (Mr.).
+    """Whether a word is an abbreviation: S., U.S., or a word that usually has a period (Mr.).
 
-    At the end of a line, the period may still be that of a sentence.
+    At the end of a line, the period may still end a sentence.
     """
     if INITIALS.fullmatch(word):
         return True
@@ -146,14 +146,14 @@ def _is_abbreviation(word: str, counts: Counter[str]) -> bool:
 
 
 def joined_forms(word: str) -> list[str]:
-    """The names of a word of a list: of a punctuation mark, an ideograph or 's also those with joiners.
+    """Return a word and, for a punctuation mark, an ideograph or 's, its forms with joiners.
 
     >>> joined_forms("the"), joined_forms(","), joined_forms("'s")
     (['the'], [',', '￭,', ',￭', '￭,￭'], ["'s", "￭'s"])
     """
     if re.fullmatch("['\u2019][sS]", word):
         return [word, JOINER + word]
-    is_mark = split(word, "") == word and joins(JOINER + word)[0]
+    is_mark = split(word, "") == word and joined_sides(JOINER + word)[0]
     return [word, JOINER + word, word + JOINER, JOINER + word + JOINER] if is_mark else [word]
 
 
@@ -161,10 +161,10 @@ def _core() -> Any:
     return native.require("the word tokenizer needs")
 
 
-def _checked(text: str) -> str:
-    """Refuse a lone surrogate: bytes on the command line that are not UTF-8."""
+def _check_utf8(text: str) -> str:
+    """Raise for a lone surrogate, i.e. a command-line argument that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{text[:40]!a} is no text: it holds what is not UTF-8; mend it") from error
+        raise InputError(f"{text[:40]!a} is not UTF-8; correct it") from error
     return text

@@ -1,1 +1,1 @@
-"""Learning by gradients: the loop and its parts. Knows modules and batches, no family."""
+"""Training loop, optimisers, schedules and checkpoints, independent of model families."""

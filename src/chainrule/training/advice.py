@@ -1,7 +1,4 @@
-"""What looks wrong with a run, in words, and what to do about it.
-
-Lives here: numbers to sentences, pure; the error of a run that diverged. Not here: gathering the numbers (loop.py).
-"""
+"""Training diagnostics: detect common problems from run statistics and suggest remedies."""
 
 import math
 import statistics
@@ -14,58 +11,58 @@ from torch import Tensor
 
 from chainrule.errors import ChainruleError
 
-MOST = 0.9  # of all steps clipped
-SATURATED = 0.5  # of all values of h beyond ±0.99
-STILL = 1e-3  # nats: less is no movement
-SPIKE = 100.0  # times the median norm
-RISE = 0.005  # nats: less is no rise of the validation loss
-ROUNDING = 1e-9  # epochs: parts of an epoch are rounded
-VANISHED = 1e-6  # a median norm below it
+MOST = 0.9  # share of clipped steps
+SATURATED = 0.5  # share of values with |h| > 0.99
+STALLED = 1e-3  # nats: smaller changes count as none
+SPIKE = 100.0  # multiple of the median norm
+RISE = 0.005  # nats: smaller rises of the validation loss are ignored
+ROUNDING = 1e-9  # epochs: tolerance of rounding
+VANISHED = 1e-6  # threshold of the median norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is known of a run after an epoch; losses in nats a token."""
+class RunStatistics:
+    """Statistics of a run after an epoch; losses in nats per token."""
 
     epochs_done: int
     learning_rate: float
-    loss: float | None = None  # over the last epoch, of the training text
-    unigram_loss: float | None = None  # that of word frequencies alone
-    clipped_share: float = 0.0  # of the last epoch's steps
-    gradient_norms: Sequence[float] = ()  # of the last steps, before clipping
-    saturated_share: float | None = None  # of the states' values with |h| > 0.99; None where h is not bounded
-    train_history: Sequence[float] = ()  # one an epoch, the oldest first
-    valid_history: Sequence[float] = ()  # one a validation, the oldest first
+    loss: float | None = None  # training loss of the last epoch
+    unigram_loss: float | None = None  # loss of the unigram distribution
+    clipped_share: float = 0.0  # share of clipped steps in the last epoch
+    gradient_norms: Sequence[float] = ()  # of recent steps, before clipping
+    saturated_share: float | None = None  # share of values with |h| > 0.99; None if h is unbounded
+    train_history: Sequence[float] = ()  # one per epoch, oldest first
+    valid_history: Sequence[float] = ()  # one per validation, oldest first
     valid_epochs: Sequence[float] = ()  # epochs done at each validation
 
 
 class Diverged(ChainruleError):
-    """The loss is no longer a number."""
+    """The training loss is not finite."""
 
     @classmethod
-    def at(cls, step: int, found: str | None, kept: Path | None, is_half: bool = False) -> Self:
-        """Name the step, what `name_the_bad` found, and the checkpoint from which to try again."""
-        what = found or "the loss is not finite, though every weight and gradient is"
-        good = f"the last good checkpoint is kept at {kept}: " if kept else ""
+    def at(cls, step: int, cause: str | None, checkpoint: Path | None, is_half: bool = False) -> Self:
+        """Describe the step, the cause found by `name_the_bad`, and the checkpoint to resume from."""
+        reason = cause or "the loss is not finite, though every weight and gradient is"
+        hint = f"the last good checkpoint is kept at {checkpoint}: " if checkpoint else ""
         remedy = f"lower learning_rate or clip{', or loss_scale' if is_half else ''}"
-        return cls(f"training diverged at step {step:,}: {what}; {good}{remedy}")
+        return cls(f"training diverged at step {step:,}: {reason}; {hint}{remedy}")
 
 
-def findings(facts: Facts) -> dict[str, str]:
-    """Every sentence that applies, the gravest first, by a short name: each is said once though numbers change."""
+def diagnose(facts: RunStatistics) -> dict[str, str]:
+    """Return all messages that apply by a short key, most serious first; the key identifies repeated messages."""
     finders = {
         "frequencies": _worse_than_frequencies,
-        "still": _still,
+        "still": _stalled,
         "gradients": _gradients,
         "clipped": _clipped,
         "saturated": _saturated,
         "overfitted": _overfitted,
     }
-    return {name: said for name, find in finders.items() if (said := find(facts))}
+    return {name: message for name, find in finders.items() if (message := find(facts))}
 
 
-def name_the_bad(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The first tensor with a value that is not finite, and how many it has; None where all are finite."""
+def first_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+    """Name the first tensor with non-finite values and count them; None if all are finite."""
     for name, tensor in named:
         nans, infinite = int(tensor.isnan().sum()), int(tensor.isinf().sum())
         counts = [f"{count:,} {word}" for count, word in ((nans, "NaN"), (infinite, "infinite")) if count]
@@ -74,21 +71,21 @@ def name_the_bad(named: Iterable[tuple[str, Tensor]]) -> str | None:
     return None
 
 
-def _worse_than_frequencies(facts: Facts) -> str | None:
+def _worse_than_frequencies(facts: RunStatistics) -> str | None:
     if facts.epochs_done < 1 or facts.loss is None or facts.unigram_loss is None:
         return None
     if min(facts.loss, *facts.valid_history, math.inf) <= facts.unigram_loss:
-        return None  # the training loss may be higher than that of validation: dropout, sampled softmax
+        return None  # the training loss may exceed the validation loss: dropout, sampled softmax
     return (
         f"the loss, {facts.loss:.2f} nats, is above that of word frequencies alone, {facts.unigram_loss:.2f}: "
         f"lower learning_rate, {facts.learning_rate:g} now, or train for more steps (a smaller batch_size or bptt)"
     )
 
 
-def _still(facts: Facts) -> str | None:
-    """Two epochs that changed nothing, at the start of a run; later it is called having converged."""
+def _stalled(facts: RunStatistics) -> str | None:
+    """No change of the loss over the first three epochs; later this would be convergence."""
     first = facts.train_history[:3]
-    if facts.epochs_done < 3 or len(facts.train_history) != 3 or max(first) - min(first) >= STILL:
+    if facts.epochs_done < 3 or len(facts.train_history) != 3 or max(first) - min(first) >= STALLED:
         return None
     return (
         f"the loss has not moved from {first[0]:.2f} nats in 3 epochs: "
@@ -96,7 +93,7 @@ def _still(facts: Facts) -> str | None:
     )
 
 
-def _gradients(facts: Facts) -> str | None:
+def _gradients(facts: RunStatistics) -> str | None:
     if not facts.gradient_norms:
         return None
     median, most = statistics.median(facts.gradient_norms), max(facts.gradient_norms)
@@ -109,7 +106,7 @@ def _gradients(facts: Facts) -> str | None:
     return None
 
 
-def _clipped(facts: Facts) -> str | None:
+def _clipped(facts: RunStatistics) -> str | None:
     if facts.clipped_share < MOST:
         return None
     norms = facts.gradient_norms
@@ -120,7 +117,7 @@ def _clipped(facts: Facts) -> str | None:
     )
 
 
-def _saturated(facts: Facts) -> str | None:
+def _saturated(facts: RunStatistics) -> str | None:
     if facts.saturated_share is None or facts.saturated_share < SATURATED:
         return None
     return (
@@ -129,16 +126,16 @@ def _saturated(facts: Facts) -> str | None:
     )
 
 
-def _overfitted(facts: Facts) -> str | None:
-    """Validation loss up twice in a row, over validations at least an epoch apart, while the training loss fell.
+def _overfitted(facts: RunStatistics) -> str | None:
+    """Validation loss rose twice in a row, at least an epoch apart, while the training loss fell.
 
-    Validations within an epoch vary by chance more than the training text changes them.
+    Within an epoch, chance variation exceeds the effect of training.
     """
-    places = _an_epoch_apart(facts)
-    if len(places) < 3 or not facts.train_history:
+    indices = _an_epoch_apart(facts)
+    if len(indices) < 3 or not facts.train_history:
         return None
-    epochs = [facts.valid_epochs[place] for place in places]
-    valid = [facts.valid_history[place] for place in places]
+    epochs = [facts.valid_epochs[index] for index in indices]
+    valid = [facts.valid_history[index] for index in indices]
     last = len(facts.train_history) - 1
     train = [facts.train_history[min(last, max(0, math.ceil(epoch) - 1))] for epoch in epochs]
     if not valid[0] + RISE < valid[1] < valid[2] or not train[2] < train[0]:
@@ -150,13 +147,13 @@ def _overfitted(facts: Facts) -> str | None:
     )
 
 
-def _an_epoch_apart(facts: Facts) -> list[int]:
-    """Positions of the last validation and of the two before it that are each an epoch or more apart."""
+def _an_epoch_apart(facts: RunStatistics) -> list[int]:
+    """Indices of the last validation and the two before it, each at least an epoch apart."""
     epochs = facts.valid_epochs
     if len(epochs) != len(facts.valid_history):
         return []
-    chosen: list[int] = []
-    for place in reversed(range(len(epochs))):
-        if len(chosen) < 3 and (not chosen or epochs[place] <= epochs[chosen[0]] - 1 + ROUNDING):
-            chosen.insert(0, place)
-    return chosen
+    indices: list[int] = []
+    for index in reversed(range(len(epochs))):
+        if len(indices) < 3 and (not indices or epochs[index] <= epochs[indices[0]] - 1 + ROUNDING):
+            indices.insert(0, index)
+    return indices

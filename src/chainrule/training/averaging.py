@@ -1,7 +1,4 @@
-"""The average of the weights over the last part of a run (Polyak & Juditsky 1992), kept in one flat tensor.
-
-Lives here: one update of it. Not here: when to begin (loop.py).
-"""
+"""Running average of the weights (Polyak & Juditsky 1992), stored as one flat vector."""
 
 from torch import Tensor
 
@@ -9,14 +6,14 @@ from chainrule.training.config import Averaging
 
 
 def update_(average: Tensor, weights: Tensor, kind: Averaging, decay: float, n: int) -> None:
-    """Let `weights` (N,) join their `average` (N,) as the n-th, n = 1, 2, …; the first is copied.
+    """Add `weights` (N,) as the n-th sample, n = 1, 2, …, to `average` (N,) in place; the first is copied.
 
-    `decay`, for ema, is what is kept of the average. Before the first the average may hold anything finite.
+    `decay` is the retained share of an exponential moving average.
     """
     if kind != "none":
         average.lerp_(weights.detach(), _share(kind, decay, n))  # a ← a + share·(w − a)
 
 
 def _share(kind: Averaging, decay: float, n: int) -> float:
-    """The part of the new weights in the average: 1/n, or 1 and from then on 1 − d."""
+    """Weight of the new sample: 1/n for the mean; 1 at first, then 1 − decay for ema."""
     return 1 / n if kind == "mean" or n == 1 else 1 - decay

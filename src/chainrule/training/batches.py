@@ -1,7 +1,6 @@
-"""Ids -> windows to learn from: lines side by side in a new order each epoch, or the stream in columns.
+"""Training batches of a language model: shuffled lines, or a stream in parallel columns.
 
-Lives here: what is read at each step, a function of the text, the seed and the epoch alone, so that a run can be
-taken up in its middle. Not here: batches for evaluation, which keep the text's order (data/batches.py).
+Batches depend only on the text, the seed and the epoch, so that a run can be resumed at any step.
 """
 
 from collections.abc import Iterator
@@ -15,47 +14,47 @@ from torch import Tensor
 from chainrule.lm import Ids
 from chainrule.training.config import Training
 
-POOL = 50  # batches sorted by length together, so that rows of a batch are of like length
+POOL = 50  # batches whose lines are sorted by length together, to reduce padding
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One step's reading; `targets` is `inputs` one token later."""
+    """Input of one training step; `targets` is `inputs` shifted by one token."""
 
     inputs: Tensor  # (B, T)
     targets: Tensor  # (B, T)
-    mask: Tensor | None = None  # (B, T) False where a row has ended; None: nowhere
-    starts: bool = True  # whether the state starts anew or is carried on, detached
+    mask: Tensor | None = None  # (B, T) False on padding; None: no padding
+    starts: bool = True  # whether to reset the state instead of carrying it
 
 
-class Source(Protocol):
-    """Where windows come from."""
+class BatchSource(Protocol):
+    """Source of training batches."""
 
     def steps(self, epoch: int) -> int:
-        """How many windows an epoch has."""
+        """Number of batches of an epoch."""
         ...
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[Window]:
-        """The windows of an epoch, from the `first` on; that one need not start anew."""
+        """Yield the batches of an epoch from index `first`, which may continue a carried state."""
         ...
 
 
-class Stream:
-    """The whole text as one ring, cut into B columns that are read side by side, T tokens a step."""
+class StreamBatches:
+    """The text as a ring, cut into B columns that are read in parallel, T tokens per step."""
 
     def __init__(self, ids: Ids, config: Training, seed: int, device: torch.device) -> None:
         self.ids = torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(device)  # (N,)
         self.seed, self.shuffle = seed, config.shuffle
         self.B = min(config.batch_size, max(1, len(ids) // 2))
-        self.L = len(ids) // self.B  # tokens of a column
+        self.L = len(ids) // self.B  # tokens per column
         self.T = min(config.bptt or self.L, self.L)
 
     def steps(self, epoch: int) -> int:
-        """Windows of T tokens; what is left of a column comes in an epoch that starts elsewhere."""
+        """Number of windows of T tokens; the remainder of a column is covered by epochs with another offset."""
         return self.L // self.T
 
     def columns(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """(B, L) inputs and targets: the ring cut open at a place of its own for each epoch."""
+        """(B, L) inputs and targets; the ring is cut at a random offset per epoch."""
         start = int(np.random.default_rng([self.seed, epoch]).integers(len(self.ids))) if self.shuffle else 0
         ring = self.ids.roll(-start)
         inputs = ring[: self.B * self.L].view(self.B, self.L)
@@ -63,42 +62,42 @@ class Stream:
         return inputs, targets
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[Window]:
-        """T columns at a time."""
+        """T tokens of all columns at a time."""
         inputs, targets = self.columns(epoch)
         for i in range(first, self.steps(epoch)):
             cut = slice(i * self.T, (i + 1) * self.T)
             yield Window(inputs[:, cut], targets[:, cut], starts=i == 0)
 
 
-class Lines:
-    """Every line from `<s>`, batches of lines of like length; lines longer than the window in several steps."""
+class LineBatches:
+    """Lines from `<s>`, batched by similar length; lines longer than the window take several steps."""
 
     def __init__(self, ids: Ids, bos: int, eos: int, config: Training, seed: int, device: torch.device) -> None:
         ends = np.flatnonzero(ids == eos)
         self.ids, self.bos, self.eos = np.asarray(ids, dtype=np.int64), bos, eos
-        self.starts = np.concatenate([[0], ends[:-1] + 1])  # (L,)
+        self.starts = np.concatenate([[0], ends[:-1] + 1])  # (L,) offsets of the lines
         self.lengths = ends - self.starts + 1
         self.seed, self.device = seed, device
         self.B, self.T, self.shuffle = config.batch_size, config.bptt, config.shuffle
 
     def batches(self, epoch: int) -> list[Ids]:
-        """Which lines stand together, in this epoch's order."""
+        """Line indices of each batch, in the order of this epoch."""
         rng = np.random.default_rng([self.seed, epoch])
         order = rng.permutation(len(self.lengths)) if self.shuffle else np.arange(len(self.lengths))
-        found: list[Ids] = []
+        batches: list[Ids] = []
         for first in range(0, len(order), POOL * self.B):
             pool = order[first : first + POOL * self.B]
             if self.shuffle:
                 pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            found += [pool[i : i + self.B] for i in range(0, len(pool), self.B)]
-        return [found[i] for i in rng.permutation(len(found))] if self.shuffle else found
+            batches += [pool[i : i + self.B] for i in range(0, len(pool), self.B)]
+        return [batches[i] for i in rng.permutation(len(batches))] if self.shuffle else batches
 
     def steps(self, epoch: int) -> int:
-        """Windows of all batches."""
+        """Number of windows of all batches."""
         return sum(self._pieces(lines) for lines in self.batches(epoch))
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[Window]:
-        """Batch by batch, window by window."""
+        """Yield batch by batch, window by window."""
         done = 0
         for lines in self.batches(epoch):
             pieces = self._pieces(lines)

@@ -1,47 +1,46 @@
-"""Which matrix of a network a gradient came from, and how far a step moved each: sums for the log, by name.
+"""Per-parameter gradient norms and update ratios for the training log.
 
-Lives here: what is added up beside a step, with nothing that waits for the device, and read off once a line of the
-log. Not here: the norm that clips, which is one of the whole gradient (step.py).
+Sums are accumulated on the device without synchronisation and read once per log line.
 """
 
 import torch
 from torch import Tensor
 
-from chainrule.training.flat import Flat
+from chainrule.training.flat import FlatParameters
 
 STEPS, SQUARES, CLIPPED, RATIO = range(4)
-DIGITS = 4  # that the log keeps: a line has two numbers for every matrix
+DIGITS = 4  # significant digits in the log
 
-Parts = dict[str, dict[str, float]]
+ParameterFields = dict[str, dict[str, float]]
 
 
-class Blame:
-    """Sums over the steps since the last line of the log, one column for each of M matrices."""
+class GradientStatistics:
+    """Sums over the steps since the last log line, one column for each of M parameter tensors."""
 
-    def __init__(self, flat: Flat) -> None:
+    def __init__(self, flat: FlatParameters) -> None:
         self.flat = flat
-        self.names = [name for name, _, _ in flat.places]
-        self.gradients = [piece for _, piece in flat.named(flat.gradient)]
+        self.names = [name for name, _, _ in flat.slices]
+        self.gradients = [piece for _, piece in flat.named_slices(flat.gradient)]
         self.sums = flat.weights.new_empty(4, len(self.names))
         self.steps, self.squares, self.clipped, self.ratio = self.sums  # views (M,)
         self.clear()
 
-    def note(self, is_clipped: Tensor | None) -> None:
-        """Add up the gradient as it stands, before its norm is clipped; None: nothing ever is."""
+    def update(self, is_clipped: Tensor | None) -> None:
+        """Accumulate the current gradient before norm clipping; None: clipping is disabled."""
         norms = torch.stack(torch._foreach_norm(self.gradients))
         self.steps.add_(1)
         self.squares.addcmul_(norms, norms)  # Σ ‖g_m‖²
-        if is_clipped is not None:  # argmax_m ‖g_m‖² is argmax_m ‖g_m‖; the first among equals
+        if is_clipped is not None:  # argmax_m ‖g_m‖² is argmax_m ‖g_m‖; the first on ties
             self.clipped.index_add_(0, norms.argmax(dim=0, keepdim=True), is_clipped.to(norms.dtype).view(1))
 
-    def moved(self, before: Tensor) -> None:
-        """What the last step did to each matrix: ‖Δθ_m‖ / ‖θ_m‖, from all weights before it (P,)."""
+    def record_update(self, before: Tensor) -> None:
+        """Record the update ratio ‖Δθ_m‖ / ‖θ_m‖ of the last step, from all weights before it (P,)."""
         weights = self.flat.weights
-        lengths = self._lengths(weights)
-        self.ratio.copy_(self._lengths(weights - before).div(lengths).where(lengths > 0, 0.0))
+        norms = self._norms(weights)
+        self.ratio.copy_(self._norms(weights - before).div(norms).where(norms > 0, 0.0))
 
-    def read(self) -> Parts:
-        """The fields of a line of the log; the sums start from zero again."""
+    def flush(self) -> ParameterFields:
+        """Return the fields of a log line and reset the sums."""
         steps, squares, clipped, ratio = self.sums.tolist()
         self.clear()
         rows = list(zip(self.names, steps, squares, clipped, ratio, strict=True))
@@ -52,12 +51,12 @@ class Blame:
         }
 
     def clear(self) -> None:
-        """Nothing has been seen yet; a ratio below 0 is one that was not measured."""
+        """Reset; a negative ratio means not measured."""
         self.sums.zero_()
         self.ratio.fill_(-1)
 
-    def _lengths(self, flat: Tensor) -> Tensor:
-        pieces = [piece for _, piece in self.flat.named(flat)]
+    def _norms(self, flat: Tensor) -> Tensor:
+        pieces = [piece for _, piece in self.flat.named_slices(flat)]
         return torch.stack(torch._foreach_norm(pieces))
 
 

@@ -1,8 +1,4 @@
-"""`checkpoint/`: all that a run needs to go on as if it had never stopped, in one sealed folder.
-
-Lives here: saving, loading, and refusing a checkpoint of another run. Not here: sealing and replacing a folder
-(folder.py), what the loop puts in (loop.py). Plain formats: safetensors and JSON, never a pickle.
-"""
+"""Checkpoints: everything needed to resume a run exactly, in one verified folder of safetensors and JSON."""
 
 import hashlib
 import json
@@ -22,48 +18,48 @@ from chainrule.errors import InputError, ModelFileError, UsageError
 
 NAME, LOG = folder.CHECKPOINT, folder.LOG
 REMEDY = "remove the checkpoint folder to start anew"
-SIDES = {"translate": 2, "classify": 2}  # texts that go together in a task: source and target, text and label
-ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings that earlier versions did not have
-EMPTY = hashlib.sha256().hexdigest()  # the digest of no text
+SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
+ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
+EMPTY = hashlib.sha256().hexdigest()  # digest of an empty text
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A run at one moment."""
+    """Complete state of a run."""
 
     weights: dict[str, Tensor]  # parameters and buffers by name
-    optimizer: dict[str, Tensor]  # flat, as optimizers.state_tensors gives them
-    state: dict[str, Tensor]  # generators, carried states, best weights, average
+    optimizer: dict[str, Tensor]  # flat vectors from optimizers.state_tensors
+    state: dict[str, Tensor]  # RNG states, carried states, best weights, average
     position: dict[str, Any]  # every scalar: epoch, step, best, …
-    identity: dict[str, Any]  # what must not change: config, text, tokenizer, seed, context, family
+    identity: dict[str, Any]  # must match on resume: config, text, tokenizer, seed, context, family
 
 
-def save(place: Path, checkpoint: Checkpoint) -> None:
-    """Put the checkpoint at `place/checkpoint` in one step; after any failure the one before is still there."""
+def save(run_dir: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint to `run_dir/checkpoint` atomically; on failure the previous one is kept."""
 
     def fill(root: Path) -> None:
         for name in ("weights", "optimizer", "state"):
             tensors: dict[str, Tensor] = getattr(checkpoint, name)
-            (root / f"{name}.safetensors").write_bytes(write_tensors({n: _own(t) for n, t in tensors.items()}))
+            (root / f"{name}.safetensors").write_bytes(write_tensors({n: _to_cpu(t) for n, t in tensors.items()}))
         (root / "position.json").write_text(_dump(checkpoint.position), encoding="utf-8")
         (root / "config.json").write_text(_dump(checkpoint.identity), encoding="utf-8")
 
-    folder.write(place / NAME, fill, {"kind": NAME}, force=True)
+    folder.write(run_dir / NAME, fill, {"kind": NAME}, force=True)
 
 
-def holds_model_or_run(place: Path) -> bool:
-    """Whether a finished model or a checkpoint is at `place`, which must stay unchanged until it is replaced."""
-    return os.path.lexists(place / manifest.NAME) or os.path.lexists(place / NAME)
+def holds_model_or_run(run_dir: Path) -> bool:
+    """Whether `run_dir` contains a finished model or a checkpoint."""
+    return os.path.lexists(run_dir / manifest.NAME) or os.path.lexists(run_dir / NAME)
 
 
-def load(place: Path) -> Checkpoint | None:
-    """The checkpoint at `place`, every byte verified, on the CPU; None where there is none.
+def load(run_dir: Path) -> Checkpoint | None:
+    """Load and verify the checkpoint at `run_dir` on the CPU; None if there is none.
 
-    What a killed run left half written is removed first.
+    Partial files of a killed run are removed first.
     """
-    target = Path(os.path.realpath(place / NAME))
+    target = Path(os.path.realpath(run_dir / NAME))
     if target.parent.is_dir():
-        replacement.sweep(target)
+        replacement.remove_leftovers(target)
     if not os.path.lexists(target):
         return None
     try:
@@ -87,9 +83,9 @@ def _read(target: Path) -> Checkpoint:
     )
 
 
-def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse to go on where the run that wrote the checkpoint, `found`, is not the run asked for, `wanted`."""
-    then, now = _plain(found), _plain(wanted)
+def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Raise unless the checkpoint's run and the current run have the same data, config and seed."""
+    then, now = _plain(saved), _plain(current)
     if isinstance(then.get("config"), dict):
         then["config"] = {name: value for name, value in ADDED.items() if name in now["config"]} | then["config"]
     changed = [name for name in now | then if now.get(name) != then.get(name)]
@@ -105,28 +101,32 @@ def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
             f"the tokenizer changed since the checkpoint was written; give that of the first run, or {REMEDY}"
         )
     if changed:
-        said = "; ".join(line for name in changed for line in _differences(name, then.get(name), now.get(name)))
-        raise UsageError(f"{said}; use what the checkpoint was written with, or {REMEDY}")
+        differences = "; ".join(
+            line for name in changed for line in _differences(name, then.get(name), now.get(name))
+        )
+        raise UsageError(f"{differences}; use what the checkpoint was written with, or {REMEDY}")
 
 
-def _what_changed(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Which text differs, by the digests of both runs: those of training first, those of validation behind them."""
-    then, now = found.get("text"), wanted.get("text")
+def _what_changed(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """Describe which text differs, by the digests of training texts followed by validation texts."""
+    then, now = saved.get("text"), current.get("text")
     if isinstance(then, list) and isinstance(now, list):
-        first = SIDES.get(str(wanted.get("task")), 1)
+        first = SIDES.get(str(current.get("task")), 1)
         if then[:first] == now[:first]:
-            before, after = (any(one not in (None, EMPTY) for one in each[first:]) for each in (then, now))
-            told = "the validation text is not that of the checkpoint"
+            before, after = (
+                any(digest not in (None, EMPTY) for digest in digests[first:]) for digests in (then, now)
+            )
+            message = "the validation text is not that of the checkpoint"
             if before and not after:
-                told = "the validation text was left out, and the checkpoint was written with one"
+                message = "the validation text was left out, and the checkpoint was written with one"
             elif after and not before:
-                told = "a validation text was given, and the checkpoint was written without one"
-            return f"{told}; give the same as then"
+                message = "a validation text was given, and the checkpoint was written without one"
+            return f"{message}; give the same as then"
     return "the text changed since the checkpoint was written; give the text it was trained on"
 
 
 def _differences(name: str, then: Any, now: Any) -> list[str]:
-    """One line for every setting that differs; those of the config are the model's, as in a config file."""
+    """One line per differing setting; config settings are prefixed with `model.`."""
     if isinstance(then, dict) and isinstance(now, dict):
         start = "model" if name == "config" else name
         names = [inner for inner in now | then if now.get(inner) != then.get(inner)]
@@ -136,12 +136,12 @@ def _differences(name: str, then: Any, now: Any) -> list[str]:
     return [f"{name} is {now} now and was {then} then"]
 
 
-def _own(tensor: Tensor) -> Tensor:
-    """A copy on the CPU that shares its memory with no other: tied weights are written once for each name."""
+def _to_cpu(tensor: Tensor) -> Tensor:
+    """Copy to the CPU without shared memory: safetensors rejects tied tensors."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def _tensors(sealed: folder.Sealed, name: str) -> dict[str, Tensor]:
+def _tensors(sealed: folder.VerifiedDir, name: str) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = read_tensors(sealed.bytes(name))
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
@@ -149,7 +149,7 @@ def _tensors(sealed: folder.Sealed, name: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _fields(sealed: folder.Sealed, name: str) -> dict[str, Any]:
+def _fields(sealed: folder.VerifiedDir, name: str) -> dict[str, Any]:
     try:
         fields = manifest.parse_json(sealed.bytes(name))
     except (ValueError, RecursionError) as error:
@@ -164,6 +164,6 @@ def _dump(fields: Mapping[str, Any]) -> str:
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back: lists for tuples, names as text."""
+    """Round-trip through JSON: tuples become lists, keys strings."""
     plain: dict[str, Any] = json.loads(_dump(fields))
     return plain

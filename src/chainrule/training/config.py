@@ -1,4 +1,4 @@
-"""How a network learns: every setting of the loop, its optimiser and its schedule, each default written once."""
+"""Settings of the training loop, optimiser and learning-rate schedule."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,12 +13,12 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What every network's config holds beside its sizes."""
+    """Training settings shared by all networks."""
 
-    batch_size: int = 32  # lines, or columns of the stream, read side by side
-    bptt: int = 70  # tokens between two updates; 0: a whole line, or the whole column of a stream
+    batch_size: int = 32  # lines, or parallel columns of the stream
+    bptt: int = 70  # tokens per update (truncated BPTT); 0: a whole line or column
     epochs: int = 20
-    max_seconds: float | None = None  # the schedule shrinks to fit, where the epochs would take longer
+    max_seconds: float | None = None  # time limit; the schedule is shortened to fit
     optimizer: Optimizer = "adamw"
     learning_rate: float = 2e-3
     momentum: float = 0.9  # for momentum
@@ -26,25 +26,25 @@ class Training:
     beta2: float = 0.99  # for rmsprop, adam and adamw
     weight_decay: float = 0.0
     schedule: Schedule = "linear"
-    warmup: int = 100  # steps from 0 to the full rate, a tenth of the run at most
-    flat: float = 0.3  # part of the run at the full rate before linear, cosine or exponential decay
-    decay: float = 0.25  # plateau: the factor; exponential: the rate's last part of the first
-    patience: int = 1  # plateau: validations without progress before the rate falls
-    averaging: Averaging = "none"  # of the weights: their mean, or their exponential moving average
-    average_from: float = 0.6  # part of the run after which weights are averaged
-    average_decay: float = 0.999  # ema: what is kept at each step
-    clip: float = 1.0  # the gradient's norm, 0: not clipped
-    clip_value: float = 0.0  # each of the gradient's values, 0: not clipped
+    warmup: int = 100  # steps from 0 to the peak rate, at most a tenth of the run
+    flat: float = 0.3  # share of the run at the peak rate before linear, cosine or exponential decay
+    decay: float = 0.25  # plateau: factor; exponential: ratio of final to peak rate
+    patience: int = 1  # plateau: validations without improvement before the rate is reduced
+    averaging: Averaging = "none"  # weight averaging: mean or exponential moving average
+    average_from: float = 0.6  # share of the run after which averaging starts
+    average_decay: float = 0.999  # ema: decay per step
+    clip: float = 1.0  # maximum gradient norm; 0: no clipping
+    clip_value: float = 0.0  # maximum absolute gradient value; 0: no clipping
     precision: Precision = "fp32"
-    loss_scale: float = 4096.0  # fp16: keeps small gradients from becoming zero
-    shuffle: bool = True  # lines in a new order, columns from a new place, in every epoch
-    keep: Literal["best", "last"] = "best"  # by validation, where there is a validation text
+    loss_scale: float = 4096.0  # fp16: prevents gradient underflow
+    shuffle: bool = True  # new order of lines, or new offset of columns, in every epoch
+    keep: Literal["best", "last"] = "best"  # weights to keep; best by validation loss
     validate_every: int = 1  # epochs
-    validations: int = 0  # in a run, evenly spaced over its progress; 0: every `validate_every` epochs
-    stop_after: int = 0  # early stopping: validations without a new best before training ends; 0: never
-    checkpoint_seconds: float = 60.0  # between checkpoints, where there is a folder for them
+    validations: int = 0  # number of evenly spaced validations; 0: every `validate_every` epochs
+    stop_after: int = 0  # early stopping: validations without improvement; 0: never
+    checkpoint_seconds: float = 60.0  # between checkpoints
     log_every: int = 50  # steps
-    graphs: bool = True  # on the GPU: replay steps as CUDA graphs where shapes allow
+    graphs: bool = True  # on the GPU: replay steps as CUDA graphs if shapes are static
     compile: bool = False  # torch.compile the network, on the GPU
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Training:
             raise ConfigError(f"model.max_seconds is {self.max_seconds:g}; choose a number above 0")
 
     def check_validation(self, has_validation: bool) -> None:
-        """Refuse settings that need a validation text where there is none."""
+        """Raise ConfigError if a setting needs a validation text and there is none."""
         if has_validation:
             return
         if self.schedule == "plateau":

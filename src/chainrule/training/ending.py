@@ -1,4 +1,4 @@
-"""How a training run ended: converged, stopped early, or still improving, judged by its validation losses."""
+"""Outcome of a training run, judged by its validation losses: converged, stopped early or still improving."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ CONVERGED_PERCENT: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of a run as text and as data."""
+class RunOutcome:
+    """Outcome of a run as text and as data."""
 
     status: str
-    is_converged: bool | None = None  # None: there are too few validations to tell
-    falling_percent: float | None = None  # by how much the last epoch lowered the validation loss
+    is_converged: bool | None = None  # None: too few validations
+    falling_percent: float | None = None  # decrease of the validation loss over the last epoch
 
     def figures(self) -> dict[str, Any]:
-        """What `metrics.json` holds of it; what is not known is left out."""
+        """Fields for `metrics.json`; unknown values are omitted."""
         figures: dict[str, Any] = {"status": self.status}
         if self.is_converged is not None:
             figures["train_is_converged"] = self.is_converged
@@ -28,9 +28,9 @@ class Ending:
         return figures
 
 
-def judge(
+def judge_convergence(
     epochs: float, planned: int, losses: Sequence[float], losses_epochs: Sequence[float], waited: int = 0
-) -> Ending:
+) -> RunOutcome:
     """Judge a run.
 
     Args:
@@ -38,7 +38,7 @@ def judge(
         planned: Epochs of the config.
         losses: The validation loss at each validation.
         losses_epochs: Epochs done at each validation.
-        waited: Validations without a new best, where these ended the run; else 0.
+        waited: Validations without improvement if early stopping ended the run, else 0.
 
     >>> judge(3.1, 12, [5.0, 4.9], [2.1, 3.1]).status
     'stopped at 3.1 of 12 epochs, validation still falling by 2 % per epoch'
@@ -46,19 +46,19 @@ def judge(
     """
     percent = falling_percent(losses, losses_epochs)
     if waited:
-        return Ending(f"stopped early: {no_improvement(waited)}", True, percent)
+        return RunOutcome(f"stopped early: {no_improvement(waited)}", True, percent)
     if percent is not None and percent < CONVERGED_PERCENT:
-        return Ending("converged", True, percent)
+        return RunOutcome("converged", True, percent)
     shown = f"{epochs:.2g}" if epochs < 10 else f"{epochs:.1f}"
     progress = f"all {planned} epochs done" if epochs >= planned else f"stopped at {shown} of {planned} epochs"
     if percent is None:
         missing = "too few validations to tell whether it converged" if losses else "no validation text"
-        return Ending(f"{progress}, {missing}")
-    return Ending(f"{progress}, validation still falling by {_short(percent)} % per epoch", False, percent)
+        return RunOutcome(f"{progress}, {missing}")
+    return RunOutcome(f"{progress}, validation still falling by {_short(percent)} % per epoch", False, percent)
 
 
 def no_improvement(validations: int) -> str:
-    """Why early stopping ended a run.
+    """Reason given for early stopping.
 
     >>> no_improvement(1), no_improvement(3)
     ('no improvement for 1 validation', 'no improvement for 3 validations')
@@ -71,10 +71,10 @@ def _short(percent: float) -> str:
 
 
 def falling_percent(losses: Sequence[float], epochs: Sequence[float]) -> float | None:
-    """By how many per cent the last epoch lowered the validation loss; negative where it rose.
+    """Decrease of the validation loss over the last epoch in per cent; negative if it rose.
 
-    The loss one epoch before the last validation is interpolated between validations. Of a run whose validations
-    span less than an epoch, the same relative fall is extrapolated to one. None where it cannot be known.
+    The loss one epoch before the last validation is interpolated. If all validations lie within an epoch, the
+    relative decrease is extrapolated to one. None if it cannot be computed.
 
     >>> falling_percent([5.0, 4.0, 3.8], [1.0, 2.0, 3.0])
     5.0

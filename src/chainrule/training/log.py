@@ -1,7 +1,4 @@
-"""The log of a run: one strict JSON object a line for every report of a run, and TensorBoard where asked for.
-
-Lives here: writing, and cutting back to where a checkpoint stood. Not here: what is reported (loop.py).
-"""
+"""Training log in JSON Lines, and optionally TensorBoard events."""
 
 import io
 import json
@@ -18,9 +15,9 @@ from chainrule.errors import ChainruleError, MissingExtra
 
 
 class TrainLog:
-    """Appends to `path`, each line handed to the system before the call returns; None: kept in memory.
+    """Append-only log file, unbuffered; with `path` None the lines are kept in memory.
 
-    With `is_deferred` the lines stay in memory until `store` is called, and the file as it is.
+    With `is_deferred` the lines stay in memory and the file is unchanged until `store` is called.
     """
 
     def __init__(self, path: Path | None, tensorboard: Path | None = None, *, is_deferred: bool = False) -> None:
@@ -31,28 +28,28 @@ class TrainLog:
 
     @property
     def size(self) -> int:
-        """Bytes written so far, those of earlier runs included; a checkpoint keeps it."""
+        """Bytes written so far, including earlier runs; saved in checkpoints."""
         return self._file.seek(0, os.SEEK_END)
 
     def write(self, **fields: Any) -> None:
-        """One line, null for a number that is not finite; TensorBoard takes the numbers of a line with a `step`."""
+        """Write one line, null for non-finite numbers; lines with a `step` also go to TensorBoard."""
         line = json.dumps(_strict(fields), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self._append(line)
         if self._events is not None:
             self._events.write(fields)
 
     def truncate(self, size: int) -> None:
-        """Forget all after `size` bytes, and a line that was cut off: what a resumed run will write again."""
-        kept = self.content()[:size]
-        self._file.truncate(kept.rfind(b"\n") + 1)
+        """Discard everything after `size` bytes and any partial line; a resumed run writes it again."""
+        lines = self.content()[:size]
+        self._file.truncate(lines.rfind(b"\n") + 1)
 
     def content(self) -> bytes:
-        """Every line so far."""
+        """All lines so far."""
         self._file.seek(0)
         return self._file.read()
 
     def store(self) -> None:
-        """Replace the file by the lines so far, and append to it from now on, if that was deferred."""
+        """If deferred, replace the file by the lines so far and append to it from now on."""
         if not self._is_deferred or self.path is None:
             return
         lines, file = self.content(), _open(self.path)
@@ -65,7 +62,7 @@ class TrainLog:
         self._append(lines)
 
     def close(self) -> None:
-        """Let go of the file; TensorBoard's events are written out."""
+        """Close the file and flush TensorBoard events."""
         self._file.close()
         if self._events is not None:
             self._events.close()
@@ -79,7 +76,7 @@ class TrainLog:
         self.close()
 
     def _append(self, line: bytes) -> None:
-        """The whole line or none of it: a full disk may take a part."""
+        """Write the whole line or nothing, e.g. when the disk is full."""
         before, rest = self.size, line
         try:
             while rest:
@@ -91,7 +88,7 @@ class TrainLog:
 
 
 class _Events:
-    """Scalars for TensorBoard; a resumed run hides what it is about to write again."""
+    """TensorBoard scalars; a resumed run purges later steps."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -118,7 +115,7 @@ class _Events:
 
 
 def _numbers(fields: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, float]]:
-    """Every number by its name, those of a field with fields of its own as `update_ratio/embedding`."""
+    """Flatten numeric fields, nested ones as `update_ratio/embedding`."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{start}{name}/")
@@ -141,7 +138,7 @@ def _cannot_write(path: Path | None, error: OSError) -> ChainruleError:
 
 
 def _strict(value: Any) -> Any:
-    """The same value with null for NaN and the infinities, which JSON does not know."""
+    """Replace NaN and infinities, which JSON does not support, by null."""
     match value:
         case float():
             return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it learns: speed, loss, validation, advice; and what its log keeps."""
+"""Progress display, log lines and diagnostics of a run."""
 
 import math
 import time
@@ -10,7 +10,7 @@ import torch
 
 from chainrule.errors import ChainruleWarning
 from chainrule.training import advice
-from chainrule.training.blame import Parts
+from chainrule.training.blame import ParameterFields
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
 from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TOKENS, Tensors
@@ -18,35 +18,41 @@ from chainrule.training.step import CLIPPED, LARGEST_NORM, NATS, NORM, STEPS, TO
 if TYPE_CHECKING:
     from chainrule.training.loop import Position, Run
 
-PARTS = 10_000  # of a run, for the progress bar
-BOUND = 0.99  # |h| beyond it is saturated
-FIRST_STEPS = 200  # in which a loss may well be high
-NO_PARTS: Parts = {}
+PARTS = 10_000  # resolution of the progress bar
+BOUND = 0.99  # |h| above it counts as saturated
+FIRST_STEPS = 200  # steps in which a high loss is normal
+NO_PARTS: ParameterFields = {}
 
 
-class Meter:
-    """Reads the sums a step leaves behind, and says what they mean."""
+class TrainingMetrics:
+    """Turns accumulated step statistics into log lines, progress and diagnostics."""
 
     def __init__(self, config: Training, run: "Run") -> None:
         self.config, self.run = config, run
         self.started = time.perf_counter()
-        self.before = 0.0  # seconds of the run before it was taken up
+        self.before = 0.0  # seconds before the resumption
         self.read_at = self.started
         self.loss = float("nan")
 
-    def begin(self, position: "Position") -> None:
-        """Start the clock where it stood."""
+    def start_clock(self, position: "Position") -> None:
+        """Start the clock, continuing from a resumed position."""
         self.started = self.read_at = time.perf_counter()
         self.before = position.seconds
 
     def seconds(self) -> float:
-        """Seconds of learning, those before a resumption among them."""
+        """Training time, including that before a resumption."""
         return self.before + time.perf_counter() - self.started
 
-    def read(
-        self, seen: Any, position: "Position", rate: float, fraction: float, log: TrainLog, parts: Parts = NO_PARTS
+    def log_step(
+        self,
+        seen: Any,
+        position: "Position",
+        rate: float,
+        fraction: float,
+        log: TrainLog,
+        parts: ParameterFields = NO_PARTS,
     ) -> None:
-        """One line of the log from the sums of the last steps, which start from zero again; `parts`: by matrix."""
+        """Write one log line from the statistics and reset them; `parts` are per-parameter fields."""
         sums = seen.tolist()
         now = time.perf_counter()
         steps, tokens = max(1.0, sums[STEPS]), max(1.0, sums[TOKENS])
@@ -71,10 +77,10 @@ class Meter:
             seconds=self.seconds(),
         )
         seen.zero_()
-        self.show(position, fraction, speed)
+        self.show_progress(position, fraction, speed)
 
-    def show(self, position: "Position", fraction: float, speed: float) -> None:
-        """Move the bar; it works out the time that is left."""
+    def show_progress(self, position: "Position", fraction: float, speed: float) -> None:
+        """Update the progress bar."""
         if self.run.measure == "nats":
             best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
             now = f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}"
@@ -86,10 +92,10 @@ class Meter:
         )
         self.run.progress(what, int(PARTS * min(1.0, fraction)), PARTS)
 
-    def validated(self, found: float, position: "Position", log: TrainLog) -> None:
-        """One line of the log."""
+    def log_validation(self, loss: float, position: "Position", log: TrainLog) -> None:
+        """Write a validation log line."""
         is_nats = self.run.measure == "nats"
-        figures = {"nats": found, "perplexity": math.exp(min(found, 700))} if is_nats else {"error": found}
+        figures = {"nats": loss, "perplexity": math.exp(min(loss, 700))} if is_nats else {"error": loss}
         log.write(
             event="validation",
             step=position.step,
@@ -100,15 +106,15 @@ class Meter:
         )
         self.read_at = time.perf_counter()
 
-    def advice(self, network: Any, state: Tensors | None, position: "Position") -> Iterator[str]:
-        """What looks wrong after an epoch that left this state, in words; each is a warning, too."""
+    def diagnose(self, network: Any, state: Tensors | None, position: "Position") -> Iterator[str]:
+        """Yield diagnostics at the end of an epoch; each is also issued as a warning."""
         nats, tokens, clipped, steps = position.sums
         norms = (*position.norms, position.largest_norm) if position.norms else ()
         position.sums, position.norms, position.largest_norm = [0.0] * 4, [], 0.0
         if tokens:
             position.train_history.append(nats / tokens)
         is_time = position.step >= FIRST_STEPS or position.epoch >= self.config.epochs
-        facts = advice.Facts(
+        facts = advice.RunStatistics(
             epochs_done=position.epoch,
             loss=nats / tokens if tokens and is_time else None,
             unigram_loss=self.run.unigram_nats,
@@ -120,16 +126,16 @@ class Meter:
             valid_epochs=tuple(position.history_epochs) if self.run.measure == "nats" else (),
             learning_rate=self.config.learning_rate,
         )
-        for name, words in advice.findings(facts).items():
-            if name not in position.words:  # each is said once, though its numbers change
+        for name, message in advice.diagnose(facts).items():
+            if name not in position.words:  # report each only once
                 position.words.append(name)
-                warnings.warn(words, ChainruleWarning, stacklevel=2)
-                yield words
+                warnings.warn(message, ChainruleWarning, stacklevel=2)
+                yield message
 
 
 def _saturated(network: Any, state: Tensors | None) -> float | None:
-    """The share of the state's bounded values that stand at their bound; None where it has no such values."""
-    bounded = getattr(network, "bounded", None)
+    """Share of saturated values in the state; None if the state is unbounded."""
+    bounded = getattr(network, "saturating_states", None)
     values = bounded(state) if bounded is not None and state is not None else ()
     if not values:
         return None

@@ -1,7 +1,6 @@
-"""The five optimisers over one flat parameter, each able to step inside a CUDA graph.
+"""Optimisers over one flat parameter, capturable in a CUDA graph.
 
-Lives here: making one, setting its rate, its memory by plain names. Not here: how the rate changes (schedules.py),
-clipping (step.py). Fused kernels throughout: on the CPU, AdamW over 5M weights takes 2.9 ms fused and 13 ms not.
+Fused kernels are used throughout: AdamW over 5M weights on the CPU takes 2.9 ms fused and 13 ms otherwise.
 """
 
 from collections.abc import Mapping
@@ -14,9 +13,9 @@ from chainrule.training.config import Training
 
 
 def make(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
-    """The optimiser of `config`, its memory allocated now, so that the first step is like every other."""
+    """Create the optimiser with its state allocated, so that the first step is like every other."""
     optimizer = _build(config, flat)
-    for name in _memory(config):
+    for name in _state_names(config):
         is_count = name == "step"
         zeros = torch.zeros((), dtype=torch.float32, device=flat.device) if is_count else torch.zeros_like(flat)
         optimizer.state[flat][name] = zeros.detach()
@@ -24,7 +23,7 @@ def make(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Use this rate from the next step on; a captured step reads it from the same tensor."""
+    """Set the learning rate of the next steps; a captured step reads it from the same tensor."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -33,19 +32,19 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def state_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What the optimiser remembers, by name; the tensors themselves, which the next step changes in place."""
+    """Return the optimiser state by name; the tensors are updated in place by each step."""
     return dict(optimizer.state[_flat(optimizer)])
 
 
 def restore(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Go on from what `state_tensors` gave; copied in place, so that a captured step sees it."""
-    own = state_tensors(optimizer)
-    if own.keys() != tensors.keys():
+    """Load a state from `state_tensors`, copying in place so that a captured step sees it."""
+    state = state_tensors(optimizer)
+    if state.keys() != tensors.keys():
         raise ModelFileError(
-            f"the checkpoint's optimiser remembers {_list(tensors)} and this one {_list(own)}; "
+            f"the checkpoint's optimiser state has {_list(tensors)} and this one {_list(state)}; "
             "use the optimizer of the run that wrote it, or remove the checkpoint folder to start anew"
         )
-    for name, tensor in own.items():
+    for name, tensor in state.items():
         if tensor.shape != tensors[name].shape:
             raise ModelFileError(
                 f"the checkpoint's {name} has {tensors[name].numel()} values, the model has {tensor.numel()}; "
@@ -57,7 +56,7 @@ def restore(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> 
 def _build(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
     is_cuda = flat.device.type == "cuda"
     rate = torch.tensor(config.learning_rate, device=flat.device) if is_cuda else config.learning_rate
-    decay = config.weight_decay  # θ's part that is added to the gradient; adamw takes it off the weight itself
+    decay = config.weight_decay  # L2 term added to the gradient; decoupled in adamw
     betas = (config.beta1, config.beta2)
     adam = {"lr": rate, "betas": betas, "weight_decay": decay, "fused": True, "capturable": is_cuda}
     match config.optimizer:
@@ -67,15 +66,15 @@ def _build(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
             momentum = config.momentum
             return torch.optim.SGD([flat], lr=rate, weight_decay=decay, momentum=momentum, fused=True)
         case "rmsprop":  # s ← βs + (1 − β)g²;  θ ← θ − ηg / (√s + ε)
-            kernel = {"foreach": is_cuda, "capturable": is_cuda}  # there is no fused one
+            kernel = {"foreach": is_cuda, "capturable": is_cuda}  # no fused kernel exists
             return torch.optim.RMSprop([flat], lr=rate, alpha=config.beta2, weight_decay=decay, **kernel)
-        case "adam":  # m ← β₁m + (1 − β₁)g;  θ ← θ − ηm̂ / (√ŝ + ε), both without their bias towards 0
+        case "adam":  # m ← β₁m + (1 − β₁)g;  θ ← θ − ηm̂ / (√ŝ + ε), m̂ and ŝ bias-corrected
             return torch.optim.Adam([flat], **adam)
         case "adamw":  # θ ← (1 − ηλ)θ, then as adam
             return torch.optim.AdamW([flat], **adam)
 
 
-def _memory(config: Training) -> tuple[str, ...]:
+def _state_names(config: Training) -> tuple[str, ...]:
     match config.optimizer:
         case "sgd":
             return ()

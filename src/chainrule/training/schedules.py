@@ -1,7 +1,4 @@
-"""The learning rate over a run: warm-up, then a curve over its progress, or a fall at every plateau.
-
-Lives here: numbers to numbers. Not here: giving the rate to an optimiser (optimizers.py).
-"""
+"""Learning-rate schedules: warm-up, then a decay over the run's progress or at validation plateaus."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,13 +6,13 @@ from typing import Any, Self
 
 from chainrule.training.config import Training
 
-LONGEST_WARMUP = 0.1  # of a run: a short one is not all warm-up
+LONGEST_WARMUP = 0.1  # maximum share of the run
 
 
-def rate(config: Training, step: int, progress: float) -> float:
-    """The learning rate of the update after `step` others, at `progress` in [0, 1] of the run.
+def learning_rate(config: Training, step: int, progress: float) -> float:
+    """Learning rate of the update after `step` others, at `progress` in [0, 1] of the run.
 
-    `plateau` has no curve of its own: multiply by the factor of a `Plateau`.
+    For `plateau`, multiply by the factor of a `Plateau`.
     """
     warm = min(1.0, max((step + 1) / config.warmup, progress / LONGEST_WARMUP)) if config.warmup else 1.0
     return config.learning_rate * warm * _curve(config, min(max(progress, 0.0), 1.0))
@@ -23,7 +20,7 @@ def rate(config: Training, step: int, progress: float) -> float:
 
 def _curve(config: Training, progress: float) -> float:
     is_flat = progress <= config.flat
-    x = 0.0 if is_flat else (progress - config.flat) / (1 - config.flat)  # the part of the decay that is done
+    x = 0.0 if is_flat else (progress - config.flat) / (1 - config.flat)  # progress of the decay
     match config.schedule:
         case "constant" | "plateau":
             return 1.0
@@ -37,21 +34,21 @@ def _curve(config: Training, progress: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plateau:
-    """What the plateau schedule knows of the validations so far; a value."""
+    """State of the plateau schedule; immutable."""
 
-    decay: float  # the factor falls to this part of itself
-    patience: int  # validations without a new best before it does
+    decay: float  # multiplies the factor at each reduction
+    patience: int  # validations without improvement before a reduction
     factor: float = 1.0
-    best: float | None = None  # the lowest loss so far
-    waited: int = 0  # validations since the best, or since the last fall
+    best: float | None = None  # lowest loss so far
+    waited: int = 0  # validations since the best or the last reduction
 
     @classmethod
     def start(cls, config: Training) -> Self:
-        """Before the first validation."""
+        """State before the first validation."""
         return cls(decay=config.decay, patience=config.patience)
 
     def after(self, validation: float) -> Self:
-        """What it knows after one more validation loss; NaN is no progress."""
+        """State after one more validation loss; NaN counts as no improvement."""
         if math.isfinite(validation) and (self.best is None or validation < self.best):
             return replace(self, best=validation, waited=0)
         if self.waited + 1 < self.patience:
@@ -59,10 +56,10 @@ class Plateau:
         return replace(self, factor=self.factor * self.decay, waited=0)
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it; the settings are in the config."""
+        """Fields for a checkpoint; the settings are in the config."""
         return {"factor": self.factor, "best": self.best, "waited": self.waited}
 
     @classmethod
     def from_json(cls, config: Training, fields: dict[str, Any]) -> Self:
-        """Back from `to_json`."""
+        """Inverse of `to_json`."""
         return replace(cls.start(config), **fields)

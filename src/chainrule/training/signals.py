@@ -1,7 +1,4 @@
-"""Stopping in good order: a signal asks, the loop finishes its step, saves and leaves.
-
-Lives here: SIGINT and SIGTERM while a network learns. Not here: what is saved (checkpoint.py).
-"""
+"""Graceful stop on SIGINT and SIGTERM: finish the step, save, exit."""
 
 import signal
 import threading
@@ -11,14 +8,14 @@ from typing import Any, Self
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stop:
-    """While the block runs, the first SIGINT or SIGTERM is only noted; a second SIGINT interrupts at once.
+class GracefulStop:
+    """Context manager that records the first SIGINT or SIGTERM; a second SIGINT interrupts at once.
 
-    Signals that were ignored stay ignored. Outside the main thread, where Python takes no signals, it does nothing.
+    Ignored signals stay ignored. Has no effect outside the main thread, where Python does not deliver signals.
     """
 
     def __init__(self) -> None:
-        self.signal: int | None = None  # the first that came
+        self.signal: int | None = None  # first signal received
         self._interrupts = 0
         self._before: dict[signal.Signals, Any] = {}
 
@@ -26,7 +23,7 @@ class Stop:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 handler = signal.getsignal(number)
-                if handler not in (signal.SIG_IGN, None):  # None: set by another library, and not to be restored
+                if handler not in (signal.SIG_IGN, None):  # None: installed outside Python, cannot be restored
                     self._before[number] = handler
                     signal.signal(number, self._note)
         return self
@@ -38,8 +35,8 @@ class Stop:
             signal.signal(number, handler)
         self._before.clear()
 
-    def leave(self) -> None:
-        """End as the noted signal would have: call it once all is saved. Nothing happens where none came."""
+    def exit_if_signalled(self) -> None:
+        """Exit as the recorded signal would have; does nothing if there was none."""
         if self.signal == signal.SIGINT:
             raise KeyboardInterrupt
         if self.signal is not None:

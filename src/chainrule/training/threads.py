@@ -1,9 +1,9 @@
-"""How many of the processor's threads a piece of work is worth.
+"""Limit CPU threads for small matrix products.
 
-Threads wait for each other after every matrix product. Waiting asleep (OMP_WAIT_POLICY=passive, which chainrule
-sets where nothing else is set) is kind to a machine that others use, and each waking takes a while: a layer of 128
-LSTM cells, 20 rows, forward and backward over 35 steps, takes 5 ms on one thread and 24 ms on two, one of 1,024
-cells 300 ms and 210 (2 cores, 2026-11-15). So small work that has to wait often is done by one thread.
+Threads synchronise after every matrix product. With OMP_WAIT_POLICY=passive, which chainrule sets by default to
+share the machine, each wake-up is slow: an LSTM layer of 128 cells, 20 rows, forward and backward over 35 steps,
+takes 5 ms on one thread and 24 ms on two; one of 1,024 cells takes 300 ms and 210 ms (2 cores, 2026-11-15). So
+small sequential work runs on one thread.
 """
 
 import os
@@ -12,32 +12,32 @@ from contextlib import contextmanager
 
 import torch
 
-WORTH = 2e7  # multiplications of one product: fewer are faster on one thread
-_set_aside: list[int] = []  # threads there are for larger work inside a block that uses one
+MIN_PARALLEL_WORK = 2e7  # multiplications of one product below which one thread is faster
+_saved_counts: list[int] = []  # thread counts to restore, innermost last
 
 
 @contextmanager
-def suited(multiplications: float) -> Iterator[None]:
-    """One thread while the block runs, where its largest product is not worth more."""
-    is_awake = os.environ.get("OMP_WAIT_POLICY", "active").lower() != "passive"
-    if is_awake or multiplications >= WORTH or torch.get_num_threads() == 1:
+def limit_threads(multiplications: float) -> Iterator[None]:
+    """Use one thread in the block if its largest matrix product is small."""
+    is_active_wait = os.environ.get("OMP_WAIT_POLICY", "active").lower() != "passive"
+    if is_active_wait or multiplications >= MIN_PARALLEL_WORK or torch.get_num_threads() == 1:
         yield
         return
-    _set_aside.append(torch.get_num_threads())
+    _saved_counts.append(torch.get_num_threads())
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(_set_aside.pop())
+        torch.set_num_threads(_saved_counts.pop())
 
 
 @contextmanager
-def all_of_them(multiplications: float) -> Iterator[None]:
-    """All threads again for a large piece inside a block of small ones."""
-    if multiplications < WORTH or not _set_aside:
+def use_all_threads(multiplications: float) -> Iterator[None]:
+    """Use all threads again for a large product inside a `suited` block."""
+    if multiplications < MIN_PARALLEL_WORK or not _saved_counts:
         yield
         return
-    torch.set_num_threads(_set_aside[-1])
+    torch.set_num_threads(_saved_counts[-1])
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-// Asking the server this page came from, and no other.
+// Requests to the server of this page.
 
-let key = null; // kept in memory alone
-let asking = null; // one question for the key, however many requests wait for it
+let key = null; // in memory only
+let asking = null; // pending prompt for the key, shared by all requests
 let askForKey = async () => null;
 
 export function onKeyWanted(ask) {
@@ -15,12 +15,12 @@ export class Failure extends Error {
   }
 }
 
-/** Ask with a document, or without one; the answer's document. */
+/** Send a GET request, or a POST request with a JSON body; return the JSON response. */
 export async function ask(path, body = null, signal = null) {
   return (await send(path, body, signal)).json();
 }
 
-/** The documents of an answer that comes piece by piece, as server-sent events. */
+/** Yield the documents of a response streamed as server-sent events. */
 export async function* stream(path, body, signal) {
   const response = await send(path, { ...body, stream: true }, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -34,14 +34,14 @@ export async function* stream(path, body, signal) {
       for (const line of lines) {
         if (!line.startsWith("data:")) continue;
         const data = line.slice(5).trim();
-        if (data === "[DONE]") continue; // the connection ends right behind it
+        if (data === "[DONE]") continue; // the connection closes right after it
         const document = JSON.parse(data);
         if (document.error) throw new Failure(500, document.error.message);
         yield document;
       }
     }
   } finally {
-    reader.cancel().catch(() => {}); // the server then stops its work
+    reader.cancel().catch(() => {}); // lets the server cancel the request
   }
 }
 
@@ -51,7 +51,7 @@ async function send(path, body, signal) {
     const headers = { ...(used && { Authorization: `Bearer ${used}` }), ...(body && { "Content-Type": "application/json" }) };
     const method = body ? "POST" : "GET";
     const response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body), cache: "no-store" }).catch((error) => {
-      throw signal?.aborted ? error : new Failure(0, "The server does not answer; see whether it still runs.");
+      throw signal?.aborted ? error : new Failure(0, "The server does not respond; check that it is running.");
     });
     if (response.ok) return response;
     if (response.status === 401 && attempt < 20) {
@@ -61,20 +61,20 @@ async function send(path, body, signal) {
       }
       continue;
     }
-    const told = await response.json().catch(() => null);
-    throw new Failure(response.status, told?.error?.message ?? `the server answered ${response.status}`);
+    const problem = await response.json().catch(() => null);
+    throw new Failure(response.status, problem?.error?.message ?? `the server responded with status ${response.status}`);
   }
 }
 
-const LIMIT = 4000; // characters of a text that are sent
-const remembered = new Map(); // what the last few texts were, by model and text
+const LIMIT = 4000; // maximum number of characters sent
+const cache = new Map(); // cache of the last responses, by model and text
 
-/** The text's end, where what comes next is asked; never half a character. */
+/** The end of the text, as a prompt; never half a surrogate pair. */
 export function ending(text) {
   return whole(text.slice(-LIMIT));
 }
 
-/** The text's beginning, where all of it is read. */
+/** The beginning of the text, for views of the whole text. */
 export function beginning(text) {
   return whole(text.slice(0, LIMIT));
 }
@@ -83,9 +83,9 @@ function whole(text) {
   return text.isWellFormed?.() === false ? text.toWellFormed() : text;
 }
 
-const symbols = new Map(); // the unknown-word symbol by model
+const symbols = new Map(); // unknown-word token by model
 
-/** The symbol by which a model's tokenizer prints an unknown word; null where there are none. */
+/** The unknown-word token of a model's tokenizer, or null. */
 export async function unknownSymbol(model, signal) {
   if (!symbols.has(model)) {
     const info = await ask(`/tokenizer_info?model=${encodeURIComponent(model)}`, null, signal);
@@ -94,13 +94,13 @@ export async function unknownSymbol(model, signal) {
   return symbols.get(model);
 }
 
-/** What a model went by, token by token; views that show the same text ask once. */
+/** The /v1/context response for a text, cached. */
 export async function context(model, text, signal) {
   const name = JSON.stringify([model, text]);
-  if (!remembered.has(name)) {
-    const found = await ask("/v1/context", { model, text }, signal);
-    if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
-    remembered.set(name, found);
+  if (!cache.has(name)) {
+    const response = await ask("/v1/context", { model, text }, signal);
+    if (cache.size > 12) cache.delete(cache.keys().next().value);
+    cache.set(name, response);
   }
-  return remembered.get(name);
+  return cache.get(name);
 }

@@ -1,4 +1,4 @@
-// The page: which models, which text, which view; light and dark; the key, where the server wants one.
+// The page: model selection, text, views, colour theme and API key.
 
 import { ask, onKeyWanted } from "/page/api.js";
 import { beam } from "/page/beam.js";
@@ -9,8 +9,8 @@ import { generation } from "/page/generation.js";
 import { shannon } from "/page/shannon.js";
 import { surprisal } from "/page/surprisal.js";
 
-const MOST_MODELS = 3;
-const MOST_CHARACTERS = 20000; // of the text; a longer one is cut, so that typing stays quick
+const MAX_MODELS = 3;
+const MAX_CHARACTERS = 20000; // longer texts are truncated, so that typing stays fast
 const SENT = 4000;
 const by = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ const state = {
   chosen: [],
   text: "",
   fail(error) {
-    by("problem").textContent = error.message || "the server does not answer";
+    by("problem").textContent = error.message || "the server does not respond";
     by("problem").hidden = false;
   },
   setText(text) {
@@ -27,7 +27,7 @@ const state = {
     read();
     changed();
   },
-  /** Write a token behind the text, or end the line. */
+  /** Append a token to the text, or end the line. */
   write(token) {
     const isGlued = !state.text || /\s$/.test(state.text);
     state.setText(state.text + (token === "</s>" ? "\n" : isGlued ? token.replace(/^ /, "") : token));
@@ -45,7 +45,7 @@ const views = {
 let current = "next";
 
 function update() {
-  changed.cancel(); // a pending update would render the same answer a second time
+  changed.cancel(); // a pending update would render the same response a second time
   by("problem").hidden = true;
   if (state.chosen.length) views[current].update();
 }
@@ -53,23 +53,23 @@ const changed = debounced(120, update);
 
 function read() {
   const box = by("text");
-  const given = box.value.length;
-  if (given > MOST_CHARACTERS) box.value = box.value.slice(0, MOST_CHARACTERS);
+  const length = box.value.length;
+  if (length > MAX_CHARACTERS) box.value = box.value.slice(0, MAX_CHARACTERS);
   state.text = box.value;
   const notes = [];
-  if (given > MOST_CHARACTERS) notes.push(`The text was cut to its first ${MOST_CHARACTERS.toLocaleString("en")} characters.`);
-  if (state.text.length > SENT) notes.push(`${SENT.toLocaleString("en")} characters of it are read: the last for what comes next, the first elsewhere.`);
+  if (length > MAX_CHARACTERS) notes.push(`The text was truncated to its first ${MAX_CHARACTERS.toLocaleString("en")} characters.`);
+  if (state.text.length > SENT) notes.push(`${SENT.toLocaleString("en")} characters are used: the last ones for the next token, the first ones elsewhere.`);
   by("note").textContent = notes.join(" ");
 }
 
 function watchText() {
   const box = by("text");
   box.addEventListener("input", () => { read(); changed(); });
-  const take = (event, given) => {
-    const text = given?.getData("text/plain") ?? "";
-    if (text.length <= MOST_CHARACTERS) return;
-    event.preventDefault(); // a megabyte in the box would make every keystroke slow
-    box.value = text.slice(0, MOST_CHARACTERS + 1); // one too many, so that it is said
+  const take = (event, data) => {
+    const text = data?.getData("text/plain") ?? "";
+    if (text.length <= MAX_CHARACTERS) return;
+    event.preventDefault(); // a megabyte of text would make every keystroke slow
+    box.value = text.slice(0, MAX_CHARACTERS + 1); // one too many, so that the note appears
     read();
     changed();
   };
@@ -82,11 +82,11 @@ function watchTabs() {
   const open = (tab) => {
     views[current].leave?.();
     current = tab.id.replace("tab-", "");
-    for (const each of tabs) {
-      const isOpen = each === tab;
-      each.setAttribute("aria-selected", String(isOpen));
-      each.tabIndex = isOpen ? 0 : -1;
-      by(each.getAttribute("aria-controls")).hidden = !isOpen;
+    for (const other of tabs) {
+      const isOpen = other === tab;
+      other.setAttribute("aria-selected", String(isOpen));
+      other.tabIndex = isOpen ? 0 : -1;
+      by(other.getAttribute("aria-controls")).hidden = !isOpen;
     }
     by("writing").hidden = current === "shannon";
     tab.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -108,15 +108,15 @@ function watchTabs() {
 function showModels() {
   const boxes = state.models.map((name) => {
     const box = make("input", { type: "checkbox", value: name, checked: state.chosen.includes(name), onchange: () => {
-      state.chosen = boxes.filter((each) => each.checked).map((each) => each.value);
+      state.chosen = boxes.filter((input) => input.checked).map((input) => input.value);
       limit();
       changed();
     } });
     return box;
   });
   const limit = () => {
-    for (const box of boxes) box.disabled = !box.checked && state.chosen.length >= MOST_MODELS;
-    for (const box of boxes) if (box.checked && state.chosen.length === 1) box.disabled = true; // one is always chosen
+    for (const box of boxes) box.disabled = !box.checked && state.chosen.length >= MAX_MODELS;
+    for (const box of boxes) if (box.checked && state.chosen.length === 1) box.disabled = true; // at least one model stays selected
   };
   by("models").append(...boxes.map((box) => make("label", { class: "chip" }, box, isolated(box.value))));
   limit();
@@ -141,7 +141,7 @@ function watchTheme() {
 
 onKeyWanted((wasWrong) => new Promise((resolve) => {
   const form = by("key-form");
-  by("key-words").textContent = wasWrong ? "That key is not right; try again:" : "This server wants an API key:";
+  by("key-words").textContent = wasWrong ? "Wrong API key; try again:" : "This server requires an API key:";
   form.hidden = false;
   by("key").focus();
   form.addEventListener("submit", (event) => {
@@ -157,8 +157,8 @@ watchTheme();
 watchText();
 watchTabs();
 try {
-  state.models = (await ask("/v1/models")).data.map((each) => each.id);
-  state.chosen = state.models.slice(0, MOST_MODELS);
+  state.models = (await ask("/v1/models")).data.map((model) => model.id);
+  state.chosen = state.models.slice(0, MAX_MODELS);
   showModels();
   read();
   update();

@@ -1,10 +1,10 @@
-// Beam search as a tree: what was kept at each length, what ended, what fell out.
+// Beam search as a tree of kept, finished and pruned hypotheses.
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
 import { choice, debounced, draw, isolated, keepFocus, label, latest, make, slider, withoutJoiners } from "/page/dom.js";
 
-const LETTER = 8.5; // width of a letter
+const LETTER = 8.5; // width of a character, in pixels
 const GAP = 40; // between the columns
 const LINE = 26;
 
@@ -13,12 +13,12 @@ export function beam(panel, state) {
   const model = choice("model", [], again);
   const size = slider("beam size", { min: 1, max: 8, step: 1, value: 3, onchange: again });
   const length = slider("tokens", { min: 1, max: 20, step: 1, value: 6, onchange: again });
-  const penalty = slider("length penalty", { min: 0, max: 2, step: 0.1, value: 0, told: (p) => p.toFixed(1), onchange: again });
-  const frame = make("div", { class: "tree", tabindex: 0, role: "group", "aria-label": "the search as a tree; arrow keys move in it" });
+  const penalty = slider("length penalty", { min: 0, max: 2, step: 0.1, value: 0, format: (p) => p.toFixed(1), onchange: again });
+  const frame = make("div", { class: "tree", tabindex: 0, role: "group", "aria-label": "beam-search tree; navigate with the arrow keys" });
   const detail = make("p", { class: "detail", "aria-live": "polite" });
   const found = make("ol", { class: "found" });
   panel.append(
-    make("p", { class: "lead", text: "At each length the best few beginnings are kept (solid), the others fall out (faded); the thick path is the best text found. A line is as strong as its token is probable." }),
+    make("p", { class: "lead", text: "At each length, the best hypotheses are kept (solid) and the others are pruned (faded); the thick path is the best hypothesis. Line width shows the probability of the token." }),
     make("div", { class: "controls" }, model.field, size.field, length.field, penalty.field),
     frame, detail, found,
   );
@@ -26,7 +26,7 @@ export function beam(panel, state) {
   const load = latest(async (signal) => {
     const body = { model: model.input.value, prompt: ending(state.text), beam_size: size.value, max_tokens: length.value, length_penalty: penalty.value };
     const answer = await ask("/v1/beam", body, signal);
-    detail.replaceChildren("Point at a token, or move with the arrow keys.");
+    detail.replaceChildren("Hover over a token, or navigate with the arrow keys.");
     keepFocus(() => [...frame.querySelectorAll(".node")], () => frame.replaceChildren(tree(answer, detail)), frame);
     found.replaceChildren(...answer.best.map((each) => make("li", {},
       isolated(each.text.trim() || "(the line ends here)", { class: "token" }),
@@ -40,7 +40,7 @@ export function beam(panel, state) {
   return { update };
 }
 
-/** Leaves one under the other, a parent in the middle of its children. */
+/** Tree layout: one row per leaf, parents centred on their children. */
 function layout(nodes) {
   const children = nodes.map(() => []);
   const roots = [];
@@ -63,13 +63,13 @@ function tree({ nodes, best, prompt }, detail) {
   const { places, children, roots, leaves } = layout(nodes);
   const path = new Set();
   for (let at = best[0]?.node ?? null; at !== null; at = nodes[at].parent) path.add(at);
-  const alive = new Set(path); // nodes that some text found goes through
+  const alive = new Set(path); // nodes on the path of a final hypothesis
   for (const each of best) for (let at = each.node; at !== null; at = nodes[at].parent) alive.add(at);
   const deepest = Math.max(1, ...places.map((place) => place.x));
   const tail = prompt.split("\n").at(-1).slice(-9);
   const given = tail ? `…${tail}` : "<s>";
   const labels = nodes.map((node) => shortened(node.token === "</s>" ? "⏎" : label(node.text || node.token)));
-  const columns = [4]; // where each begins
+  const columns = [4]; // x position of each column
   for (let depth = 0; depth <= deepest; depth += 1) {
     const widest = Math.max(...labels.filter((_, i) => places[i].x === depth).map((each) => each.length), depth ? 1 : given.length);
     columns.push(columns[depth] + widest * LETTER + GAP);
@@ -91,7 +91,7 @@ function tree({ nodes, best, prompt }, detail) {
     const words = `${withoutJoiners(node.token)}: ${percent(Math.exp(node.log_prob))}, log p so far ${nats(node.score)}, ${node.fate}`;
     const element = draw("g", { class: `node ${look(node, i, path, alive)}`, tabindex: i === roots[0] ? 0 : -1, role: "img", "aria-label": words }, name);
     const tell = () => detail.replaceChildren(isolated(label(node.token), { class: "token strong" }),
-      ` ${percent(Math.exp(node.log_prob))} here; log p of all so far ${nats(node.score)}; ${fates[node.fate]}.`);
+      ` ${percent(Math.exp(node.log_prob))}; total log p ${nats(node.score)}; ${fates[node.fate]}.`);
     element.addEventListener("focus", tell);
     element.addEventListener("pointerenter", tell);
     element.addEventListener("keydown", (event) => {
@@ -110,7 +110,7 @@ function tree({ nodes, best, prompt }, detail) {
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...edges, root, ...elements);
 }
 
-const fates = { kept: "kept, the search went on from it", finished: "the text ends here", pruned: "not among the best of this length" };
+const fates = { kept: "kept", finished: "finished", pruned: "pruned" };
 
 function look(node, i, path, alive) {
   if (path.has(i)) return "best";

@@ -1,12 +1,12 @@
-// What a model went by at each token: how long an n-gram answered, or where its heads looked.
+// n-gram orders or attention weights behind the prediction of each token.
 
 import { joined, percent, told } from "/page/bits.js";
 import { choice, isolated, make, visible } from "/page/dom.js";
 import { readings, tokenList, tokenSpan } from "/page/reading.js";
 
-const UNITS = { word: "word", char: "character", byte: "byte" }; // what a token of a kind of tokenizer is called
+const UNITS = { word: "word", char: "character", byte: "byte" }; // unit of a token by tokenizer
 
-const LEAD = "What each prediction rests on. For n-grams a token’s colour is the length of the n-gram that answered it, and the tokens it used are underlined; for networks with attention the colours are the weights with which the heads look back from the token you point at.";
+const LEAD = "The context used for each prediction. For n-gram models, the colour of a token is the length of the n-gram that scored it, and its context is underlined; for models with attention, the colours are the attention weights when predicting the selected token.";
 
 export function contextView(panel, state) {
   return readings(panel, state, LEAD, (read) => read.map(card));
@@ -22,7 +22,7 @@ function card({ model, error, found }) {
     element.append(...(view.kind === "depth" ? depthView(model, found, view) : attentionView(model, found, view)));
   }
   if (!found.views.length) {
-    element.append(make("p", { class: "figures", text: `This model (${found.family}) shows nothing token by token: all it keeps of the text is its state.` }));
+    element.append(make("p", { class: "figures", text: `No per-token view for this model (${found.family}): its only memory of the text is its hidden state.` }));
   }
   return element;
 }
@@ -61,7 +61,7 @@ function attentionView(model, found, view) {
   const layers = view.rows[0]?.weights ?? [];
   const heads = layers.flatMap((layer, l) => layer.map((_, h) => [`${l},${h}`, `layer ${l + 1}, head ${h + 1}`]));
   let last = Math.max(0, ...groups.map((_, k) => k).filter((k) => groups[k].places[0] < view.rows.length));
-  const select = choice("head", [["mean", "all heads, the mean"], ...heads], () => tell(last));
+  const select = choice("head", [["mean", "mean of all heads"], ...heads], () => tell(last));
   const spans = groups.map((group) => tokenSpan(group, 0, told(group.bits)));
   const start = make("span", { class: "token-text end", text: "<s>", "aria-hidden": "true" });
 
@@ -72,11 +72,11 @@ function attentionView(model, found, view) {
     for (const span of [...spans, start]) span.style.setProperty("--depth", "0");
     spans.forEach((span, k) => span.classList.toggle("asked", k === at));
     if (!row) {
-      detail.replaceChildren("Weights are shown for the first tokens of a long text only.");
+      detail.replaceChildren("Attention weights are shown only for the first tokens of a long text.");
       return;
     }
     const weights = ofHead(row.weights, select.input.value);
-    const sums = new Map(); // what was read at place s is the token before it
+    const sums = new Map(); // the input at position s is the token before it
     weights.forEach((weight, s) => {
       const read = row.first + s - 1;
       const k = row.first + s === 0 || groups[of.get(read)].isEnd ? -1 : of.get(read);

@@ -1,4 +1,4 @@
-// The distribution of the next token, of two or three models side by side, and what the filters cut of it.
+// Next-token distributions of up to three models, before and after the sampling filters.
 
 import { ask, ending } from "/page/api.js";
 import { percent } from "/page/bits.js";
@@ -10,13 +10,13 @@ const ASKED = 60;
 export function distribution(panel, state) {
   const again = debounced(60, () => update());
   const temperature = slider("temperature", {
-    min: 0, max: 2, step: 0.05, value: 1, told: (T) => (T === 0 ? "0, the most probable alone" : T.toFixed(2)), onchange: again,
+    min: 0, max: 2, step: 0.05, value: 1, format: (T) => (T === 0 ? "0 (greedy)" : T.toFixed(2)), onchange: again,
   });
-  const topK = slider("top-k", { min: 0, max: 50, step: 1, value: 0, told: (k) => (k ? `${k}` : "all"), onchange: again });
-  const topP = slider("top-p", { min: 0.05, max: 1, step: 0.01, value: 1, told: (p) => (p < 1 ? p.toFixed(2) : "all"), onchange: again });
+  const topK = slider("top-k", { min: 0, max: 50, step: 1, value: 0, format: (k) => (k ? `${k}` : "all"), onchange: again });
+  const topP = slider("top-p", { min: 0.05, max: 1, step: 0.01, value: 1, format: (p) => (p < 1 ? p.toFixed(2) : "all"), onchange: again });
   const columns = make("div", { class: "columns" });
   panel.append(
-    make("p", { class: "lead", text: "What each model expects next. Pale: the model’s own probability; solid: what is left to draw from; hatched: cut by the filters. Choose a bar to write its token." }),
+    make("p", { class: "lead", text: "Next-token probabilities of each model. Pale: the model’s probability; solid: the probability after filtering; hatched: removed by the filters. Click a bar to append its token." }),
     make("div", { class: "controls" }, temperature.field, topK.field, topP.field),
     columns,
   );
@@ -59,11 +59,11 @@ function chart(model, state) {
   const summary = make("p", { class: "figures" });
   const list = make("div", { class: "bars", role: "group", "aria-label": `next tokens of ${model}` });
   const element = make("section", { class: "card" }, make("h3", {}, make("bdi", { text: model })), summary, list);
-  const rows = new Map(); // by id, so that a bar moves and does not blink
+  const rows = new Map(); // by id, so that bars are animated instead of redrawn
   const inOrder = () => [...rows.values()].sort((a, b) => a.rank - b.rank).map((row) => row.button);
   const settle = roving(list, inOrder);
 
-  /** Show an answer; a focused bar that is not in it hands the focus to the bar now at its rank, or to `fallback`. */
+  /** Show a response; if the focused bar disappears, the bar now at its rank gets the focus, or `fallback`. */
   function show(answer, most, T, fallback) {
     keepFocus(inOrder, () => render(answer, most, T), fallback);
   }
@@ -108,26 +108,26 @@ function bar(first, state) {
   const row = { button, rank: 0 };
   row.set = (each, rank, most) => {
     row.rank = rank;
-    piece = each.text; // with the blank before it where the text needs one
+    piece = each.text; // including a leading blank if needed
     const isCut = each.shaped_probability === 0;
     button.style.setProperty("--rank", rank);
     own.style.width = `${(100 * each.probability) / most}%`;
     shaped.style.width = `${(100 * each.shaped_probability) / most}%`;
     button.classList.toggle("cut", isCut);
     number.textContent = percent(isCut ? each.probability : each.shaped_probability);
-    const fate = isCut ? "cut by the filters" : `${percent(each.shaped_probability)} left to draw`;
-    button.setAttribute("aria-label", `write ${each.is_unknown ? name : withoutJoiners(each.token)}: ${percent(each.probability)}, ${fate}`);
-    button.title = `${percent(each.probability)} by the model; ${fate}`;
+    const filtered = isCut ? "removed by the filters" : `${percent(each.shaped_probability)} after filtering`;
+    button.setAttribute("aria-label", `write ${each.is_unknown ? name : withoutJoiners(each.token)}: ${percent(each.probability)}, ${filtered}`);
+    button.title = `${percent(each.probability)} by the model; ${filtered}`;
   };
   return row;
 }
 
 function inWords(answer, T) {
-  const words = [`entropy ${answer.entropy_bits.toFixed(2)} bits, as if among ${(2 ** answer.entropy_bits).toFixed(1)} equals`];
-  if (answer.kept < answer.vocab_size - 2) { // `<s>` never comes
+  const words = [`entropy ${answer.entropy_bits.toFixed(2)} bits (perplexity ${(2 ** answer.entropy_bits).toFixed(1)})`];
+  if (answer.kept < answer.vocab_size - 2) { // `<s>` is never predicted
     const best = answer.next[0];
     const mass = T === 1 && best.shaped_probability ? `, ${percent(best.probability / best.shaped_probability)} of the probability` : "";
-    words.push(`${answer.kept.toLocaleString("en")} token${answer.kept === 1 ? "" : "s"} kept${mass}`);
+    words.push(`${answer.kept.toLocaleString("en")} token${answer.kept === 1 ? "" : "s"} after filtering${mass}`);
   }
   return `${words.join("; ")}.`;
 }

@@ -1,8 +1,8 @@
-// Elements, and moving among them by keys. Text of users and models is only ever set as text, never as markup.
+// DOM helpers and keyboard navigation. Text of users and models is only set as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: `text` is its text, `onclick` and the like are heard, null and false are left out. */
+/** Create an element: `text` sets its text, `on…` adds a listener, null and false attributes are omitted. */
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -22,7 +22,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A token as a label: blanks at its ends and control characters as visible signs; the unknown-word symbol in words. */
+/** Label of a token: leading and trailing blanks and control characters become visible symbols. */
 export function visible(token, isUnknown = false) {
   if (isUnknown) return "unknown word";
   if (token === "") return "∅";
@@ -32,33 +32,33 @@ export function visible(token, isUnknown = false) {
     .replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (sign) => `⟨U+${sign.charCodeAt(0).toString(16)}⟩`);
 }
 
-/** A token without the signs (U+FFED) by which the word tokenizer joins a punctuation mark to its neighbours. */
+/** Remove the joiners (U+FFED) by which the word tokenizer attaches punctuation to its neighbours. */
 export function withoutJoiners(token) {
   return token.replace(/^\uffed|\uffed$/g, "") || token;
 }
 
-/** The same without the blank that only parts words. */
+/** Like `visible`, without the blank that separates words. */
 export function label(token, isUnknown = false) {
   return visible(token.trim() ? token.replace(/^ /, "") : token, isUnknown);
 }
 
-/** Text of unknown direction inside a line of ours. */
+/** Text of unknown writing direction, isolated from the text around it. */
 export function isolated(text, attributes = {}) {
   return make("bdi", { ...attributes, text });
 }
 
-/** One stop of the tabulator for a whole list, and arrow keys inside it; `items` gives it in the order of the eye. */
+/** Roving tabindex: one tab stop for a list, arrow keys inside it; `items` returns its elements in visual order. */
 export function roving(container, items) {
   const choose = (item) => {
-    for (const each of items()) each.tabIndex = each === item ? 0 : -1;
+    for (const other of items()) other.tabIndex = other === item ? 0 : -1;
   };
   container.addEventListener("focusin", (event) => {
-    const item = items().find((each) => each.contains(event.target));
+    const item = items().find((element) => element.contains(event.target));
     if (item) choose(item);
   });
   container.addEventListener("keydown", (event) => {
     const all = items();
-    const at = all.findIndex((each) => each.contains(document.activeElement));
+    const at = all.findIndex((element) => element.contains(document.activeElement));
     const last = all.length - 1;
     const goal = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last };
     if (at < 0 || !(event.key in goal) || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -67,7 +67,7 @@ export function roving(container, items) {
   });
   return () => {
     const all = items();
-    choose(all.find((each) => each.contains(document.activeElement)) ?? all[0]);
+    choose(all.find((element) => element.contains(document.activeElement)) ?? all[0]);
   };
 }
 
@@ -87,40 +87,40 @@ export function keepFocus(items, update, fallback = null) {
   target?.focus({ preventScroll: true });
 }
 
-/** Wait until nothing has happened for a while; the last call counts. `cancel` drops a call that still waits. */
+/** Debounce: only the last call within the interval runs. `cancel` drops a pending call. */
 export function debounced(milliseconds, work) {
   let timer = 0;
-  const run = (...given) => {
+  const run = (...args) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...given), milliseconds);
+    timer = setTimeout(() => work(...args), milliseconds);
   };
   run.cancel = () => clearTimeout(timer);
   return run;
 }
 
-/** Only the latest call matters: an earlier one that still runs is cancelled, and its failure is not told. */
+/** Run only the latest call: an earlier one is aborted, and its error is ignored. */
 export function latest(work, fail) {
   let controller = null;
-  const run = async (...given) => {
+  const run = async (...args) => {
     controller?.abort();
-    const own = (controller = new AbortController());
+    const current = (controller = new AbortController());
     try {
-      await work(own.signal, ...given);
+      await work(current.signal, ...args);
     } catch (error) {
-      if (!own.signal.aborted) fail(error);
+      if (!current.signal.aborted) fail(error);
     }
   };
   run.stop = () => controller?.abort();
   return run;
 }
 
-/** A slider or number with its name and what it is set to. */
-export function slider(name, { min, max, step, value, told = String, onchange }) {
-  const output = make("output", { text: told(value) });
+/** A labelled slider with its formatted value. */
+export function slider(name, { min, max, step, value, format = String, onchange }) {
+  const output = make("output", { text: format(value) });
   const input = make("input", {
-    type: "range", min, max, step, value, "aria-label": name, "aria-valuetext": told(value),
+    type: "range", min, max, step, value, "aria-label": name, "aria-valuetext": format(value),
     oninput: () => {
-      output.textContent = told(Number(input.value));
+      output.textContent = format(Number(input.value));
       input.setAttribute("aria-valuetext", output.textContent);
       onchange?.(Number(input.value));
     },
@@ -129,7 +129,7 @@ export function slider(name, { min, max, step, value, told = String, onchange })
   return { field, input, get value() { return Number(input.value); } };
 }
 
-/** A choice among named values. */
+/** A labelled select element. */
 export function choice(name, options, onchange) {
   const input = make("select", { onchange: () => onchange?.(input.value) });
   const set = (values) => {

@@ -1,4 +1,4 @@
-// Text drawn token by token, with what else could have come at each step; any of it can be gone on from.
+// Text generated token by token; any alternative of a token can be chosen to continue from.
 
 import { ending, stream, unknownSymbol } from "/page/api.js";
 import { bitsOf, depth, percent, told } from "/page/bits.js";
@@ -8,17 +8,17 @@ const ALTERNATIVES = 8;
 
 export function generation(panel, state) {
   const model = choice("model", []);
-  const temperature = slider("temperature", { min: 0, max: 2, step: 0.05, value: 1, told: (T) => T.toFixed(2) });
-  const topP = slider("top-p", { min: 0.05, max: 1, step: 0.01, value: 0.95, told: (p) => p.toFixed(2) });
+  const temperature = slider("temperature", { min: 0, max: 2, step: 0.05, value: 1, format: (T) => T.toFixed(2) });
+  const topP = slider("top-p", { min: 0.05, max: 1, step: 0.01, value: 0.95, format: (p) => p.toFixed(2) });
   const length = slider("tokens", { min: 5, max: 200, step: 5, value: 40 });
   const start = make("button", { type: "button", class: "primary", text: "Generate", onclick: () => go(true) });
   const stop = make("button", { type: "button", text: "Stop", disabled: true, onclick: () => run.stop() });
-  const take = make("button", { type: "button", text: "Keep as my text", disabled: true, onclick: () => state.setText(prompt + written(steps)) });
+  const take = make("button", { type: "button", text: "Use as my text", disabled: true, onclick: () => state.setText(prompt + written(steps)) });
   const output = make("div", { class: "reading large", role: "listbox", "aria-label": "generated tokens" });
   const chosen = make("div", { class: "alternatives card", hidden: true });
   const status = make("p", { class: "figures", role: "status" });
   panel.append(
-    make("p", { class: "lead", text: "The model goes on with your text. Choose a token to see what else could have come there, and choose that to go on from it." }),
+    make("p", { class: "lead", text: "The model continues your text. Click a token to see the alternatives at its position, and click one to continue from it." }),
     make("div", { class: "controls" }, model.field, temperature.field, topP.field, length.field),
     make("div", { class: "row" }, start, stop, take),
     make("div", { class: "card" }, output),
@@ -26,14 +26,14 @@ export function generation(panel, state) {
     chosen,
   );
   let prompt = "";
-  let unknown = null; // the model's symbol of unknown words
+  let unknown = null; // the model's unknown-word token
   const isUnknown = (token) => unknown !== null && token.trim() === unknown;
-  let turn = 0; // which draw the buttons belong to
+  let turn = 0; // number of the current run
   let steps = []; // {token, logProb, top: [[token, logProb]], element}
   const settle = roving(output, () => steps.map((step) => step.element));
 
   const run = latest(async (signal) => {
-    status.textContent = "drawing …";
+    status.textContent = "generating …";
     let finish = "length";
     unknown = await unknownSymbol(model.input.value, signal);
     const body = {
@@ -66,7 +66,7 @@ export function generation(panel, state) {
       if (own !== turn) return;
       if (document.activeElement === stop) start.focus(); // a disabled button would lose the focus
       stop.disabled = true;
-      if (status.textContent === "drawing …") status.textContent = summary("stopped");
+      if (status.textContent === "generating …") status.textContent = summary("stopped");
     });
   }
 
@@ -81,7 +81,7 @@ export function generation(panel, state) {
   function add(token, logProb, top) {
     const bits = bitsOf(logProb);
     if (!steps.length && token.startsWith(" ") && prompt.endsWith(" ")) {
-      prompt = prompt.trimEnd(); // the blank comes with the word
+      prompt = prompt.trimEnd(); // the blank is part of the token
       output.querySelector(".given").textContent = prompt;
     }
     const isEnd = token === "</s>";
@@ -112,14 +112,14 @@ export function generation(panel, state) {
       fill.style.width = `${(100 * p) / most}%`;
       return make("button", {
         type: "button", class: token === step.token ? "bar flat came" : "bar flat", onclick: () => goOn(step, token, logProb),
-        "aria-label": `go on with ${isUnknown(token) ? "an unknown word" : token}, ${percent(p)}${token === step.token ? ", which came" : ""}`,
+        "aria-label": `continue with ${isUnknown(token) ? "an unknown word" : token}, ${percent(p)}${token === step.token ? ", generated" : ""}`,
       }, isolated(label(token, isUnknown(token)), { class: "token" }), make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { class: "number", text: percent(p) }));
     });
-    const list = make("div", { role: "group", "aria-label": "what else could have come here", onkeydown: (event) => {
+    const list = make("div", { role: "group", "aria-label": "alternatives at this position", onkeydown: (event) => {
       if (event.key === "Escape") { close(); step.element.focus(); }
     } }, ...buttons);
     roving(list, () => buttons)();
-    chosen.replaceChildren(make("h3", { text: "What could have come here" }), list);
+    chosen.replaceChildren(make("h3", { text: "Alternatives" }), list);
     chosen.hidden = false;
     if (isByKey) buttons[0].focus();
   }
@@ -132,7 +132,7 @@ export function generation(panel, state) {
     steps = steps.slice(0, at);
     add(token, logProb, top);
     steps.at(-1).element.classList.add("forced");
-    steps.at(-1).element.focus(); // the chosen alternative is about to disappear
+    steps.at(-1).element.focus(); // the alternatives are about to be removed
     close();
     if (token === "</s>") status.textContent = "the line ends here.";
     else go(false);
@@ -145,8 +145,8 @@ export function generation(panel, state) {
 
   function summary(finish) {
     const bits = steps.reduce((sum, step) => sum + bitsOf(step.logProb), 0);
-    const why = { stop: "the model ended the line", length: "as long as asked for", stopped: "stopped" }[finish];
-    return `${steps.length} tokens, ${told(bits, 1)} under the model itself; ${why}.`;
+    const why = { stop: "the model ended the line", length: "maximum length reached", stopped: "stopped" }[finish];
+    return `${steps.length} tokens, ${told(bits, 1)} under the model; ${why}.`;
   }
 
   return {

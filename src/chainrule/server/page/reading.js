@@ -1,14 +1,14 @@
-// What the views of the whole text share: a card for each model that reads it, and tokens to point at.
+// Shared by the views of the whole text: one card per model, with selectable tokens.
 
 import { beginning, context } from "/page/api.js";
 import { keepFocus, latest, make, roving } from "/page/dom.js";
 
-/** A view of the text; `cards` makes one of each { model, found } or { model, error }. */
+/** A view of the text; `cards` creates the cards of [{ model, found } or { model, error }]. */
 export function readings(panel, state, lead, cards) {
   const stack = make("div", { class: "stack" });
   panel.append(make("p", { class: "lead", text: lead }), stack);
 
-  /** Replace all cards; the focus stays in the card at the same position, or goes to the text if that has no tokens. */
+  /** Replace all cards; the focus stays in the card at the same position, or moves to the text box. */
   function replaceCards(elements) {
     const position = [...stack.children].findIndex((card) => card.contains(document.activeElement));
     const items = () => [...(stack.children[Math.min(position, stack.children.length - 1)]?.querySelectorAll("[tabindex], select") ?? [])];
@@ -34,7 +34,7 @@ export function readings(panel, state, lead, cards) {
   return { update };
 }
 
-/** One token in running text, on a colour of this depth. */
+/** A token with a background colour of this depth. */
 export function tokenSpan(group, deep, remark) {
   const text = group.isEnd ? "⏎" : group.piece;
   const span = make("span", { class: group.isEnd ? "token-text end" : "token-text", role: "option", tabindex: -1, title: remark, text });
@@ -44,7 +44,7 @@ export function tokenSpan(group, deep, remark) {
   return span;
 }
 
-/** Tokens in lines of their own direction; `tell` hears which one is pointed at or has the focus. */
+/** Tokens in lines; `tell` is called with the index of the token that is hovered or focused. */
 export function tokenList(spans, groups, label, tell) {
   const list = make("div", { class: "reading", role: "listbox", "aria-label": label });
   let line = make("div", { dir: "auto", role: "presentation" });

@@ -1,19 +1,19 @@
-// The Shannon game: guess a hidden text token by token; your bits against the models'.
+// The Shannon game: guess a hidden text unit by unit and compare your bits with those of the models.
 
 import { ask, context } from "/page/api.js";
 import { bitsOf, bitsOfToken, bounds, rankBits, told } from "/page/bits.js";
 import { choice, isolated, latest, make, visible } from "/page/dom.js";
 
-const LONGEST = 300; // characters of a text to guess
+const LONGEST = 300; // characters
 
 export function shannon(panel, state) {
-  let isSuited = false; // the unit is chosen, by the player or for the first model
+  let isSuited = false; // whether the unit has been chosen
   const unit = choice("guess", [["letter", "letters"], ["word", "words"]], () => { isSuited = true; });
-  const own = make("textarea", { rows: 2, maxlength: LONGEST, dir: "auto", "aria-label": "a text of your own for another to guess", placeholder: "Or paste a text for somebody else to guess; the game hides it." });
+  const own = make("textarea", { rows: 2, maxlength: LONGEST, dir: "auto", "aria-label": "text for another player to guess", placeholder: "Or paste a text for another player to guess; it will be hidden." });
   const begin = make("button", { type: "button", class: "primary", text: "New game", onclick: () => start() });
   const board = make("div", { class: "card game", hidden: true });
   panel.append(
-    make("p", { class: "lead", text: "Guess what comes next until you are right: an identical twin of yours could restore the text from your guess numbers alone, so the bits it takes to send these numbers bound what the text holds for you (Shannon, 1951). The models pay by the same rule for the rank of the truth among their guesses, and beside it their true price, −log₂ p." }),
+    make("p", { class: "lead", text: "Guess the next unit until you are right. The sequence of your guess numbers determines the text, so the bits needed to encode these numbers are an upper bound on its entropy for you (Shannon, 1951). The models are scored by the same code on the rank of the correct unit, and by their exact cost, −log₂ p." }),
     make("div", { class: "controls" }, unit.field, own),
     make("div", { class: "row" }, begin),
     board,
@@ -38,7 +38,7 @@ export function shannon(panel, state) {
   });
 
   return {
-    /** Letters where the first model reads letters, else words; asked once, and never against the player's choice. */
+    /** Default to letters if the first model is character-based; never override the player's choice. */
     update: latest(async (signal) => {
       if (isSuited || !state.chosen.length) return;
       const { tokenizer } = await context(state.chosen[0], "a", signal);
@@ -48,12 +48,12 @@ export function shannon(panel, state) {
   };
 }
 
-/** Letters, or words with the blank before them. */
+/** Split a text into letters, or into words with leading blanks. */
 export function cut(text, kind) {
   return kind === "letter" ? Array.from(text) : text.match(/\s*\S+/g) ?? [];
 }
 
-/** What a model pays for each unit: its true bits, and its ranks where its tokens are the units. */
+/** Bits of each unit under a model, and the ranks if its tokens are the units. */
 export function rival(name, found, units, kind) {
   const tokens = found.tokens.filter((token, i) => !(token.token === "</s>" && i === found.tokens.length - 1));
   const isAligned = tokens.length === units.length && tokens.every((token, i) => token.piece.trim() === units[i].trim());
@@ -62,7 +62,7 @@ export function rival(name, found, units, kind) {
   for (const token of tokens) {
     done += token.piece.length;
     while (done > reached && at + 1 < units.length) reached += units[++at].length;
-    bits[at] += bitsOfToken(token); // of the unit in which it ends
+    bits[at] += bitsOfToken(token); // counted for the unit in which the token ends
   }
   const ranks = isAligned ? tokens.map((token) => token.rank) : null;
   const spelt = tokens.map((token) => bitsOf(token.spelling_log_prob ?? 0));
@@ -71,8 +71,8 @@ export function rival(name, found, units, kind) {
 
 function play(board, { units, first, kind, players, begin }) {
   let at = first;
-  const ranks = []; // yours, one for each unit
-  const extra = []; // bits of those you gave up
+  const ranks = []; // guess numbers of the player, one per unit
+  const extra = []; // extra bits of units that were shown
   let tried = [];
   const choices = players.find((player) => player.ranks)?.choices ?? (kind === "letter" ? 30 : 10000);
   const text = make("p", { class: "hidden-text", dir: "auto", "aria-live": "polite" });
@@ -124,7 +124,7 @@ function play(board, { units, first, kind, players, begin }) {
   }
 
   function finish() {
-    if (form.contains(document.activeElement)) begin.focus(); // disabled fields would lose the focus
+    if (form.contains(document.activeElement)) begin.focus(); // disabled fields lose the focus
     for (const each of form.elements) each.disabled = true;
     at = Math.max(at, first);
     text.replaceChildren(make("span", { class: "given", text: units.slice(0, first).join("") }), make("span", { text: units.slice(first, at).join("") }), make("span", { class: "masked", text: units.slice(at).join("") }));
@@ -133,7 +133,7 @@ function play(board, { units, first, kind, players, begin }) {
   }
 }
 
-/** What the guess numbers alone say; nothing where one of them is not known, as of a unit that was shown. */
+/** Entropy bounds from the guess numbers; none if a unit was shown. */
 function inBounds(ranks, shown, kind) {
   const units = `${ranks.length} ${kind}${ranks.length === 1 ? "" : "s"}`;
   if (shown) return `Shannon’s bounds need every guess number, and ${shown} of ${units} ${shown === 1 ? "was" : "were"} shown: no bounds.`;
@@ -141,7 +141,7 @@ function inBounds(ranks, shown, kind) {
   return `By Shannon’s bounds from the guess numbers of ${units} alone: between ${lower.toFixed(2)} and ${upper.toFixed(2)} bits per ${kind}; few guesses make them low.`;
 }
 
-/** You and the models, the fewest bits first. */
+/** Table of the player and the models, fewest bits first. */
 function standings(players, ranks, extra, first, at, kind) {
   const n = at - first;
   const sum = (values) => values.reduce((total, each) => total + each, 0);
@@ -157,9 +157,9 @@ function standings(players, ranks, extra, first, at, kind) {
   rows.push({ name: "you", byRank: sum(rankBits(ranks)) + sum(extra), bits: null, right: ranks.filter((rank, i) => rank === 1 && !extra[i]).length, isYou: true });
   rows.sort((a, b) => (a.bits ?? a.byRank) - (b.bits ?? b.byRank));
   const number = (value, digits = 1) => make("td", { class: "number", text: value === null ? "–" : Number.isFinite(value) ? value.toFixed(digits) : "∞" });
-  const heads = ["", `bits by guesses`, "true bits", `bits per ${kind}`, "right at once"];
+  const heads = ["", `bits of guesses`, "true bits", `bits per ${kind}`, "right at once"];
   return make("table", {},
-    make("caption", { text: n ? `After ${n} ${kind}${n === 1 ? "" : "s"}` : "Nobody has guessed yet" }),
+    make("caption", { text: n ? `After ${n} ${kind}${n === 1 ? "" : "s"}` : "No guesses yet" }),
     make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text })))),
     make("tbody", {}, ...rows.map((row) => make("tr", { class: row.isYou ? "you" : null },
       make("th", { scope: "row" }, isolated(row.name)), number(row.byRank), number(row.bits), number(n ? (row.bits ?? row.byRank) / n : null, 2), number(row.right, 0)))));

@@ -1,10 +1,10 @@
-// The text as each model reads it: the deeper a token's colour the more bits it cost.
+// The text coloured by the surprisal of each token.
 
 import { bitsOfToken, depth, joined, percent, told } from "/page/bits.js";
 import { isolated, make, visible } from "/page/dom.js";
 import { readings, tokenList, tokenSpan } from "/page/reading.js";
 
-const LEAD = "Your text, coloured by surprisal: −log₂ p of each token given those before it. Point at a token, or reach it with the arrow keys.";
+const LEAD = "Your text, coloured by surprisal: −log₂ p of each token given the previous ones. Hover over a token or select it with the arrow keys.";
 
 export function surprisal(panel, state) {
   return readings(panel, state, LEAD, (read) => {
@@ -14,7 +14,7 @@ export function surprisal(panel, state) {
   });
 }
 
-/** The bits of what is shown, and per byte of it. */
+/** Total bits and bits per byte of the tokens shown. */
 export function totals(found) {
   const bits = found.tokens.reduce((sum, token) => sum + bitsOfToken(token), 0);
   const encoder = new TextEncoder();
@@ -27,7 +27,7 @@ function card({ model, error, found, bits, perByte, tokens }, isBest) {
   const title = make("h3", {}, isolated(model), isBest ? make("span", { class: "badge", text: "fewest bits" }) : null);
   if (error) return make("section", { class: "card" }, title, make("p", { class: "problem", text: error.message }));
   const figures = [`${told(bits, 1)}`, `${perByte.toFixed(3)} bits per byte`, `${tokens.toLocaleString("en")} tokens (${found.tokenizer})`];
-  if (!Number.isFinite(bits)) figures[1] = "some of it is impossible for this model";
+  if (!Number.isFinite(bits)) figures[1] = "contains tokens with probability 0";
   if (found.left_out) figures.push(`the first of ${(found.left_out + tokens).toLocaleString("en")}`);
   if (!found.is_normalized) figures.push("scores, not probabilities");
   const detail = make("p", { class: "detail", "aria-live": "polite" });
@@ -41,9 +41,9 @@ function card({ model, error, found, bits, perByte, tokens }, isBest) {
 function describe(detail, found, group) {
   const token = group.token;
   const rank = found.is_normalized ? `rank ${token.rank.toLocaleString("en")} of ${found.choices.toLocaleString("en")}` : `rank ${token.rank}`;
-  const unsure = token.entropy_bits === null ? "" : `; unsure by ${token.entropy_bits.toFixed(2)} bits`;
-  const unknown = token.spelling_log_prob === undefined ? "" : "; unknown to the model, so spelt out";
+  const entropy = token.entropy_bits === null ? "" : `; entropy ${token.entropy_bits.toFixed(2)} bits`;
+  const unknown = token.spelling_log_prob === undefined ? "" : "; unknown word, including the bits of its spelling";
   const expected = token.top.slice(0, 5).flatMap((each) => [isolated(visible(each.token, each.is_unknown), { class: "token" }), ` ${percent(each.probability)}`, " · "]).slice(0, -1);
   const name = group.isEnd ? "end of line" : group.piece.trim() || visible(group.piece);
-  detail.replaceChildren(isolated(name, { class: "token strong" }), ` ${told(group.bits)}, ${rank}${unsure}${unknown}. Expected: `, ...expected);
+  detail.replaceChildren(isolated(name, { class: "token strong" }), ` ${told(group.bits)}, ${rank}${entropy}${unknown}. Expected: `, ...expected);
 }

@@ -1,8 +1,8 @@
-"""`chainrule` and `python -c` in a shell's lines, forked from one process that has imported everything.
+"""Fork server that runs `chainrule` and `python -c` in shell commands without the import time.
 
-A line runs as it stands, with its own files, folder, environment and status; only the seconds of importing are
-spared. `chainrule serve`, which is sent signals, starts as ever. That commands also start by themselves, with
-nothing imported, is for the README to show (tests/test_readme.py).
+Commands run with their own files, working directory, environment and exit status, forked from a process that has
+imported everything. `chainrule serve`, which receives signals, is started normally. tests/test_readme.py covers
+normal starts of the other commands.
 """
 
 import importlib
@@ -26,12 +26,12 @@ SHIM: Final = """#!{python} -IS
 import json, os, socket, sys
 if sys.argv[1:2] == ["serve"]:
     os.execv({entry!r}, [{entry!r}, *sys.argv[1:]])
-with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect({address!r})
-    wanted = [sys.argv, os.getcwd(), dict(os.environ)]
-    socket.send_fds(asked, [json.dumps(wanted).encode()], [0, 1, 2])
-    asked.shutdown(socket.SHUT_WR)
-    status = int(asked.recv(16))
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect({address!r})
+    request = [sys.argv, os.getcwd(), dict(os.environ)]
+    socket.send_fds(client, [json.dumps(request).encode()], [0, 1, 2])
+    client.shutdown(socket.SHUT_WR)
+    status = int(client.recv(16))
 if status < 0:
     os.kill(os.getpid(), -status)
 sys.exit(status)
@@ -40,7 +40,7 @@ sys.exit(status)
 
 @contextmanager
 def forking() -> Iterator[str]:
-    """The PATH on which a shell finds both commands."""
+    """Start the fork server; yield a PATH on which a shell finds both commands."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         address = str(folder / "socket")
@@ -53,11 +53,11 @@ def forking() -> Iterator[str]:
             assert server.stdout is not None
             assert server.stdout.readline() == "ready\n"
             yield f"{folder}:{BIN}:{os.environ['PATH']}"
-            server.communicate()  # its stdin ends, and it with it
+            server.communicate()  # closing its stdin ends it
 
 
 def attend(client: socket.socket) -> None:
-    """One command, in a process of its own; another waits for its status."""
+    """Run one command in a forked process and send its exit status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     message, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
     while more := client.recv(1 << 16):
@@ -77,11 +77,11 @@ def attend(client: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
-    os._exit(outcome(arguments))  # to take everything apart again would take longer than most commands
+    os._exit(outcome(arguments))  # skip the interpreter shutdown, which takes longer than most commands
 
 
 def outcome(arguments: list[str]) -> int:
-    """The status of `chainrule …` or `python -c SCRIPT`."""
+    """Run `chainrule …` or `python -c SCRIPT`; return the exit status."""
     try:
         if Path(arguments[0]).name == "python":
             exec(compile(arguments[2], "<string>", "exec"), {"__name__": "__main__"})
@@ -99,14 +99,14 @@ def outcome(arguments: list[str]) -> int:
 
 
 def main(address: str) -> None:
-    """Import, then fork for whoever asks until stdin ends."""
+    """Import everything, then fork for every connection until stdin is closed."""
     package = importlib.import_module("chainrule")
     for module in pkgutil.walk_packages(package.__path__, "chainrule."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for name in ("matplotlib.figure", "torch._dynamo", "torch.utils.tensorboard", "sacrebleu", "seqeval.metrics"):
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the status of those that wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children need not be waited for
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
