@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.corpora import BENCHMARKS, DATA, machine, table
 
 import chainrule
-from chainrule import kenlm, processors
+from chainrule import kenlm, system
 from chainrule.applications.complete import Completer
 from chainrule.applications.filter import LineCost, measure_distances, select_nearest
 from chainrule.applications.identify import Identifier
@@ -73,7 +73,7 @@ def filtering(folder: Path) -> list[dict[str, Any]]:
         "wc -w": lambda: subprocess.run(["wc", "-w", novels], check=True, stdout=subprocess.DEVNULL),
         "reading alone": lambda: sum(map(len, read_batches(corpus))),
         "engine, one thread": lambda: engine.engine.score_sentences(lines, threads=1),
-        "engine, all processors": lambda: engine.engine.score_sentences(lines, threads=processors.thread_count()),
+        "engine, all processors": lambda: engine.engine.score_sentences(lines, threads=system.thread_count()),
         "a loop of kenlm calls": lambda: [by_line.score(line) for line in lines],
         "filter by perplexity": lambda: measure_distances(LineCost.of(model, by="perplexity"), corpus),
         "filter by bits per byte": lambda: measure_distances(LineCost.of(model, by="bits-per-byte"), corpus),

@@ -30,10 +30,9 @@ from pathlib import Path
 from benchmarks.corpora import DATA, machine, table
 
 import chainrule
-from chainrule.applications.candidates import Settings
-from chainrule.applications.channel import Channel
-from chainrule.applications.correct import Corrector
-from chainrule.applications.misspellings import Misspelling, read_misspellings
+from chainrule.applications.spelling.candidates import Settings
+from chainrule.applications.spelling.corrector import Corrector
+from chainrule.applications.spelling.noisy_channel import Channel, Misspelling, read_misspellings
 from chainrule.model import Model
 
 SPELLING = DATA / "spelling"
@@ -62,8 +61,8 @@ def paragraphs() -> list[str]:
 def train_or_load(out: Path, name: str, lines: Sequence[str], order: int) -> Model:
     """Train a model on these lines, or load it if it exists."""
     if not (out / name).exists():
-        model = chainrule.train("ngram", _written(out / f"{name}.txt", lines), tokenizer="whitespace", order=order)
-        model.save(out / name)
+        trained = chainrule.train("ngram", _written(out / f"{name}.txt", lines), tokenizer="whitespace", order=order)
+        trained.save(out / name)
     model: Model = chainrule.load(out / name)
     return model
 

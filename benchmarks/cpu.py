@@ -24,16 +24,15 @@ from torch import Tensor, nn
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, validation
-from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.config import OutputKind
+from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
-from chainrule.neural.settings import OutputKind
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.training import optimizers
 from chainrule.training.batches import StreamBatches
-from chainrule.training.objective import next_token
-from chainrule.training.step import NATS, TOKENS, EagerStepper, TrainingStep
+from chainrule.training.step import NATS, TOKENS, EagerStepper, TrainingStep, next_token
 
 CPU: Final = torch.device("cpu")
 LAYERS, D, B, T = 2, 200, 20, 35

@@ -24,11 +24,10 @@ from torch import Tensor, nn
 
 from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, transformer
-from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.model import NeuralModel
 from chainrule.training.batches import StreamBatches
 from chainrule.training.config import Precision
-from chainrule.training.objective import next_token
-from chainrule.training.step import HALF, CudaGraphStepper, TrainingStep
+from chainrule.training.step import HALF, CudaGraphStepper, TrainingStep, next_token
 
 ROUNDS = 5
 GPU = torch.device("cuda")

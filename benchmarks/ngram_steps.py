@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 import chainrule
 import chainrule.cli.main
 import chainrule.ngram.family
-from chainrule import exchange, native
+from chainrule import system
+from chainrule.applications import convert
 from chainrule.model import Model
 
 SENTENCE: Final = "the price of the company"
@@ -38,7 +39,7 @@ def saved(text: Path, order: int, folder: Path) -> dict[str, float]:
 
 def arpa(text: Path, order: int, folder: Path) -> dict[str, float]:
     """Train a model and export it as ARPA."""
-    exchange.export_arpa(train(text, order), folder / "own.arpa")
+    convert.export_arpa(train(text, order), folder / "own.arpa")
     return {}
 
 
@@ -50,7 +51,7 @@ STEPS: Final[dict[str, Callable[[Path, int, Path], dict[str, float]]]] = {
 
 
 def main(step: str, text: str, order: str, folder: str, answer: str) -> None:
-    native.load()
+    system.load()
     shutil.rmtree(Path(folder) / "own", ignore_errors=True)
     start = time.perf_counter()
     result = STEPS[step](Path(text), int(order), Path(folder))

@@ -18,12 +18,12 @@ from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.ngram import jelinek_mercer
+from chainrule.ngram import smoothing
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
-from chainrule.preparation import PreparedCorpus, prepare_corpus
+from chainrule.ngram.smoothing import estimate
+from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 
@@ -106,8 +106,8 @@ class Study:
 
     def _weights(self, counts: Counts, config: Config) -> list[Floats]:
         assert self.prepared.valid is not None, "Jelinek-Mercer needs a validation text"
-        weights = jelinek_mercer.estimate_lambdas(counts, self.prepared.valid.ids, "line", config.buckets)
-        return jelinek_mercer.expand_lambdas(counts, weights, config.buckets)
+        weights = smoothing.estimate_lambdas(counts, self.prepared.valid.ids, "line", config.buckets)
+        return smoothing.expand_lambdas(counts, weights, config.buckets)
 
 
 def study(benchmark: Benchmark, tokenizer: TokenizerConfig, order: int, collapsed: bool = False) -> Study:

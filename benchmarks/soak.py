@@ -32,7 +32,7 @@ from benchmarks.corpora import machine, table
 
 import chainrule
 from chainrule.model import Model
-from chainrule.text.default import default_text
+from chainrule.text.splits import default_text
 
 TOKENS: Final = 16
 PROMPTS: Final = 100

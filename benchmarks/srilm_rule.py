@@ -15,15 +15,14 @@ import numpy as np
 from benchmarks.corpora import BENCHMARKS, machine, table
 from benchmarks.results import ORDERS, PUBLISHED
 
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Floats
 from chainrule.ngram import smoothing
 from chainrule.ngram.counts import Counts, count
-from chainrule.ngram.discounts import absolute_discount, modified_discounts
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import OrderCounts
+from chainrule.ngram.smoothing import OrderCounts, absolute_discount, modified_discounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.preparation import prepare_corpus
+from chainrule.prepared_corpus import prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 

@@ -27,7 +27,7 @@ from typing import IO, Any
 from benchmarks.corpora import DATA, machine, table
 
 from chainrule import recipes
-from chainrule.text.columns import read_tagged
+from chainrule.text.conll import read_tagged
 from chainrule.text.labelled import LabelledTexts, read_labelled, split
 
 ENCODER = "wikitext2-bilm"

@@ -18,12 +18,12 @@ from typing import Any
 from benchmarks.corpora import DATA, machine, table
 
 from chainrule import recipes
-from chainrule.evaluation.overlap import bleu, bleu_by_length
-from chainrule.inspection import plots
+from chainrule.evaluation.translation import bleu, bleu_by_length
+from chainrule.plots import base
 from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM
-from chainrule.tasks.translation_report import count_words, evaluate
-from chainrule.text.pairs import SentencePairs, read_pairs
+from chainrule.tasks.translate_report import count_words, evaluate
+from chainrule.text.parallel import SentencePairs, read_pairs
 
 RECIPES = {
     "no attention": "multi30k-none",
@@ -111,7 +111,7 @@ def picture(results: dict[str, dict[str, Any]]) -> str:
         name: [((b.low + min(b.high, b.low + 15)) / 2, b.score) for b in result["buckets"] if b.score is not None]
         for name, result in reversed(results.items())
     }
-    return plots.plot_curves(
+    return base.plot_curves(
         series,
         title="BLEU by source length",
         x_label="source words",

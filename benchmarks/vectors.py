@@ -28,9 +28,9 @@ import numpy as np
 from benchmarks.corpora import DATA, machine, table
 from benchmarks.vectors_difference import of_analogies, of_pairs
 
-from chainrule.embeddings import formats, learning
+from chainrule.embeddings import storage, train
 from chainrule.embeddings.vectors import WordVectors
-from chainrule.evaluation import analogies, similarity
+from chainrule.evaluation import word_vectors
 
 MIN_COUNT = 5
 MEASURED = ("chainrule", "gensim")
@@ -39,10 +39,10 @@ SIMILARITY_LISTS = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.tx
 
 OURS = """
 import json, resource, sys, time
-from chainrule.embeddings.learning import train
+from chainrule.embeddings.train import train
 def used():
     return time.perf_counter(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-import chainrule.native; chainrule.native.load()
+import chainrule.system; chainrule.system.load()
 file, out, method, epochs, threads, seed = sys.argv[1:]
 before = used()
 vectors = train(file, method=method, epochs=int(epochs), threads=int(threads), seed=int(seed), min_count=5)
@@ -54,7 +54,7 @@ print(json.dumps([after[0] - before[0], after[1] - before[1], (after[2] - before
 
 SPEED = """
 import sys
-from chainrule.embeddings.learning import train
+from chainrule.embeddings.train import train
 file, method, threads = sys.argv[1:]
 print(train(file, method=method, epochs=1, threads=int(threads), min_count=5).metrics["words_per_second"])
 """
@@ -279,7 +279,7 @@ def _spread(ratios: list[float]) -> str:
 def quality(arguments: argparse.Namespace, folder: Path) -> None:
     """Evaluate vectors of the novels: rank correlations (all and rare words) and analogies, mean over seeds."""
     file = texts(folder)["novels_en"]
-    counted = learning.train(file, method="one-hot", min_count=MIN_COUNT)
+    counted = train.train(file, method="one-hot", min_count=MIN_COUNT)
     rows, differences = [], []
     for method in ("skipgram", "cbow"):
         trained: dict[str, list[WordVectors]] = {system: [] for system in MEASURED}
@@ -289,7 +289,7 @@ def quality(arguments: argparse.Namespace, folder: Path) -> None:
                 out = folder / f"{system}-{method}-{seed}.bin"
                 if not out.exists():
                     systems(arguments)[system](Job(file, method, arguments.epochs, 2, seed, str(out)))
-                trained[system].append(formats.read(out))
+                trained[system].append(storage.read(out))
                 figures.append(evaluate(trained[system][-1], counted))
                 print(system, method, seed, figures[-1], file=sys.stderr, flush=True)
             rows.append([method, system, *_summary(figures)])
@@ -301,8 +301,8 @@ def quality(arguments: argparse.Namespace, folder: Path) -> None:
         shown = [f"{rho:+.3f} ({low:+.3f} to {high:+.3f})" for rho, low, high in pairs_of]
         differences.append([method, *shown, f"{points[0]:+.1f} ({points[1]:+.1f} to {points[2]:+.1f})"])
     print(f"{machine()}; novels_en, {arguments.epochs} epochs, {arguments.seeds} seeds: mean (min to max)")
-    pairs = [similarity.read_pairs(EVALUATION_DATA / name) for name in SIMILARITY_LISTS.values()]
-    sizes = [similarity.evaluate_similarity(counted.find, word_pairs) for word_pairs in pairs]
+    pairs = [word_vectors.read_pairs(EVALUATION_DATA / name) for name in SIMILARITY_LISTS.values()]
+    sizes = [word_vectors.evaluate_similarity(counted.find, word_pairs) for word_pairs in pairs]
     widths = [
         f"{name} {result.covered} pairs (95 % of ρ = 0.5: ±{_half(result):.2f})"
         for name, result in zip(SIMILARITY_LISTS, sizes, strict=True)
@@ -314,9 +314,9 @@ def quality(arguments: argparse.Namespace, folder: Path) -> None:
     print(table(["method", *(f"{name}, ρ" for name in SIMILARITY_LISTS), "syntactic, points"], differences))
 
 
-def _half(result: similarity.SimilarityResult) -> float:
+def _half(result: word_vectors.SimilarityResult) -> float:
     """Return half the width of the 95 % interval of ρ = 0.5 for this number of pairs."""
-    low, high = similarity.confidence_interval(0.5, result.covered)
+    low, high = word_vectors.confidence_interval(0.5, result.covered)
     return (high - low) / 2
 
 
@@ -326,11 +326,11 @@ def evaluate(vectors: WordVectors, counted: WordVectors) -> list[float]:
     counts = dict(zip(counted.words, counted.counts.tolist(), strict=True))
     figures = []
     for name in SIMILARITY_LISTS.values():
-        pairs = similarity.read_pairs(EVALUATION_DATA / name)
-        rare = similarity.rarest_third(pairs, lambda word: counts.get(word.lower()))
-        figures += [similarity.evaluate_similarity(vectors.find, subset).rho for subset in (pairs, rare)]
-    sections = analogies.read_questions(EVALUATION_DATA / "questions-words.txt")
-    solved = analogies.solve(vectors.row, vectors.unit, sections, "add")
+        pairs = word_vectors.read_pairs(EVALUATION_DATA / name)
+        rare = word_vectors.rarest_third(pairs, lambda word: counts.get(word.lower()))
+        figures += [word_vectors.evaluate_similarity(vectors.find, subset).rho for subset in (pairs, rare)]
+    sections = word_vectors.read_questions(EVALUATION_DATA / "questions-words.txt")
+    solved = word_vectors.solve(vectors.row, vectors.unit, sections, "add")
     for is_syntactic in (False, True):
         part = [s for s in solved if s.section.startswith("gram") == is_syntactic]
         figures.append(100 * sum(s.correct for s in part) / sum(s.attempted for s in part))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chainrule.embeddings.vectors import WordVectors
-from chainrule.evaluation import analogies, similarity
+from chainrule.evaluation import word_vectors
 from chainrule.lm import Floats, Ids
 
 DRAWS = 1000
@@ -23,7 +23,7 @@ def of_analogies(ours: Sequence[WordVectors], theirs: Sequence[WordVectors], fil
     """Return the difference in accuracy on syntactic analogies (3CosAdd), in percentage points."""
     random = np.random.default_rng(0)
     total, drawn = np.zeros(2), np.zeros((DRAWS, 2))  # sum of differences, number of questions
-    for section in analogies.read_questions(file):
+    for section in word_vectors.read_questions(file):
         if not section.is_syntactic:
             continue
         questions = [q for q in section.questions if all(v.row(w) is not None for v in (*ours, *theirs) for w in q)]
@@ -39,19 +39,19 @@ def of_analogies(ours: Sequence[WordVectors], theirs: Sequence[WordVectors], fil
     return _interval(100 * total[0] / total[1], 100 * drawn[:, 0] / drawn[:, 1])
 
 
-def _accuracy(systems: Sequence[WordVectors], questions: Sequence[analogies.Question]) -> Floats:
+def _accuracy(systems: Sequence[WordVectors], questions: Sequence[word_vectors.Question]) -> Floats:
     """Return the fraction of systems that answer each question correctly: (n,)."""
     correct = []
     for vectors in systems:
         rows = np.array([[vectors.row(word) for word in question] for question in questions])
         parts = np.array_split(rows, max(1, len(rows) // 500))
-        correct.append(np.concatenate([analogies.is_correct(vectors.unit, part) for part in parts]))
+        correct.append(np.concatenate([word_vectors.is_correct(vectors.unit, part) for part in parts]))
     return np.asarray(np.mean(correct, axis=0))
 
 
 def of_pairs(ours: Sequence[WordVectors], theirs: Sequence[WordVectors], file: str) -> Difference:
     """Return the difference in Spearman's correlation with human judgements."""
-    pairs = similarity.read_pairs(file)
+    pairs = word_vectors.read_pairs(file)
     known = [
         row
         for row, words in enumerate(zip(pairs.firsts, pairs.seconds, strict=True))
@@ -62,7 +62,7 @@ def of_pairs(ours: Sequence[WordVectors], theirs: Sequence[WordVectors], file: s
 
     def difference(rows: Ids) -> float:
         one, other = (
-            np.mean([similarity.spearman(c[rows], known_pairs.scores[rows]) for c in systems])
+            np.mean([word_vectors.spearman(c[rows], known_pairs.scores[rows]) for c in systems])
             for systems in cosines
         )
         return float(one - other)
@@ -72,7 +72,7 @@ def of_pairs(ours: Sequence[WordVectors], theirs: Sequence[WordVectors], file: s
     return _interval(difference(np.arange(len(known_pairs))), np.array(drawn))
 
 
-def _cosines(vectors: WordVectors, pairs: similarity.Pairs) -> Floats:
+def _cosines(vectors: WordVectors, pairs: word_vectors.Pairs) -> Floats:
     sides = [[vectors.find(word) for word in side] for side in (pairs.firsts, pairs.seconds)]
     u, v = (np.array(side, dtype=np.float64) for side in sides)
     return np.asarray((u * v).sum(axis=1) / np.sqrt((u * u).sum(axis=1) * (v * v).sum(axis=1)))

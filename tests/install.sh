@@ -37,7 +37,7 @@ smoke() {
         "$@" train ngram toy.txt --order 3 --smoothing mle --out toy
         test "$(echo "i love cats" | "$@" score toy)" = "$(printf -- '-1.098612\ti love cats')" # log 1/3
         "$@" generate toy --prompt "i love" --strategy greedy
-        "$python" -c 'from chainrule.text.default import NOVEL, default_text; print(NOVEL); assert len(default_text()) == 2057'
+        "$python" -c 'from chainrule.text.splits import NOVEL, default_text; print(NOVEL); assert len(default_text()) == 2057'
     )
 }
 check='

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 import chainrule.kenlm as kenlm
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError
 
-core: Any = native.load()
+core: Any = system.load()
 ACCEPTED: tuple[type[Exception], ...] = (ChainruleError, TypeError, ValueError, OverflowError, IndexError)
 ACCEPTED += (MemoryError, OSError, RuntimeError)
 ACCEPTED += (AttributeError,)  # of an object that was never initialised

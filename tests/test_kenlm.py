@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule import exchange, kenlm
+from chainrule import kenlm
+from chainrule.applications import convert
 from chainrule.errors import ChainruleError
 from clients import brute_force
 
@@ -271,7 +272,7 @@ def test_every_answer_is_what_the_arpa_file_says(
     folder = tmp_path_factory.mktemp("arpa")
     (folder / "text").write_text("".join(" ".join(line) + "\n" for line in lines))
     chainrule.train("ngram", folder / "text", order=order).save(folder / "own")
-    exchange.export_arpa(folder / "own", folder / "own.arpa")
+    convert.export_arpa(folder / "own", folder / "own.arpa")
     (folder / "own.arpa.gz").write_bytes(gzip.compress((folder / "own.arpa").read_bytes()))
     expected = brute_force.Model(str(folder / "own.arpa"))
     for name in ("own.arpa", "own.arpa.gz", "own", "own/model.ngram"):

@@ -8,14 +8,14 @@ from numpy.testing import assert_allclose
 
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError, InputError
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context, Vocabulary
 from chainrule.mixture import Component, Config, Mixture, em_weights, fit, mixture_config
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.ngram.config import Smoothing
 from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.smoothing import estimate
 
 V = Vocabulary(size=5, bos=3, eos=4, unk=0)  # <unk> a b <s> </s>
 TEXTS = ([1, 2, 4, 1, 1, 4, 2, 1, 4], [2, 2, 2, 4, 2, 1, 4, 4, 2, 4])

@@ -9,12 +9,12 @@ import pytest
 
 import chainrule
 from chainrule.applications import rerank
-from chainrule.embeddings import learning
+from chainrule.embeddings import train
 from chainrule.progress import ProgressLines, as_progress, silent
 from chainrule.tasks import classify, pretrain, tag
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
-from tasks.tagging import TINY, grammar
+from tasks.toy_tags import TINY, grammar
 
 PUBLIC = ("tasks", "applications", "embeddings", "microscope", "api.py", "model.py", "exchange.py", "single.py")
 INNER = {"api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
@@ -114,7 +114,7 @@ def test_tasks_and_applications_accept_true(
     text = Corpus.from_lines(["a b c a", "b c a b"] * 4)
     pretrain.train("lstm", text, **small, **network).evaluate(text, progress=True)
     assert "training" in lines_of(capsys)
-    learning.train(text, method="cbow", dimensions=2, min_count=1, threads=1, epochs=1, progress=True)
+    train.train(text, method="cbow", dimensions=2, min_count=1, threads=1, epochs=1, progress=True)
     assert lines_of(capsys)
     model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
     rerank.score_texts(model, ["a b", "b a"], progress=True)

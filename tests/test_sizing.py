@@ -13,7 +13,7 @@ import pytest
 from chainrule import api, sizing
 from chainrule.errors import ConfigError
 from chainrule.neural.throughput import Throughput
-from chainrule.preparation import PreparedCorpus, prepare_corpus
+from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.training.step import TrainingStep

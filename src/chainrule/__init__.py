@@ -3,10 +3,10 @@
 TYPE_CHECKING = False  # avoid importing typing: it takes milliseconds during which Ctrl-C is not yet handled
 if TYPE_CHECKING:
     from chainrule.api import mix, train
-    from chainrule.comparison import compare
+    from chainrule.comparison.runner import compare
     from chainrule.errors import ChainruleError, ChainruleWarning
+    from chainrule.inspection.run import inspect
     from chainrule.loading import load
-    from chainrule.microscope.inspecting import inspect
     from chainrule.model import Model
 
 __version__ = "0.1.0"
@@ -17,8 +17,8 @@ _MODULES = {
     "ChainruleError": "chainrule.errors",
     "ChainruleWarning": "chainrule.errors",
     "Model": "chainrule.model",
-    "compare": "chainrule.comparison",
-    "inspect": "chainrule.microscope.inspecting",
+    "compare": "chainrule.comparison.runner",
+    "inspect": "chainrule.inspection.run",
     "load": "chainrule.loading",
     "mix": "chainrule.api",
     "train": "chainrule.api",

@@ -8,19 +8,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from chainrule import artifact, families, folder, mixture, recipes, sizing
 from chainrule import config as settings
-from chainrule import memory as sizes
-from chainrule.data.training import TrainingData
+from chainrule import families, mixture, model_folder, recipes, sizing
+from chainrule import system as sizes
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.lm import Context
 from chainrule.model import Model, Origin
-from chainrule.preparation import PreparedCorpus, prepare_corpus
+from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.scratch import scratch_folder
+from chainrule.storage import verified_dir
+from chainrule.storage.temp_dir import scratch_folder
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import Sources
+from chainrule.text.readers import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.training.config import Training
@@ -28,7 +29,7 @@ from chainrule.training.config import Training
 
 def load(folder: str | Path, *, device: str = "auto") -> Model:
     """Load a language model from a model folder and verify its files; `auto` uses a GPU if available."""
-    return artifact.load(folder, device)
+    return model_folder.load(folder, device)
 
 
 def train(
@@ -71,7 +72,7 @@ def train(
             text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed, run=run_dir
         )
         if run_dir is not None and not resume:
-            folder.check_replace(run_dir, artifact.manifest_facts("model", origin), force=force)
+            verified_dir.check_replace(run_dir, model_folder.manifest_facts("model", origin), force=force)
         plan = ""
         if size is not None:
             resumed = run_dir if resume else None
@@ -96,7 +97,9 @@ def train(
 def _writing(run_dir: Path | None, command: str, *, force: bool, resume: bool) -> AbstractContextManager[None]:
     """Lock the output folder of a run; do nothing without one."""
     return (
-        nullcontext() if run_dir is None else folder.lock_for_writing(run_dir, command, force=force, resume=resume)
+        nullcontext()
+        if run_dir is None
+        else verified_dir.lock_for_writing(run_dir, command, force=force, resume=resume)
     )
 
 
@@ -171,10 +174,12 @@ def _choose_size(
 
 def _checkpoint_config(run_dir: Path) -> dict[str, Any]:
     """Read the settings stored in a checkpoint; empty if unreadable (the trainer raises the error)."""
-    if not (run_dir / folder.CHECKPOINT).exists():
+    if not (run_dir / verified_dir.CHECKPOINT).exists():
         return {}
     try:
-        config = folder.read_json(folder.read(run_dir / folder.CHECKPOINT), "config.json").get("config")
+        config = verified_dir.read_json(verified_dir.read(run_dir / verified_dir.CHECKPOINT), "config.json").get(
+            "config"
+        )
     except ModelFileError:
         return {}
     return config if isinstance(config, dict) else {}

@@ -9,10 +9,10 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, MissingExtra
-from chainrule.folder import Content, VerifiedDir
 from chainrule.lm import AnyModel, Context, Vocabulary
+from chainrule.storage.verified_dir import Content, VerifiedDir
 
 FAMILIES: Final[Mapping[str, str]] = {
     "ngram": "chainrule.ngram.family",

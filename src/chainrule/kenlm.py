@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule import artifact, native, processors
+from chainrule import model_folder, system
 from chainrule.errors import ChainruleError, ConfigError, InputError, NotFoundError
-from chainrule.ngram import arpa_reader, engine
+from chainrule.ngram import arpa, engine
 
 Text = str | bytes  # a str is read as UTF-8
 
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
             """Implement `full_score_sentences`."""
 
 else:
-    _core = native.load()
+    _core = system.load()
     if _core is None:
-        raise ImportError(f"chainrule.kenlm needs the compiled part of chainrule: {native.HOW_TO_BUILD}")
+        raise ImportError(f"chainrule.kenlm needs the compiled part of chainrule: {system.HOW_TO_BUILD}")
     State, FullScoreReturn, CompiledModel = _core.KenlmState, _core.KenlmFullScore, _core.KenlmModel
 
 
@@ -137,22 +137,20 @@ class Model(CompiledModel):
         self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> NDArray[np.float64]:
         """Return `score` of each sentence, computed on all processors by default."""
-        return self.score_list(sentences, bos, eos, threads or processors.thread_count())
+        return self.score_list(sentences, bos, eos, threads or system.thread_count())
 
     def full_score_sentences(
         self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> WordScores:
         """Return `full_scores` of each sentence, computed on all processors by default."""
-        log_prob, length, oov, ends = self.full_score_list(
-            sentences, bos, eos, threads or processors.thread_count()
-        )
+        log_prob, length, oov, ends = self.full_score_list(sentences, bos, eos, threads or system.thread_count())
         return WordScores(log_prob, length, oov.view(np.bool_), ends)
 
     def score_file(
         self, path: str | os.PathLike[str], bos: bool = True, eos: bool = True, threads: int | None = None
     ) -> NDArray[np.float64]:
         """Return `score` of each line of a text file, computed on all processors by default."""
-        return self.score_lines(os.fspath(path), bos, eos, threads or processors.thread_count())
+        return self.score_lines(os.fspath(path), bos, eos, threads or system.thread_count())
 
     def __repr__(self) -> str:
         return f"<Model from {os.path.basename(self.path)!r}>"
@@ -168,7 +166,7 @@ class LanguageModel(Model):
 def _engine(path: Path) -> engine.Engine:
     """Open the n-gram engine of a model folder, a `model.ngram` or an ARPA file."""
     if path.is_dir():
-        model = artifact.load(path)
+        model = model_folder.load(path)
         if model.family != "ngram":
             raise ConfigError(f"{path} is a {model.family} model; only n-gram models answer as kenlm does")
         return model.lm.engine  # type: ignore[attr-defined]
@@ -181,4 +179,4 @@ def _engine(path: Path) -> engine.Engine:
         raise InputError("it is a binary file of KenLM, which only KenLM reads; give the ARPA file it was made of")
     if head.startswith(MODEL_MAGIC):
         return engine.open_file(path)
-    return arpa_reader.read(path).engine
+    return arpa.read(path).engine

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from chainrule import artifact, folder, tasks
+from chainrule import model_folder, tasks
+from chainrule.storage import verified_dir
 
 
 def load(path: str | Path, *, device: str = "auto", verify: bool = False) -> Any:
@@ -11,8 +12,8 @@ def load(path: str | Path, *, device: str = "auto", verify: bool = False) -> Any
 
     The tables of an n-gram model are verified block by block on first use, or completely with `verify`.
     """
-    config = folder.read_json(folder.read(Path(path), verify=verify), artifact.CONFIG)
+    config = verified_dir.read_json(verified_dir.read(Path(path), verify=verify), model_folder.CONFIG)
     task = config.get("task")
     if isinstance(task, str) and task in tasks.TASKS:
         return tasks.get(task).load(path, device)
-    return artifact.load(path, device)
+    return model_folder.load(path, device)

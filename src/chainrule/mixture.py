@@ -9,12 +9,12 @@ import numpy as np
 from chainrule import config as settings
 from chainrule import families
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, InputError
-from chainrule.evaluation.scores import token_log_probs
-from chainrule.folder import Content, VerifiedDir
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floats, Ids, Joining, State, Vocabulary
 from chainrule.progress import Progress, silent
+from chainrule.storage.verified_dir import Content, VerifiedDir
 
 MAX_DEPTH = 8  # nesting depth of mixtures
 

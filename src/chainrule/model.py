@@ -1,6 +1,8 @@
 """A language model with its tokenizer and speller: score, evaluate, generate and save."""
 
 import datetime
+import html
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,22 +16,72 @@ import numpy as np
 from chainrule import families
 from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
+from chainrule.decoding.detokenizer import SpellingSampler
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.spelled import SpellingSampler
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.evaluation.perplexity import Evaluation, first_impossible, summarize
-from chainrule.evaluation.scores import TokenScorer, token_log_probs
+from chainrule.evaluation.perplexity import Evaluation, TokenScorer, first_impossible, summarize, token_log_probs
 from chainrule.lm import AnyModel, Floats
-from chainrule.ngram.spelling import Speller
+from chainrule.ngram.oov_speller import Speller
+from chainrule.plots.html import surprisal_html
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.score import Score
+from chainrule.system import versions
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import Sources
 from chainrule.text.fingerprint import Fingerprint, fingerprint
+from chainrule.text.readers import Sources
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.versions import versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Log-probabilities of the tokens of a text in nats, including `</s>` of each line.
+
+    `log_prob` scores an unknown word as p(`<unk>`); to compare texts or models, use `log_prob_with_spelling`, which
+    includes the probability of its characters.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    oov: int
+    log_prob_of_spellings: float  # of the unknown words; −inf if there are some and the model has no speller
+
+    @property
+    def log_prob(self) -> float:
+        """Return log p(tokens) in nats."""
+        return math.fsum(self.log_probs) if not self.infinite else -math.inf
+
+    @property
+    def log_prob_with_spelling(self) -> float:
+        """Return log p(tokens) + log p(spellings of the unknown words) in nats: the log-probability of the text."""
+        return self.log_prob + self.log_prob_of_spellings
+
+    @property
+    def bits(self) -> float:
+        """Return −log₂ p(tokens)."""
+        return (0.0 - self.log_prob) / math.log(2)  # avoids -0.0 for p = 1
+
+    @property
+    def perplexity(self) -> float:
+        """Return exp of the mean −log p per token."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(-self.log_prob / len(self.tokens)))
+
+    @property
+    def infinite(self) -> bool:
+        """Whether some token has probability zero."""
+        return -math.inf in self.log_probs
+
+    def _repr_html_(self) -> str:
+        bits = [(0.0 - log_prob) / math.log(2) for log_prob in self.log_probs]
+        figures = f"{self.bits:.1f} bits, perplexity {self.perplexity:.1f}"
+        if self.oov:
+            figures += (
+                f"; {(0.0 - self.log_prob_with_spelling) / math.log(2):.1f} bits with the spelling of unknown words"
+            )
+        return f"<div>{surprisal_html(self.tokens, bits)}<small>{html.escape(figures)}</small></div>"
+
 
 OVERLAP_WARNING_THRESHOLD = 0.3
 SPELLING_ATTEMPTS = 1000
@@ -220,7 +272,7 @@ class Model:
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Save the model to a folder atomically; `force` allows replacing another model or an unfinished run."""
-        from chainrule.artifact import save
+        from chainrule.model_folder import save
 
         save(self, Path(folder), force=force)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainrule import config as settings_reader
 from chainrule import families
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError
 from chainrule.lm import Context
-from chainrule.preparation import PreparedCorpus
+from chainrule.prepared_corpus import PreparedCorpus
 
 if TYPE_CHECKING:
     from chainrule.neural.throughput import Throughput

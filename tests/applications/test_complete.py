@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.applications.complete import Completer, split_prefix
-from chainrule.applications.pieces import TokenBytes
-from chainrule.applications.reading import PrefixCache
+from chainrule.applications.complete import Completer, PrefixCache, TokenBytes, split_prefix
 from chainrule.errors import ConfigError, InputError
 from chainrule.lm import Batch, Ids
 from chainrule.model import Model

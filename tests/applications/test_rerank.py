@@ -10,14 +10,19 @@ import pytest
 import chainrule
 from chainrule.applications.nbest import Columns, NBest, read_nbest, read_references
 from chainrule.applications.rerank import (
+    Tuning,
+    TuningData,
+    choose_best,
     count_errors,
     cross_validate,
     evaluate_choice,
+    make_folds,
     resolve_impossible,
     score,
     score_texts,
+    search_line,
+    tune,
 )
-from chainrule.applications.weights import Tuning, TuningData, choose_best, make_folds, search_line, tune
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats
 

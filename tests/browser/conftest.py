@@ -20,7 +20,7 @@ from browser.page_actions import TIMEOUT_MS, Visit
 from chainrule.errors import ChainruleWarning
 from chainrule.server.app import create_app
 from chainrule.text.corpus import Corpus
-from server.running import run_server
+from server.running_server import run_server
 
 CHROMIUM: Final = shutil.which("chromium")
 SWITCHES: Final = (

@@ -16,7 +16,7 @@ import chainrule
 from browser.page_actions import TABS, TIMEOUT_MS, Visit, fill_text, open_tab
 from chainrule.server.app import create_app
 from chainrule.text.corpus import Corpus
-from server.running import run_server
+from server.running_server import run_server
 
 KEY: Final = "open-sesame"
 

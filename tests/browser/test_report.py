@@ -7,9 +7,9 @@ from typing import Final, Literal
 import pytest
 from playwright.sync_api import Browser
 
-from chainrule.report.page import render_page
-from chainrule.report.results import Difference, Row
-from report.example import EXCESS, FLOOR, neural_row, ngram_row, results
+from chainrule.comparison.report import render_page
+from chainrule.comparison.results import Difference, Row
+from comparison.example_results import EXCESS, FLOOR, neural_row, ngram_row, results
 
 TIE: Final = Difference(other="mixture-whitespace-ngram-lstm", percent=0.41, margin=0.3, p_value=0.2)
 RIGHT_EDGES: Final = """() => {

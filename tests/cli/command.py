@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from chainrule import folder
 from chainrule.cli.main import run
+from chainrule.storage import verified_dir
 
 ENTRY = str(Path(sys.executable).with_name("chainrule"))
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -115,7 +115,7 @@ def trained(out: Path, text: Path, *arguments: object) -> Path:
 def held_elsewhere(path: Path) -> Iterator[None]:
     """Lock a model folder from another thread while the block runs."""
     with ThreadPoolExecutor(max_workers=1) as other:
-        hold = folder.lock(path)
+        hold = verified_dir.lock(path)
         other.submit(hold.__enter__).result()
         try:
             yield

@@ -9,7 +9,7 @@ import pytest
 
 from chainrule import recipes
 from chainrule.config import build_config
-from chainrule.neural.classifier import ClassifyConfig
+from chainrule.neural.encoders.classifier import ClassifyConfig
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, done, refused, write
 from cli.pipes import dialogue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule.applications.candidates import Candidates
+from chainrule.applications.spelling.candidates import Candidates
 from cli.command import QUIET, done, refused, trained, write
 from cli.pipes import dialogue
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainrule import native
+from chainrule import system
 from cli.command import done
 
 
@@ -34,7 +34,7 @@ def test_what_is_missing_comes_with_its_cure(monkeypatch: pytest.MonkeyPatch) ->
         return None if name in ("torch", "zstandard") else really(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
-    monkeypatch.setattr(native, "load", lambda: None)
+    monkeypatch.setattr(system, "load", lambda: None)
     monkeypatch.setenv("PATH", "")
     found = done("doctor", "--json").json()
     assert found["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"

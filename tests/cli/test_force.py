@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainrule import folder
+from chainrule.storage import verified_dir
 from cli.command import QUIET, TOY, call, digests, done, refused, trained, write
 
 TAGGED = "i\tPRON\nlove\tVERB\ncats\tNOUN\n\n"
@@ -58,26 +58,26 @@ def fill(root: Path) -> None:
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_what_is_refused_is_untouched(place: Path, tmp_path: Path, name: str) -> None:
     run, model = tmp_path / "run", tmp_path / "model"
-    folder.write(run / folder.CHECKPOINT, fill, {})
-    folder.write(model, fill, {"command": "chainrule train ngram other.txt --out model"})
-    before = digests(run / folder.CHECKPOINT), digests(model)
+    verified_dir.write(run / verified_dir.CHECKPOINT, fill, {})
+    verified_dir.write(model, fill, {"command": "chainrule train ngram other.txt --out model"})
+    before = digests(run / verified_dir.CHECKPOINT), digests(model)
     message = refused(2, *command(name, place), "--out", run)
     assert "run holds an unfinished run; go on with the same command with --resume, or discard it with" in message
     message = refused(2, *command(name, place), "--out", model)
     assert (
         "model holds a finished model (made by: chainrule train ngram other.txt --out model); to replace" in message
     )
-    assert (digests(run / folder.CHECKPOINT), digests(model)) == before
+    assert (digests(run / verified_dir.CHECKPOINT), digests(model)) == before
     assert {path.name for path in tmp_path.iterdir()} == {"run", "model"}
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_same_command_may_run_again(place: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
-    folder.write(run / folder.CHECKPOINT, fill, {})
+    verified_dir.write(run / verified_dir.CHECKPOINT, fill, {})
     done(*command(name, place), "--out", run, "--force")
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
-    assert not (run / folder.CHECKPOINT).exists()
+    assert not (run / verified_dir.CHECKPOINT).exists()
     before = digests(run).keys()
     done(*command(name, place), "--out", run)
     assert digests(run).keys() == before
@@ -207,7 +207,7 @@ def test_a_manifest_without_inputs_allows_only_commands_without_inputs(place: Pa
     """A model of an earlier version of chainrule."""
     out = tmp_path / "out"
     line = shlex.join(map(str, ("chainrule", "convert", place / "toy.arpa", "--out", out)))
-    folder.write(out, fill, {"command": line})
+    verified_dir.write(out, fill, {"command": line})
     message = refused(2, "convert", place / "toy.arpa", "--out", out)
     assert f"its input {place / 'toy.arpa'} may have changed" in message
 

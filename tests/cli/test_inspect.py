@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from chainrule.inspection.section import Section
-from chainrule.microscope.inspecting import MODULES
-from chainrule.microscope.sample import Sample
+from chainrule.analysis.section import Section
+from chainrule.inspection.run import MODULES
+from chainrule.inspection.sample import Sample
 from cli.command import QUIET, call, done, english, process, refused, write
 
 

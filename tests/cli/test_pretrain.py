@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from chainrule.tasks import pretrain
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks.run_options import RunOptions
 from cli.command import call, digests, done, english, refused, write
-from training.test_resuming import signalled
+from training.test_resume import signalled
 
 TINY = ("--hidden", 8, "--layers", 1, "--epochs", 2, "--batch-size", 8, "--device", "cpu", "--seed", 1)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import chainrule
-from chainrule.applications.lines import score_long_line
-from chainrule.evaluation.scores import TokenScorer
+from chainrule.applications.line_scoring import score_long_line
+from chainrule.evaluation.perplexity import TokenScorer
 from chainrule.lm import Floats, Ids
 from cli.command import QUIET, done, refused, trained, write
 from cli.pipes import dialogue
@@ -190,7 +190,7 @@ def test_long_lines_are_scored_in_pieces_with_the_same_result(
     arguments = ("--order", 3, *QUIET, "--min-count", 20, "--context", context)
     model = trained(tmp_path / "m", english_text, *arguments)
     wanted = done("score", model, *options, stdin=text).out
-    monkeypatch.setattr("chainrule.applications.lines.MAX_ENGINE_LINE", 8)
+    monkeypatch.setattr("chainrule.applications.line_scoring.MAX_ENGINE_LINE", 8)
     assert done("score", model, *options, stdin=text).out == wanted
 
 
@@ -217,7 +217,7 @@ def test_long_lines_go_in_pieces_through_the_model(model: Path, monkeypatch: pyt
 @pytest.mark.parametrize("longest", [1 << 16, 3])
 def test_tokens_are_printed_without_joiners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Also of a line that is long enough to be scored in pieces."""
-    monkeypatch.setattr("chainrule.applications.lines.MAX_ENGINE_LINE", longest)
+    monkeypatch.setattr("chainrule.applications.line_scoring.MAX_ENGINE_LINE", longest)
     text = write(tmp_path / "text.txt", "she said, no\nhe said, no\n")
     model = trained(tmp_path / "model", text, "--order", 2, "--smoothing", "mle")
     lines = done("score", model, "--per-token", stdin="he said, no\n").out.splitlines()

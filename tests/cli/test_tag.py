@@ -9,13 +9,13 @@ import pytest
 from chainrule import recipes
 from chainrule.config import build_config
 from chainrule.tasks import pretrain, tag
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks.run_options import RunOptions
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, digests, done, refused
 from cli.command import write as write_text
 from cli.pipes import dialogue
-from tasks.tagging import grammar, names, write
-from training.test_resuming import signalled
+from tasks.toy_tags import grammar, names, write
+from training.test_resume import signalled
 
 SMALL = ("--hidden", 24, "--embedding", 12, "--dropout", 0.1, "--batch-size", 8, "--learning-rate", 0.02)
 QUICK = (*SMALL, "--set", "warmup=10", "--epochs", 5, "--device", "cpu")

@@ -176,18 +176,18 @@ def test_the_help_names_every_family() -> None:
 def test_a_checkpoint_is_never_lost_unasked(
     tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from chainrule import folder
+    from chainrule.storage import verified_dir
 
     out, checkpoint = tmp_path / "m", tmp_path / "m" / "checkpoint"
 
     def fill(root: Path) -> None:
         write(root / "weights", b"1")
 
-    folder.write(checkpoint, fill, {})
+    verified_dir.write(checkpoint, fill, {})
     message = refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert f"{out} holds an unfinished run" in message
     assert "--resume, or discard it with --force" in message
-    assert folder.read(checkpoint).bytes("weights") == b"1"
+    assert verified_dir.read(checkpoint).bytes("weights") == b"1"
     with held_elsewhere(out):  # by a run that goes on: its checkpoint is not to be removed
         assert "being written by another run" in refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True

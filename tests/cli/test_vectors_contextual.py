@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.neural.contextual import contextual
+from chainrule.neural.probes.contextual import contextual
 from chainrule.text.labelled import read_labelled
 from cli.command import done, refused, write
 

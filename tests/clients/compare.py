@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 import chainrule
-from chainrule import exchange
+from chainrule.applications import convert
 
 HERE: Final = Path(__file__).parent
 TOLERANCE: Final = 1e-4
@@ -38,7 +38,7 @@ def models(folder: Path) -> tuple[Path, list[tuple[str, Path]]]:
     text, own, arpa = folder / "docs.txt", folder / "own", folder / "docs.arpa"
     text.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
     chainrule.train("ngram", text, order=4, min_count=2).save(own)
-    exchange.export_arpa(own, arpa)
+    convert.export_arpa(own, arpa)
     packed = folder / "docs.arpa.gz"
     packed.write_bytes(gzip.compress(arpa.read_bytes()))
     asked = [("chainrule.kenlm", model) for model in (arpa, own, packed)] + [("brute_force", arpa)]

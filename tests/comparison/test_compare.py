@@ -12,19 +12,19 @@ import pytest
 
 import chainrule
 from chainrule import families
-from chainrule.comparison import figures
-from chainrule.comparison.planning import row_name
+from chainrule.comparison import curves
+from chainrule.comparison.plan import row_name
+from chainrule.comparison.results import Results
 from chainrule.comparison.settings import make_settings
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.neural import gru, transformer
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
-from chainrule.replacement import write_error
-from chainrule.report.results import Results
-from chainrule.text import default
+from chainrule.storage.atomic import write_error
+from chainrule.text import splits
 from chainrule.text.corpus import Corpus
-from chainrule.text.parts import split_text
+from chainrule.text.splits import split_text
 from cli.command import english, write
 
 
@@ -115,7 +115,7 @@ def test_curve_of_the_best_model_of_each_family(results: Results) -> None:
     by_name = {row.name: row for row in results.rows}
     for curve in results.curves:
         assert list(curve.tokens) == sorted(set(curve.tokens))
-        assert len(curve.tokens) == len(figures.CURVE_PARTS)
+        assert len(curve.tokens) == len(curves.CURVE_PARTS)
         assert curve.tokens[-1] == results.split.train_tokens
         assert list(curve.bytes) == sorted(set(curve.bytes))
         assert curve.bits_per_byte[-1] == by_name[curve.name].bits_per_byte
@@ -149,7 +149,7 @@ def test_given_parts(few: None) -> None:
 
 
 def test_the_embedded_text(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default, "_paragraphs", lambda: tuple(english(40).splitlines()))
+    monkeypatch.setattr(splits, "_paragraphs", lambda: tuple(english(40).splitlines()))
     found = chainrule.compare()
     assert found.text == "Pride and Prejudice (embedded)"
     assert found.split.train_lines + found.split.valid_lines + found.split.test_lines == 40

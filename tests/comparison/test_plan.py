@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.comparison import mixtures, planning
+from chainrule.comparison import mixtures
+from chainrule.comparison import plan as planning
 from chainrule.comparison.mixtures import choose_components
-from chainrule.comparison.ngrams import ngram_candidates
+from chainrule.comparison.plan import ngram_candidates
+from chainrule.comparison.results import Results, Row
 from chainrule.comparison.settings import make_settings, parse_duration
-from chainrule.comparison.tokenized import Tokenized, collapse_blanks, tokenize_all
+from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, tokenize_all
 from chainrule.errors import ConfigError, InputError
 from chainrule.neural import gru, rnn
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
 from chainrule.progress import silent
-from chainrule.report.results import Results, Row
 from chainrule.text.corpus import Corpus
-from chainrule.text.parts import CorpusSplit, split_text
+from chainrule.text.splits import CorpusSplit, split_text
 from chainrule.tokenizers.encode import encode
 from cli.command import english
 

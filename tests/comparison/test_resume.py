@@ -10,16 +10,15 @@ from typing import Any, BinaryIO
 import pytest
 
 import chainrule
-from chainrule.comparison import measurement
+from chainrule.comparison import measurement, report
 from chainrule.comparison.journal import NAME
-from chainrule.comparison.output import Output
+from chainrule.comparison.model_store import Output
+from chainrule.comparison.results import Results, Row
 from chainrule.errors import ConfigError, UsageError
 from chainrule.model import Model
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
-from chainrule.replacement import atomic_file
-from chainrule.report import files
-from chainrule.report.results import Results, Row
+from chainrule.storage.atomic import atomic_file
 from comparison.test_plan import compare, lines, tiny
 
 __all__ = ["tiny"]
@@ -108,7 +107,7 @@ def test_an_interrupted_comparison_goes_on(
 
 
 def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.training.loop import Trainer
+    from chainrule.training.trainer import Trainer
 
     whole = compare(budget=600)
     conclude = Trainer._end_epoch
@@ -157,7 +156,7 @@ def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(results: Results) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "render_page", interrupted)
+    monkeypatch.setattr(report, "render_page", interrupted)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -230,7 +229,7 @@ def test_an_interruption_at_the_end_is_resumed_or_complete(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(files, "atomic_file", interrupted_file)
+        context.setattr(report, "atomic_file", interrupted_file)
         if stopped == "models":
             context.setattr(Output, "remove_others", interrupted_removal)
         with pytest.raises(KeyboardInterrupt):

@@ -2,8 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.data.batches import line_batches, stream_batches
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, line_batches, stream_batches
 
 BOS, EOS = 8, 9
 

@@ -6,19 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule import native
-from chainrule.embeddings import counting, vocabulary
-from chainrule.embeddings.counting import CountedCorpus
-from chainrule.embeddings.vocabulary import WordVocabulary
+from chainrule import system
+from chainrule.embeddings import corpus
+from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 
-CORE: Any = native.load()
+CORE: Any = system.load()
 needs_core = pytest.mark.skipif(CORE is None, reason="the extension is not built")
 BOTH = ["twin", pytest.param("native", marks=[pytest.mark.native, needs_core])]
 
 
 def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[CountedCorpus, WordVocabulary]:
-    counted = counting.count(lines, folder / "numbers")
-    return counted, vocabulary.build_vocabulary(counted, min_count)
+    counted = corpus.count(lines, folder / "numbers")
+    return counted, corpus.build_vocabulary(counted, min_count)
 
 
 def zipf_lines(lines: int, words: int, seed: int) -> list[str]:
@@ -32,5 +31,5 @@ def zipf_lines(lines: int, words: int, seed: int) -> list[str]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
     if name == "twin":
-        monkeypatch.setattr(native, "load", lambda: None)
+        monkeypatch.setattr(system, "load", lambda: None)
     return name

@@ -6,7 +6,7 @@ import pytest
 
 from chainrule.config import build_config
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.learning import train
+from chainrule.embeddings.train import train
 from chainrule.errors import ConfigError
 from chainrule.text.corpus import Corpus
 

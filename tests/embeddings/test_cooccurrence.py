@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.embeddings import glove, glove_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
-from chainrule.embeddings.vocabulary import WordVocabulary
+from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 from chainrule.errors import ChainruleError, InputError
 from embeddings.small_texts import CORE, counted_of, needs_core, way, zipf_lines
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import glove, glove_twin, method
+from chainrule.embeddings import corpus, glove, glove_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.errors import ChainruleError, ChainruleWarning
 from embeddings.small_texts import CORE, counted_of, needs_core, way, zipf_lines
@@ -83,7 +83,7 @@ def test_one_pair_by_hand(way: str, tmp_path: Path) -> None:
     counted, chosen = counted_of(["a b"], tmp_path)
     config = VectorConfig(method="glove", dimensions=1, epochs=1)
     if way == "twin":
-        method.warn_missing_extension.cache_clear()
+        corpus.warn_missing_extension.cache_clear()
         with pytest.warns(ChainruleWarning, match="learnt in Python"):
             made = glove.train(counted, chosen, config)
     else:

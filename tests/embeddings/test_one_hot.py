@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from chainrule.embeddings import counting, one_hot, vocabulary
+from chainrule.embeddings import corpus, one_hot
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import InputError
@@ -13,8 +13,8 @@ CONFIG = VectorConfig(method="one-hot", min_count=1)
 
 
 def test_words_have_nothing_in_common(tmp_path: Path) -> None:
-    counted = counting.count(["b a", "b c"], tmp_path / "numbers")
-    chosen = vocabulary.build_vocabulary(counted)
+    counted = corpus.count(["b a", "b c"], tmp_path / "numbers")
+    chosen = corpus.build_vocabulary(counted)
     made = one_hot.train(counted, chosen, CONFIG)
     assert made.matrix.shape == (3, 0)
     assert made.matrix.nbytes == 0  # not V×V
@@ -26,6 +26,6 @@ def test_words_have_nothing_in_common(tmp_path: Path) -> None:
 
 
 def test_no_words_are_refused(tmp_path: Path) -> None:
-    counted = counting.count(["a"], tmp_path / "numbers")
+    counted = corpus.count(["a"], tmp_path / "numbers")
     with pytest.raises(InputError, match="lower min_count"):
-        one_hot.train(counted, vocabulary.build_vocabulary(counted, 2), CONFIG)
+        one_hot.train(counted, corpus.build_vocabulary(counted, 2), CONFIG)

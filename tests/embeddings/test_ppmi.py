@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import counting, ppmi, vocabulary
+from chainrule.embeddings import corpus, ppmi
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 from chainrule.embeddings.glove import Cooccurrences
 from chainrule.embeddings.glove_twin import RECORD
-from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import MissingExtra
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -71,8 +70,8 @@ def test_nothing_above_chance_gives_zeros() -> None:
 def text(folder: Path, lines: int = 200) -> tuple[CountedCorpus, WordVocabulary]:
     rng = np.random.default_rng(1)
     made = [" ".join(rng.choice([f"{kind}{n}" for n in range(30)], 8)) for kind in "ab" for _ in range(lines)]
-    counted = counting.count(made, folder / "numbers")
-    return counted, vocabulary.build_vocabulary(counted)
+    counted = corpus.count(made, folder / "numbers")
+    return counted, corpus.build_vocabulary(counted)
 
 
 def test_clusters_part_and_the_seed_does_not_matter_much(tmp_path: Path) -> None:

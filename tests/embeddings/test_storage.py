@@ -11,12 +11,12 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 import chainrule
-from chainrule import folder
 from chainrule.embeddings import storage
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import InputError, ModelFileError, NotFoundError
+from chainrule.storage import verified_dir
 
 
 def small_vectors() -> WordVectors:
@@ -88,14 +88,14 @@ def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
 
 def seal(source: Path, target: Path, **changed: bytes) -> Path:
     """The same folder with other files, sealed anew."""
-    old = folder.read(source)
+    old = verified_dir.read(source)
     files = {name: old.bytes(name) for name in old.files} | {n.replace("__", "."): c for n, c in changed.items()}
 
     def fill(temporary: Path) -> None:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
 
-    folder.write(target, fill, old.facts)
+    verified_dir.write(target, fill, old.facts)
     return target
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chainrule import native
+from chainrule import system
 from chainrule.embeddings import twin
 from chainrule.errors import ChainruleError
 
@@ -16,7 +16,7 @@ SETS = ["none", "avx2", "avx512"]
 
 @pytest.fixture
 def core() -> Any:
-    return native.load()
+    return system.load()
 
 
 @pytest.fixture(params=SETS)

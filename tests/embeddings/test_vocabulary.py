@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chainrule.embeddings.counting import CountedCorpus
-from chainrule.embeddings.vocabulary import build_vocabulary
+from chainrule.embeddings.corpus import CountedCorpus, build_vocabulary
 
 COUNTED = CountedCorpus(
     np.array([2, 7, 2, 1, 7, 3], np.uint64), Path("none"), 0, 22, lambda numbers: ["abcdef"[i] for i in numbers]

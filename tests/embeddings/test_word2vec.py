@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chainrule import native
-from chainrule.embeddings import method, word2vec, word2vec_twin
+from chainrule import system
+from chainrule.embeddings import corpus, word2vec, word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus, count
-from chainrule.embeddings.method import TrainedVectors
+from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary, build_vocabulary, count
 from chainrule.embeddings.subwords import Subwords
-from chainrule.embeddings.vocabulary import WordVocabulary, build_vocabulary
 from chainrule.embeddings.word2vec import train
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus
@@ -37,7 +35,7 @@ def learn(
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "load", lambda: None)
+    monkeypatch.setattr(system, "load", lambda: None)
     monkeypatch.setattr(word2vec, "warn_missing_extension", lambda: None)
 
 
@@ -62,7 +60,7 @@ def test_compiled_learning_is_the_twins(
     method: str,
     subwords: dict[str, int],
 ) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     if simd not in core.kernel_names():
         pytest.skip(f"{simd} does not run on this processor")
     # σ is looked up in cells, so that sums rounded otherwise may fall to two sides of a border; at a low rate that
@@ -124,8 +122,8 @@ def test_the_twin_parts_them_too(
 def test_python_is_warned_of_once(
     text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "load", lambda: None)
-    method.warn_missing_extension.cache_clear()
+    monkeypatch.setattr(system, "load", lambda: None)
+    corpus.warn_missing_extension.cache_clear()
     with pytest.warns(ChainruleWarning, match=r"pip install \. "):
         learn(text, epochs=1)
     learn(text, epochs=1)  # a second warning would be an error
@@ -151,7 +149,7 @@ def test_the_matrix_holds_words_with_their_n_grams(text: tuple[CountedCorpus, Wo
     counted, chosen = text
     config = VectorConfig(dimensions=5, epochs=1, shortest=2, longest=2, buckets=9)
     begins, rows = Subwords(2, 2, 9).table(chosen.words)
-    core: Any = native.load()
+    core: Any = system.load()
     told = word2vec.core_settings(config, 1, 0)
     learner = core.Word2vec(
         told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule import native
+from chainrule import system
 from chainrule.embeddings import word2vec, word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus, count
-from chainrule.embeddings.vocabulary import WordVocabulary, build_vocabulary
+from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary, build_vocabulary, count
 from chainrule.errors import ChainruleError
 from embeddings.two_clusters import clusters
 from interpreter_lock import releases_lock
@@ -49,7 +48,7 @@ def parts(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> lis
 
 @pytest.mark.native
 def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     told, V = word2vec.core_settings(VectorConfig(), 1, 0), len(text[1].words)
     for changed, message in (
         ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
@@ -74,7 +73,7 @@ def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]
 
 @pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
 def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary], way: str) -> None:
-    core: Any = word2vec_twin if way == "python" else native.load()
+    core: Any = word2vec_twin if way == "python" else system.load()
     learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
     with pytest.raises(ChainruleError, match="shorter than it was"):
         learner.run(9)
@@ -86,7 +85,7 @@ def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary], w
 
 @pytest.mark.native
 def test_the_view_keeps_the_vectors_alive(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     learner = core.Word2vec(*parts(*text))
     learner.run(0.01)
     view, output = learner.input(), learner.output()
@@ -106,7 +105,7 @@ def test_the_view_keeps_the_vectors_alive(text: tuple[CountedCorpus, WordVocabul
 
 @pytest.mark.native
 def test_python_runs_on_while_words_are_learnt(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     told = word2vec.core_settings(VectorConfig(epochs=60_000), 1, 0)
     learner = core.Word2vec(*parts(*text, settings=told))
     assert releases_lock(lambda: learner.run(0.0))
@@ -114,7 +113,7 @@ def test_python_runs_on_while_words_are_learnt(text: tuple[CountedCorpus, WordVo
 
 @pytest.mark.native
 def test_words_of_no_number_are_refused(tmp_path: Path) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     counter = core.WordCounter(str(tmp_path / "numbers"))
     counter.feed(b"a b ")
     for wrong in (-1, 2):

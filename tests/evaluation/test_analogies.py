@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError, UsageError
-from chainrule.evaluation import analogies
-from chainrule.evaluation.analogies import EPSILON, Section, read_questions, solve, summarize
+from chainrule.evaluation import word_vectors
+from chainrule.evaluation.word_vectors import EPSILON, Section, read_questions, solve, summarize
 from chainrule.lm import Floats
 
 COURT = {"man": (1, 0, 0), "woman": (0, 1, 0), "king": (1, 0, 1), "queen": (0, 1, 1), "apple": (0, -1, 0)}
@@ -54,7 +54,7 @@ def test_memory_is_bounded(method: Literal["add", "mul"], monkeypatch: pytest.Mo
     U = unit(rng.normal(size=(1000, 50)))
     words = rng.integers(1000, size=(2000, 4)).astype(str)
     asked = [Section("s", tuple((a, b, c, d) for a, b, c, d in words.tolist()))]
-    monkeypatch.setattr(analogies, "MAX_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(word_vectors, "MAX_BATCH_BYTES", 1 << 20)
     solve(int, U, [section("1 2 3 4")], method)
     tracemalloc.start()
     (result,) = solve(int, U, asked, method)
@@ -84,7 +84,7 @@ def test_all_at_once_is_one_by_one(seed: int, method: Literal["add", "mul"], siz
         right += winner == d
     asked = [Section("s", tuple((words[a], words[b], words[c], words[d]) for a, b, c, d in rows))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analogies, "MAX_BATCH_BYTES", size)
+        patch.setattr(word_vectors, "MAX_BATCH_BYTES", size)
         (result,) = solve(words.index, U, asked, method)
     assert (result.correct, result.attempted) == (right, 30)
 

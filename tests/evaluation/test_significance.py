@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from chainrule.errors import InputError, UsageError
-from chainrule.evaluation.overlap import MetricName, bleu, chrf
 from chainrule.evaluation.significance import Statistic, compare_bleu, paired_bootstrap
+from chainrule.evaluation.translation import MetricName, bleu, chrf
 from chainrule.lm import Floats, Ids
 
 WORDS = [f"w{i}" for i in range(40)]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError
-from chainrule.evaluation.analogies import read_questions
-from chainrule.evaluation.similarity import (
+from chainrule.evaluation.word_vectors import (
     Pairs,
     confidence_interval,
     evaluate_similarity,
     rarest_third,
     read_pairs,
+    read_questions,
     spearman,
 )
 from chainrule.lm import Floats

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from chainrule.gradients.activations import ActivationName
 from chainrule.gradients.elman import Parameters, backward, forward, last_loss_gradients, state_gradients
-from gradients.judges import (
+from chainrule.gradients.softmax import ActivationName
+from gradients.numeric_gradients import (
     IDS,
     TARGETS,
     D,

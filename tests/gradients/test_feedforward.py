@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from chainrule.errors import UsageError
 from chainrule.gradients.feedforward import Parameters, backward, forward
-from gradients.judges import (
+from gradients.numeric_gradients import (
     TARGETS,
     D,
     M,

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.gradients.gru import Parameters, Reset, backward, forward, last_loss_gradients, state_gradients
-from gradients.judges import (
+from gradients.numeric_gradients import (
     IDS,
     TARGETS,
     D,

@@ -14,7 +14,7 @@ from chainrule.gradients.lstm import (
     last_loss_gradients,
     state_gradients,
 )
-from gradients.judges import (
+from gradients.numeric_gradients import (
     IDS,
     TARGETS,
     D,

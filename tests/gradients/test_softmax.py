@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from chainrule.gradients.softmax import cross_entropy, jacobian, loss_gradient, softmax
-from gradients.judges import STEP, assert_close, leaf
+from gradients.numeric_gradients import STEP, assert_close, leaf
 
 Z = np.array([[0.3, -1.2, 2.0, 0.0, 0.7], [1.0, 1.0, -3.0, 0.5, 0.2]])
 Y = np.array([1, 4])

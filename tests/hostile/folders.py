@@ -12,15 +12,16 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 import chainrule
-from chainrule import api, folder
-from chainrule.embeddings import learning, storage
+from chainrule import api
+from chainrule.embeddings import storage, train
 from chainrule.errors import ChainruleWarning
+from chainrule.storage import verified_dir
 from chainrule.tasks import classify, pretrain, tag, translate
-from chainrule.tasks.running import RunOptions
-from chainrule.text.columns import TaggedSentence
+from chainrule.tasks.run_options import RunOptions
+from chainrule.text.conll import TaggedSentence
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
-from chainrule.text.pairs import SentencePairs
+from chainrule.text.parallel import SentencePairs
 
 LINES = ["the cat sees a dog", "a dog runs and the mouse runs", "the cat chases the mouse", "loves a Zebra"] * 6
 SMALL: dict[str, Any] = {"hidden": 8, "epochs": 1, "batch_size": 8, "learning_rate": 0.01}
@@ -85,7 +86,7 @@ def _build_task(kind: str, path: Path) -> None:
                 path
             )
         case "vectors":
-            vectors = learning.train(
+            vectors = train.train(
                 Corpus.from_lines(LINES), dimensions=4, min_count=1, epochs=1, shortest=3, longest=4, buckets=50
             )
             storage.save(vectors, path)
@@ -95,7 +96,7 @@ def _build_task(kind: str, path: Path) -> None:
 
 def reseal(source: Path, target: Path, changes: Mapping[str, bytes | None], facts: Any = None) -> Path:
     """Copy a model folder with changed content (None: deleted) of some files and a valid manifest."""
-    sealed = folder.read(source)
+    sealed = verified_dir.read(source)
     marks = {
         name: entry.content_id for name, entry in sealed.files.items() if entry.content_id and name not in changes
     }
@@ -110,7 +111,7 @@ def reseal(source: Path, target: Path, changes: Mapping[str, bytes | None], fact
                 (temporary / name).parent.mkdir(parents=True, exist_ok=True)
                 (temporary / name).write_bytes(content)
 
-    folder.write(target, fill, sealed.facts if facts is None else facts, marks)
+    verified_dir.write(target, fill, sealed.facts if facts is None else facts, marks)
     return target
 
 

@@ -14,12 +14,14 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 import chainrule
-from chainrule import api, folder
+from chainrule import api
+from chainrule.analysis import training_log
 from chainrule.errors import ChainruleError, ModelFileError
-from chainrule.inspection import training_log
-from chainrule.neural import contextual, weights
-from chainrule.ngram.spelling import Speller
+from chainrule.neural import weights
+from chainrule.neural.probes import contextual
+from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.tables import BackoffTables
+from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
 from cli.command import call
@@ -413,7 +415,7 @@ def test_strict_json(name: str, content: bytes, models: Callable[[str], Path], t
     ],
 )
 def test_facts_of_the_manifest(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
-    facts = {**folder.read(models("ngram")).facts, **change}
+    facts = {**verified_dir.read(models("ngram")).facts, **change}
     path = reseal(models("ngram"), tmp_path / "model", {}, facts)
     with pytest.raises(ModelFileError, match="does not say where the model comes from"):
         chainrule.load(path)
@@ -490,7 +492,7 @@ def test_a_page_shows_hostile_text_as_text(models: Callable[[str], Path], tmp_pa
     script = "<script>alert(1)</script>"
     entry: dict[str, Any] = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
     entry |= {name: {script: 1.0} for name in ("gradient_norms", "update_ratio", "clipped_by")}
-    facts = {**folder.read(models("rnn")).facts, "command": script, "created": script}
+    facts = {**verified_dir.read(models("rnn")).facts, "command": script, "created": script}
     changes = {"metrics.json": json.dumps({script: script}), "train_log.jsonl": json.dumps(entry) + "\n"}
     content = {name: text.encode() for name, text in changes.items()}
     path = reseal(models("rnn"), tmp_path / "model", content, facts)

@@ -7,9 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule import api
-from chainrule.data.batches import line_batches
-from chainrule.data.encoded import EncodedText
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.data.encoded import EncodedText, line_batches
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode

@@ -12,7 +12,7 @@ from chainrule import api, families
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import AnyModel, Context, Ids
 from chainrule.model import Model, Origin
-from chainrule.preparation import PreparedCorpus, prepare_corpus
+from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 

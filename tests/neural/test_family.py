@@ -14,13 +14,14 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from chainrule import api, families, folder
+from chainrule import api, families
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
 from chainrule.lm import Vocabulary
 from chainrule.model import Model
 from chainrule.neural.device import exact_inference, select_device
+from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training.batches import Window
 from chainrule.training.step import TrainingStep
@@ -54,7 +55,7 @@ def resealed(source: Path, target: Path, *, weights: bytes | None = None, **sett
         if weights is not None:
             (root / "model.safetensors").write_bytes(weights)
 
-    folder.write(target, fill, folder.read(source).facts)
+    verified_dir.write(target, fill, verified_dir.read(source).facts)
     return target
 
 

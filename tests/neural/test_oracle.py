@@ -15,7 +15,7 @@ from chainrule.lm import Vocabulary
 from chainrule.neural import feedforward, gru, lstm, rnn
 from chainrule.neural.network import Network
 from chainrule.training.batches import Window
-from chainrule.training.objective import next_token
+from chainrule.training.step import next_token
 
 VOCABULARY = Vocabulary(9, 0, 1, 2)
 IDS = np.array([0, 3, 4, 4, 7, 1, 8])

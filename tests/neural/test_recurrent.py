@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Vocabulary
-from chainrule.neural import dropout, gru, lstm, rnn
+from chainrule.neural import gru, lstm, rnn
+from chainrule.neural.layers import dropout
 from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Vocabulary
-from chainrule.neural.block import attend
+from chainrule.neural.layers.transformer_block import attend
 from chainrule.neural.transformer import Config, Transformer, build, candidates, facets
 
 WORDS = Vocabulary(size=13, bos=0, eos=1, unk=2)

@@ -9,7 +9,7 @@ import torch
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Context, Vocabulary
 from chainrule.neural import lstm, transformer, validation
-from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.model import NeuralModel
 from chainrule.neural.validation import mean_nats
 
 BOS, EOS, UNK = 0, 1, 2

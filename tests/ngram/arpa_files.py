@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from chainrule.lm import Batch, Vocabulary
-from chainrule.ngram.arpa_reader import Arpa, read
+from chainrule.ngram.arpa import Arpa, read
 from chainrule.ngram.model import NgramModel
 
 TINY = r"""\data\

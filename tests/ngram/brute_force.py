@@ -9,7 +9,7 @@ from chainrule.errors import ChainruleWarning
 from chainrule.lm import Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
+from chainrule.ngram.smoothing import estimate
 from chainrule.ngram.tables import BackoffTables
 
 Gram = tuple[int, ...]

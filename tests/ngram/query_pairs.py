@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Context, Ids, Vocabulary
 from chainrule.ngram import engine as engines
-from chainrule.ngram import jelinek_mercer
+from chainrule.ngram import smoothing as jelinek_mercer
 from chainrule.ngram.config import SMOOTHINGS, Config
 from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.smoothing import estimate
 from chainrule.ngram.table_model import TableModel
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 

@@ -18,13 +18,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ChainruleError, ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Batch, Floats, Ids, Vocabulary
-from chainrule.ngram import jelinek_mercer
-from chainrule.ngram.arpa import write
-from chainrule.ngram.arpa_reader import read
+from chainrule.ngram import smoothing as jelinek_mercer
+from chainrule.ngram.arpa import read, write
 from chainrule.ngram.config import SMOOTHINGS, Config, Smoothing
 from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.smoothing import estimate
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 
 NAMES = ["<unk>", "a", "b", "<s>", "</s>"]
@@ -190,7 +189,7 @@ def fail(*_: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("function", ["os.fsync", "chainrule.replacement._exchange"])
+@pytest.mark.parametrize("function", ["os.fsync", "chainrule.storage.atomic._exchange"])
 def test_the_old_file_survives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     path = tmp_path / "m.arpa"
     path.write_text("old")

@@ -108,7 +108,7 @@ REFUSED = """
 import resource, sys
 from pathlib import Path
 from chainrule.errors import InputError
-from chainrule.ngram.arpa_reader import read
+from chainrule.ngram.arpa import read
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read(Path(sys.argv[1]))

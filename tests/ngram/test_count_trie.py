@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule import tensors
 from chainrule.lm import Vocabulary
-from chainrule.ngram import count_trie
+from chainrule.ngram import oov_speller
 from chainrule.ngram.counts import Counts, count
+from chainrule.storage import tensors
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 
 
 def test_the_worked_example() -> None:
     # i=1 love=2 cats=3, two lines: i love cats / i love
-    arrays = count_trie.to_arrays(count(np.array([1, 2, 3, 5, 1, 2, 5]), 3, WORDS))
+    arrays = oov_speller.counts_to_arrays(count(np.array([1, 2, 3, 5, 1, 2, 5]), 3, WORDS))
     assert {name: array.tolist() for name, array in arrays.items() if array.size} == {
         "1.children": [0, 1, 2, 1, 1],  # <unk>, i, love, cats, <s>
         "1.count": [2],  # </s>
@@ -29,9 +29,9 @@ def test_the_worked_example() -> None:
 
 
 def check_round_trip(counts: Counts) -> None:
-    arrays = count_trie.to_arrays(counts)
-    tensors.check_specs(arrays, count_trie.expected_specs(arrays, counts.vocabulary), "file")
-    rebuilt = count_trie.from_arrays(arrays, counts.vocabulary, "file")
+    arrays = oov_speller.counts_to_arrays(counts)
+    tensors.check_specs(arrays, oov_speller.expected_specs(arrays, counts.vocabulary), "file")
+    rebuilt = oov_speller.counts_from_arrays(arrays, counts.vocabulary, "file")
     assert rebuilt.order == counts.order
     for level, expected in zip(rebuilt.levels, counts.levels, strict=True):
         for field in ("context", "word", "suffix", "count", "begins"):
@@ -54,5 +54,5 @@ def test_ids_have_the_smallest_type(size: int, dtype: str) -> None:
     vocabulary = Vocabulary(size=size, bos=size - 2, eos=size - 1, unk=size - 3)
     lines = [(0, last, size - 1) for last in range(0, size - 3, 1 + size // 1000)]
     counts = count(np.array(lines).ravel(), 3, vocabulary)
-    assert count_trie.to_arrays(counts)["2.word"].dtype.name == dtype
+    assert oov_speller.counts_to_arrays(counts)["2.word"].dtype.name == dtype
     check_round_trip(counts)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from chainrule.errors import ChainruleWarning
-from chainrule.ngram.discounts import absolute_discount, good_turing_ratios, modified_discounts
+from chainrule.ngram.smoothing import absolute_discount, good_turing_ratios, modified_discounts
 
 # n1 = 10, n2 = 5, n3 = 3, n4 = 2, n5 = 1, n6 = 1
 COUNTS = np.array([1] * 10 + [2] * 5 + [3] * 3 + [4] * 2 + [5] + [6] + [40])

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
-from chainrule.ngram.discounts import modified_discounts
-from chainrule.ngram.estimate import estimate
-from chainrule.ngram.smoothing import kneser_ney_counts
+from chainrule.ngram.smoothing import estimate, kneser_ney_counts, modified_discounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.text.default import default_text
+from chainrule.text.splits import default_text
 from interpreter_lock import releases_lock
 
 pytestmark = pytest.mark.native
@@ -33,7 +31,7 @@ def engine(
     ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1, cut_offs: tuple[int, ...] = ()
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float, float]], list[str]]:
     """By order the arrays of the model, D1, D2, D3+, and why they are the fall-back, '' where they are not."""
-    core: Any = native.load()
+    core: Any = system.load()
     model, discounts, fell_back = core.NgramModel.train(
         ids=ids.astype(np.int32),
         order=order,
@@ -50,7 +48,7 @@ def engine(
 
 
 def counted(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int) -> list[dict[str, Any]]:
-    core: Any = native.load()
+    core: Any = system.load()
     size, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
     levels: list[dict[str, Any]] = core.ngram_counts(
         ids.astype(np.int32), order, size, bos, eos, context == "line", threads
@@ -204,7 +202,7 @@ def test_the_arrays_outlive_the_call() -> None:
 
 
 def test_python_goes_on_meanwhile(tmp_path: Path) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     ids = np.random.default_rng(0).integers(2, 500, 20_000).astype(np.int32)
     ids[-1] = 2
     words = {"vocabulary_size": 500, "bos": 1, "eos": 2}
@@ -261,6 +259,6 @@ GOOD: dict[str, Any] = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     with pytest.raises(ChainruleError, match=re.escape(message)):
         core.NgramModel.train(**(GOOD | changed))

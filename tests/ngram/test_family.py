@@ -10,18 +10,18 @@ import pytest
 
 import chainrule
 from chainrule import kenlm
-from chainrule.applications.correct import Corrector
+from chainrule.applications.convert import change_layout, merge_mixture, prune
 from chainrule.applications.identify import Identifier
 from chainrule.applications.rerank import score_texts
+from chainrule.applications.spelling.corrector import Corrector
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.family import train
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.table_model import TableModel
-from chainrule.single import change_layout, merge_mixture, prune
 from chainrule.text.corpus import Corpus
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)

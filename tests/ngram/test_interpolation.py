@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule import api, single
+from chainrule import api
+from chainrule.applications import convert
 from chainrule.errors import ConfigError
 from chainrule.lm import Vocabulary
 from chainrule.ngram.entropy_pruning import entropy_prune
@@ -82,14 +83,14 @@ def test_only_n_grams_with_probabilities(toy: Path) -> None:
     scores = api.train("ngram", toy, order=2, smoothing="stupid-backoff")
     mixed = api.mix([scores, api.train("ngram", toy, order=2, smoothing="laplace")], held_out=toy)
     with pytest.raises(ConfigError, match="holds a stupid-backoff model"):
-        single.merge_mixture(mixed)
+        convert.merge_mixture(mixed)
 
 
 def test_a_mixture_within_a_mixture(toy: Path) -> None:
     methods = ("laplace", "witten-bell", "add-k")
     laplace, bell, add = (api.train("ngram", toy, order=2, smoothing=method) for method in methods)
     nested = api.mix([api.mix([laplace, bell], held_out=toy), add], held_out=toy)
-    one = single.merge_mixture(nested)
+    one = convert.merge_mixture(nested)
     assert one.family == "ngram"
     assert one.config.smoothing == "interpolated"
     # "i love" stands in the text, so that its probability is stored and the mixture's own.
@@ -109,7 +110,7 @@ def test_close_to_the_mixture_on_text(data_folder: Path, tmp_path: Path) -> None
     valid = data_folder / "ptb" / "ptb.valid.txt"
     mixed = api.mix([first, second], held_out=valid)
     alone, together, one = (
-        math.log(model.evaluate(valid).perplexity) for model in (second, mixed, single.merge_mixture(mixed))
+        math.log(model.evaluate(valid).perplexity) for model in (second, mixed, convert.merge_mixture(mixed))
     )
     assert together < alone
     assert abs(one - together) < 0.02

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from chainrule.lm import Batch, Floats, Ids, Vocabulary
-from chainrule.ngram import jelinek_mercer
+from chainrule.ngram import smoothing
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.smoothing import estimate
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 RNG = np.random.default_rng(11)
@@ -29,7 +29,7 @@ TRAIN, HELD_OUT = text(40), text(40)
 
 def log_likelihood(counts: Counts, weights: Floats, b: bool) -> float:
     config = Config(order=counts.order, smoothing="jelinek-mercer", buckets=b)
-    lm = NgramModel.from_tables(estimate(counts, config, jelinek_mercer.expand_lambdas(counts, weights, b)), WORDS)
+    lm = NgramModel.from_tables(estimate(counts, config, smoothing.expand_lambdas(counts, weights, b)), WORDS)
     inputs = np.concatenate([[WORDS.bos], HELD_OUT[:-1]])[None]
     scores, _ = lm.score(Batch(inputs, HELD_OUT[None], np.ones(inputs.shape, bool)), lm.start(1))
     return float(scores.sum())
@@ -38,7 +38,7 @@ def log_likelihood(counts: Counts, weights: Floats, b: bool) -> float:
 @pytest.mark.parametrize("is_bucketed", [False, True])
 def test_no_other_weight_predicts_the_held_out_text_better(is_bucketed: bool) -> None:
     counts = count(TRAIN, 2, WORDS)
-    weights = jelinek_mercer.estimate_lambdas(counts, HELD_OUT, "line", is_bucketed, iterations=500)
+    weights = smoothing.estimate_lambdas(counts, HELD_OUT, "line", is_bucketed, iterations=500)
     best = log_likelihood(counts, weights, is_bucketed)
     for place in zip(*np.nonzero(weights > -1), strict=True):
         for step in (-0.05, 0.05):
@@ -51,22 +51,22 @@ def test_one_weight_worked_by_hand() -> None:
     # Train: one line "1 1 1 2". Unigrams: 1 3/5, 2 1/5, </s> 1/5. Held out: "1 2", so 1, 2, </s>; V = 5.
     # λ maximises log(.6λ + .2(1−λ)) + 2 log(.2): increasing in λ, so λ = 1.
     counts = count(np.array([1, 1, 1, 2, 5]), 1, WORDS)
-    weights = jelinek_mercer.estimate_lambdas(counts, np.array([1, 2, 5]), "line", False, iterations=5000)
+    weights = smoothing.estimate_lambdas(counts, np.array([1, 2, 5]), "line", False, iterations=5000)
     assert weights[0, 0] == pytest.approx(1, abs=0.03)
     # Held out: "3", never seen: log((1−λ)/5) + log(.2): λ = 0.
-    weights = jelinek_mercer.estimate_lambdas(counts, np.array([3, 5]), "line", False, iterations=5000)
+    weights = smoothing.estimate_lambdas(counts, np.array([3, 5]), "line", False, iterations=5000)
     assert weights[0, 0] == pytest.approx(0, abs=0.03)
 
 
 def test_buckets_are_powers_of_two() -> None:
     totals = np.array([0, 1, 2, 3, 4, 7, 8, 1e9])
-    assert jelinek_mercer._bucket(totals, True).tolist() == [0, 0, 1, 1, 2, 2, 3, 23]
+    assert smoothing._bucket(totals, True).tolist() == [0, 0, 1, 1, 2, 2, 3, 23]
 
 
 def test_buckets_predict_no_worse_than_one_weight() -> None:
     counts = count(TRAIN, 3, WORDS)
     found = [
-        log_likelihood(counts, jelinek_mercer.estimate_lambdas(counts, HELD_OUT, "line", b, iterations=300), b)
+        log_likelihood(counts, smoothing.estimate_lambdas(counts, HELD_OUT, "line", b, iterations=300), b)
         for b in (False, True)
     ]
     assert found[1] >= found[0] - 1e-6
@@ -77,11 +77,11 @@ def test_nothing_becomes_impossible() -> None:
     ids = np.array([1, 2, 5] * 50)
     counts = count(ids, 2, WORDS)
     for is_bucketed in (False, True):
-        weights = jelinek_mercer.estimate_lambdas(counts, ids, "line", is_bucketed)
+        weights = smoothing.estimate_lambdas(counts, ids, "line", is_bucketed)
         assert 0 < weights.min() <= weights.max() < 1
         config = Config(order=2, smoothing="jelinek-mercer")
         lm = NgramModel.from_tables(
-            estimate(counts, config, jelinek_mercer.expand_lambdas(counts, weights, is_bucketed)), WORDS
+            estimate(counts, config, smoothing.expand_lambdas(counts, weights, is_bucketed)), WORDS
         )
         log_p, _ = lm.step(lm.start(1), np.array([1]))
         assert np.isfinite(log_p[0, WORDS.predictable]).all()

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import count
-from chainrule.ngram.estimate import estimate
+from chainrule.ngram.smoothing import estimate
 
 pytestmark = pytest.mark.native
 
@@ -66,7 +66,7 @@ def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[
 
 def train_external(place: Path, **given: Any) -> tuple[bytes, Any]:
     """The file that training within a limit makes, and what it tells."""
-    core: Any = native.load()
+    core: Any = system.load()
     out = place / "model.ngram"
     out.unlink(missing_ok=True)
     told = core.ngram_train_within(**({"memory": PLENTY, "folder": str(place), "out": str(out)} | given))
@@ -75,7 +75,7 @@ def train_external(place: Path, **given: Any) -> tuple[bytes, Any]:
 
 def train_in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
     """The same of training in memory."""
-    core: Any = native.load()
+    core: Any = system.load()
     model, *told = core.NgramModel.train(**given)
     path = place / "wanted.ngram"
     path.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def test_the_rows_of_numpy(
         warnings.simplefilter("ignore", ChainruleWarning)
         tables = estimate(count(ids, len(cuts), vocabulary, context), Config(order=len(cuts), prune=cuts))
     train_external(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
-    core: Any = native.load()
+    core: Any = system.load()
     for found, wanted in zip(
         core.NgramModel.open(str(tmp_path / "model.ngram")).tables(), tables.levels, strict=True
     ):

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule import folder, native
+from chainrule import system
 from chainrule.errors import ChainruleError, ConfigError, ModelFileError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.ngram.model import NgramModel
+from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from cli.command import done, refused
@@ -45,7 +46,7 @@ def test_it_comes_back(saved: Path) -> None:
     assert loaded.lm.engine.layout == loaded.config.layout
     assert loaded.lm.engine.bits == loaded.config.bits
     assert loaded.lm.engine.has_names
-    entry = folder.read(saved).files["model.ngram"]
+    entry = verified_dir.read(saved).files["model.ngram"]
     assert entry.content_id == engines.content_id(loaded.lm.engine)
     assert entry.size == loaded.lm.engine.bytes
 
@@ -136,7 +137,7 @@ WORDS = Vocabulary(400, bos=1, eos=2, unk=0)
 
 def large(path: Path, layout: str = "fast") -> Path:
     """A file of many blocks of 64 KiB."""
-    core: Any = native.load()
+    core: Any = system.load()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 60000), 2).astype(np.int32)
     model, _, _ = core.NgramModel.train(ids, 4, 400, 1, 2, 0, layout=layout)
     model.save(str(path))
@@ -147,7 +148,7 @@ def large(path: Path, layout: str = "fast") -> Path:
 @pytest.mark.parametrize("layout", ["fast", "small"])
 def test_a_large_file_is_verified_as_it_is_read(tmp_path: Path, layout: str) -> None:
     """Opened as files above 64 MiB are: without a look at most of it."""
-    core: Any = native.load()
+    core: Any = system.load()
     path = large(tmp_path / "m.ngram", layout)
     wanted, refusals = query_all(core.NgramModel.open(str(path), verified_at_open=0)), 0
     content = bytearray(path.read_bytes())
@@ -168,7 +169,7 @@ def test_a_large_file_is_verified_as_it_is_read(tmp_path: Path, layout: str) -> 
 
 
 def test_damage_found_while_scoring_is_a_refusal(tmp_path: Path) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     path = large(tmp_path / "m.ngram")
     content = bytearray(path.read_bytes())
     for place in range(len(content) // 2, len(content), 4096):
@@ -193,7 +194,7 @@ def test_a_file_of_tensors_is_to_be_trained_anew(tmp_path: Path) -> None:
 
 
 def test_threads_do_not_show_in_the_file(tmp_path: Path) -> None:
-    core: Any = native.load()
+    core: Any = system.load()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 30000), 2).astype(np.int32)
     for layout, bits in LAYOUTS:
         contents = set()
@@ -276,7 +277,7 @@ def test_a_file_changed_in_place(tmp_path: Path) -> None:
 
 def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
     """Saving over a model renames another file into place: the open one goes on, mapped or not."""
-    core: Any = native.load()
+    core: Any = system.load()
     path = large(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}, {"largest_copy": 1})
@@ -291,7 +292,7 @@ def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
 
 def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
     """A hard link added and removed: the bytes are the same."""
-    core: Any = native.load()
+    core: Any = system.load()
     path = large(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({"verified_at_open": 0}, {"largest_copy": 1})
@@ -307,7 +308,7 @@ def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
 
 def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
     """What was read is saved as it was read; what was not is refused where it changed."""
-    core: Any = native.load()
+    core: Any = system.load()
     path = large(tmp_path / "m.ngram")
     content = path.read_bytes()
     whole, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))

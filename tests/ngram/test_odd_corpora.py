@@ -105,11 +105,11 @@ def test_pruned_in_every_way(name: str, smoothing: str) -> None:
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_out_as_arpa_and_in_again(name: str, tmp_path: Path) -> None:
-    from chainrule import exchange
+    from chainrule.applications import convert
 
     model, _ = train(CORPORA[name], order=10)
     model.save(tmp_path / "model")
-    exchange.export_arpa(tmp_path / "model", tmp_path / "m.arpa")
-    back = exchange.import_arpa(tmp_path / "m.arpa")
+    convert.export_arpa(tmp_path / "model", tmp_path / "m.arpa")
+    back = convert.import_arpa(tmp_path / "m.arpa")
     for line in CORPORA[name][:3]:
         assert back.score(line).log_prob == pytest.approx(model.score(line).log_prob, rel=1e-4, abs=1e-4)

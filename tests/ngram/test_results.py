@@ -12,9 +12,9 @@ from chainrule.evaluation.perplexity import Evaluation
 from chainrule.model import Model
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, count
-from chainrule.ngram.estimate import estimate
 from chainrule.ngram.model import NgramModel
-from chainrule.preparation import PreparedCorpus, prepare_corpus
+from chainrule.ngram.smoothing import estimate
+from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode

@@ -15,13 +15,12 @@ from starlette.testclient import TestClient
 from chainrule import api
 from chainrule.errors import ConfigError, InputError, ModelFileError, NotFoundError, UsageError
 from chainrule.server.app import create_app
-from chainrule.server.errors import ApiError
-from chainrule.server.keys import read_key
-from chainrule.server.limits import Limits
+from chainrule.server.errors import ApiError, Limits
 from chainrule.server.logs import JsonLines
-from chainrule.server.service import ModelRegistry, assign_names
+from chainrule.server.middleware import read_key
+from chainrule.server.models import ModelRegistry, assign_names
 from server.conftest import LOCAL
-from server.workshop import create_faulty_app
+from server.faulty_app import create_faulty_app
 
 
 def error_of(response: Any, status: int) -> dict[str, Any]:

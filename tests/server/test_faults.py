@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from chainrule.server import serving
+from chainrule.server import http
 from chainrule.server.app import create_app
-from chainrule.server.limits import Limits
-from chainrule.server.scheduler import Job, Scheduler, TokenResult
-from chainrule.server.worker import Worker
-from server.running import (
+from chainrule.server.errors import Limits
+from chainrule.server.worker import Job, Scheduler, TokenResult, Worker
+from server.faulty_app import RouteEvents, create_faulty_app
+from server.running_server import (
     TIMEOUT_SECONDS,
     RunningServer,
     get,
@@ -27,7 +27,6 @@ from server.running import (
     run_server,
     wait_until,
 )
-from server.workshop import RouteEvents, create_faulty_app
 
 LIMITS = Limits(body_bytes=10_000, seconds=20)
 
@@ -364,14 +363,14 @@ def test_what_ends_within_the_grace_period_is_answered(
         assert is_stopping.wait(TIMEOUT_SECONDS)
         step(self)
 
-    original = serving.Server.shutdown
+    original = http.Server.shutdown
 
-    async def shutdown(self: serving.Server, sockets: Any = None) -> None:
+    async def shutdown(self: http.Server, sockets: Any = None) -> None:
         is_stopping.set()
         await original(self, sockets)
 
     monkeypatch.setattr(Worker, "_step", blocked)
-    monkeypatch.setattr(serving.Server, "shutdown", shutdown)
+    monkeypatch.setattr(http.Server, "shutdown", shutdown)
     limits = Limits(grace_seconds=TIMEOUT_SECONDS)
     with run_server(create_app([ngram_folder], limits=limits), limits) as server:
         connection = server.connect()
@@ -442,7 +441,7 @@ def test_a_long_target_and_a_head_within_the_limits(server: RunningServer) -> No
 def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "connection_limit", lambda: 3)
+    monkeypatch.setattr(http, "connection_limit", lambda: 3)
     with run_server(create_app([ngram_folder])) as server:
         idle = [server.connect() for _ in range(3)]
         for _ in range(10):
@@ -470,12 +469,12 @@ def test_without_a_descriptor_connections_are_refused_by_the_reserve(
     accept = socket.socket.accept
 
     def exhausted(self: socket.socket) -> Any:
-        if isinstance(self, serving.Listener) and self._reserve is not None:
+        if isinstance(self, http.Listener) and self._reserve is not None:
             raise OSError(errno.EMFILE, "Too many open files")
         return accept(self)
 
     monkeypatch.setattr(socket.socket, "accept", exhausted)
-    with serving.bind("127.0.0.1", 0) as listener:
+    with http.bind("127.0.0.1", 0) as listener:
         for _ in range(3):
             with socket.create_connection(listener.getsockname(), timeout=TIMEOUT_SECONDS) as client:
                 with pytest.raises(BlockingIOError):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from chainrule import api
-from chainrule.server import serving
+from chainrule.server import http
 from chainrule.server.app import create_app
-from chainrule.server.limits import Limits
-from chainrule.server.patience import StartLimiter
+from chainrule.server.errors import Limits
+from chainrule.server.middleware import StartLimiter
 from chainrule.server.worker import Worker
-from server.running import (
+from server.running_server import (
     TIMEOUT_SECONDS,
     Response,
     RunningServer,
@@ -115,8 +115,8 @@ WHOLE = b"POST /v1/score?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
 
 def test_a_whole_request_is_read() -> None:
     request = ("POST", "/v1/score", {b"host": b"a", b"content-length": b"2"})
-    assert serving.read_whole_request(WHOLE) == request
-    assert serving.read_whole_request(b"GET / HTTP/1.1\r\nHost:a\r\n\r\n") == ("GET", "/", {b"host": b"a"})
+    assert http.read_whole_request(WHOLE) == request
+    assert http.read_whole_request(b"GET / HTTP/1.1\r\nHost:a\r\n\r\n") == ("GET", "/", {b"host": b"a"})
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_whole_request_is_read() -> None:
     ],
 )
 def test_what_is_not_one_plain_request_is_left_to_the_parser(data: bytes) -> None:
-    assert serving.read_whole_request(data) is None
+    assert http.read_whole_request(data) is None
 
 
 def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -> None:

@@ -13,8 +13,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from chainrule.server.app import create_app
-from chainrule.server.limits import Limits
-from server.running import RunningServer, run_server
+from chainrule.server.errors import Limits
+from server.running_server import RunningServer, run_server
 
 LIMITS = Limits(tokens=32, samples=4, prompts=8)
 PATHS = (

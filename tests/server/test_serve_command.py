@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from chainrule.errors import NotFoundError
-from chainrule.server import serving
+from chainrule.server import http
 from cli.command import ENTRY, call
-from server.running import TIMEOUT_SECONDS, RunningServer, get, post, read_until_closed, wait_until
+from server.running_server import TIMEOUT_SECONDS, RunningServer, get, post, read_until_closed, wait_until
 from server.test_faults import is_served
 
 
@@ -91,7 +91,7 @@ def test_beyond_this_machine_where_it_is_asked_for(
     key.write_text("s3cret\n")
     key.chmod(0o600)
     served: list[object] = []
-    monkeypatch.setattr(serving, "run", lambda app, listener, limits: served.append(listener.close()))
+    monkeypatch.setattr(http, "run", lambda app, listener, limits: served.append(listener.close()))
     arguments = [option] if option == "--allow-public" else [option, str(key)]
     outcome = call("serve", ngram_folder, "--host", "0.0.0.0", "--port", "0", *arguments)
     assert outcome.status == 0, outcome.err
@@ -186,7 +186,7 @@ def test_a_tokenizer_alone_is_not_served(tmp_path: Path) -> None:
 )
 def test_the_address_can_be_opened(host: str, family: socket.AddressFamily, address: str) -> None:
     with socket.socket(family) as listener:
-        assert serving.url(host, listener).startswith(address)
+        assert http.url(host, listener).startswith(address)
 
 
 def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:
@@ -213,9 +213,9 @@ def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:
     ],
 )
 def test_who_can_reach_an_address(host: str, is_loopback: bool) -> None:
-    assert serving.is_loopback(host) is is_loopback
+    assert http.is_loopback(host) is is_loopback
 
 
 def test_a_host_that_does_not_exist() -> None:
     with pytest.raises(NotFoundError, match="there is no host"):
-        serving.is_loopback("no such host")
+        http.is_loopback("no such host")

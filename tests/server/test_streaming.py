@@ -11,14 +11,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from chainrule.errors import InputError
-from chainrule.server.completions import chunks, prepare
-from chainrule.server.limits import Limits
-from chainrule.server.scheduler import Job, TokenResult
+from chainrule.server.errors import Limits
+from chainrule.server.models import LoadedModel
+from chainrule.server.routes.completions import chunks, merge, prepare
+from chainrule.server.routes.completions import events as as_events
 from chainrule.server.schema import CompletionRequest
-from chainrule.server.service import LoadedModel
-from chainrule.server.streaming import events as as_events
-from chainrule.server.streaming import merge
-from server.speaking import KINDS, events, open_client, post_ok, train_trigram
+from chainrule.server.worker import Job, TokenResult
+from server.http_client import KINDS, events, open_client, post_ok, train_trigram
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ from chainrule.neural import weights
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
 from chainrule.tasks.classify_report import apply_temperature, encode_labels
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
-from training.small import entries
-from training.test_resuming import signalled
+from training.small_networks import entries
+from training.test_resume import signalled
 
 POOLINGS = ("last", "mean", "max", "attention")
 NETWORKS = [("lstm", pooling) for pooling in POOLINGS] + [("gru", "max"), ("rnn", "max"), ("transformer", "mean")]

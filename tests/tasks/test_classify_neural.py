@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.tasks import classify, pretrain
 from chainrule.tasks.pretrain import Segments
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from tasks.test_classify import TRAIN, learnt, network

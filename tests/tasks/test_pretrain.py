@@ -20,16 +20,16 @@ from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.pretraining import PretrainConfig, build
+from chainrule.neural.encoders.pretraining import PretrainConfig, build
 from chainrule.tasks import pretrain
 from chainrule.tasks.pretrain import Pretrained, Segments
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
-from training.small import entries
-from training.test_resuming import signalled
+from training.small_networks import entries
+from training.test_resume import signalled
 
 TINY: dict[str, Any] = {"hidden": 8, "layers": 1, "batch_size": 4, "epochs": 2, "log_every": 2}
 LEARN: dict[str, Any] = {"layers": 1, "dropout": 0.0, "batch_size": 20, "learning_rate": 1e-2, "warmup": 5}

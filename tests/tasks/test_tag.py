@@ -17,13 +17,13 @@ from chainrule.loading import load as load_any
 from chainrule.neural import weights
 from chainrule.tasks import pretrain, tag
 from chainrule.tasks.pretrain import Segments
-from chainrule.tasks.running import RunOptions
-from chainrule.text.columns import TaggedSentence
+from chainrule.tasks.run_options import RunOptions
+from chainrule.text.conll import TaggedSentence
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
-from tasks.tagging import TINY, grammar, names, write
-from training.small import entries
-from training.test_resuming import signalled
+from tasks.toy_tags import TINY, grammar, names, write
+from training.small_networks import entries
+from training.test_resume import signalled
 
 CPU = RunOptions(device="cpu")
 SENTENCE = ("the", "old", "saw", "saw", "a", "duck")

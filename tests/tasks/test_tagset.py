@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
-from chainrule.evaluation import spans
+from chainrule.evaluation import tagging
 from chainrule.tasks.tagset import TagSet, bilou_to_bioes, evaluate_tags
-from chainrule.text.columns import TaggedSentence, read_tagged
+from chainrule.text.conll import TaggedSentence, read_tagged
 
 
 def tagged(*sentences: str) -> list[TaggedSentence]:
@@ -181,6 +181,6 @@ def test_conll_2003(data_folder: Path) -> None:
     changed = 0
     for sentence, ids in zip(data, made.encode(data), strict=True):
         again = made.decode(ids)
-        assert spans.tags_to_spans(again, "iob1") == spans.tags_to_spans(sentence.tags, "iob1")
+        assert tagging.tags_to_spans(again, "iob1") == tagging.tags_to_spans(sentence.tags, "iob1")
         changed += again != list(sentence.tags)
     assert changed <= 2

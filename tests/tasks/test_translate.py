@@ -17,15 +17,14 @@ from chainrule import api
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
-from chainrule.neural import conditional
+from chainrule.neural.encoders import conditional_lm
 from chainrule.tasks import translate
-from chainrule.tasks.running import RunOptions
-from chainrule.tasks.translate import BEAM, Translator
-from chainrule.tasks.translation import source_seed
-from chainrule.tasks.translation_report import evaluate
+from chainrule.tasks.run_options import RunOptions
+from chainrule.tasks.translate import BEAM, Translator, source_seed
+from chainrule.tasks.translate_report import evaluate
 from tasks.toy_pairs import dates, made, no_advice, reversed_strings
-from training.small import entries
-from training.test_resuming import signalled
+from training.small_networks import entries
+from training.test_resume import signalled
 
 TINY: dict[str, Any] = {"hidden": 16, "epochs": 1, "batch_size": 16, "dropout": 0.1}
 LEARN: dict[str, Any] = {"hidden": 64, "dropout": 0.0, "batch_size": 32, "label_smoothing": 0.0, "warmup": 50}
@@ -232,7 +231,7 @@ def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> No
 
 
 def test_progress_counts_the_pairs_that_are_done(tiny: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional, "BATCH_SIZE", 8)
+    monkeypatch.setattr(conditional_lm, "BATCH_SIZE", 8)
     pairs, seen = reversed_strings(20, seed=9), list[tuple[str, int, int | None]]()
     tiny.score(pairs.sources, pairs.targets, lambda *told: seen.append(told))
     assert seen == [("scoring", 0, 20), ("scoring", 8, 20), ("scoring", 16, 20)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chainrule.errors import ChainruleWarning
-from chainrule.text.pairs import SentencePairs
+from chainrule.text.parallel import SentencePairs
 
 MONTHS = tuple(calendar.month_name)[1:]
 

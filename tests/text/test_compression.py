@@ -11,9 +11,8 @@ import pytest
 import zstandard
 
 from chainrule.errors import ConfigError, InputError, MissingExtra
-from chainrule.text import compression
-from chainrule.text.compression import BLOCK, read_blocks
-from chainrule.text.files import InputStream, TextFile, find_files
+from chainrule.text import readers
+from chainrule.text.readers import BLOCK, InputStream, TextFile, find_files, read_blocks
 
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -129,7 +128,7 @@ def bomb(suffix: str, size: int) -> bytes:
 def test_a_decompression_bomb_is_refused_and_the_option_named(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compression, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(readers, "ALWAYS_ALLOWED", 1 << 20)
     file = tmp_path / f"text{suffix}"
     file.write_bytes(bomb(suffix, 8 << 20))
     blocks: list[bytes] = []
@@ -144,7 +143,7 @@ def test_a_decompression_bomb_is_refused_and_the_option_named(
 
 
 def test_the_limit_allows_text_as_it_compresses_and_small_files_whatever_they_hold(tmp_path: Path) -> None:
-    limit = compression.DecompressionLimit("text.gz")
+    limit = readers.DecompressionLimit("text.gz")
     limit.check(1, 4 << 20)
     limit.check(1 << 20, 250 << 20)
     with pytest.raises(InputError):
@@ -156,7 +155,7 @@ def test_the_limit_allows_text_as_it_compresses_and_small_files_whatever_they_ho
 def test_a_limit_that_is_no_size_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "much")
     with pytest.raises(ConfigError, match="--max-decompressed is 'much'; write it as 512M"):
-        compression.DecompressionLimit("text.gz")
+        readers.DecompressionLimit("text.gz")
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)

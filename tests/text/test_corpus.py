@@ -21,8 +21,7 @@ from pyarrow import parquet
 
 import chainrule
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.text.corpus import Corpus, WordLengthCheck
-from chainrule.text.plain import find_plain_files
+from chainrule.text.corpus import Corpus, WordLengthCheck, find_plain_files
 
 
 def as_json_lines(text: str) -> bytes:
@@ -226,7 +225,7 @@ def test_a_word_that_is_too_long_is_refused_with_its_file_and_line(
     tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chainrule.text.corpus.LONGEST_WORD", 5)
-    monkeypatch.setattr("chainrule.text.compression.BLOCK", step)
+    monkeypatch.setattr("chainrule.text.readers.BLOCK", step)
     (tmp_path / "a.txt").write_text("12345 12345\t12345\n12345")
     (tmp_path / "b.txt").write_text("12345\n1 123456 1\n")
 

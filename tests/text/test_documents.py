@@ -7,9 +7,7 @@ from pyarrow import parquet
 
 from chainrule.errors import InputError, MissingExtra
 from chainrule.text.corpus import Corpus
-from chainrule.text.documents import ROWS, read_documents
-from chainrule.text.files import find_files
-from chainrule.text.utf8 import Decoder
+from chainrule.text.readers import ROWS, Decoder, find_files, read_documents
 
 
 def read(file: Path, column: str = "text", decoder: Decoder | None = None) -> list[str]:
@@ -122,7 +120,7 @@ def test_parquet_without_its_package_names_the_extra(tmp_path: Path, monkeypatch
 def test_a_parquet_file_that_holds_far_more_than_its_size_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chainrule.text.compression.ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr("chainrule.text.readers.ALWAYS_ALLOWED", 1 << 20)
     file = tmp_path / "t.parquet"
     parquet.write_table(pyarrow.table({"text": ["x" * 10_000] * 1000}), file)
     with pytest.raises(InputError, match=r"t\.parquet holds more than 250 times .*--max-decompressed 2G$"):

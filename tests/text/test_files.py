@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chainrule.errors import InputError, NotFoundError, UsageError
-from chainrule.text.files import Sources, find_files
+from chainrule.text.readers import Sources, find_files
 
 
 @pytest.fixture

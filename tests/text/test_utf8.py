@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import InputError
-from chainrule.text.utf8 import Decoder
+from chainrule.text.readers import Decoder
 
 
 def in_blocks(data: bytes, size: int) -> list[bytes]:

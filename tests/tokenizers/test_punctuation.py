@@ -15,10 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import chainrule
-from chainrule import artifact, folder
+from chainrule import model_folder
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.model import Model
-from chainrule.preparation import prepare_corpus
+from chainrule.prepared_corpus import prepare_corpus
+from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import JOINER, TokenizerConfig
 from chainrule.tokenizers.encode import encode
@@ -364,7 +365,7 @@ def test_a_folder_written_before_punctuation_was_split(tmp_path: Path) -> None:
     del config["tokenizer"]["joiner"]
     del config["tokenizer"]["locale"]
     old = tmp_path / "old"
-    sealed = folder.read(tmp_path / "m")
+    sealed = verified_dir.read(tmp_path / "m")
     files = {name: sealed.bytes(name) for name in sealed.files}
     files["config.json"] = json.dumps(config).encode()
 
@@ -372,10 +373,10 @@ def test_a_folder_written_before_punctuation_was_split(tmp_path: Path) -> None:
         for name, content in files.items():
             (place / name).write_bytes(content)
 
-    folder.write(old, fill, dict(sealed.facts))
+    verified_dir.write(old, fill, dict(sealed.facts))
     loaded = chainrule.load(old)
     assert loaded.tokenizer.config.kind == "whitespace"
-    assert artifact.load_tokenizer(old).config.kind == "whitespace"
+    assert model_folder.load_tokenizer(old).config.kind == "whitespace"
     lines = ['He said: "No..."', "the man's hat, a zebra"]
     assert [s.log_probs for s in loaded.scores(lines)] == [s.log_probs for s in model.scores(lines)]
 

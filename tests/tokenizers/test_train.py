@@ -15,7 +15,7 @@ from chainrule.tokenizers.train import train
 PROGRAM = """
 import hashlib, sys
 from chainrule.text.corpus import Corpus
-from chainrule.text.default import default_text
+from chainrule.text.splits import default_text
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import train
 

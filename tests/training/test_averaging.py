@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.training.averaging import update_
 from chainrule.training.config import Averaging
+from chainrule.training.trainer import update_
 
 
 def average(kind: Averaging, values: list[Tensor], decay: float) -> Tensor:

@@ -14,7 +14,7 @@ from chainrule.lm import Ids
 from chainrule.training import batches
 from chainrule.training.batches import LineBatches, StreamBatches, Window
 from chainrule.training.config import Training
-from training.small import BOS, CPU, EOS
+from training.small_networks import BOS, CPU, EOS
 
 
 def text(lengths: list[int]) -> Ids:

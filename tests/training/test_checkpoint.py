@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from chainrule import folder
 from chainrule.errors import ChainruleError, ModelFileError
+from chainrule.storage import verified_dir
 from chainrule.training.checkpoint import Checkpoint, load, save
 
 FILES = ["weights.safetensors", "optimizer.safetensors", "state.safetensors", "position.json", "config.json"]
@@ -155,7 +155,7 @@ def test_a_damaged_one_is_to_be_removed(tmp_path: Path) -> None:
 
 
 def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
-    folder.write(tmp_path / "checkpoint", lambda root: None, {"kind": "model"})
+    verified_dir.write(tmp_path / "checkpoint", lambda root: None, {"kind": "model"})
     with pytest.raises(ModelFileError, match="is not a checkpoint"):
         load(tmp_path)
 

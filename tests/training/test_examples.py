@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from chainrule.lm import Ids
+from chainrule.training.batches import ExampleBatches, pad_rows, pad_to_device, to_device
 from chainrule.training.config import Training
-from chainrule.training.examples import ExampleBatches, pad_rows, pad_to_device, to_device
 
 
 def source(number: int, batch_size: int, *, shuffle: bool = True, seed: int = 3) -> ExampleBatches:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule.training.batches import Window
-from chainrule.training.objective import next_token
+from chainrule.training.step import next_token
 
 
 class Read(NamedTuple):

@@ -14,7 +14,6 @@ from chainrule.neural import lstm
 from chainrule.neural.device import exact_inference
 from chainrule.training.batches import LineBatches, StreamBatches, Window
 from chainrule.training.config import Training
-from chainrule.training.objective import next_token
 from chainrule.training.step import (
     CLIPPED,
     LARGEST_NORM,
@@ -25,8 +24,9 @@ from chainrule.training.step import (
     EagerStepper,
     TrainingStep,
     allow_tf32,
+    next_token,
 )
-from training.small import BOS, CPU, EOS, VOCABULARY, Weights, lines, slope
+from training.small_networks import BOS, CPU, EOS, VOCABULARY, Weights, lines, slope
 
 PLAIN = Training(optimizer="sgd", learning_rate=0.5, clip=0.0)
 

@@ -13,17 +13,106 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from chainrule.applications.pieces import TokenBytes
-from chainrule.applications.reading import PrefixCache
-from chainrule.decoding.continuation import Continuation
-from chainrule.decoding.ranges import check_range
+from chainrule.decoding.detokenizer import Continuation
+from chainrule.decoding.settings import check_range
 from chainrule.errors import InputError
-from chainrule.lm import Floats, Ids, Mask
+from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask
 from chainrule.model import Model
 from chainrule.text.lines import BLANKS
 from chainrule.tokenizers.config import JOINER
 from chainrule.tokenizers.punctuation import is_punctuation, join, joined_sides
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet
+
+
+class PrefixCache:
+    """Caches the state of the last prefix. Not safe for concurrent sessions."""
+
+    def __init__(self, lm: AnyModel) -> None:
+        self.lm = lm
+        self._ids: tuple[int, ...] | None = None
+        self._log_p: Floats = np.zeros(0)
+        self._state: Any = None
+
+    def next_log_probs(self, ids: tuple[int, ...]) -> tuple[Floats, Any]:
+        """(V,) next-token log p and the model state after `<s>` and `ids`."""
+        if ids != self._ids:
+            is_longer = self._ids is not None and ids[: len(self._ids)] == self._ids
+            new = ids[len(self._ids or ()) :] if is_longer else (self.lm.vocabulary.bos, *ids)
+            state = self._state if is_longer else self.lm.start(1)
+            row = np.array([new], dtype=np.int64)  # (1, T)
+            if len(new) > 1:  # all but the last token in one parallel pass
+                _, state = self.lm.score(Batch(row[:, :-1], row[:, 1:], np.ones((1, len(new) - 1), bool)), state)
+            log_p, self._state = self.lm.step(state, row[0, -1:])
+            self._log_p, self._ids = log_p[0], ids
+        return self._log_p, self._state
+
+
+WORD_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'-_") | set(
+    range(128, 256)
+)
+"""Bytes inside words: letters, digits, apostrophe, hyphen, underscore and all non-ASCII bytes."""
+LAST_BYTE: Final = b"\xff"  # greater than every byte of UTF-8
+CONTINUATION: Final = "##"  # WordPiece prefix of word-internal tokens
+
+
+class TokenBytes:
+    """Bytes of each token; empty for control symbols and `<unk>`.
+
+    Attributes:
+        texts: Bytes by id. Word-initial WordPiece tokens start with a blank.
+        inner: Ids of tokens that consist of word bytes only.
+        length: (V,) bytes per token.
+        is_end: (V,) `</s>` and tokens whose first byte ends the preceding word.
+        tail: (V,) number of trailing word bytes per token.
+
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        controls = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
+        names = tokenizer.names()
+        self.texts = [
+            b"" if i in controls else _token_bytes(name, tokenizer.config.kind) for i, name in enumerate(names)
+        ]
+        self.tail: Ids = np.array([_tail_length(text) for text in self.texts])
+        self.length: Ids = np.array([len(text) for text in self.texts])
+        self.inner: Ids = np.flatnonzero((self.length > 0) & (self.tail == self.length))
+        self.is_end: Mask = np.array([text[:1] != b"" and text[0] not in WORD_BYTES for text in self.texts])
+        self.is_end[tokenizer.eos] = True
+        order = sorted((text, i) for i, text in enumerate(self.texts) if text)
+        self._sorted = [text for text, _ in order]
+        self._ids = np.array([i for _, i in order], dtype=np.int64)
+        self._id_of = {text: i for i, text in enumerate(self.texts) if text}
+
+    def starting_with(self, prefix: bytes) -> Ids:
+        """Ids of tokens that start with `prefix`."""
+        first = bisect_left(self._sorted, prefix)
+        last = bisect_left(self._sorted, prefix + LAST_BYTE, lo=first)
+        return self._ids[first:last]
+
+    def prefixes_of(self, text: bytes) -> Ids:
+        """Ids of tokens that are proper prefixes of `text`."""
+        ids = (self._id_of.get(text[:length]) for length in range(1, len(text)))
+        return np.array([i for i in ids if i is not None], dtype=np.int64)
+
+
+def _token_bytes(name: str, kind: str) -> bytes:
+    if kind in ("whitespace", "char"):
+        return name.encode()
+    lead = b""
+    if kind == "wordpiece" and len(name) > len(CONTINUATION) and name.startswith(CONTINUATION):
+        name = name.removeprefix(CONTINUATION)
+    elif kind == "wordpiece" and name:
+        lead = b" "
+    alphabet = byte_alphabet()
+    return lead + bytes(alphabet[c] for c in name)
+
+
+def _tail_length(text: bytes) -> int:
+    length = 0
+    while length < len(text) and text[-1 - length] in WORD_BYTES:
+        length += 1
+    return length
+
 
 BEAM: Final = 16
 MAX_WORD_TOKENS: Final = 40

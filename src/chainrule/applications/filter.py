@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
-from chainrule.applications.lines import LineScorer, LineScores, count_words, read_batches_for
+from chainrule.applications.line_scoring import LineScorer, LineScores, count_words, read_batches_for
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.model import Model

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from chainrule.applications.lines import LineScorer
+from chainrule.applications.line_scoring import LineScorer
 from chainrule.errors import ChainruleWarning, UsageError
 from chainrule.lm import Floats
 from chainrule.model import Model

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainrule.cli import learning, options
+from chainrule.cli import options, training_options
 from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.classify import Classifier
-    from chainrule.tasks.classify_page import Explanation
-    from chainrule.tasks.classify_report import ClassifierReport
+    from chainrule.tasks.classify_report import ClassifierReport, Explanation
 
 app = typer.Typer(help="Text classification: train, predict, evaluate.", no_args_is_help=True)
 FAMILIES = "Model family: ngram (naive Bayes), rnn, lstm, gru or transformer."  # a literal: the table loads slowly
@@ -44,14 +43,14 @@ def train(
     call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     file: Labelled,
-    out: learning.Out,
+    out: training_options.Out,
     valid: Annotated[str | None, typer.Option(help="Labelled validation texts, evaluated during training.")] = None,
-    recipe: learning.Recipe = None,
-    config: learning.Config = None,
-    set_: learning.Set = None,
-    resume: learning.Resume = False,
+    recipe: training_options.Recipe = None,
+    config: training_options.Config = None,
+    set_: training_options.Set = None,
+    resume: training_options.Resume = False,
     force: options.Force = False,
-    tensorboard: learning.Tensorboard = False,
+    tensorboard: training_options.Tensorboard = False,
     pretrained: Annotated[
         Path | None, typer.Option(help="Neural models: initialize from an encoder trained by chainrule pretrain.")
     ] = None,
@@ -108,9 +107,11 @@ def train(
         params["set_"] = [*(set_ or []), "lowercase=false"]
     if pretrained is not None and tokenizer is None:
         params["tokenizer"] = str(pretrained)  # the encoder's tokenizer overrides the recipe's
-    settings = learning.resolve_settings("classify", family, classify.get_config_class(family), params, SETTINGS)
+    settings = training_options.resolve_settings(
+        "classify", family, classify.get_config_class(family), params, SETTINGS
+    )
     kind = settings.tokenizer.pop("kind", None)
-    with learning.task_run(params, settings, kind) as run_options:
+    with training_options.task_run(params, settings, kind) as run_options:
         model = classify.train(
             family,
             file,
@@ -162,7 +163,7 @@ def predict(
     """
     from chainrule import tasks
     from chainrule.errors import UsageError
-    from chainrule.tasks.classify_page import Explanation, render_page
+    from chainrule.tasks.classify_report import Explanation, render_page
     from chainrule.text.labelled import read_text_batches
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
@@ -223,7 +224,7 @@ def evaluate(
 
 def _legend(method: str, is_coloured: bool) -> str:
     """Explain what the token weights mean, mentioning colours only if there are any."""
-    from chainrule.tasks.classify_page import LEGENDS
+    from chainrule.tasks.classify_report import LEGENDS
 
     if is_coloured:
         return LEGENDS[method]

@@ -9,7 +9,6 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
-from chainrule.cli.table import print_table
 from chainrule.errors import UsageError
 
 
@@ -75,9 +74,11 @@ def compare(
         raise UsageError("TEXT and --text exclude each other; give one of them")
     chosen_families, chosen_tokenizers = _names("--families", families), _names("--tokenizers", tokenizers)
     options.limit_threads(threads)
-    from chainrule import comparison
+    from chainrule.cli.compare_table import print_table
+    from chainrule.comparison.model_store import kept_names
+    from chainrule.comparison.runner import compare as run_comparison
     from chainrule.text.corpus import Corpus
-    from chainrule.text.default import default_corpus
+    from chainrule.text.splits import default_corpus
 
     rules = options.corpus_options(column, errors, drop_blank_lines)
 
@@ -86,7 +87,7 @@ def compare(
 
     tokenizer_settings = options.drop_unset(vocab_size=vocab_size, min_count=min_count, lowercase=lowercase)
     with progress() as bar, _resume_hint(out):
-        results = comparison.compare(
+        results = run_comparison(
             corpus(text) or default_corpus(text_name or "novel"),
             valid=corpus(valid),
             test=corpus(test),
@@ -113,7 +114,7 @@ def compare(
         emit(results.to_json())
     else:
         print_table(results)
-    kept_count = len(comparison.kept_names(results.rows, keep))
+    kept_count = len(kept_names(results.rows, keep))
     say(
         f"wrote {out / 'report.html'}, {out / 'results.json'}"
         + (f" and {kept_count} of {len(results.rows)} models under {out / 'models'}" if kept_count else "")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from chainrule.progress import Progress, ProgressLines
-from chainrule.versions import SCHEMA_VERSION
+from chainrule.system import SCHEMA_VERSION
 
 BAR_WIDTH: Final = 20
 """Columns of a progress bar; long descriptions are truncated to fit."""

@@ -49,8 +49,8 @@ def convert(
 
     chainrule convert runs/skipgram --to word2vec --out vectors.txt
     """
-    from chainrule import exchange
-    from chainrule.embeddings import formats
+    from chainrule.applications import convert as exchange
+    from chainrule.embeddings import storage
     from chainrule.errors import UsageError
 
     if to is not None and to not in KINDS:
@@ -73,7 +73,7 @@ def convert(
         elif to == "ngram":
             _laid_out(_ngram(source, entropy_prune, bar), layout, bits).save(out, force=force)
         else:
-            formats.read(source).export(out)
+            storage.read(source).export(out)
     if json:
         emit({"source": str(source), "out": str(out), "to": to or "model"})
     say(f"wrote {out}")
@@ -81,20 +81,21 @@ def convert(
 
 def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = None) -> "Model":
     """Load an n-gram model, merging a mixture into one, and prune it if requested."""
-    from chainrule import artifact, single
+    from chainrule import model_folder
+    from chainrule.applications import convert as single
     from chainrule.progress import silent
 
-    model = single.merge_mixture(artifact.load(source), bar or silent)
+    model = single.merge_mixture(model_folder.load(source), bar or silent)
     return single.with_command(_pruned(model, entropy_prune, bar or silent), options.command_line())
 
 
 def _pruned(model: "Model", entropy_prune: float | None, bar: "Progress") -> "Model":
-    from chainrule import single
+    from chainrule.applications import convert as single
 
     return model if entropy_prune is None else single.prune(model, entropy_prune, bar)
 
 
 def _laid_out(model: "Model", layout: str | None, bits: int | None) -> "Model":
-    from chainrule import single
+    from chainrule.applications import convert as single
 
     return model if (layout, bits) == (None, None) else single.change_layout(model, layout, bits)

@@ -11,8 +11,8 @@ from chainrule.cli.console import emit, flush, say
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.applications.channel import Channel
-    from chainrule.applications.correct import Correction, Corrector
+    from chainrule.applications.spelling.corrector import Correction, Corrector
+    from chainrule.applications.spelling.noisy_channel import Channel
 
 DEFAULT_RATE = 0.02
 
@@ -51,8 +51,8 @@ def correct(
     Example: echo "i recieved teh letter" | chainrule correct runs/ngram3 --pairs pairs.tsv
     """
     from chainrule import api
-    from chainrule.applications.candidates import Settings
-    from chainrule.applications.correct import Corrector
+    from chainrule.applications.spelling.candidates import Settings
+    from chainrule.applications.spelling.corrector import Corrector
     from chainrule.text.corpus import Corpus, read_batches
 
     distance = {} if real_words else {"real_word_distance": 0}
@@ -82,9 +82,8 @@ def _flushed(corrector: "Corrector", lines: list[str], top: int) -> Iterator["Co
 
 def _edit_model(pairs: list[str], path: Path | None) -> "Channel | None":
     """Train or load the edit model; None selects the default one."""
-    from chainrule.applications.channel import Channel
-    from chainrule.applications.misspellings import read_misspellings
-    from chainrule.replacement import atomic_file
+    from chainrule.applications.spelling.noisy_channel import Channel, read_misspellings
+    from chainrule.storage.atomic import atomic_file
 
     if not pairs:
         return None if path is None else Channel.read(path)

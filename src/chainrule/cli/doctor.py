@@ -47,10 +47,10 @@ def doctor(json: options.Json = False) -> None:
 
 
 def _collect() -> dict[str, Any]:
-    from chainrule import native
+    from chainrule import system
 
-    core = native.load()
-    extension = "absent: " + native.HOW_TO_BUILD
+    core = system.load()
+    extension = "absent: " + system.HOW_TO_BUILD
     if core is not None:
         built = core.build_info()
         extension = f"built by {built.compiler} (C++ {built.standard}), processor has {built.simd}"

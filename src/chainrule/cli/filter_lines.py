@@ -153,7 +153,7 @@ def _write(file: BinaryIO, rows: Iterable[str]) -> None:
 @contextmanager
 def _target(out: Path | None) -> Iterator[BinaryIO]:
     """Open the output file, moved into place when it is complete, or stdout."""
-    from chainrule.replacement import atomic_file
+    from chainrule.storage.atomic import atomic_file
 
     if out is not None and str(out) != "-":
         with atomic_file(out) as file:

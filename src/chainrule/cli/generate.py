@@ -58,7 +58,7 @@ def generate(
     Example: chainrule generate runs/ngram5 --prompt "the stock" --top-p 0.9 --seed 1
     """
     from chainrule import api
-    from chainrule.decoding.continuation import Continuation
+    from chainrule.decoding.detokenizer import Continuation
     from chainrule.errors import UsageError
 
     if stream and (num != 1 or json):

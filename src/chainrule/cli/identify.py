@@ -12,7 +12,7 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.applications.identify import Identifier
-    from chainrule.evaluation.classes import ClassificationReport
+    from chainrule.evaluation.classification import ClassificationReport
 
 LINES_AT_ONCE = 1 << 14
 
@@ -86,7 +86,7 @@ def _number(text: str) -> float:
 
 
 def _print_lines(identifier: "Identifier", file: str, rules: dict[str, str], json: bool) -> None:
-    from chainrule.applications.lines import read_batches_for
+    from chainrule.applications.line_scoring import read_batches_for
     from chainrule.text.corpus import Corpus
 
     for lines in read_batches_for(identifier.models, Corpus.of(file, **rules, reads_once=True)):  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def _print_lines(identifier: "Identifier", file: str, rules: dict[str, str], jso
 
 
 def _evaluate(identifier: "Identifier", file: str, column: str) -> "ClassificationReport":
-    from chainrule.evaluation import classes
+    from chainrule.evaluation import classification
     from chainrule.text.labelled import read_labelled
 
     data = read_labelled(file, column=column)
@@ -112,7 +112,7 @@ def _evaluate(identifier: "Identifier", file: str, column: str) -> "Classificati
             last = first + LINES_AT_ONCE if is_line else len(data)
             predicted += identifier.identify(data.texts[first:last])
             draw("identifying", len(predicted), len(data))
-    return classes.evaluate(data.labels, predicted, identifier.names)
+    return classification.evaluate(data.labels, predicted, identifier.names)
 
 
 def _print_figures(figures: "ClassificationReport", json: bool) -> None:

@@ -21,11 +21,12 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
 
     Example: chainrule info runs/ngram5 --verify
     """
-    from chainrule import artifact, folder, loading
+    from chainrule import loading, model_folder
+    from chainrule.storage import verified_dir
 
     loaded = loading.load(model, verify=verify)
-    sealed = folder.read(model)
-    files, origin = sealed.files, artifact.read_origin(sealed)
+    sealed = verified_dir.read(model)
+    files, origin = sealed.files, model_folder.read_origin(sealed)
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),

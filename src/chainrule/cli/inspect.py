@@ -14,7 +14,7 @@ from chainrule.cli.console import emit, progress, say
 from chainrule.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from chainrule.microscope.inspection import Inspection
+    from chainrule.inspection.report import Inspection
 
 MARKS = ("manifest.json", "checkpoint")  # files by which a model folder or an unfinished run is recognized
 
@@ -78,7 +78,7 @@ def inspect(
     if out is not None:
         _check_target(out, text)
     options.check_device(device)
-    from chainrule.microscope.inspecting import inspect as inspect_models
+    from chainrule.inspection.run import inspect as inspect_models
     from chainrule.text.corpus import Corpus
 
     corpus = Corpus.of(text, **options.corpus_options(column, errors, drop_blank_lines)) if text else None
@@ -138,7 +138,7 @@ def _check_target(out: Path, text: list[str]) -> None:
 
 def _print(report: "Inspection", *, with_findings: bool) -> None:
     """Print the summary and, if no report was written, all findings by section."""
-    from chainrule.microscope.verdict import format_paragraphs
+    from chainrule.inspection.report import format_paragraphs
 
     for paragraph in format_paragraphs(report.verdict, report.names):
         _print_wrapped(paragraph)
@@ -150,7 +150,7 @@ def _print(report: "Inspection", *, with_findings: bool) -> None:
 
 def _print_wrapped(text: str, bullet: str = "") -> None:
     """Print text wrapped to the terminal width, with control characters shown as symbols."""
-    from chainrule.inspection.surprisal import BIDI_CONTROLS, CONTROL_PICTURES
+    from chainrule.plots.html import BIDI_CONTROLS, CONTROL_PICTURES
 
     shown = text.translate({**CONTROL_PICTURES, **BIDI_CONTROLS})
     if sys.stdout.isatty():

@@ -41,9 +41,9 @@ from chainrule.cli import (
 )
 from chainrule.cli.console import say, show_warning
 from chainrule.errors import ChainruleError, ChainruleWarning
-from chainrule.memory import parse_size
-from chainrule.scratch import remove_orphans
-from chainrule.text.compression import LIMIT_VARIABLE
+from chainrule.storage.temp_dir import remove_orphans
+from chainrule.system import parse_size
+from chainrule.text.readers import LIMIT_VARIABLE
 
 INTERRUPTED = 130
 SMALLER = "take a smaller model (--hidden, --layers, --order), a smaller vocabulary or less text"

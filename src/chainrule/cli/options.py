@@ -166,10 +166,12 @@ def lock_output(
     out: Path, inputs: Iterable[str | Path | None], *, force: bool, resume: bool = False
 ) -> AbstractContextManager[None]:
     """Lock the output folder; `inputs` are the files read besides the training text (their digests are stored)."""
-    from chainrule import folder
-    from chainrule.inputs import input_digests
+    from chainrule.storage import verified_dir
+    from chainrule.storage.verified_dir import input_digests
 
-    return folder.lock_for_writing(out, command_line(), force=force, resume=resume, inputs=input_digests(inputs))
+    return verified_dir.lock_for_writing(
+        out, command_line(), force=force, resume=resume, inputs=input_digests(inputs)
+    )
 
 
 def input_files(

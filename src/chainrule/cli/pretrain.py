@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from chainrule.cli import learning, options
+from chainrule.cli import options, training_options
 from chainrule.cli.console import emit, say
 
 FAMILIES = "Encoder: rnn, lstm, gru (bidirectional language model) or transformer (masked language model)."
@@ -17,14 +17,14 @@ def pretrain(
     text: Annotated[
         list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
     ],
-    out: learning.Out,
+    out: training_options.Out,
     valid: Annotated[list[str] | None, typer.Option(help="Validation text, evaluated during training.")] = None,
-    recipe: learning.Recipe = None,
-    config: learning.Config = None,
-    set_: learning.Set = None,
-    resume: learning.Resume = False,
+    recipe: training_options.Recipe = None,
+    config: training_options.Config = None,
+    set_: training_options.Set = None,
+    resume: training_options.Resume = False,
     force: options.Force = False,
-    tensorboard: learning.Tensorboard = False,
+    tensorboard: training_options.Tensorboard = False,
     tokenizer: options.Tokenizer = None,
     vocab_size: options.VocabSize = None,
     min_count: options.MinCount = None,
@@ -72,10 +72,10 @@ def pretrain(
         raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
     task = tasks.get("pretrain")
     params = dict(call.params)
-    settings = learning.resolve_settings("pretrain", family, task.PretrainConfig, params, ("mask",))
+    settings = training_options.resolve_settings("pretrain", family, task.PretrainConfig, params, ("mask",))
     kind = str(settings.tokenizer.pop("kind", "word"))
     rules = options.corpus_options(column, errors, drop_blank_lines)
-    with learning.task_run(params, settings, kind) as run_options:
+    with training_options.task_run(params, settings, kind) as run_options:
         encoder = task.train(
             family,
             Corpus.of(text, **rules),

@@ -121,7 +121,7 @@ def _check(
     tune_reference: str | None,
 ) -> None:
     """Raise UsageError for incompatible options."""
-    from chainrule.applications.weights import TUNINGS
+    from chainrule.applications.rerank import TUNINGS
 
     if sum(option is not None for option in (weights, tune, parts)) > 1:
         raise UsageError("weights come from one place: --weights, --tune or --cross-validate")
@@ -180,8 +180,7 @@ def _tuned(
 ) -> "Floats":
     """Tune the weights on another n-best list, which must have the same features."""
     from chainrule.applications.nbest import read_nbest, read_references
-    from chainrule.applications.rerank import count_errors, score
-    from chainrule.applications.weights import tune
+    from chainrule.applications.rerank import count_errors, score, tune
 
     development = read_nbest(file, columns)
     shared = set(development.utterances) & set(scored.nbest.utterances)
@@ -204,8 +203,7 @@ def _choose_by(scored: "ScoredNBest", weights: "Floats") -> _Choice:
 
 def _cross_validated(scored: "ScoredNBest", errors: "Ids", parts: int, tuning: Any, seed: int) -> _Choice:
     """Rerank every fold with weights tuned on the others; report weights tuned on all folds."""
-    from chainrule.applications.rerank import cross_validate
-    from chainrule.applications.weights import tune
+    from chainrule.applications.rerank import cross_validate, tune
 
     result = cross_validate(scored, errors, parts, tuning, seed)
     return _Choice(result.rows, result.totals, tune(scored.lists(errors), tuning, seed), result.weights)
@@ -262,7 +260,7 @@ def _write(scored: "ScoredNBest", choice: _Choice, out: Path | None) -> None:
     if out is None:
         print(text, end="")
         return
-    from chainrule.replacement import atomic_file
+    from chainrule.storage.atomic import atomic_file
 
     with atomic_file(out) as file:
         file.write(text.encode())

@@ -11,7 +11,7 @@ from chainrule.cli.console import StreamedList, emit, emit_streamed, flush
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.evaluation.scores import TokenScorer
+    from chainrule.evaluation.perplexity import TokenScorer
     from chainrule.model import Model
 
 UNITS = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
@@ -41,8 +41,8 @@ def score(
     Example: echo "i love mice" | chainrule score runs/ngram5 --unit bits
     """
     from chainrule import api
-    from chainrule.applications.lines import MAX_ENGINE_LINE
-    from chainrule.evaluation.scores import TokenScorer
+    from chainrule.applications.line_scoring import MAX_ENGINE_LINE
+    from chainrule.evaluation.perplexity import TokenScorer
     from chainrule.text.corpus import Corpus, read_batches
 
     if unit not in UNITS:
@@ -86,7 +86,7 @@ def _convert(unit: str, nats: float) -> float:
 
 def _batches(batches: Iterable[list[str]]) -> Iterator[list[str]]:
     """Regroup the lines into batches of at most `LINES_AT_ONCE`, with every long line in its own batch."""
-    from chainrule.applications.lines import MAX_ENGINE_LINE
+    from chainrule.applications.line_scoring import MAX_ENGINE_LINE
 
     for lines in batches:
         begin = 0
@@ -106,7 +106,7 @@ def _print_long(
     model: "Model", line: str, scorer: "TokenScorer | None", unit: str, per_token: bool, json: bool
 ) -> None:
     """Score and print a very long line chunk by chunk."""
-    from chainrule.applications.lines import score_long_line
+    from chainrule.applications.line_scoring import score_long_line
 
     result = score_long_line(model, line, scorer, keeps_tokens=per_token or json)
     total = _convert(unit, result.log_prob)

@@ -44,27 +44,27 @@ def serve(
     from chainrule.errors import MissingExtra, UsageError
 
     try:
-        from chainrule.server import app, keys, limits, logs, serving
+        from chainrule.server import app, errors, http, logs, middleware
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chainrule"):
             raise
         raise MissingExtra("serving needs fastapi and uvicorn: pip install 'chainrule[serve]'") from error
 
-    is_public = not serving.is_loopback(host)
+    is_public = not http.is_loopback(host)
     if is_public and api_key_file is None and not allow_public:
         raise UsageError(
             f"{host} can be reached from other machines, and there is no key;\n"
             "give --api-key-file FILE, or --allow-public to accept requests from anyone"
         )
-    key = None if api_key_file is None else keys.read_key(api_key_file)
-    request_limits = limits.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
-    hosts = None if is_public else keys.LOOPBACK | {host.lower()}
+    key = None if api_key_file is None else middleware.read_key(api_key_file)
+    request_limits = errors.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
+    hosts = None if is_public else middleware.LOOPBACK | {host.lower()}
     application = app.create_app(
         models, limits=request_limits, api_key=key, hosts=hosts, device=options.check_device(device)
     )
-    listener = serving.bind(host, port)
+    listener = http.bind(host, port)
     logs.log_to_stderr(quiet)
-    print(serving.url(host, listener), flush=True)
-    address_note = f" on all addresses of this machine ({host})" if serving.is_wildcard(host) else ""
+    print(http.url(host, listener), flush=True)
+    address_note = f" on all addresses of this machine ({host})" if http.is_wildcard(host) else ""
     say(f"serving {', '.join(application.state.names)}{address_note}; stop with Ctrl-C")
-    serving.run(application, listener, request_limits)
+    http.run(application, listener, request_limits)

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainrule.cli import learning, options
+from chainrule.cli import options, training_options
 from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chainrule.evaluation.tags import Confusion
+    from chainrule.evaluation.tagging import Confusion
     from chainrule.tasks.tag import TagReport
-    from chainrule.text.sheets import TaggingInput
+    from chainrule.text.conll import TaggingInput
 
 app = typer.Typer(help="Sequence tagging: parts of speech, named entities, chunks.", no_args_is_help=True)
 
@@ -36,7 +36,7 @@ def train(
     call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     file: File,
-    out: learning.Out,
+    out: training_options.Out,
     valid: Annotated[str | None, typer.Option(help="Validation sentences, evaluated during training.")] = None,
     column: Column = None,
     crf: Annotated[
@@ -55,12 +55,12 @@ def train(
         str | None,
         typer.Option(help="Initialize embeddings from word vectors (text file in GloVe or word2vec format)."),
     ] = None,
-    recipe: learning.Recipe = None,
-    config: learning.Config = None,
-    set_: learning.Set = None,
-    resume: learning.Resume = False,
+    recipe: training_options.Recipe = None,
+    config: training_options.Config = None,
+    set_: training_options.Set = None,
+    resume: training_options.Resume = False,
     force: options.Force = False,
-    tensorboard: learning.Tensorboard = False,
+    tensorboard: training_options.Tensorboard = False,
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder of a word tokenizer whose vocabulary is used.")
     ] = None,
@@ -105,13 +105,13 @@ def train(
     task = tasks.get("tag")
     start = time.perf_counter()
     trained_tokenizer = tokenizer if pretrained is None else pretrained  # its vocabulary overrides the recipe's
-    settings = learning.resolve_settings(
+    settings = training_options.resolve_settings(
         "tag", family, task.Config, {**call.params, "tokenizer": trained_tokenizer}, SETTINGS
     )
     settings.model.update({} if crf is None else {"crf": crf})
     settings.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
     kind = settings.tokenizer.pop("kind", None)
-    with learning.task_run(call.params, settings, kind) as run_options:
+    with training_options.task_run(call.params, settings, kind) as run_options:
         model = task.train(
             family,
             file,
@@ -168,7 +168,7 @@ def predict(
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
     from chainrule import tasks
-    from chainrule.text.sheets import read_tagging_input_batches
+    from chainrule.text.conll import read_tagging_input_batches
 
     loaded = tasks.get("tag").load(model, options.check_device(device))
     if column is None:

@@ -11,8 +11,8 @@ from chainrule.cli.console import StreamedList, emit, emit_streamed, flush, flus
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from chainrule.tokenizers.bpe_trace import Merge
     from chainrule.tokenizers.tokenizer import Tokenizer
-    from chainrule.tokenizers.trace import Merge
 
 app = typer.Typer(help="Train tokenizers, encode text, decode ids.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a tokenizer or a model.")]
@@ -52,15 +52,15 @@ def train(
 
     chainrule tokenizer train --vocab words.txt --out runs/words
     """
-    from chainrule import artifact
+    from chainrule import model_folder
     from chainrule.config import build_config
     from chainrule.errors import UsageError
     from chainrule.model import Origin
     from chainrule.text.corpus import Corpus
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
+    from chainrule.tokenizers.bpe_trace import trace_merges as merges
     from chainrule.tokenizers.config import TokenizerConfig
-    from chainrule.tokenizers.trace import trace_merges as merges
 
     if not text and (vocab is None or trace):
         raise UsageError("no text was given; name one to learn from, or the words with --vocab")
@@ -85,7 +85,7 @@ def train(
             _print_merges(merges(corpus, trained), json)
         names = text or [str(vocab)]
         text_fingerprint = fingerprint(corpus if text else Corpus.of(names))
-        artifact.save_tokenizer(
+        model_folder.save_tokenizer(
             trained, out, Origin(text=", ".join(names), fingerprint=text_fingerprint, command=command), force=force
         )
     if json and not trace:
@@ -116,11 +116,11 @@ def encode(
 
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
-    from chainrule import artifact
+    from chainrule import model_folder
     from chainrule.text.corpus import Corpus, read_batches
     from chainrule.text.lines import FRAGMENT
 
-    tokenizer = artifact.load_tokenizer(folder)
+    tokenizer = model_folder.load_tokenizer(folder)
     for lines in read_batches(Corpus.of(file, reads_once=True)):
         for line in lines:
             if len(line) > FRAGMENT:
@@ -168,11 +168,11 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
 
     Example: echo "17 4 23" | chainrule tokenizer decode runs/bpe
     """
-    from chainrule import artifact
+    from chainrule import model_folder
     from chainrule.errors import InputError
     from chainrule.text.corpus import Corpus, read_batches
 
-    tokenizer = artifact.load_tokenizer(folder)
+    tokenizer = model_folder.load_tokenizer(folder)
     batches = read_batches(Corpus.of(file, reads_once=True))
     for number, line in enumerate(flushed_lines(batches), start=1):
         words = line.split()

@@ -9,7 +9,7 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
-from chainrule.cli.learning import resume_hint
+from chainrule.cli.training_options import resume_hint
 
 if TYPE_CHECKING:
     from chainrule.config import ConfigOverrides

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainrule.cli import learning, options
+from chainrule.cli import options, training_options
 from chainrule.cli.console import dumps, emit, flush, progress, say
 
 if TYPE_CHECKING:
     from chainrule.decoding.settings import Decoding
-    from chainrule.tasks.translation import Translation
-    from chainrule.tasks.translation_report import TranslationReport
+    from chainrule.tasks.translate import Translation
+    from chainrule.tasks.translate_report import TranslationReport
 
 app = typer.Typer(help="Translation: train, predict, score, align, evaluate.", no_args_is_help=True)
 Pairs = Annotated[
@@ -41,16 +41,16 @@ def train(
     call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     pairs: Pairs,
-    out: learning.Out,
+    out: training_options.Out,
     valid: Annotated[
         list[str] | None, typer.Option(help="Validation pairs: a TSV, or give it twice for source and target.")
     ] = None,
-    recipe: learning.Recipe = None,
-    config: learning.Config = None,
-    set_: learning.Set = None,
-    resume: learning.Resume = False,
+    recipe: training_options.Recipe = None,
+    config: training_options.Config = None,
+    set_: training_options.Set = None,
+    resume: training_options.Resume = False,
     force: options.Force = False,
-    tensorboard: learning.Tensorboard = False,
+    tensorboard: training_options.Tensorboard = False,
     tokenizer: Annotated[
         str | None,
         typer.Option(
@@ -103,10 +103,10 @@ def train(
     task = tasks.get("translate")
     params = dict(call.params)
     switches = {"joint": joint, "label_smoothing": label_smoothing}
-    settings = learning.resolve_settings("translate", family, task.PairConfig, params, ("attention",))
+    settings = training_options.resolve_settings("translate", family, task.PairConfig, params, ("attention",))
     settings.model.update({name: value for name, value in switches.items() if value is not None})
     kind = str(settings.tokenizer.pop("kind", "bpe"))
-    with learning.task_run(params, settings, kind) as run_options:
+    with training_options.task_run(params, settings, kind) as run_options:
         model = task.train(
             family,
             pairs,
@@ -152,7 +152,7 @@ def predict(
     Example: echo "ein mann geht" | chainrule translate predict runs/de-en
     """
     from chainrule import tasks
-    from chainrule.text.pairs import read_source_batches
+    from chainrule.text.parallel import read_source_batches
 
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
     loaded = tasks.get("translate").load(model, options.check_device(device))
@@ -194,7 +194,7 @@ def score(
     """
     from chainrule import tasks
     from chainrule.errors import ChainruleWarning
-    from chainrule.text.pairs import read_pairs
+    from chainrule.text.parallel import read_pairs
 
     loaded = tasks.get("translate").load(model, options.check_device(device))
     read = read_pairs(pairs, keeps_empty=True)
@@ -225,8 +225,8 @@ def align(
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
     from chainrule import tasks
+    from chainrule.analysis.attention_plots import draw
     from chainrule.errors import UsageError
-    from chainrule.inspection.alignment import draw
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
@@ -235,7 +235,7 @@ def align(
     source_texts = [translator.source.display_text(token) for token in alignment.source]
     target_texts = [translator.target.display_text(token) for token in alignment.target]
     if out is not None:
-        from chainrule.replacement import atomic_file
+        from chainrule.storage.atomic import atomic_file
 
         with atomic_file(out) as stream:
             stream.write(draw(source_texts, target_texts, alignment.weights.tolist(), title=source).encode())
@@ -271,8 +271,8 @@ def evaluate(
     Example: chainrule translate evaluate runs/de-en test.de test.en
     """
     from chainrule import tasks
-    from chainrule.replacement import atomic_file
-    from chainrule.text.pairs import read_aligned_lines, read_pairs
+    from chainrule.storage.atomic import atomic_file
+    from chainrule.text.parallel import read_aligned_lines, read_pairs
 
     task = tasks.get("translate")
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)

@@ -12,8 +12,8 @@ from chainrule.cli.console import dumps, emit, progress, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chainrule.inspection.senses import Separation
-    from chainrule.neural.contextual import Layers
+    from chainrule.analysis.senses import Separation
+    from chainrule.neural.probes.contextual import Layers
 
 LINES_AT_ONCE = 1024
 DIGITS = 6  # significant digits in text and JSON
@@ -56,7 +56,7 @@ def contextual(
     if out is not None and json:
         raise UsageError("--json prints and --out writes a file; choose one of them")
     loaded = _load(model, device)
-    from chainrule.neural.contextual import contextual as read
+    from chainrule.neural.probes.contextual import contextual as read
 
     lines = iter(Corpus.of(file, **options.corpus_options(column, errors, False)))
     if out is not None:
@@ -99,17 +99,17 @@ def senses(
         raise UsageError(f"senses are drawn as .svg or .html, and {out} ends in neither; choose such a name")
     labelled = read_labelled(file)
     loaded = _load(model, device)
-    from chainrule.inspection.senses import best_layer, check_senses, majority_sense, measure_separation
-    from chainrule.neural.occurrences import occurrences
+    from chainrule.analysis.senses import best_layer, check_senses, majority_sense, measure_separation
+    from chainrule.neural.probes.contextual import occurrences
 
     check_senses(labelled.labels)
     with progress() as bar:
         uses = occurrences(loaded, word, labelled.texts, labelled.name, bar)
     layers = measure_separation(uses.vectors, labelled.labels)
     if out is not None:
-        from chainrule.inspection.senses_picture import SensePlot, draw, render_page
-        from chainrule.inspection.svg import standalone
-        from chainrule.replacement import atomic_file
+        from chainrule.analysis.senses import SensePlot, draw, render_page
+        from chainrule.plots.base import standalone
+        from chainrule.storage.atomic import atomic_file
 
         vectors = uses.vectors[best_layer(layers).layer]
         picture = SensePlot(word, model.name, labelled.labels, uses.sentences, uses.positions, layers, vectors)
@@ -178,7 +178,7 @@ def _write(out: Path, read: "list[Layers]") -> None:
     import numpy as np
 
     from chainrule.errors import InputError
-    from chainrule.replacement import atomic_file
+    from chainrule.storage.atomic import atomic_file
 
     if not read:
         raise InputError("the text is empty; give one with at least one line")

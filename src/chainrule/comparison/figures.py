@@ -1,142 +1,259 @@
-"""Data of the report figures: learning curves, sentence surprisal and gradient flow."""
+"""Figures of the comparison report with their captions; figures without data are omitted."""
 
-import dataclasses
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import Final
+import html
+import math
+from collections.abc import Iterable, Sequence
 
-from chainrule.comparison import measurement
-from chainrule.comparison.evidence import extrapolate
-from chainrule.comparison.planning import Candidate
-from chainrule.comparison.settings import Settings
-from chainrule.comparison.stages import Clock, Stage
-from chainrule.comparison.store import Store, best_by
-from chainrule.comparison.tokenized import Tokenized, tokenize
-from chainrule.errors import ChainruleError, ChainruleWarning
-from chainrule.evaluation.perplexity import LN2
-from chainrule.inspection.flow import GradientFlow
-from chainrule.microscope import flow
-from chainrule.microscope.sample import take_sample
-from chainrule.report.results import Curve, Row, Sentence, Surprisal, is_unigram, rankable_rows
-from chainrule.text.corpus import Corpus
-from chainrule.text.parts import CorpusSplit, subsample_blocks
+from chainrule.analysis import gradient_flow
+from chainrule.analysis.gradient_flow import GradientFlow
+from chainrule.comparison.formatting import (
+    format_bits,
+    format_duration,
+    format_percent,
+    format_perplexity,
+    format_size,
+    join_words,
+)
+from chainrule.comparison.results import Curve, Row, is_rankable, rankable_rows
+from chainrule.plots import base
 
-CURVE_PARTS: Final = (16, 8, 4, 2, 1)
-CURVE_SECONDS: Final = 20.0
-"""Without a total budget, models that train longer than this get no learning curve."""
-FLOW_TOKENS: Final = 2000  # test tokens for the gradient-flow measurement
-FLOW_LAGS: Final = 50
-FLOW_POSITIONS: Final = 64
-SENTENCES: Final = 4
-SENTENCE_LENGTHS: Final = range(8, 22)
+Points = dict[str, list[tuple[float, float]]]
 
-MakeStage = Callable[[str], Stage]
+BITS = "bits per byte"
+ORDER = "n-gram order (tokens seen at once)"
 
 
-def learning_curves(
-    texts: CorpusSplit,
-    rows: Sequence[Row],
-    tokenized: Sequence[Tokenized],
-    settings: Settings,
-    stage: MakeStage,
-    clock: Clock,
-    store: Store,
-) -> Iterator[Curve]:
-    """Learning curves of the best model of each tokenizer and family, while time is left.
-
-    A network trained on a fraction of the text gets the same fraction of the training time.
-    """
-    by_title = {text.title: text for text in tokenized}
-    prepared: dict[tuple[str, int], Tokenized | None] = {}
-    for row in best_by(rows, "tokenizer", "family"):
-        runs = max(1, len(row.seeds))
-        expected = row.train_seconds / runs * sum(1 / part for part in CURVE_PARTS[:-1])
-        is_too_long = expected > clock.left if settings.total_seconds else row.train_seconds > CURVE_SECONDS
-        if row.family == "mixture" or (is_too_long and expected > 1):
-            continue
-        model = store.get(row.name)
-        whole = by_title[row.tokenizer]
-        points = []
-        for part in CURVE_PARTS:
-            stage(f"learning curve of {row.name}")("", 0, None)
-            if part == 1:
-                points.append((*_size(whole), saved_model_bits(row)))
-                continue
-            if (row.tokenizer, part) not in prepared:
-                prepared[row.tokenizer, part] = _tokenize_part(texts, whole, part, settings)
-            subset = prepared[row.tokenizer, part]
-            if subset is None:
-                continue
-            seconds = row.train_seconds / runs / part if row.epochs is not None else None
-            candidate = Candidate(subset, row.family, model.config, row.name)
-            with suppress(ChainruleError):  # skip parts too small to train on
-                smaller, _ = measurement.train(
-                    candidate,
-                    subset.prepared,
-                    settings,
-                    texts.name,
-                    seed=settings.seed,
-                    seconds=seconds,
-                    progress=stage(f"learning curve of {row.name}"),
-                )
-                points.append((*_size(subset), smaller.evaluate_encoded(subset.test).bits_per_byte))
-        tokens, size, bits = zip(*points, strict=True)
-        doubled_bits = extrapolate(size, bits)
-        yield Curve(name=row.name, tokens=tokens, bytes=size, bits_per_byte=bits, doubled_bits=doubled_bits)
-
-
-def _size(tokenized: Tokenized) -> tuple[int, int]:
-    """Tokens and bytes of the training text."""
-    return tokenized.prepared.train.tokens, tokenized.prepared.train.bytes
-
-
-def saved_model_bits(row: Row) -> float:
-    """Bits per byte of the saved model, not the mean over seeds."""
-    saved = [figures["bits_per_byte"] for figures in row.seeds if figures["is_kept"]]
-    return float(saved[0]) if saved else row.bits_per_byte
-
-
-def _tokenize_part(texts: CorpusSplit, whole: Tokenized, part: int, settings: Settings) -> Tokenized | None:
-    """Tokenize every `part`-th block of lines with a new tokenizer; None if they contain no words."""
-    lines = subsample_blocks(texts.train, part)
-    if not any(line.strip() for line in lines):
-        return None
-    with suppress(ChainruleError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ChainruleWarning)  # the full text has been warned about
-        return tokenize(dataclasses.replace(texts, train=lines), whole.name, settings)
-    return None
-
-
-def sentence_surprisals(texts: CorpusSplit, rows: Sequence[Row], store: Store) -> Iterator[Sentence]:
-    """Surprisal of a few test lines under the best model of each tokenizer and family, and the best unigram."""
-    shown = {row.name: None for row in best_by(rows, "tokenizer", "family")}
-    for title in dict.fromkeys(row.tokenizer for row in rows):
-        unigrams = rankable_rows(row for row in rows if row.tokenizer == title and is_unigram(row))
-        shown.update({row.name: None for row in unigrams[:1]})
-    lines = [line for line in texts.test if len(line.split()) in SENTENCE_LENGTHS]
-    lines = lines or [line for line in texts.test if line.strip()]
-    for line in lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]:
-        scores = [(name, store.get(name).score(line)) for name in shown]
-        surprisals = (
-            Surprisal(name=name, tokens=score.tokens, bits=tuple((0.0 - p) / LN2 for p in score.log_probs))
-            for name, score in scores
+def plot_by_order(rows: Iterable[Row]) -> list[str]:
+    """Bits per byte and perplexity by n-gram order, one line per smoothing; needs at least two orders."""
+    faceted = [row for row in rows if has_order(row)]
+    best = rankable_rows(faceted)
+    if not _order_lines(best, "bits_per_byte"):
+        return []
+    figures = [
+        _figure(
+            base.plot_by_facet(
+                _order_lines(best, "bits_per_byte"),
+                title="Bits per byte by order and smoothing",
+                quantity=BITS,
+                description=f"Lowest: {best[0].name} with {format_bits(best[0].bits_per_byte)}.",
+                facet=ORDER,
+            ),
+            _order_caption(best) + _describe_omitted(faceted),
         )
-        yield Sentence(text=line, by_model=tuple(surprisals))
+    ]
+    if len({row.tokenizer for row in best}) > 1:
+        return figures  # perplexities of different tokens cannot be compared
+    figures.append(
+        _figure(
+            base.plot_by_facet(
+                _order_lines(best, "perplexity"),
+                title="Perplexity by order and smoothing",
+                quantity="perplexity per token (log scale)",
+                is_log_y=True,
+                description=f"Lowest: {best[0].name} with {format_perplexity(best[0].perplexity)}.",
+                facet=ORDER,
+            ),
+            "The same models by perplexity: among how many equally likely tokens each one might as well have "
+            f"chosen, {format_perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
+        )
+    )
+    return figures
 
 
-def gradient_flows(
-    texts: CorpusSplit, rows: Sequence[Row], store: Store, stage: MakeStage
-) -> Iterator[GradientFlow]:
-    """Gradient flow of the best network of each tokenizer and family."""
-    corpus = Corpus.from_lines(texts.test)
-    for row in best_by(rows, "tokenizer", "family"):
-        if row.family in ("ngram", "mixture"):
-            continue
-        model = store.get(row.name)
-        if hasattr(model.lm, "network"):
-            sample = take_sample(model, corpus, name=row.name, tokens=FLOW_TOKENS)
-            measured = flow.measure(
-                sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=stage(f"gradient flow of {row.name}")
-            )
-            yield from flow.comparable_flows(measured)
+def plot_smoothings(rows: Iterable[Row]) -> list[str]:
+    """Bar chart of the smoothings at the order of the best n-gram; needs at least two."""
+    faceted = [row for row in rows if has_order(row)]
+    best = rankable_rows(faceted)
+    best = tuple(row for row in best if row.tokenizer == best[0].tokenizer)
+    order = best[0].facets["order"] if best else None
+    values = {str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order}
+    values = dict(sorted(values.items(), key=lambda item: item[1]))
+    if len(values) < 2:
+        return []
+    (first, low), *_, (last, high) = values.items()
+    saved = 1 - low / high if high else 0.0
+    drawing = base.plot_bars(
+        values,
+        title=f"Smoothings at order {order}",
+        quantity=BITS,
+        description=f"From {first}, {format_bits(low)}, to {last}, {format_bits(high)}.",
+    )
+    caption = (
+        f"Smoothings at order {order}, that of the best n-gram. All start from the same counts and differ "
+        f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
+        f"{format_percent(saved)} fewer bits than {html.escape(last)}."
+    )
+    at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
+    return [_figure(drawing, caption + _describe_omitted(at_order))]
+
+
+def plot_size(rows: Sequence[Row]) -> list[str]:
+    """Scatter plot of size on disk against bits per byte; needs at least two models."""
+    best = rankable_rows(rows)
+    if len(best) < 2:
+        return []
+    dots = [base.Dot(row.name, row.family, max(row.size_bytes, 1), row.bits_per_byte) for row in best]
+    front = base.pareto_front(dots)
+    drawing = base.plot_cost_quality(
+        dots,
+        title="Size against quality",
+        cost="size of the model",
+        unit="B",
+        quantity=BITS,
+        description=f"{len(dots)} models; {len(front)} of them are beaten by none of their size or smaller.",
+    )
+    smallest = min(best, key=lambda row: row.size_bytes)
+    caption = (
+        "Lower and further left is better. The strong dots are the models that no smaller one beats; for "
+        "each pale one, another is no larger and no worse. The best takes "
+        f"{format_size(best[0].size_bytes)}, the smallest {format_size(smallest.size_bytes)}."
+    )
+    return [_figure(drawing, caption + _describe_omitted(rows))]
+
+
+def plot_time(rows: Sequence[Row]) -> list[str]:
+    """Scatter plot of training time against bits per byte; needs at least two models."""
+    best = rankable_rows(rows)
+    if len(best) < 2:
+        return []
+    dots = [base.Dot(row.name, row.family, max(row.train_seconds, 1e-3), row.bits_per_byte) for row in best]
+    front = base.pareto_front(dots)
+    drawing = base.plot_cost_quality(
+        dots,
+        title="Training time against quality",
+        cost="time to train",
+        unit="s",
+        quantity=BITS,
+        description=f"{len(dots)} models; {len(front)} of them are beaten by none that trains as fast.",
+    )
+    fastest = min(best, key=lambda row: row.train_seconds)
+    caption = (
+        "Lower and further left is better. The strong dots are the models that none trained in less time beats. "
+        f"The best took {format_duration(best[0].train_seconds)}, "
+        f"the fastest {format_duration(fastest.train_seconds)}."
+    )
+    falling = sum(row.is_still_falling for row in best)
+    if falling:
+        caption += f" {falling} of them were still improving when their time ran out."
+    return [_figure(drawing, caption + _describe_omitted(rows))]
+
+
+def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
+    """Bits per byte by training-text size; a curve needs at least two finite points."""
+    finite = {curve.name: _finite_points(curve) for curve in curves}
+    drawn = {name: points for name, points in finite.items() if len(points) > 1}
+    if not drawn:
+        return []
+    drawn = dict(sorted(drawn.items(), key=lambda item: item[1][-1][1]))
+    name, points = next(iter(drawn.items()))
+    (before, was), (after, now) = points[-2:]
+    step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
+    change = f"{format_percent(abs(1 - now / was))} in bits" if was else f"{format_bits(now)} bits per byte"
+    title = "Bits per byte by amount of training text"
+    ending = f"{name} ends lowest, at {format_bits(now)}."
+    caption = (
+        "Each line is one model, trained on growing parts of the same text; one that still falls at its "
+        f"right end would gain from more. The last {step} "
+        f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {change}."
+    )
+    missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
+    if missing:
+        caption += f" Not drawn, for want of two finite points: {join_words(missing)}."
+    doubled = {
+        curve.name: (2.0 * curve.bytes[-1], curve.doubled_bits)
+        for curve in curves
+        if curve.name in drawn and curve.doubled_bits is not None
+    }
+    if name in doubled:
+        caption += (
+            f" Twice the text would give <b>{html.escape(name)}</b> about {format_bits(doubled[name][1])}: "
+            "an extrapolation by a + b n<sup>−c</sup>, fitted to the last points (dashed)."
+        )
+    drawing = base.plot_learning_curves(drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled)
+    return [_figure(drawing, caption)]
+
+
+def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
+    """Gradient norm by lag for all networks on one axis."""
+    drawn = [flow for flow in flows if flow.lags > 1]
+    if not drawn:
+        return []
+    half_lives = {flow.name: flow.half_life(flow.layers - 1) for flow in drawn}
+    finite_half_lives = {
+        name: half_life
+        for name, half_life in half_lives.items()
+        if half_life is not None and math.isfinite(half_life)
+    }
+    longest = max(finite_half_lives, key=finite_half_lives.__getitem__) if finite_half_lives else None
+    caption = (
+        "The error of one prediction on its way back through the test text: the mean norm of its gradient as a "
+        "part of what it is at lag 0, by the state of the top layer in recurrent networks (in an LSTM also by "
+        "its cell), by the word vectors in others; the middle half of the positions is shaded. Where a line "
+        "lies low, the network can hardly learn from what stands so far back."
+    )
+    if longest is not None:
+        name = html.escape(longest)
+        caption += f" Half of it is gone last in <b>{name}</b>, after {finite_half_lives[longest]:.1f} tokens."
+    title = "Gradient flow by lag"
+    ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
+    return [_figure(gradient_flow.draw(drawn, title=title, description=ends), caption)]
+
+
+def has_order(row: Row) -> bool:
+    """Whether the row has an n-gram order and a smoothing."""
+    return isinstance(row.facets.get("order"), int) and "smoothing" in row.facets
+
+
+def _order_lines(best: Sequence[Row], quantity: str) -> Points:
+    """Points of one line per smoothing and tokenizer, best line first; the best row for each order."""
+    cells: dict[tuple[str, float], float] = {}
+    is_labelled = len({row.tokenizer for row in best}) > 1
+    for row in best:
+        name = f"{row.tokenizer if is_labelled else ''} {row.facets['smoothing']}".strip()
+        cells.setdefault((name, float(row.facets["order"])), getattr(row, quantity))
+    lines: Points = {}
+    for (smoothing, order), value in cells.items():
+        lines.setdefault(smoothing, []).append((order, value))
+    return {smoothing: sorted(points) for smoothing, points in lines.items() if len(points) > 1}
+
+
+def _order_caption(best: Sequence[Row]) -> str:
+    lines = _order_lines(best, "bits_per_byte")
+    first, points = next(iter(lines.items()))
+    (low, start), (high, end) = points[0], points[-1]
+    rises = {name: line[-1][1] - min(value for _, value in line) for name, line in lines.items()}
+    turned = [name for name, rise in rises.items() if rise > 0]
+    caption = (
+        f"Lower is better. <b>{html.escape(first)}</b> goes from {format_bits(start)} at order {low:.0f} "
+        f"to {format_bits(end)} at order {high:.0f}."
+    )
+    if turned:
+        caption += (
+            f" More context is not always better: {len(turned)} of {len(lines)} smoothings get worse "
+            f"before their last order, {html.escape(max(turned, key=rises.__getitem__))} most of all."
+        )
+    return caption
+
+
+def _describe_omitted(rows: Sequence[Row]) -> str:
+    """Caption sentence that lists the rows not drawn, n-grams by smoothing."""
+    drawn = {str(row.facets["smoothing"]) for row in rows if is_rankable(row) and has_order(row)}
+    orders: dict[str, list[str]] = {}
+    for row in rows:
+        if not is_rankable(row):
+            name = str(row.facets["smoothing"]) if has_order(row) else row.name
+            orders.setdefault(name, []).extend([str(row.facets["order"])] if name in drawn else [])
+    names = [
+        html.escape(name) + (f" (order {join_words(omitted)})" if omitted else "")
+        for name, omitted in orders.items()
+    ]
+    return f" Not drawn, being infinite or no probability: {join_words(names)}." if names else ""
+
+
+def _finite_points(curve: Curve) -> list[tuple[float, float]]:
+    pairs = zip(curve.bytes, curve.bits_per_byte, strict=True)
+    return [(size, value) for size, value in pairs if size > 0 and math.isfinite(value)]
+
+
+def _figure(drawing: str, caption: str) -> str:
+    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"

@@ -11,11 +11,11 @@ import numpy as np
 from chainrule import config as configs
 from chainrule import families
 from chainrule.comparison.measurement import Measured
-from chainrule.comparison.planning import Candidate
-from chainrule.comparison.tokenized import Tokenized
+from chainrule.comparison.plan import Candidate
+from chainrule.comparison.results import Row
+from chainrule.comparison.tokenized_text import Tokenized
 from chainrule.errors import InputError, UsageError
-from chainrule.replacement import write_error
-from chainrule.report.results import Row
+from chainrule.storage.atomic import write_error
 
 NAME: Final = "unfinished.jsonl"
 EXPECTATIONS: Final = ("seconds", "expected_seconds", "expected_epochs", "note")

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from chainrule import families, folder
+from chainrule import families
 from chainrule.api import train_prepared
-from chainrule.comparison.planning import Candidate
+from chainrule.comparison.plan import Candidate
+from chainrule.comparison.results import Row
 from chainrule.comparison.settings import Settings
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
 from chainrule.model import Model, Origin
-from chainrule.preparation import PreparedCorpus
+from chainrule.prepared_corpus import PreparedCorpus
 from chainrule.progress import Progress
-from chainrule.report.results import Row
+from chainrule.storage import verified_dir
 
 SAMPLE_TOKENS = 30
 SAMPLES = 8
@@ -64,7 +65,7 @@ def train(
             device=settings.device,
             progress=progress,
             run_dir=run_dir,
-            resume=run_dir is not None and (run_dir / folder.CHECKPOINT).exists(),
+            resume=run_dir is not None and (run_dir / verified_dir.CHECKPOINT).exists(),
         )
     is_network = candidate.family != "ngram"  # default-discount warnings of small n-grams are not shown
     advice = dict.fromkeys(str(warning.message) for warning in caught) if is_network else {}

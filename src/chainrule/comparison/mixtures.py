@@ -8,12 +8,12 @@ import numpy as np
 
 from chainrule import mixture
 from chainrule.comparison.measurement import Measured, make_row
+from chainrule.comparison.results import Row, is_rankable
 from chainrule.comparison.settings import Settings
-from chainrule.comparison.tokenized import Tokenized
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.comparison.tokenized_text import Tokenized
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Floats
 from chainrule.model import Model, Origin
-from chainrule.report.results import Row, is_rankable
 
 MAX_NAMED_NETWORKS: Final = 2
 """A mixture of more networks than this is named by their number."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chainrule.decoding.filters import apply_filters
 from chainrule.decoding.prompt import Prompt, read_prompt
-from chainrule.decoding.ranges import check_range
-from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import apply_filters
+from chainrule.decoding.settings import Decoding, check_range
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, LanguageModel, S
 

@@ -8,14 +8,19 @@ from typing import Final, Literal
 import numpy as np
 
 from chainrule.decoding import beam, filters
-from chainrule.decoding.codec import Codec
-from chainrule.decoding.continuation import REPLACEMENT, Continuation
+from chainrule.decoding.detokenizer import (
+    REPLACEMENT,
+    Codec,
+    Continuation,
+    SpelledCodec,
+    SpellingSampler,
+    resolve_speller,
+    spawn_spelling_generators,
+)
+from chainrule.decoding.filters import next_token_distribution
 from chainrule.decoding.prompt import Prompt, read_prompt
-from chainrule.decoding.ranges import check_range
 from chainrule.decoding.sample import sample, spawn_generators
-from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import next_token_distribution
-from chainrule.decoding.spelled import SpelledCodec, SpellingSampler, resolve_speller, spawn_spelling_generators
+from chainrule.decoding.settings import Decoding, check_range
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
 

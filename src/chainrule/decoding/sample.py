@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chainrule.decoding.filters import apply_filters, make_history
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.shaping import apply_filters, make_history
 from chainrule.lm import Floats, Ids, LanguageModel, S
 
 

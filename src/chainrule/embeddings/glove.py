@@ -12,13 +12,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule import native
+from chainrule import system
 from chainrule.embeddings import glove_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.corpus import (
+    NO_PAIRS_MESSAGE,
+    POLL_SECONDS,
+    CountedCorpus,
+    TrainedVectors,
+    WordVocabulary,
+    warn_missing_extension,
+)
 from chainrule.embeddings.glove_twin import RECORD
-from chainrule.embeddings.method import NO_PAIRS_MESSAGE, POLL_SECONDS, TrainedVectors, warn_missing_extension
-from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import ChainruleError, InputError
 from chainrule.progress import Progress, as_progress, silent
 
@@ -93,7 +98,7 @@ def count_cooccurrences(
 
     """
     progress = as_progress(progress)
-    core: Any = native.load()
+    core: Any = system.load()
     file = folder / "cooccurrences"
     make: Any = core.Cooccurrence if core else glove_twin.Cooccurrence
     counter: CooccurrenceCounter = make(
@@ -151,7 +156,7 @@ def train(
         trainer = _make_trainer(pairs, len(vocabulary.words), config, threads, seed)
         metrics = _run(trainer, progress)
         matrix = trainer.result()
-        metrics |= {"simd": trainer.simd, "threads": threads if native.load() else 1}
+        metrics |= {"simd": trainer.simd, "threads": threads if system.load() else 1}
         metrics["learning_rate"] = config.rate
         del trainer  # closes the file
     if not np.isfinite(metrics["cost"]) or not np.isfinite(matrix).all():
@@ -160,7 +165,7 @@ def train(
 
 
 def _make_trainer(pairs: Cooccurrences, words: int, config: VectorConfig, threads: int, seed: int) -> GloveTrainer:
-    core: Any = native.load()
+    core: Any = system.load()
     if not core:
         warn_missing_extension()
     make: Any = core.Glove if core else glove_twin.Glove

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.embeddings.counting import SENTENCE_BREAK
+from chainrule.embeddings.corpus import SENTENCE_BREAK
 from chainrule.embeddings.twin import Floats, Random, fit
 
 RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])

@@ -7,9 +7,7 @@ itself, has no neighbours and solves no analogies.
 import numpy as np
 
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
-from chainrule.embeddings.method import TrainedVectors, check_vocabulary
-from chainrule.embeddings.vocabulary import WordVocabulary
+from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary, check_vocabulary
 from chainrule.progress import Progress, as_progress, silent
 
 

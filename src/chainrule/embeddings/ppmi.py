@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
+from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary
 from chainrule.embeddings.glove import Cooccurrences, count_cooccurrences
-from chainrule.embeddings.method import TrainedVectors
-from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import MissingExtra
 from chainrule.progress import Progress, as_progress, silent
 

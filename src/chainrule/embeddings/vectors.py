@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.subwords import Subwords
+from chainrule.embeddings.text_format import Format, write_vectors
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
-from chainrule.manifest import JSON
-from chainrule.vector_file import Format, write_vectors
+from chainrule.storage.manifest import JSON
 
 AnalogyMethod = Literal["add", "mul"]
 """Analogy score: 3CosAdd (Mikolov et al. 2013) or 3CosMul (Levy & Goldberg 2014)."""

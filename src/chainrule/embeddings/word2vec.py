@@ -6,20 +6,20 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule import native, processors
+from chainrule import system
 from chainrule.embeddings import word2vec_twin
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.counting import CountedCorpus
-from chainrule.embeddings.method import (
+from chainrule.embeddings.corpus import (
     POLL_SECONDS,
+    CountedCorpus,
     Matrix,
     TrainedVectors,
+    WordVocabulary,
     check_pairs,
     check_vocabulary,
     warn_missing_extension,
 )
 from chainrule.embeddings.subwords import Subwords
-from chainrule.embeddings.vocabulary import WordVocabulary
 from chainrule.errors import ChainruleError, UsageError
 from chainrule.progress import Progress, as_progress, silent
 
@@ -87,7 +87,7 @@ def train(
         raise UsageError(f"threads is {threads}; choose 1 or more")
     check_vocabulary(vocabulary)
     check_pairs(counted, vocabulary)
-    threads = (threads or processors.thread_count()) if native.load() else 1
+    threads = (threads or system.thread_count()) if system.load() else 1
     begins, rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)
@@ -133,7 +133,7 @@ def _make_trainer(
     begins: NDArray[np.uint64],
     rows: NDArray[np.uint32],
 ) -> Word2vecTrainer:
-    core: Any = native.load()
+    core: Any = system.load()
     if not core:
         warn_missing_extension()
     buckets = config.buckets if config.has_subwords else 0

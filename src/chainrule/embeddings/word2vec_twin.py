@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.embeddings.counting import SENTENCE_BREAK
+from chainrule.embeddings.corpus import SENTENCE_BREAK
 from chainrule.embeddings.twin import ALL, Floats, Noise, Random, bag, window
 from chainrule.errors import ChainruleError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.errors import UsageError
-from chainrule.evaluation.overlap import MetricName, check_aligned, load_metric
+from chainrule.evaluation.translation import MetricName, check_aligned, load_metric
 from chainrule.lm import Floats, Ids
 
 Statistic = Callable[[Ids], float]

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.gradients import activations
-from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
-from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
+from chainrule.gradients import softmax as activations
+from chainrule.gradients.softmax import (
+    check_tokens,
+    cross_entropy,
+    initial_state,
+    loss_gradient,
+    softmax,
+    truncation_points,
+)
 from chainrule.lm import Floats, Ids
 
 

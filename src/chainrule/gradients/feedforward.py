@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.errors import UsageError
-from chainrule.gradients.sequence import check_tokens
-from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
+from chainrule.gradients.softmax import check_tokens, cross_entropy, loss_gradient, softmax
 from chainrule.lm import Floats, Ids
 
 

@@ -14,9 +14,15 @@ from typing import Literal
 import numpy as np
 
 from chainrule.errors import ConfigError
-from chainrule.gradients.activations import sigmoid
-from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
-from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
+from chainrule.gradients.softmax import (
+    check_tokens,
+    cross_entropy,
+    initial_state,
+    loss_gradient,
+    sigmoid,
+    softmax,
+    truncation_points,
+)
 from chainrule.lm import Floats, Ids
 
 Reset = Literal["before", "after"]

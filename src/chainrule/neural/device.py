@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from chainrule.errors import UsageError
 
@@ -34,3 +34,16 @@ def exact_inference() -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """Return the dtype of matrix products under the current autocast setting."""
+    if device.type == "cuda" and torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda")
+    return torch.float32
+
+
+def cast(*tensors: Tensor) -> list[Tensor]:
+    """Cast tensors to the compute dtype; unchanged on the CPU, whose recurrent kernels require fp32."""
+    dtype = compute_dtype(tensors[0].device)
+    return [tensor if tensor.dtype == torch.float64 else tensor.to(dtype) for tensor in tensors]

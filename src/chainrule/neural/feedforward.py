@@ -13,12 +13,12 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural import dropout
+from chainrule.neural.config import Architecture
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.initialization import initialize
+from chainrule.neural.layers import dropout
+from chainrule.neural.layers.initialization import initialize
+from chainrule.neural.layers.output import make_output
 from chainrule.neural.network import Network, NetworkOutput, Tensors
-from chainrule.neural.output import make_output
-from chainrule.neural.settings import Architecture
 
 LARGEST_ORDER = 64
 

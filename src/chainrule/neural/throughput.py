@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training import TrainingData
+from chainrule.data.training_data import TrainingData
 from chainrule.errors import ChainruleWarning
-from chainrule.evaluation.scores import token_log_probs
-from chainrule.neural.adapter import NeuralModel
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.neural.device import select_device
 from chainrule.neural.family import NeuralFamily
+from chainrule.neural.model import NeuralModel
 from chainrule.neural.validation import mean_nats
 
 LONGEST_PART: Final = 1 << 16  # tokens used to measure training

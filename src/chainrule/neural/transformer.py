@@ -10,14 +10,14 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural import dropout
-from chainrule.neural.block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
+from chainrule.neural.config import LARGEST, Initialization
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.initialization import initialize
+from chainrule.neural.layers import dropout
+from chainrule.neural.layers.initialization import initialize
+from chainrule.neural.layers.output import make_output
+from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
+from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
 from chainrule.neural.network import Network, NetworkOutput, Tensors
-from chainrule.neural.output import make_output
-from chainrule.neural.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.settings import LARGEST, Initialization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

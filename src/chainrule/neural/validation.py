@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 
 from chainrule.data.encoded import EncodedText
-from chainrule.evaluation.scores import token_log_probs
+from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Batch, Context
-from chainrule.neural.adapter import NeuralModel
+from chainrule.neural.model import NeuralModel
 
 COLUMNS = 16
 SHORTEST = 1024  # minimum tokens per column; fewer columns for a short text

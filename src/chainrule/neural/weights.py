@@ -12,13 +12,13 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor, nn
 
-from chainrule import tensors as validation
 from chainrule.errors import ChainruleError, ConfigError, ModelFileError
-from chainrule.folder import VerifiedDir
 from chainrule.lm import Floats
-from chainrule.neural.output import Output
-from chainrule.neural.settings import MOST_PARAMETERS
-from chainrule.tensors import LARGEST_WEIGHT, TensorSpec
+from chainrule.neural.config import MOST_PARAMETERS
+from chainrule.neural.layers.output import Output
+from chainrule.storage import tensors as validation
+from chainrule.storage.tensors import LARGEST_WEIGHT, TensorSpec
+from chainrule.storage.verified_dir import VerifiedDir
 
 FILE = "model.safetensors"
 FOLDERS: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()

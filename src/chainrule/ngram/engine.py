@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule import memory, native
+from chainrule import system
 from chainrule.errors import ChainruleWarning, ModelFileError
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.counts import Counts, Level
-from chainrule.ngram.discounts import fallback_message
+from chainrule.ngram.smoothing import fallback_message
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
-from chainrule.processors import thread_count
+from chainrule.system import thread_count
 
 LARGEST_LOG = 700.0
 """Log-probabilities at or above this value are rejected: exp overflows float64 a little above it."""
@@ -27,7 +27,7 @@ SUMMED_PROBABILITIES: Final = 50_000_000
 
 def core() -> Any:
     """Return the compiled extension module; raise if it is not built."""
-    return native.require("n-gram models need")
+    return system.require("n-gram models need")
 
 
 def train(
@@ -122,7 +122,7 @@ def open_file(path: Path, *, verify: bool = False) -> Engine:
     The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
     memory is memory-mapped instead, and every call raises if it has changed since it was opened.
     """
-    return core().NgramModel.open(str(path), verify=verify, largest_copy=memory.available() // 2)
+    return core().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
-from chainrule.ngram.rows import EPSILON, find_suffixes, lower_order_log_probs
-from chainrule.ngram.tables import BackoffLevel, BackoffTables
+from chainrule.ngram.tables import EPSILON, BackoffLevel, BackoffTables, find_suffixes, lower_order_log_probs
 from chainrule.progress import Progress, silent
 
 

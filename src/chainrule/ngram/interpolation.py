@@ -11,8 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.lm import Floats, Ids
-from chainrule.ngram.rows import EPSILON, expand_rows, score_ngrams
-from chainrule.ngram.tables import BackoffLevel, BackoffTables, find_ngrams, take_or_default
+from chainrule.ngram.tables import (
+    EPSILON,
+    BackoffLevel,
+    BackoffTables,
+    expand_rows,
+    find_ngrams,
+    score_ngrams,
+    take_or_default,
+)
 from chainrule.progress import Progress, silent
 
 

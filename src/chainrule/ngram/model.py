@@ -11,7 +11,7 @@ from chainrule.ngram import engine as engines
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.table_model import NgramState
 from chainrule.ngram.tables import BackoffTables
-from chainrule.processors import thread_count
+from chainrule.system import thread_count
 
 MIN_TOKENS_FOR_THREADS = 1 << 13
 """Batches with fewer tokens are scored by one thread."""

@@ -14,18 +14,22 @@ from starlette.middleware import Middleware
 
 from chainrule import __version__
 from chainrule.errors import ChainruleError
-from chainrule.server.body import JsonBodyMiddleware, printable_name
-from chainrule.server.errors import ApiError
-from chainrule.server.frame import RequestLogMiddleware
-from chainrule.server.keys import LOOPBACK, AccessMiddleware, AccessRules
-from chainrule.server.limits import Limits
-from chainrule.server.patience import RunningRequests, TimeoutMiddleware
-from chainrule.server.service import ModelRegistry
+from chainrule.server.errors import ApiError, Limits
+from chainrule.server.json_body import JsonBodyMiddleware, printable_name
+from chainrule.server.middleware import (
+    LOOPBACK,
+    AccessMiddleware,
+    AccessRules,
+    RequestLogMiddleware,
+    RunningRequests,
+    TimeoutMiddleware,
+)
+from chainrule.server.models import ModelRegistry
 
 HEALTH: Final = {"status": "ok", "version": __version__}
 
-ROUTES: Final = ("completions", "tokens", "asking", "explaining", "page")
-"""Modules of this package that define `router(service)`."""
+ROUTES: Final = ("routes.completions", "routes.tokenize", "routes.score", "routes.beam", "routes.context", "page")
+"""Modules of this package that define `router(service)`, in the order of the API description."""
 
 
 def create_app(

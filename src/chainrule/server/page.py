@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from chainrule.server.errors import ApiError
-from chainrule.server.service import ModelRegistry
-from chainrule.text.default import default_text
+from chainrule.server.models import ModelRegistry
+from chainrule.text.splits import default_text
 
 FOLDER: Final = Path(__file__).parent / "page"
 MEDIA_TYPES: Final = {

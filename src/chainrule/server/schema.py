@@ -6,8 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chainrule.decoding.settings import Decoding, UnknownWord
 from chainrule.errors import ConfigError
-from chainrule.server.errors import ApiError
-from chainrule.server.limits import Limits
+from chainrule.server.errors import ApiError, Limits
 
 # Validation stops at the first wrong item of a list, so that an error does not list a million.
 TextList = Annotated[list[str], Field(fail_fast=True)]

@@ -11,29 +11,33 @@ from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
-from chainrule import artifact, folder
+from chainrule import model_folder
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
-from chainrule.evaluation.classes import calibration
-from chainrule.evaluation.classes import evaluate as compare
-from chainrule.folder import Content
+from chainrule.evaluation.classification import calibration
+from chainrule.evaluation.classification import evaluate as compare
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.tasks import classify_ngram, store
+from chainrule.storage import verified_dir
+from chainrule.storage.verified_dir import Content
+from chainrule.tasks import classify_ngram
+from chainrule.tasks import model as store
 from chainrule.tasks.classify_ngram import BayesConfig, GenerativeClassifier
-from chainrule.tasks.classify_page import Span, WeightedSpan, merge_token_weights
 from chainrule.tasks.classify_report import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
     ClassifierReport,
+    Span,
+    WeightedSpan,
     apply_temperature,
     count_labels,
     encode_labels,
     find_unknown_labels,
     fit_temperature,
+    merge_token_weights,
     validation_metrics,
 )
-from chainrule.tasks.running import RunOptions, digest_texts, warn_if_all_unknown
+from chainrule.tasks.run_options import RunOptions, digest_texts, warn_if_all_unknown
 from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -186,10 +190,10 @@ class Classifier:
 
 def load(path: str | Path, device: str = "auto") -> Classifier:
     """Verify and load a classifier."""
-    model = folder.read_json(folder.read(Path(path)), artifact.CONFIG).get("model")
+    model = verified_dir.read_json(verified_dir.read(Path(path)), model_folder.CONFIG).get("model")
     is_generative = isinstance(model, dict) and model.get("family") == "ngram"
     sealed, parts = store.load(path, "classify", get_config_class("ngram" if is_generative else "lstm"))
-    with artifact.translate_config_errors(sealed):
+    with model_folder.translate_config_errors(sealed):
         counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
         posterior: Posterior = (

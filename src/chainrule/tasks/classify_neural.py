@@ -10,21 +10,23 @@ from typing import Any, Self
 import numpy as np
 
 from chainrule.errors import ChainruleWarning, ConfigError
-from chainrule.folder import VerifiedDir
 from chainrule.lm import Floats, Ids
-from chainrule.neural import classifier, saliency, weights
-from chainrule.neural.classifier import ClassifierCollator, ClassifyConfig, TextClassifier
+from chainrule.neural import weights
 from chainrule.neural.device import select_device
-from chainrule.neural.encoder import add_boundaries
-from chainrule.neural.learning import TrainingPlan, fit
+from chainrule.neural.encoders import classifier
+from chainrule.neural.encoders.classifier import ClassifierCollator, ClassifyConfig, TextClassifier
+from chainrule.neural.encoders.encoder import add_boundaries
+from chainrule.neural.family import TrainingPlan, fit
+from chainrule.neural.probes import saliency
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.tasks import beginning
-from chainrule.tasks.beginning import Initialization, PretrainedSources
-from chainrule.tasks.classify_page import Span
-from chainrule.tasks.running import RunOptions
+from chainrule.storage.verified_dir import VerifiedDir
+from chainrule.tasks import initialization as beginning
+from chainrule.tasks.classify_report import Span
+from chainrule.tasks.initialization import Initialization, PretrainedSources
+from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import ExampleBatches
+from chainrule.training.batches import ExampleBatches
 
 LINE_BREAKS = re.compile(r"\r\n?|\n")
 EXPLANATIONS = ("gradient", "attention")

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from chainrule import artifact
 from chainrule import config as settings
+from chainrule import model_folder
 from chainrule.api import resolve_tokenizer, split_settings
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training import Job
+from chainrule.data.training_data import Job
 from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.model import Origin
-from chainrule.neural import pretraining, weights
+from chainrule.neural import weights
 from chainrule.neural.device import select_device
-from chainrule.neural.encoder import TextEncoder, architecture
-from chainrule.neural.learning import TrainingPlan, fit
-from chainrule.neural.pretraining import PredictionMetrics, PretrainConfig, PretrainingNetwork
+from chainrule.neural.encoders import pretraining
+from chainrule.neural.encoders.encoder import TextEncoder, architecture
+from chainrule.neural.encoders.pretraining import PredictionMetrics, PretrainConfig, PretrainingNetwork
+from chainrule.neural.family import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.tasks import store
-from chainrule.tasks.running import RunOptions
+from chainrule.tasks import model
+from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import Sources
-from chainrule.text.utf8 import warn_about_replaced
+from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import ExampleBatches
+from chainrule.training.batches import ExampleBatches
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ class Pretrained:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        parts = store.ModelParts(
+        parts = model.ModelParts(
             task="pretrain",
             config=self.config,
             tokenizers={"text": self.tokenizer},
@@ -140,13 +140,13 @@ class Pretrained:
             metrics=self.metrics,
         )
         files = {weights.FILE: weights.serialize(self.network)}
-        store.save(path, parts, files | ({store.LOG_FILE: self.log} if self.log else {}), force=force)
+        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "cpu") -> Pretrained:
     """Verify and load a pretrained encoder."""
-    sealed, parts = store.load(path, "pretrain", PretrainConfig)
-    with artifact.translate_config_errors(sealed):
+    sealed, parts = model.load(path, "pretrain", PretrainConfig)
+    with model_folder.translate_config_errors(sealed):
         tokenizer = parts.tokenizers["text"]
     config = parts.config
     network = weights.load_network(sealed, lambda: pretraining.build(config, tokenizer.vocabulary), config.layers)
@@ -156,13 +156,13 @@ def load(path: str | Path, device: str = "cpu") -> Pretrained:
         tokenizer=tokenizer,
         origin=parts.origin,
         metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
+        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
     )
 
 
 def read_shape(path: str | Path) -> dict[str, object]:
     """Read the encoder settings of a folder without loading its weights."""
-    _, parts = store.load(path, "pretrain", PretrainConfig)
+    _, parts = model.load(path, "pretrain", PretrainConfig)
     return architecture(parts.config)
 
 
@@ -231,7 +231,7 @@ def _tokenizer(
 ) -> Tokenizer:
     choice = resolve_tokenizer(tokenizer, tokenizer_settings)
     if isinstance(choice, Path):
-        return artifact.load_tokenizer(choice)
+        return model_folder.load_tokenizer(choice)
     return tokenizer_training.train(corpus, choice, progress)
 
 

@@ -1,26 +1,285 @@
 """Train a sequence tagger on sentences with one tag per word."""
 
+import re
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from chainrule.data.spellings import CharVocabulary
+from chainrule import model_folder
+from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
-from chainrule.neural import tagger
-from chainrule.neural.learning import TrainingPlan, fit
-from chainrule.neural.tagger import TagCollator, TagConfig, TagNetwork
-from chainrule.tasks.beginning import Initialization, PretrainedSources, initialize
-from chainrule.tasks.running import RunOptions, digest_texts
-from chainrule.tasks.tagger import Sentences, Tagger, build, encode, load, max_words, read_sentences, replace_blanks
-from chainrule.tasks.tagset import TagReport, TagSet
-from chainrule.text.columns import TaggedSentence
+from chainrule.lm import Ids
+from chainrule.model import Origin
+from chainrule.neural import weights
+from chainrule.neural.device import device_of, select_device
+from chainrule.neural.encoders import tagger
+from chainrule.neural.encoders.tagger import TagBatch, TagCollator, TagConfig, TagNetwork
+from chainrule.neural.family import TrainingPlan, fit
+from chainrule.progress import Progress, as_progress, silent
+from chainrule.tasks import model
+from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize
+from chainrule.tasks.run_options import RunOptions, digest_texts
+from chainrule.tasks.tagset import TagReport, TagSet, bilou_to_bioes, evaluate_tags
+from chainrule.text.conll import TaggedSentence, read_tagged
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import ExampleBatches
+from chainrule.training.batches import ExampleBatches
+
+BATCH_SIZE: Final = 64  # sentences per batch
+OVERLAP: Final = 4  # consecutive windows overlap by 1/OVERLAP of their length
+
+Sentences = str | Path | Sequence[TaggedSentence]
+"""A CoNLL-style file or the sentences read from one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Tagger:
+    """A trained tagger p(tags | words)."""
+
+    task: ClassVar = "tag"
+    network: TagNetwork
+    config: TagConfig
+    tokenizer: Tokenizer
+    tags: TagSet
+    spellings: CharVocabulary | None
+    column: str | int | None = None  # tag column of the training file; None: the default column
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<{self.config.family} tagger of {self.origin.text}: {self.parameters:,} parameters>"
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """Tag one sentence."""
+        return self.tag_all([words])[0]
+
+    def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent) -> list[list[str]]:
+        """Tag every sentence, in the tag scheme of the training file."""
+        progress = as_progress(progress)
+        paths = self._apply(sentences, tagger.best_tags, "tagging", progress)
+        return [self.tags.decode(np.array(path, dtype=np.int64)) for path in paths]
+
+    def confidences(
+        self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent
+    ) -> list[list[float]]:
+        """p(tag | words) of the tags predicted by `tag_all`, in the scheme of the model (S-PER, not I-PER)."""
+        progress = as_progress(progress)
+        return self._apply(sentences, tagger.confidences, "weighing", progress)
+
+    def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
+        """The `most` probable tags of each word with p(tag | words), in the scheme of the model."""
+        if not words:
+            return []
+        probabilities = np.array(self._apply([words], tagger.marginals, "weighing", silent)[0])  # (n, K)
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
+        return [
+            {self.tags.names[k]: float(row[k]) for k in ks} for row, ks in zip(probabilities, order, strict=True)
+        ]
+
+    def evaluate(
+        self, tagged: Sentences, *, column: str | int | None = None, progress: Progress | bool = silent
+    ) -> TagReport:
+        """Tag sentences and compare with their gold tags.
+
+        Tags absent from the training data count as errors and are listed in a warning. `column` defaults to the
+        tag column of the training file.
+        """
+        progress = as_progress(progress)
+        sentences, name = read_sentences(tagged, self.column if column is None else column)
+        return self.measure(sentences, self.tags.gold(sentences, name), progress)
+
+    def measure(
+        self, sentences: Sequence[TaggedSentence], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
+    ) -> TagReport:
+        """Tag sentences and compare with `gold`, in the scheme of the training file."""
+        progress = as_progress(progress)
+        start = time.perf_counter()
+        predicted = self.tag_all([sentence.words for sentence in sentences], progress)
+        seconds = time.perf_counter() - start
+        ids = [encode(self.tokenizer, sentence.words, i) for i, sentence in enumerate(sentences, start=1)]
+        return evaluate_tags(gold, predicted, [row == self.tokenizer.unk for row in ids], self.tags.scheme, seconds)
+
+    def _apply(
+        self,
+        sentences: Sequence[Sequence[str]],
+        function: Callable[[TagNetwork, TagBatch], Sequence[np.ndarray]],
+        label: str,
+        progress: Progress,
+    ) -> list[list[Any]]:
+        """Apply `function` to every word; sentences too long for the network are split into overlapping windows."""
+        if isinstance(sentences, str):
+            raise InputError(f"the sentences are one text, {sentences[:40]!r}; give a list of lists of words")
+        ids = [encode(self.tokenizer, words, i) for i, words in enumerate(sentences, start=1)]
+        limit = max_words(self.config)
+        lengths = [len(row) for row in ids]
+        windows = [(i, window) for i, n in enumerate(lengths) for window in split_windows(n, limit or n)]
+        too_long = sum(n > (limit or n) for n in lengths)
+        if too_long:
+            message = f"{too_long} of {len(ids)} sentences have more than {limit} words and are read in pieces"
+            remedy = f"a model trained with longest={max(lengths) + 2} reads them whole"
+            warnings.warn(f"{message}; {remedy}", ChainruleWarning, stacklevel=3)
+        data = self._collate(
+            [ids[i][window.span] for i, window in windows], [sentences[i][window.span] for i, window in windows]
+        )
+        outputs: dict[int, np.ndarray] = {}
+        for rows in report_progress(batch_by_length(data), label, progress):
+            outputs |= zip(rows.tolist(), function(self.network, data(rows)), strict=True)
+        results: list[list[Any]] = [[] for _ in sentences]
+        for k, (i, window) in enumerate(windows):
+            results[i] += outputs[k][window.core].tolist()
+        return results
+
+    def _collate(self, ids: Sequence[Ids], words: Sequence[Sequence[str]]) -> TagCollator:
+        return TagCollator(
+            ids=ids,
+            words=words,
+            tags=None,
+            spellings=self.spellings,
+            vocabulary=self.tokenizer.vocabulary,
+            device=device_of(self.network),
+        )
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
+        parts = model.ModelParts(
+            task="tag",
+            config=self.config,
+            tokenizers={"text": self.tokenizer},
+            extra={
+                "tags": self.tags.to_json(),
+                "characters": None if self.spellings is None else self.spellings.to_json(),
+                "column": self.column,
+            },
+            origin=self.origin,
+            metrics=self.metrics,
+        )
+        files = {weights.FILE: weights.serialize(self.network)}
+        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
+
+
+def load(path: str | Path, device: str = "auto") -> Tagger:
+    """Verify and load a tagger."""
+    sealed, parts = model.load(path, "tag", TagConfig)
+    config, tokenizer = parts.config, parts.tokenizers["text"]
+    with model_folder.translate_config_errors(sealed):
+        tag_set = TagSet.from_json(parts.extra["tags"])
+        spellings = CharVocabulary.from_json(parts.extra["characters"]) if config.characters else None
+        network = weights.load_network(sealed, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
+        column = parts.extra.get("column")  # absent in older folders
+        if not isinstance(column, str | int | None):
+            raise ValueError(f"column {column!r}")
+    return Tagger(
+        network=network.to(select_device(device)).eval(),
+        config=config,
+        tokenizer=tokenizer,
+        tags=tag_set,
+        spellings=spellings,
+        column=column,
+        origin=parts.origin,
+        metrics=dict(parts.metrics),
+        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
+    )
+
+
+def build(config: TagConfig, tokenizer: Tokenizer, tag_set: TagSet, spellings: CharVocabulary | None) -> TagNetwork:
+    """Create an untrained network."""
+    characters = 0 if spellings is None else spellings.size
+    return TagNetwork(config, tokenizer.vocabulary, characters, len(tag_set.names), tag_set.allowed)
+
+
+def read_sentences(tagged: Sentences, column: str | int | None) -> tuple[Sequence[TaggedSentence], str]:
+    """Read sentences, convert BILOU tags to BIOES, and return them with a name for messages."""
+    if isinstance(tagged, str | Path):
+        name = "standard input" if str(tagged) == "-" else str(tagged)
+        return bilou_to_bioes(read_tagged(tagged, column=column)), name
+    sentences = list(tagged) if isinstance(tagged, Iterable) else []
+    if not sentences:
+        raise InputError("there are no sentences; give a file, or a list of Tagged(words, tags)")
+    for number, sentence in enumerate(sentences, start=1):
+        if not isinstance(sentence, TaggedSentence):
+            raise InputError(
+                f"sentence {number} is {sentence!r:.60}; give Tagged(words, tags), each word with a tag"
+            )
+    return bilou_to_bioes(sentences), "sentences in memory"
+
+
+def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
+    """(n,) one id per word; `number` identifies the sentence in messages."""
+    if isinstance(words, str):
+        raise InputError(
+            f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
+        )
+    if tokenizer.config.splits_punctuation:  # each word stays one token
+        ids = np.array([tokenizer.word_id(replace_blanks(word)) for word in words if word], dtype=np.int64)
+    else:
+        ids = tokenizer.encode(" ".join(map(replace_blanks, words))).astype(np.int64)
+    if len(ids) != len(words):
+        raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
+    return ids
+
+
+def max_words(config: TagConfig) -> int | None:
+    """Maximum sentence length: `longest` minus `<s>` and `</s>` for a Transformer, else None."""
+    return config.longest - 2 if config.family == "transformer" else None
+
+
+class Window(NamedTuple):
+    """Window of a long sentence."""
+
+    span: slice  # words of the sentence
+    core: slice  # words of the window that lie further from its edge than in the neighbouring windows
+
+
+def split_windows(n: int, most: int) -> list[Window]:
+    """Split n words into windows of at most `most`; neighbours overlap by a quarter or more.
+
+    >>> [(window.span, window.core) for window in split_windows(6, 4)]
+    [(slice(0, 4, None), slice(0, 3, None)), (slice(2, 6, None), slice(1, 4, None))]
+    """
+    if n <= most:
+        return [Window(slice(0, n), slice(0, n))] if n else []
+    starts = [*range(0, n - most, most - most // OVERLAP), n - most]
+    # Word t of an overlap is t − right from the start of the later window and left + most − 1 − t from the end
+    # of the earlier one.
+    ends = [*((left + right + most + 1) // 2 for left, right in pairwise(starts)), n]
+    return [
+        Window(slice(start, start + most), slice(first - start, end - start))
+        for start, first, end in zip(starts, [0, *ends], ends, strict=False)
+    ]
+
+
+def batch_by_length(data: TagCollator) -> list[Ids]:
+    """Batches of row numbers sorted by length, without empty sentences."""
+    lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
+    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE)) if len(order) else []
+
+
+def replace_blanks(word: str) -> str:
+    """Replace white space inside a word by underscores."""
+    return re.sub(r"[ \t\r\n]", "_", word)
+
+
+def report_progress(row_batches: Sequence[Ids], label: str, progress: Progress) -> Iterator[Ids]:
+    """Iterate over batches and report progress."""
+    done, total = 0, sum(map(len, row_batches))
+    for rows in row_batches:
+        progress(label, done, total)
+        yield rows
+        done += len(rows)
+    progress(label, done, total)
+
 
 __all__ = ["Config", "TagReport", "Tagger", "load", "train"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final, Self, get_args
 import numpy as np
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
-from chainrule.evaluation import spans, tags
-from chainrule.evaluation.spans import Scheme, SpanScores
+from chainrule.evaluation import tagging
+from chainrule.evaluation.tagging import Scheme, SpanScores
 from chainrule.lm import Ids, Mask
-from chainrule.text.columns import TaggedSentence
+from chainrule.text.conll import TaggedSentence
 
 _BILOU: Final = re.compile(r"[BILU]-.+|O", re.DOTALL)
 _SPAN: Final = re.compile(r"[A-Z]-.+", re.DOTALL)  # any prefix letter
@@ -32,7 +32,7 @@ class TagSet:
     @classmethod
     def of(cls, sentences: Sequence[TaggedSentence], requested: str, name: str) -> Self:
         """Collect the tags of sentences, most frequent first."""
-        scheme = spans.detect_scheme([sentence.tags for sentence in sentences])
+        scheme = tagging.detect_scheme([sentence.tags for sentence in sentences])
         if scheme is None:
             _warn_of_spans({tag for sentence in sentences for tag in sentence.tags}, name)
         if scheme is None and requested in get_args(Scheme):
@@ -73,15 +73,15 @@ class TagSet:
         return {"names": list(self.names), "scheme": self.scheme, "learnt": self.model_scheme}
 
     @property
-    def allowed(self) -> spans.Transitions | None:
+    def allowed(self) -> tagging.Transitions | None:
         """Allowed tag transitions; None: all."""
-        return None if self.model_scheme is None else spans.allowed_transitions(self.names, self.model_scheme)
+        return None if self.model_scheme is None else tagging.allowed_transitions(self.names, self.model_scheme)
 
     def to_model_scheme(self, sentence: Sequence[str]) -> list[str]:
         """Convert tags from the scheme of the training file to that of the model."""
         if self.scheme is None or self.model_scheme is None:
             return list(sentence)
-        return spans.convert_tags(sentence, self.scheme, self.model_scheme)
+        return tagging.convert_tags(sentence, self.scheme, self.model_scheme)
 
     def encode(self, sentences: Sequence[TaggedSentence]) -> list[Ids]:
         """Tag ids of each sentence; all tags must be known."""
@@ -93,7 +93,7 @@ class TagSet:
         tags_ = [self.names[i] for i in ids]
         if self.scheme is None or self.model_scheme is None:
             return tags_
-        return spans.convert_tags(tags_, self.model_scheme, self.scheme)
+        return tagging.convert_tags(tags_, self.model_scheme, self.scheme)
 
     def gold(self, sentences: Sequence[TaggedSentence], name: str) -> list[Sequence[str]]:
         """Gold tags in the scheme of the training file; unknown tags are listed in a warning."""
@@ -101,11 +101,11 @@ class TagSet:
         if self.scheme is None:
             unknown = {tag for sentence in gold for tag in sentence} - set(self.names)
         else:
-            scheme = spans.detect_scheme(gold)
+            scheme = tagging.detect_scheme(gold)
             if scheme is None:
-                self._refuse_plain({tag for sentence in gold for tag in sentence} - {spans.OUTSIDE}, name)
+                self._refuse_plain({tag for sentence in gold for tag in sentence} - {tagging.OUTSIDE}, name)
             if scheme not in (None, self.scheme):
-                gold = [spans.convert_tags(sentence, scheme, self.scheme) for sentence in gold]
+                gold = [tagging.convert_tags(sentence, scheme, self.scheme) for sentence in gold]
             unknown = _labels(gold, self.scheme) - _labels([self.names], self.model_scheme)
         if unknown:
             listed = ", ".join(sorted(unknown)[:5]) + (", …" if len(unknown) > 5 else "")
@@ -118,11 +118,11 @@ class TagSet:
         if self.scheme is None:
             return not tags_.isdisjoint(self.names)
         labels = _labels([self.names], self.model_scheme)
-        return tags_ <= {spans.OUTSIDE} or any(tag[2:] in labels for tag in filter(_SPAN.fullmatch, tags_))
+        return tags_ <= {tagging.OUTSIDE} or any(tag[2:] in labels for tag in filter(_SPAN.fullmatch, tags_))
 
     def _refuse_plain(self, names: set[str], name: str) -> None:
         """Raise if plain tags are to be compared with spans."""
-        plain = sorted(tag for tag in names if spans.detect_scheme([[tag]]) is None)
+        plain = sorted(tag for tag in names if tagging.detect_scheme([[tag]]) is None)
         if plain:
             raise InputError(
                 f"{name}: a tag such as {plain[0]!r} is not a span tag, but the model predicts "
@@ -145,8 +145,8 @@ def bilou_to_bioes(sentences: Sequence[TaggedSentence]) -> Sequence[TaggedSenten
 def _warn_of_spans(names: set[str], name: str) -> None:
     """Warn about tags that look like spans but fit no known scheme."""
     span_like = sorted(filter(_SPAN.fullmatch, names))
-    if span_like and (spans.OUTSIDE in names or any(tag.startswith("B-") for tag in span_like)):
-        misfit = next(tag for tag in sorted(names - {spans.OUTSIDE}) if spans.detect_scheme([[tag]]) is None)
+    if span_like and (tagging.OUTSIDE in names or any(tag.startswith("B-") for tag in span_like)):
+        misfit = next(tag for tag in sorted(names - {tagging.OUTSIDE}) if tagging.detect_scheme([[tag]]) is None)
         message = (
             f"{name}: tags such as {span_like[0]!r} look like spans, "
             f"but {misfit!r} fits none of IOB1, IOB2, BIOES, BILOU"
@@ -157,7 +157,7 @@ def _warn_of_spans(names: set[str], name: str) -> None:
 def _labels(sentences: Iterable[Sequence[str]], scheme: Scheme | None) -> set[str]:
     assert scheme is not None
     # The order does not matter: every tag but O belongs to a span of its label.
-    return {span.label for sentence in sentences for span in spans.tags_to_spans(sentence, scheme)}
+    return {span.label for sentence in sentences for span in tagging.tags_to_spans(sentence, scheme)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ class TagReport:
     accuracy: float
     unknown_accuracy: float  # on unknown words; 0 without any
     spans: SpanScores | None  # None: plain tags
-    confusion: tags.Confusion
+    confusion: tagging.Confusion
     seconds: float
 
     @property
@@ -194,8 +194,8 @@ class TagReport:
 
 
 def evaluate_tags(
-    gold: tags.Sentences,
-    predicted: tags.Sentences,
+    gold: tagging.Sentences,
+    predicted: tagging.Sentences,
     is_unknown: Sequence[Mask],
     scheme: Scheme | None,
     seconds: float,
@@ -208,16 +208,16 @@ def evaluate_tags(
     ]
     scores = None
     if scheme is not None:
-        scores = spans.score_spans(
-            [spans.tags_to_spans(t, scheme) for t in gold], [spans.tags_to_spans(t, scheme) for t in predicted]
+        scores = tagging.score_spans(
+            [tagging.tags_to_spans(t, scheme) for t in gold], [tagging.tags_to_spans(t, scheme) for t in predicted]
         )
     return TagReport(
         sentences=len(gold),
         words=sum(map(len, predicted)),
         unknown_words=len(unknown_pairs),
-        accuracy=tags.accuracy(gold, predicted),
-        unknown_accuracy=tags.accuracy([[tag for tag, _ in unknown_pairs]], [[tag for _, tag in unknown_pairs]]),
+        accuracy=tagging.accuracy(gold, predicted),
+        unknown_accuracy=tagging.accuracy([[tag for tag, _ in unknown_pairs]], [[tag for _, tag in unknown_pairs]]),
         spans=scores,
-        confusion=tags.confusion(gold, predicted),
+        confusion=tagging.confusion(gold, predicted),
         seconds=seconds,
     )

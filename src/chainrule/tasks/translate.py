@@ -2,8 +2,9 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,28 +13,169 @@ import numpy as np
 from chainrule import config as settings
 from chainrule.api import split_settings
 from chainrule.decoding import beam
-from chainrule.decoding.continuation import Continuation
+from chainrule.decoding.detokenizer import Continuation
 from chainrule.decoding.generate import generate
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ConfigError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Origin
-from chainrule.neural import conditional, weights
-from chainrule.neural.conditional import BATCH_SIZE, ConditionalLM, mean_nats
+from chainrule.neural import weights
 from chainrule.neural.device import device_of, select_device
-from chainrule.neural.learning import TrainingPlan, fit
-from chainrule.neural.pairs import PairCollator, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.encoders import conditional_lm
+from chainrule.neural.encoders.conditional_lm import BATCH_SIZE, ConditionalLM, mean_nats
+from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.family import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.tasks import store, translation
-from chainrule.tasks.running import RunOptions, digest_texts
-from chainrule.tasks.translation import Alignment, Translation, check_length, encode_with_eos
-from chainrule.text.pairs import SentencePairs, read_pairs
+from chainrule.tasks import model
+from chainrule.tasks.run_options import RunOptions, digest_texts, make_tokenizer
+from chainrule.text.parallel import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
-from chainrule.training.examples import ExampleBatches
+from chainrule.training.batches import ExampleBatches
 
 if TYPE_CHECKING:
-    from chainrule.tasks.translation_report import TranslationReport
+    from chainrule.neural.encoders.seq2seq import PairConfig
+    from chainrule.tasks.translate_report import TranslationReport
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One translation of a source."""
+
+    source: str
+    text: str
+    ids: list[int]  # ends with `</s>` if finished
+    tokens: list[str]  # token strings of `ids`
+    log_probs: list[float]  # nats per token, from the model without decoding adjustments
+    length_penalty: float  # exponent p of `score`
+    is_finished: bool  # False: max_tokens was reached before `</s>` or a stop string
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: Tokenizer,
+        source: str,
+        text: str,
+        ids: Sequence[int],
+        log_probs: Sequence[float],
+        length_penalty: float,
+        is_finished: bool,
+    ) -> "Translation":
+        """Create from target token ids; `text` is stripped."""
+        tokens = tokenizer.tokens(ids)
+        return cls(source, text.strip(), list(ids), tokens, list(log_probs), length_penalty, is_finished)
+
+    @property
+    def log_prob(self) -> float:
+        """log p(target | source) in nats."""
+        return float(np.sum(self.log_probs))
+
+    @property
+    def score(self) -> float:
+        """Ranking score: log p / length^p, `</s>` included in the length."""
+        return float(self.log_prob / max(1, len(self.ids)) ** self.length_penalty)
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Cross-attention weights of a translation."""
+
+    source: list[str]  # S tokens, ending with `</s>`
+    target: list[str]  # T tokens, ending with `</s>` if finished
+    by_head: Floats  # (L, H, T, S) per layer and head
+
+    @property
+    def weights(self) -> Floats:
+        """(T, S) mean over layers and heads."""
+        mean: Floats = self.by_head.mean(axis=(0, 1))
+        return mean
+
+
+def rank_translations(translations: Sequence[Translation]) -> list[Translation]:
+    """Sort by score, best first, unfinished translations last."""
+    return sorted(translations, key=lambda translation: (not translation.is_finished, -translation.score))
+
+
+def override_decoding(base: Decoding, chosen: Mapping[str, Any], num: int = 1) -> Decoding:
+    """Override decoding settings by name; raise if they cannot produce `num` translations."""
+    names = [field.name for field in fields(Decoding)]
+    if unknown := [name for name in chosen if name not in names]:
+        raise ConfigError(f"decoding has no setting '{unknown[0]}'; choose among {', '.join(names)}")
+    decoding = replace(base, **chosen)
+    if decoding.strategy == "greedy" and num > 1:
+        raise ConfigError(f"num is {num}, and greedy gives one translation; use beam or sample")
+    return decoding
+
+
+def source_seed(seed: int | None, number: int) -> int | None:
+    """Sampling seed of source `number`, counted from 0; differs between sources, reproducible between runs."""
+    if seed is None:
+        return None
+    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
+
+
+def check_texts(texts: Sequence[str], name: str) -> None:
+    """Raise if `texts` is a single string instead of a list."""
+    if isinstance(texts, str):
+        raise InputError(f"{name} is one text; give a list of texts, such as [text]")
+
+
+def check_aligned(sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Raise unless there is at least one pair and every source has a target."""
+    for texts, name in ((sources, "sources"), (targets, "targets")):
+        check_texts(texts, name)
+    if len(sources) != len(targets):
+        raise InputError(f"{len(sources)} sources but {len(targets)} targets; give one target for each source")
+    if not len(sources):
+        raise InputError("there are no pairs; give at least one source and its target")
+
+
+def encode_with_eos(tokenizer: Tokenizer, text: str) -> Ids:
+    """Encode a line and append `</s>`."""
+    return np.append(tokenizer.encode(text), tokenizer.eos).astype(np.int64)
+
+
+def check_length(ids: Ids, config: "PairConfig", name: str) -> Ids:
+    """Return `ids` unchanged; raise if they are too long for a Transformer."""
+    if config.family == "transformer" and len(ids) > config.longest:
+        raise InputError(
+            f"{name} has {len(ids)} tokens with </s>, but this model reads at most {config.longest}; "
+            "cut it into sentences, or train with --set longest=…"
+        )
+    return ids
+
+
+def make_tokenizers(
+    data: SentencePairs,
+    is_joint: bool,
+    tokenizer: str | Path,
+    tokenizer_settings: dict[str, object],
+    progress: Progress,
+) -> tuple[Tokenizer, Tokenizer]:
+    """Train or load the source and target tokenizers, or one joint tokenizer for both."""
+    if is_joint:
+        joint = make_tokenizer([*data.sources, *data.targets], tokenizer, tokenizer_settings, progress)
+        return joint, joint
+    source = make_tokenizer(data.sources, tokenizer, tokenizer_settings, progress)
+    return source, make_tokenizer(data.targets, tokenizer, tokenizer_settings, progress)
+
+
+def encode_pairs(
+    data: SentencePairs, source: Tokenizer, target: Tokenizer, longest: int
+) -> tuple[list[Ids], list[Ids]]:
+    """Encode the pairs; drop those longer than `longest`, with a warning."""
+    pairs = [
+        (encode_with_eos(source, s), encode_with_eos(target, t))
+        for s, t in zip(data.sources, data.targets, strict=True)
+    ]
+    usable = [pair for pair in pairs if max(map(len, pair)) <= longest]
+    if not usable:
+        raise InputError(f"{data.name}: every pair is longer than {longest} tokens; set longest higher")
+    if len(usable) < len(pairs):
+        message = f"{data.name}: {len(pairs) - len(usable)} pairs are longer than {longest} tokens and left out"
+        warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
+    return [s for s, _ in usable], [t for _, t in usable]
+
 
 Config = PairConfig
 FROM_SOURCE_LENGTH = 1_000_000  # max_tokens value that means 2 · S + 20 for a source of S tokens, `</s>` included
@@ -69,7 +211,9 @@ class Translator:
 
     def condition_on(self, source: str) -> ConditionalLM:
         """Language model p(target | source) for this source, over the vocabulary of `target`."""
-        return conditional.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[0]
+        return conditional_lm.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[
+            0
+        ]
 
     def translate(self, source: str, **chosen: Any) -> Translation:
         """Best translation; `chosen` holds decoding settings (strategy, beam_size, temperature)."""
@@ -92,8 +236,8 @@ class Translator:
         the source; `first` is the index of the first of these sources.
         """
         progress = as_progress(progress)
-        decoding = translation.override_decoding(decoding, chosen, num)
-        translation.check_texts(sources, "sources")
+        decoding = override_decoding(decoding, chosen, num)
+        check_texts(sources, "sources")
         ids = [self._encode_source(text, first + i) for i, text in enumerate(sources, start=1)]
         p = decoding.length_penalty
         translations: list[list[Translation]] = [[Translation(text, "", [], [], [], p, True)] for text in sources]
@@ -102,7 +246,7 @@ class Translator:
         for start in range(0, len(order), BATCH_SIZE):
             rows = order[start : start + BATCH_SIZE]
             progress("translating", start, len(order))
-            models = conditional.condition_on(self.network, without_unk, [ids[i] for i in rows])
+            models = conditional_lm.condition_on(self.network, without_unk, [ids[i] for i in rows])
             decodings = [self._decoding_for_source(decoding, first + i, len(ids[i])) for i in rows]
             decode = self._sample if decoding.strategy == "sample" else self._beam_search
             for i, candidates in zip(rows, decode(models, [sources[i] for i in rows], decodings, num), strict=True):
@@ -113,9 +257,7 @@ class Translator:
         """Decoding settings with the seed and maximum length of one source."""
         max_tokens = 2 * length + 20 if decoding.max_tokens == FROM_SOURCE_LENGTH else decoding.max_tokens
         max_tokens = min(max_tokens, self.config.longest) if self.config.family == "transformer" else max_tokens
-        return dataclasses.replace(
-            decoding, max_tokens=max_tokens, seed=translation.source_seed(decoding.seed, number)
-        )
+        return dataclasses.replace(decoding, max_tokens=max_tokens, seed=source_seed(decoding.seed, number))
 
     def _beam_search(
         self, models: list[ConditionalLM], texts: list[str], decodings: list[Decoding], num: int
@@ -134,7 +276,7 @@ class Translator:
                 Translation.of(self.target, text, continuation.text(h.ids), h.ids, h.log_probs, p, h.is_finished)
                 for h in hypotheses
             ]
-            yield translation.rank_translations(candidates)
+            yield rank_translations(candidates)
 
     def _sample(
         self, models: list[ConditionalLM], texts: list[str], decodings: list[Decoding], num: int
@@ -152,12 +294,12 @@ class Translator:
         An empty target is `</s>` alone; the score of an empty source is NaN.
         """
         progress = as_progress(progress)
-        translation.check_aligned(sources, targets)
+        check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
-        for rows in conditional.batch_by_length([len(t) for t in data.targets]):
+        for rows in conditional_lm.batch_by_length([len(t) for t in data.targets]):
             progress("scoring", done, len(sources))
-            scores[rows] = -conditional.pair_nats(self.network, data(rows))
+            scores[rows] = -conditional_lm.pair_nats(self.network, data(rows))
             done += len(rows)
         scores[[not text.strip() for text in sources]] = np.nan
         return scores
@@ -173,9 +315,9 @@ class Translator:
     ) -> "TranslationReport":
         """Translate and compare with the references; `other` holds translations of another system."""
         progress = as_progress(progress)
-        from chainrule.tasks.translation_report import evaluate
+        from chainrule.tasks.translate_report import evaluate
 
-        decoding = translation.override_decoding(decoding, chosen)
+        decoding = override_decoding(decoding, chosen)
         data = pairs if isinstance(pairs, SentencePairs) else read_pairs(pairs)
         return evaluate(self, data, decoding, other=other, progress=progress)
 
@@ -189,7 +331,7 @@ class Translator:
         ids = self._encode_source(source, 1)
         best_ids = self.translate(source).ids if target is None else []
         target_ids = np.array(best_ids, dtype=np.int64) if best_ids else self._encode_target(target or "", 1)
-        attention = conditional.attention_alignment(self.network, ids, target_ids, self.target.vocabulary)
+        attention = conditional_lm.attention_alignment(self.network, ids, target_ids, self.target.vocabulary)
         return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(target_ids.tolist()), attention)
 
     def encode_pair(self, source: str, target: str, line: int = 1) -> tuple[Ids, Ids]:
@@ -210,7 +352,7 @@ class Translator:
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
         tokenizers = {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
-        parts = store.ModelParts(
+        parts = model.ModelParts(
             task="translate",
             config=self.config,
             tokenizers=tokenizers,
@@ -219,16 +361,16 @@ class Translator:
             metrics=self.metrics,
         )
         files = {weights.FILE: weights.serialize(self.network)}
-        store.save(path, parts, files | ({store.LOG_FILE: self.log} if self.log else {}), force=force)
+        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
 
 
 def load(path: str | Path, device: str = "auto") -> Translator:
     """Verify and load a translator."""
-    sealed, parts = store.load(path, "translate", PairConfig, _tokenizer_roles)
+    sealed, parts = model.load(path, "translate", PairConfig, _tokenizer_roles)
     config, tokenizers = parts.config, parts.tokenizers
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.load_network(
-        sealed, lambda: conditional.build(config, source.vocab_size, target.vocabulary), config.layers
+        sealed, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
     )
     return Translator(
         network=network.to(select_device(device)).eval(),
@@ -237,7 +379,7 @@ def load(path: str | Path, device: str = "auto") -> Translator:
         target=target,
         origin=parts.origin,
         metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
+        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
     )
 
 
@@ -260,13 +402,9 @@ def train(
     config = settings.build_config(PairConfig, {"family": family, **model_settings}, "model")
     data, valid_data = (_read_pairs(texts) for texts in (pairs, valid))
     assert data is not None
-    source, target = translation.make_tokenizers(
-        data, config.joint, tokenizer, tokenizer_settings, options.progress
-    )
-    encoded = translation.encode_pairs(data, source, target, config.longest)
-    valid_encoded = (
-        None if valid_data is None else translation.encode_pairs(valid_data, source, target, config.longest)
-    )
+    source, target = make_tokenizers(data, config.joint, tokenizer, tokenizer_settings, options.progress)
+    encoded = encode_pairs(data, source, target, config.longest)
+    valid_encoded = None if valid_data is None else encode_pairs(valid_data, source, target, config.longest)
     texts = [
         text for corpus in (data, valid_data) if corpus is not None for text in (corpus.sources, corpus.targets)
     ]
@@ -284,7 +422,9 @@ def train(
         return TrainingPlan(source=examples, objective=pair_loss, validate=validate)
 
     start = time.perf_counter()
-    network, log = fit(job, config, lambda: conditional.build(config, source.vocab_size, target.vocabulary), plan)
+    network, log = fit(
+        job, config, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
+    )
     metrics: dict[str, Any] = {
         "train_pairs": len(encoded[0]),
         "train_seconds": round(time.perf_counter() - start, 3),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chainrule.embeddings import storage
 from chainrule.embeddings.config import VectorConfig as Config
-from chainrule.embeddings.learning import train
+from chainrule.embeddings.train import train
 from chainrule.embeddings.vectors import WordVectors
 
 __all__ = ["Config", "load", "train"]

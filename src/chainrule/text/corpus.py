@@ -1,15 +1,27 @@
 """A corpus: lines of text from files or memory that can be read repeatedly."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Self, get_args
+from typing import Any, Final, Self, get_args
 
+from chainrule import system
 from chainrule.errors import InputError, UsageError
-from chainrule.text.documents import Document, check_column, read_documents
-from chainrule.text.files import Sources, TextFile, find_files
 from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blank_lines, end_lines, join_lines
-from chainrule.text.utf8 import Decoder, Errors, warn_about_replaced
+from chainrule.text.readers import (
+    SUFFIXES,
+    TABLES,
+    Decoder,
+    Document,
+    Errors,
+    Sources,
+    TextFile,
+    check_column,
+    find_files,
+    read_documents,
+    warn_about_replaced,
+)
 
 CHARACTERS_AT_ONCE: Final = 1 << 21
 """Approximate characters per batch of `read_batches`."""
@@ -221,3 +233,37 @@ def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list
     if text := "".join(pending):
         yield text.removesuffix("\n").split("\n")
     warn_about_replaced(corpus.name, blocks.replaced)
+
+
+RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # tables also, if a column is named
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFiles:
+    """Files that are plain text by name, and the extension that reads them."""
+
+    core: Any
+    names: list[bytes]
+    threads: int
+
+
+def find_plain_files(corpus: Corpus) -> PlainFiles | None:
+    """Return the files of a corpus for the extension; None if it cannot read them or is not built."""
+    # Compressed data without a suffix is detected by the extension: no magic bytes are valid UTF-8.
+    is_special = any(
+        name.lower().endswith((*SUFFIXES, *RECORDS, *(TABLES if corpus.column is not None else ())))
+        for file in corpus.files
+        for name in (file.name, file.path.name)
+    )
+    if (
+        is_special
+        or any(file.stream for file in corpus.files)
+        or corpus.texts
+        or corpus.drop_blank_lines
+        or not corpus.files
+    ):
+        return None
+    core = system.load()
+    if core is None:
+        return None
+    return PlainFiles(core, [os.fsencode(file.path) for file in corpus.files], system.thread_count())

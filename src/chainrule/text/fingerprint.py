@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.text.corpus import Corpus
-from chainrule.text.files import TextFile
-from chainrule.text.plain import find_plain_files
+from chainrule.text.corpus import Corpus, find_plain_files
+from chainrule.text.readers import TextFile
 
 SKETCH_SIZE: Final = 1 << 16
 SHORTEST_LINE: Final = 20

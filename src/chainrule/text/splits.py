@@ -3,13 +3,21 @@
 Neighbouring lines are similar, so whole blocks are assigned rather than single lines.
 """
 
+import lzma
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from chainrule.errors import InputError, UsageError
+from chainrule.errors import InputError, NotFoundError, UsageError
+from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import SHORTEST_LINE
+from chainrule.text.lines import BLANKS, cut_lines, drop_blank_lines, join_lines
+from chainrule.text.readers import Sources
 
 Fractions = tuple[float, float, float]
 
@@ -61,3 +69,111 @@ def _check(fractions: Fractions, seed: int, blocks: int) -> None:
         raise UsageError(f"blocks is {blocks}; choose 3 or more, one for each part")
     if seed < 0:
         raise UsageError(f"seed is {seed}; choose 0 or more")
+
+
+NOVEL: Final = Path(__file__).parent / "embedded" / "pride-and-prejudice.txt.xz"
+
+
+def default_corpus(name: str = "novel") -> Corpus:
+    """Return the text `novel` or `python` as a corpus with a title.
+
+    >>> default_corpus().name
+    'Pride and Prejudice (embedded)'
+    """
+    if name not in _TEXTS:
+        raise UsageError(f"text is '{name}'; choose one of {', '.join(_TEXTS)}, or name a file of your own")
+    title, read = _TEXTS[name]
+    return Corpus.from_lines(read(), title=title)
+
+
+def default_text() -> list[str]:
+    """Return the paragraphs of Jane Austen's *Pride and Prejudice*, one per line, the same on every Python.
+
+    Source and licence are in `embedded/README.md`.
+
+    >>> default_text()[0][:38]
+    'It is a truth universally acknowledged'
+    """
+    return list(_paragraphs())
+
+
+@cache
+def _paragraphs() -> tuple[str, ...]:
+    return tuple(lzma.decompress(NOVEL.read_bytes()).decode("ascii").splitlines())
+
+
+def python_reference() -> list[str]:
+    """Return the lines of the running Python's language reference (the topics of `help()`), sorted by topic.
+
+    Blank lines and trailing blanks are removed. Topics repeat whole pages: of equal lines of at least
+    `SHORTEST_LINE` characters only the first is kept, so that the test set is not contained in the training set.
+    The text differs between Python releases.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise NotFoundError("this Python comes without its language reference; name a text of your own") from None
+    texts: dict[str, str] = topics
+    fragments = (piece for topic in sorted(texts) for piece in cut_lines([texts[topic]]))
+    lines = [line.rstrip(BLANKS) for line in join_lines(drop_blank_lines(fragments))]
+    first = {line.strip(BLANKS): index for index, line in reversed(list(enumerate(lines)))}
+    return [
+        line for index, line in enumerate(lines) if len(line) < SHORTEST_LINE or first[line.strip(BLANKS)] == index
+    ]
+
+
+_TEXTS: Final[Mapping[str, tuple[str, Callable[[], list[str]]]]] = {
+    "novel": ("Pride and Prejudice (embedded)", default_text),
+    "python": ("the Python language reference", python_reference),
+}
+
+
+SUBSAMPLE_BLOCKS: Final = 256
+"""Number of blocks in which a text is subsampled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSplit:
+    """Training, validation and test lines, and the source text."""
+
+    name: str
+    train: list[str]
+    valid: list[str]
+    test: list[str]
+    seed: int | None  # None: nothing was split
+    sha256: str  # of the text before splitting
+
+
+def split_text(
+    text: Sources | Corpus | None, valid: Sources | Corpus | None, test: Sources | Corpus | None, seed: int
+) -> CorpusSplit:
+    """Read the sets; split those not given as files block by block from the text (default: the embedded one)."""
+    corpus = default_corpus() if text is None else Corpus.of(text)
+    name = corpus.name
+    lines = list(corpus)
+    sha256 = Corpus.from_lines(lines).digest()
+    if valid is not None and test is not None:
+        return CorpusSplit(
+            name=name,
+            train=lines,
+            valid=list(Corpus.of(valid)),
+            test=list(Corpus.of(test)),
+            seed=None,
+            sha256=sha256,
+        )
+    parts = split(lines, seed=seed)
+    unused = parts.valid if valid is not None else parts.test if test is not None else []
+    return CorpusSplit(
+        name=name,
+        train=parts.train + unused,  # the share of a set given as a file is used for training
+        valid=parts.valid if valid is None else list(Corpus.of(valid)),
+        test=parts.test if test is None else list(Corpus.of(test)),
+        seed=seed,
+        sha256=sha256,
+    )
+
+
+def subsample_blocks(lines: list[str], part: int) -> list[str]:
+    """Subsample the lines by keeping every `part`-th block, spread evenly over the text."""
+    size = max(1, len(lines) // SUBSAMPLE_BLOCKS)
+    return [line for first in range(0, len(lines), size * part) for line in lines[first : first + size]]

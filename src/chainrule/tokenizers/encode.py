@@ -1,9 +1,11 @@
 """Encode a corpus as token ids in batches, with the counts of words, characters and bytes of the text."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -11,10 +13,62 @@ import tokenizers
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.lines import Fragment
-from chainrule.tokenizers.plain import encode_words, map_ids
+from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
+
+
+def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
+    """Count the words of a text, sorted by decreasing count, then by code points."""
+    files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
+    if files is None:
+        return None
+    counts: dict[str, int] | None = files.core.count_plain_words(files.names, files.threads, _placeholder(config))
+    return counts
+
+
+def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None) -> EncodedText | None:
+    """Encode the lines of a text, in memory or in a file of int32."""
+    is_plain = tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
+    files = find_plain_files(corpus) if is_plain else None
+    if files is None:
+        return None
+    assert tokenizer.unk is not None
+    target = b"" if ids_file is None else os.fsencode(ids_file)
+    result: dict[str, Any] | None = files.core.encode_plain_words(
+        files.names,
+        tokenizer.vocab,
+        tokenizer.unk,
+        tokenizer.eos,
+        files.threads,
+        target,
+        _placeholder(tokenizer.config),
+    )
+    if result is None:
+        return None
+    return EncodedText(
+        ids=result["ids"] if ids_file is None else map_ids(ids_file),
+        eos=tokenizer.eos,
+        unk=tokenizer.unk,
+        words=result["words"],
+        characters=result["characters"],
+        bytes=result["bytes"],
+        spellings=result["spellings"],
+    )
+
+
+def _placeholder(config: TokenizerConfig) -> str | None:
+    """Return the word that is not split at punctuation; None if punctuation is not split."""
+    return config.unk if config.splits_punctuation else None
+
+
+def map_ids(path: Path) -> Ids:
+    """Memory-map a file of ids."""
+    if path.stat().st_size == 0:
+        return np.zeros(0, dtype=np.int32)
+    return np.memmap(path, dtype=np.int32, mode="r")
+
 
 CHARACTERS_PER_BATCH = 1 << 20
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from typing import Any, Final
 
-from chainrule import native
+from chainrule import system
 from chainrule.errors import InputError
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import JOINER, TokenizerConfig
@@ -158,7 +158,7 @@ def joined_forms(word: str) -> list[str]:
 
 
 def _core() -> Any:
-    return native.require("the word tokenizer needs")
+    return system.require("the word tokenizer needs")
 
 
 def _check_utf8(text: str) -> str:

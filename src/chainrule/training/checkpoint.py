@@ -13,10 +13,10 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
 
-from chainrule import folder, manifest, replacement
 from chainrule.errors import InputError, ModelFileError, UsageError
+from chainrule.storage import atomic, manifest, verified_dir
 
-NAME, LOG = folder.CHECKPOINT, folder.LOG
+NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start anew"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
 ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
@@ -44,7 +44,7 @@ def save(run_dir: Path, checkpoint: Checkpoint) -> None:
         (root / "position.json").write_text(_dump(checkpoint.position), encoding="utf-8")
         (root / "config.json").write_text(_dump(checkpoint.identity), encoding="utf-8")
 
-    folder.write(run_dir / NAME, fill, {"kind": NAME}, force=True)
+    verified_dir.write(run_dir / NAME, fill, {"kind": NAME}, force=True)
 
 
 def holds_model_or_run(run_dir: Path) -> bool:
@@ -59,7 +59,7 @@ def load(run_dir: Path) -> Checkpoint | None:
     """
     target = Path(os.path.realpath(run_dir / NAME))
     if target.parent.is_dir():
-        replacement.remove_leftovers(target)
+        atomic.remove_leftovers(target)
     if not os.path.lexists(target):
         return None
     try:
@@ -71,7 +71,7 @@ def load(run_dir: Path) -> Checkpoint | None:
 
 
 def _read(target: Path) -> Checkpoint:
-    sealed = folder.read(target)
+    sealed = verified_dir.read(target)
     if sealed.facts.get("kind") != NAME:
         raise ModelFileError(f"{target} is not a checkpoint; {REMEDY}")
     return Checkpoint(
@@ -141,7 +141,7 @@ def _to_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def _tensors(sealed: folder.VerifiedDir, name: str) -> dict[str, Tensor]:
+def _tensors(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = read_tensors(sealed.bytes(name))
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
@@ -149,7 +149,7 @@ def _tensors(sealed: folder.VerifiedDir, name: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _fields(sealed: folder.VerifiedDir, name: str) -> dict[str, Any]:
+def _fields(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Any]:
     try:
         fields = manifest.parse_json(sealed.bytes(name))
     except (ValueError, RecursionError) as error:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from chainrule.training import optimizers, threads
 from chainrule.training.batches import StreamBatches, Window
-from chainrule.training.blame import GradientStatistics
 from chainrule.training.config import Training
-from chainrule.training.flat import FlatParameters
+from chainrule.training.flat_parameters import FlatParameters, GradientStatistics
 
 Tensors = tuple[Tensor, ...]
 Objective = Callable[[Any, Any, Tensors], tuple[Tensor, Tensor, Tensors]]
@@ -170,3 +169,14 @@ class CudaGraphStepper:
         for _ in range(first, self.source.steps(epoch)):
             self.graph.replay()
             yield
+
+
+def next_token(network: Any, window: Window, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
+    """Return loss including the activation penalty, mean nats without it, and the new state."""
+    hidden, state, penalty = network(window.inputs, state)
+    flat, targets = hidden.flatten(0, 1), window.targets.flatten()
+    if window.mask is not None:
+        is_valid = window.mask.flatten()
+        flat, targets = flat[is_valid], targets[is_valid]
+    nats = network.output.loss(flat, targets)
+    return (nats if penalty is None else nats + penalty), nats, state

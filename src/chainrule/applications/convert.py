@@ -1,0 +1,167 @@
+"""Export models to ARPA files and import them."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from chainrule import model_folder
+from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError, printable
+from chainrule.lm import AnyModel
+from chainrule.mixture import Mixture
+from chainrule.model import Model, Origin
+from chainrule.ngram import arpa
+from chainrule.ngram import arpa as arpa_reader
+from chainrule.ngram import engine as engines
+from chainrule.ngram.config import IMPORTED, INTERPOLATED, Config
+from chainrule.ngram.entropy_pruning import entropy_prune
+from chainrule.ngram.interpolation import interpolate
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.oov_speller import train_speller
+from chainrule.ngram.tables import BackoffTables
+from chainrule.progress import Progress, as_progress, silent
+from chainrule.system import thread_count
+from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
+from chainrule.tokenizers.punctuation import joined_sides
+from chainrule.tokenizers.train import from_words
+
+
+def export_arpa(source: Path | Model, out: Path, progress: Progress | bool = silent) -> None:
+    """Write an n-gram model as an ARPA file; sub-word symbols are written as in `tokenizer.json`."""
+    progress = as_progress(progress)
+    arpa.write(*_ngram_and_tokens(source), out, progress)
+
+
+def write_arpa(source: Path | Model, out: BinaryIO) -> None:
+    """Write an n-gram model in ARPA format to an open file."""
+    arpa.write_to(*_ngram_and_tokens(source), out)
+
+
+def _ngram_and_tokens(source: Path | Model) -> tuple[NgramModel, list[str]]:
+    """Return the n-gram model and its tokens by id."""
+    model = source if isinstance(source, Model) else model_folder.load(source)
+    if model.family != "ngram":
+        raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
+    tokenizer = model.tokenizer
+    if not tokenizer.config.tokens_are_text:
+        warnings.warn(
+            f"the words of the file are {tokenizer.config.kind} symbols: it scores text that was cut as they are",
+            ChainruleWarning,
+            stacklevel=3,
+        )
+    return cast(NgramModel, model.lm), tokenizer.names()
+
+
+def _tokenizer_kind(words: Sequence[str]) -> Kind:
+    """Return `word` if the words contain the joiners written by the word tokenizer, else `whitespace`."""
+    return "word" if any(any(joined_sides(word)) for word in words if JOINER in word) else "whitespace"
+
+
+def import_arpa(path: Path, command: str = "", progress: Progress | bool = silent) -> Model:
+    """Import an ARPA file with a word tokenizer over its vocabulary, which is closed if the file lacks `<unk>`.
+
+    The speller for unknown words is trained on the vocabulary, since there is no training text.
+    """
+    progress = as_progress(progress)
+    if not path.exists() and str(path) != "-":
+        raise NotFoundError(
+            f"there is no file {printable(str(path))}; give an ARPA file, or a model with --to arpa"
+        )
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
+    contents = arpa_reader.read(path, progress, check_sums=True)
+    config = TokenizerConfig(kind=_tokenizer_kind(contents.words), unk=contents.unk, closed=not contents.has_unk)
+    tokenizer = from_words(contents.words, config)
+    origin = Origin.now(text=f"imported from {path.name}", command=command)
+    return Model(
+        lm=NgramModel(contents.engine, tokenizer.vocabulary, is_normalized=contents.engine.is_normalized),
+        tokenizer=tokenizer,
+        family="ngram",
+        config=Config(order=contents.engine.order, smoothing=IMPORTED),
+        speller=train_speller(contents.words, known=contents.words) if contents.has_unk else None,
+        origin=origin,
+    )
+
+
+def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
+    """Merge a mixture of n-gram models into one n-gram model; return an n-gram model unchanged.
+
+    Raises ConfigError for other families.
+    """
+    progress = as_progress(progress)
+    if model.family == "ngram":
+        return model
+    if model.family != "mixture":
+        raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become an n-gram model")
+    mixture = cast(Mixture, model.lm)
+    parts = list(_parts(mixture, 1.0, model.name))
+    if len({lm.context for lm, _ in parts}) > 1:
+        raise ConfigError("some of the mixed models read by line and some as a stream; one model cannot do both")
+    if len({lm.engine.starts_at_bos for lm, _ in parts}) > 1:
+        raise ConfigError(
+            "some of the mixed stream models are smoothed by add-k and some are not; mix one kind only"
+        )
+    weights = [weight for _, weight in parts]
+    tables = interpolate([lm.tables for lm, _ in parts], weights, mixture.vocabulary.size, progress)
+    tables = dataclasses.replace(tables, starts_at_bos=parts[0][0].engine.starts_at_bos)
+    config = Config(order=tables.order, smoothing=INTERPOLATED)
+    lm = _model(tables, parts[0][0], model.tokenizer.names(), config)
+    return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
+
+
+def prune(model: Model, threshold: float, progress: Progress | bool = silent) -> Model:
+    """Remove the n-grams whose removal increases the perplexity by less than this fraction (Stolcke 1998)."""
+    progress = as_progress(progress)
+    lm = cast(NgramModel, model.lm)
+    if not threshold > 0:
+        raise ConfigError(f"entropy-prune is {threshold}; choose a small number above 0, such as 1e-8")
+    if not lm.is_normalized:
+        raise ConfigError("entropy-prune weighs probabilities, and those of this model do not sum to one")
+    # The config validates the threshold.
+    config = dataclasses.replace(model.config, entropy_prune=max(threshold, model.config.entropy_prune))
+    tables = entropy_prune(lm.tables, lm.vocabulary, threshold, progress)
+    pruned_lm = _model(tables, lm, model.tokenizer.names(), config)
+    return dataclasses.replace(model, lm=pruned_lm, config=config, metrics={})
+
+
+def with_command(model: Model, command: str) -> Model:
+    """Return the model with this command as its origin and without metrics."""
+    old = model.origin
+    origin = Origin.now(text=old.text, fingerprint=old.fingerprint, command=command, seed=old.seed)
+    return dataclasses.replace(model, origin=origin, metrics={})
+
+
+def change_layout(model: Model, layout: str | None = None, bits: int | None = None) -> Model:
+    """Convert an n-gram model to another file layout; `bits=8` quantizes (layout `small` only)."""
+    old = model.config
+    new_bits = bits if bits is not None else old.bits if layout != "fast" else 0
+    config = dataclasses.replace(old, layout=layout or ("small" if bits else old.layout), bits=new_bits)
+    lm = cast(NgramModel, model.lm)
+    engine = lm.engine.convert(layout=config.layout, bits=config.bits, threads=thread_count())
+    return dataclasses.replace(model, lm=dataclasses.replace(lm, engine=engine), config=config, metrics={})
+
+
+def _model(tables: BackoffTables, like: NgramModel, names: list[str], config: Config) -> NgramModel:
+    """Build a model from tables, with the vocabulary and context rule of `like`."""
+    engine = engines.from_tables(
+        tables, like.vocabulary, like.context, names=names, layout=config.layout, bits=config.bits
+    )
+    return NgramModel(engine, like.vocabulary, like.context)
+
+
+def _parts(mixture: Mixture, weight: float, name: str) -> Iterator[tuple[Any, float]]:
+    """Yield the n-gram components of a (possibly nested) mixture with their total weights."""
+    for component, share in zip(mixture.components, mixture.weights, strict=True):
+        lm: AnyModel = component.lm
+        if component.family == "mixture":
+            yield from _parts(cast(Mixture, lm), weight * share, name)
+        elif component.family != "ngram" or not lm.is_normalized:
+            kind = component.family
+            if kind == "ngram":
+                kind = "stupid-backoff" if cast(NgramModel, lm).engine.log_missing else "not normalised n-gram"
+            raise ConfigError(
+                f"{name or 'the mixture'} holds a {kind} model; only n-grams with probabilities become one model"
+            )
+        else:
+            yield lm, weight * share

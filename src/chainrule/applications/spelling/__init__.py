@@ -1,0 +1,1 @@
+"""Spelling correction by a noisy channel."""

@@ -1,0 +1,307 @@
+"""Count the words of a text and write its word numbers to a file in one pass, in constant memory.
+
+Words are numbered in order of first appearance. The file holds one int32 per word, and SENTENCE_BREAK after every
+non-empty line. Words are separated by blanks and tabs; punctuation is optionally split from them.
+"""
+
+import warnings
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule import system
+from chainrule.errors import ChainruleError, ChainruleWarning, InputError
+from chainrule.progress import Progress, as_progress, silent
+from chainrule.tokenizers.punctuation import split_without_joiners
+from chainrule.tokenizers.tokenizer import split_words
+
+SENTENCE_BREAK: Final = -1
+CHUNK_CHARACTERS: Final = 1 << 20
+"""Approximate number of characters counted at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCorpus:
+    """Text as word numbers, with the count of each distinct word."""
+
+    counts: NDArray[np.uint64]  # (types,)  indexed by word number
+    file: Path  # int32 word numbers
+    numbers: int  # entries of the file, including sentence breaks
+    total: int  # words of the text
+    words_of: Callable[[NDArray[np.int64]], list[str]]  # word numbers -> words
+
+    @property
+    def types(self) -> int:
+        """Number of distinct words."""
+        return len(self.counts)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All distinct words, rebuilt at each access."""
+        return tuple(self.words_of(np.arange(self.types)))
+
+    def without_words(self) -> "CountedCorpus":
+        """Return a copy that does not keep the words in memory; `words` and `words_of` raise."""
+        return replace(self, words_of=_words_released)
+
+
+def _words_released(numbers: NDArray[np.int64]) -> list[str]:
+    raise AssertionError("the words of this corpus have been released")
+
+
+class Digest(Protocol):
+    """Hash object, as in hashlib."""
+
+    def update(self, content: bytes, /) -> None:
+        """Hash more content."""
+        ...
+
+
+class WordCounter(Protocol):
+    """Incremental word counter."""
+
+    @property
+    def words(self) -> int:
+        """Words read so far."""
+        ...
+
+    @property
+    def numbers(self) -> int:
+        """Entries written to the file so far."""
+        ...
+
+    def feed(self, text: bytes) -> None:
+        """Count the next piece of UTF-8 text."""
+        ...
+
+    def finish(self) -> None:
+        """Count the last word and close the file."""
+        ...
+
+    def counts(self) -> NDArray[np.uint64]:
+        """Return the count of each word number."""
+        ...
+
+    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
+        """Return the words with these numbers."""
+        ...
+
+
+def count(
+    corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress | bool = silent
+) -> CountedCorpus:
+    """Count the words of an iterable of lines and write their numbers to `file`.
+
+    Args:
+        corpus: Lines; each is a sentence.
+        file: Output file of word numbers; overwritten.
+        lowercase: Whether to convert words to lower case.
+        progress: Called with the bytes read.
+
+    """
+    progress = as_progress(progress)
+    return count_blocks((f"{line}\n" for line in corpus), file, lowercase, progress)
+
+
+def count_blocks(
+    blocks: Iterable[str],
+    file: Path,
+    lowercase: bool = False,
+    progress: Progress | bool = silent,
+    digest: Digest | None = None,
+    *,
+    splits_punctuation: bool = False,
+) -> CountedCorpus:
+    """Count the words of a text and write their numbers to `file`; blocks may be split at any character.
+
+    `digest` is updated with the UTF-8 text. With `splits_punctuation`, words are those of the word tokenizer,
+    without joiner marks.
+    """
+    progress = as_progress(progress)
+    core: Any = system.load()
+    counter: WordCounter = core.WordCounter(str(file)) if core else PythonWordCounter(file)
+    done = 0
+    progress("counting words", 0, None)
+    for piece in split_chunks(blocks, is_between_words=lowercase or splits_punctuation):
+        try:
+            text = piece.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"the text holds half a surrogate pair, which no UTF-8 has: {error}") from error
+        if digest:
+            digest.update(text)
+        words = piece.lower() if lowercase else piece
+        if splits_punctuation:
+            counter.feed(split_without_joiners(words))
+        else:
+            counter.feed(words.encode("utf-8") if lowercase else text)
+        done += len(text)
+        progress(f"counting words, {counter.words:,}", done, None)
+    counter.finish()
+    progress(f"counting words, {counter.words:,}", done, done)
+    return CountedCorpus(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
+
+
+def split_chunks(blocks: Iterable[str], is_between_words: bool, size: int = CHUNK_CHARACTERS) -> Iterator[str]:
+    """Yield the text in chunks of about `size` characters, split between words if `is_between_words`.
+
+    Lower-casing and punctuation splitting need whole words; for example, a final Σ has a different lower case.
+    """
+    held: list[str] = []
+    length = 0
+    for block in blocks:
+        for part in [block] if len(block) <= size else (block[i : i + size] for i in range(0, len(block), size)):
+            end = 0  # characters of `part` that complete the current chunk
+            if length + len(part) >= size:
+                end = 1 + max(map(part.rfind, " \t\n")) if is_between_words else len(part)
+            if end:
+                yield "".join([*held, part[:end]])
+                held, length = [], 0
+            held.append(part[end:])
+            length += len(part) - end
+    if length:
+        yield "".join(held)
+
+
+class PythonWordCounter:
+    """Python version of WordCounter in cpp/vectors/corpus.cpp; text may be split between any two bytes."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.words = self.numbers = 0
+        self._numbers: dict[str, int] = {}
+        self._counts = array("Q")
+        self._rest = b""  # incomplete word at the end of the last piece
+        self._is_within = False  # inside a sentence that has words
+        self._write(array("i"), "wb")
+
+    def feed(self, text: bytes) -> None:
+        """Count all complete words of the next piece of text."""
+        end = 1 + max(map(text.rfind, (b" ", b"\t", b"\n")))
+        if not end:
+            self._rest += text
+            return
+        whole, self._rest = self._rest + text[:end], text[end:]
+        *lines, last = whole.decode("utf-8").split("\n")
+        numbers = array("i")
+        for line in lines:
+            self._count(line, numbers)
+            self._end_sentence(numbers)
+        self._count(last, numbers)
+        self._write(numbers)
+
+    def finish(self) -> None:
+        """Count the last word."""
+        numbers = array("i")
+        self._count(self._rest.decode("utf-8"), numbers)
+        self._end_sentence(numbers)
+        self._rest = b""
+        self._write(numbers)
+
+    def counts(self) -> NDArray[np.uint64]:
+        """Return the count of each word number."""
+        return np.array(self._counts, np.uint64)
+
+    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
+        """Return the words with these numbers."""
+        words = list(self._numbers)
+        return [words[number] for number in numbers.tolist()]
+
+    def _count(self, line: str, numbers: "array[int]") -> None:
+        words = split_words(line)
+        for word in words:
+            number = self._numbers.setdefault(word, len(self._numbers))
+            if number == len(self._counts):
+                self._counts.append(0)
+            self._counts[number] += 1
+            numbers.append(number)
+        self._is_within = self._is_within or bool(words)
+        self.words += len(words)
+
+    def _end_sentence(self, numbers: "array[int]") -> None:
+        if self._is_within:
+            numbers.append(SENTENCE_BREAK)
+        self._is_within = False
+
+    def _write(self, numbers: "array[int]", mode: str = "ab") -> None:
+        self.numbers += len(numbers)
+        try:
+            with self.file.open(mode) as out:
+                out.write(numbers.tobytes())
+        except OSError as error:
+            raise ChainruleError(f"{self.file} cannot be written: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class WordVocabulary:
+    """Words that get a vector; the index is the id."""
+
+    words: tuple[str, ...]
+    counts: NDArray[np.uint64]  # (V,)
+    number_of: NDArray[np.int32]  # (types,)  id of each word number of the corpus, −1 if not in the vocabulary
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def build_vocabulary(counted: CountedCorpus, min_count: int = 1, vocab_size: int | None = None) -> WordVocabulary:
+    """Return the words with at least `min_count` occurrences, at most `vocab_size`, by count, then appearance."""
+    frequent = np.flatnonzero(counted.counts >= np.uint64(min_count))
+    # Negate the counts instead of reversing the order: a stable sort keeps equal words in order of appearance.
+    numbers = frequent[np.argsort(np.uint64(2**64 - 1) - counted.counts[frequent], kind="stable")][:vocab_size]
+    number_of = np.full(counted.types, -1, np.int32)
+    number_of[numbers] = np.arange(len(numbers), dtype=np.int32)
+    return WordVocabulary(tuple(counted.words_of(numbers)), counted.counts[numbers], number_of)
+
+
+Matrix = NDArray[np.float32]
+POLL_SECONDS: Final = 0.2
+"""Interval at which compiled training returns to Python to report progress and handle Ctrl-C."""
+BLOCK_IDS: Final = 1 << 16
+"""Word numbers read at a time."""
+NO_PAIRS_MESSAGE: Final = "no two words with a vector stand in one line; give lines of text, or lower min_count"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedVectors:
+    """Result of a training method."""
+
+    matrix: Matrix  # (V, D)  word vectors; with character n-grams, the mean of the word's row and its n-grams
+    buckets: Matrix | None  # (B, D)  vectors of character n-gram buckets
+    metrics: dict[str, Any]
+
+
+def check_vocabulary(vocabulary: WordVocabulary) -> None:
+    """Raise InputError if the vocabulary is empty."""
+    if not vocabulary.words:
+        raise InputError("no word of the text is frequent enough for a vector; lower min_count or give more text")
+
+
+def check_pairs(counted: CountedCorpus, vocabulary: WordVocabulary) -> None:
+    """Raise InputError if no two vocabulary words occur in one line; stops reading at the first pair."""
+    is_before = False  # a vocabulary word precedes in the same line
+    for first in range(0, counted.numbers, BLOCK_IDS):
+        block = np.fromfile(counted.file, np.int32, min(BLOCK_IDS, counted.numbers - first), offset=4 * first)
+        is_break = block == SENTENCE_BREAK
+        is_known = ~is_break & (vocabulary.number_of[np.where(is_break, 0, block)] >= 0)
+        is_word = np.concatenate(
+            [[is_before], is_known[is_break | is_known]]
+        )  # words and breaks, without OOV words
+        if (is_word[1:] & is_word[:-1]).any():
+            return
+        is_before = bool(is_word[-1])
+    raise InputError(NO_PAIRS_MESSAGE)
+
+
+@cache
+def warn_missing_extension() -> None:
+    """Warn once that training without the extension is slow."""
+    text = (
+        f"word vectors are learnt in Python, hundreds of times as slowly; for the fast way: {system.HOW_TO_BUILD}"
+    )
+    warnings.warn(text, ChainruleWarning, stacklevel=4)

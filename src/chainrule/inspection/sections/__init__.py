@@ -1,0 +1,1 @@
+"""Sections of the inspection report, one module each."""

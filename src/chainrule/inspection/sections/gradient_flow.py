@@ -1,0 +1,261 @@
+"""The gradient-flow section: how far back the gradient of one prediction reaches."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from chainrule.analysis import gradient_flow as flow_plot
+from chainrule.analysis import recurrent_matrix
+from chainrule.analysis.gradient_flow import GradientFlow, half_life
+from chainrule.analysis.section import Figure, Section, finite_or_none, round_for_json
+from chainrule.inspection.sample import Sample
+from chainrule.lm import Floats
+from chainrule.plots.html import escape, to_printable
+from chainrule.progress import Progress, as_progress, silent
+
+BOUND_LABEL: Final = "bound"
+MIN_LAGS_CAP: Final = 1000  # lags that are always allowed
+CAPTION: Final = (
+    "Norm of the gradient of one prediction <i>k</i> tokens back, relative to lag 0. A line is the mean over up to "
+    "{positions} positions that have this lag, with the interquartile range shaded. On the log scale a straight "
+    "line is exponential decay; where a line is low, the model can hardly learn dependencies of that length."
+)
+SHORT_CAPTION: Final = "As above, over up to {positions} positions."
+
+
+def section(
+    samples: Sequence[Sample],
+    *,
+    lags: int = 100,
+    positions: int = 64,
+    seed: int = 0,
+    progress: Progress | bool = silent,
+) -> Section | None:
+    """Return the gradient flow of every neural model; None if there is none."""
+    progress = as_progress(progress)
+    all_flows = {
+        sample.name: measure(sample, lags=lags, positions=positions, seed=seed, progress=progress)
+        for sample in samples
+    }
+    flows = {name: model_flows for name, model_flows in all_flows.items() if model_flows}
+    if not flows:
+        return None
+    bounds = {sample.name: gradient_bound(sample, lags) for sample in samples}
+    return Section(
+        name="gradient_flow",
+        title="Gradient flow",
+        findings=_findings(flows, bounds),
+        figures=_figures(flows, bounds),
+        data={name: {flow.what: _data(flow) for flow in model_flows} for name, model_flows in flows.items()},
+        arrays={
+            key: values
+            for model_flows in flows.values()
+            for flow in model_flows
+            for key, values in _arrays(flow).items()
+        },
+    )
+
+
+def measure(
+    sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress | bool = silent
+) -> list[GradientFlow]:
+    """Return the flows of one model, the one for comparison first; empty for models that are not networks."""
+    progress = as_progress(progress)
+    if not hasattr(sample.model.lm, "network"):
+        return []
+    from chainrule.neural.probes.gradient_flow import gradient_flow
+
+    lm: Any = sample.model.lm
+    lags = min(lags, max(MIN_LAGS_CAP, sample.text.tokens))  # larger lags do not occur, and each takes memory
+    return gradient_flow(
+        lm, sample.text, lags=lags, positions=positions, seed=seed, name=sample.name, progress=progress
+    )
+
+
+def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
+    """Return the flows to compare between models: the first, and that along the cell of an LSTM."""
+    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in flows if flow.what == "c"]
+    return [*flows[:1], *cells]
+
+
+def gradient_bound(sample: Sample, lags: int) -> Floats | None:
+    """Return the bound (‖R‖₂ · max φ′)^k, (K+1,), for the top layer of an Elman network; None otherwise.
+
+    Below the top layer, or with attention over past states, gradients have other paths and there is no such bound.
+    """
+    network: Any = getattr(sample.model.lm, "network", None)
+    config: Any = getattr(network, "config", None)
+    if getattr(config, "nonlinearity", None) not in recurrent_matrix.MAX_SLOPE or config.attention != "none":
+        return None
+    R = network.layers[-1].R.detach().cpu().numpy().astype(np.float64)
+    gain = float(np.linalg.norm(R, 2)) * recurrent_matrix.MAX_SLOPE[config.nonlinearity]
+    return recurrent_matrix.gradient_bound(gain, lags)
+
+
+# Findings.
+
+
+def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[str, ...]:
+    """Return the reach of each model first, then cells and bounds."""
+    reaches = [f"{name}: {describe_reach(model_flows[0])}" for name, model_flows in flows.items()]
+    cells = [
+        f"{name}: {clause}"
+        for name, model_flows in flows.items()
+        for flow in model_flows
+        if (clause := _describe_cell(flow))
+    ]
+    bound_findings = [
+        f"{name}: in the top layer {recurrent_matrix.describe_gain(float(bound[1]))}."
+        for name in flows
+        if (bound := bounds.get(name)) is not None and len(bound) > 1
+    ]
+    return (*reaches, *cells, *bound_findings)
+
+
+def describe_reach(flow: GradientFlow) -> str:
+    """Describe how fast the gradient decays in the top layer."""
+    top, last_lag = flow.layers - 1, flow.lags - 1
+    relative, half = flow.relative()[top], flow.half_life(top)
+    if half is None:
+        return "the gradient flow cannot be measured: too little preceding text, or the gradients are 0."
+    if flow.what == "embedding" and relative[-1] == 0:
+        window = int(np.argmax(relative == 0))
+        return f"the gradient reaches back {_tokens(window)}, the full context window of the model."
+    where = {"h": f" in layer {top + 1}", "embedding": " with respect to the embeddings"}.get(flow.what, "")
+    if flow.what == "h" and flow.layers == 1:
+        where = ""
+    if math.isinf(half):
+        return f"the gradient {_describe_persistence(float(relative[-1]), where, last_lag)}."
+    lower = [f"{_format_half_life(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
+    others = f" ({', '.join(lower)})" if flow.what == "h" and lower else ""
+    rest = f"; {_tokens(last_lag)} back, the largest lag measured, {_format_share(relative[-1])} of it is left"
+    reach = flow.reach(top)
+    if reach is not None:
+        end = f"; {_tokens(last_lag)} back {_format_share(relative[-1])} is left" if last_lag > reach else ""
+        rest = f", 99 % after {_tokens(reach)}{end}"
+    return f"half of the gradient is lost {_format_half_life(half)}{where}{others}{rest}."
+
+
+def _describe_cell(flow: GradientFlow) -> str:
+    products = flow.forget_product()
+    top = flow.layers - 1
+    half = flow.half_life(top)
+    if products is None or half is None:
+        return ""
+    gates = _format_half_life(half_life(products[top]))
+    return (
+        f"along the cell of layer {top + 1} half of the gradient is lost {_format_half_life(half)}; the mean "
+        f"product of its forget gates halves {gates}."
+    )
+
+
+def _format_half_life(half: float | None) -> str:
+    if half is None or math.isinf(half):
+        return "only beyond these lags"
+    if half < 0.1:
+        return "within one token"
+    return f"after {half:.1f} tokens" if half < 10 else f"after {half:.0f} tokens"
+
+
+def _tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number:,} tokens"
+
+
+def _format_share(part: float) -> str:
+    if part < 1e-5:
+        return "less than 0.001 %"
+    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
+
+
+def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
+    if math.isinf(relative):
+        return f"overflows{where} within {_tokens(last_lag)}"
+    if relative > 1.5:
+        return f"grows{where}: {_tokens(last_lag)} back it is {relative:.3g} times as large"
+    verb = "decays slowly" if relative < 0.95 else "does not decay"
+    return f"{verb}{where}: {_tokens(last_lag)} back {_format_share(relative)} of it is left"
+
+
+# Figures.
+
+
+def _figures(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[Figure, ...]:
+    """Plot all models on one axis, then each model."""
+    comparison = (
+        [_comparison_figure([flow for model_flows in flows.values() for flow in comparable_flows(model_flows)])]
+        if len(flows) > 1
+        else []
+    )
+    pairs = [(flow, bounds.get(name)) for name, model_flows in flows.items() for flow in model_flows]
+    single = [
+        _model_figure(flow, bound, is_first=not (index or comparison)) for index, (flow, bound) in enumerate(pairs)
+    ]
+    return (*comparison, *single)
+
+
+def _comparison_figure(flows: list[GradientFlow]) -> Figure:
+    quantity = (
+        "with respect to the state <i>h</i> of the top layer for recurrent networks (for an LSTM also its cell), "
+        "and to the embeddings for others"
+    )
+    description = "; ".join(f"{flow.name}: {describe_reach(flow)}" for flow in flows)
+    drawing = flow_plot.draw(flows, title="Gradient flow of all models", description=to_printable(description))
+    return Figure(name="all", drawing=drawing, caption=f"{_read(flows[0], CAPTION)} All models: {quantity}.")
+
+
+def _model_figure(flow: GradientFlow, bound: Floats | None, is_first: bool) -> Figure:
+    kind = {"c": "along the cell", "embedding": "by distance"}.get(flow.what, "by layer")
+    note = {
+        "h": "Gradient with respect to the recurrent state <i>h</i> of each layer.",
+        "c": "Gradient with respect to the cell <i>c</i> of each layer. Dashed: the product of the forget gates, "
+        "averaged over units, which a unit would pass back if the cell were the only path; far above the line, the "
+        "gradient is in units other than those that remember.",
+        "residual": "Gradient with respect to the input of each block (residual stream).",
+        "embedding": "Gradient with respect to the embedding of each input word.",
+    }[flow.what]
+    dotted = bound[: flow.lags].tolist() if bound is not None and flow.what == "h" else None
+    if dotted is not None:
+        note += " Dotted: upper bound for the top layer, (σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>."
+    title = f"Gradient flow of {to_printable(flow.name)} {kind}"
+    description = to_printable(f"{flow.name}: {describe_reach(flow)}")
+    drawing = flow_plot.draw(
+        [flow], {BOUND_LABEL: dotted} if dotted else None, title=title, description=description
+    )
+    caption = f"{escape(flow.name)}: {_read(flow, CAPTION if is_first else SHORT_CAPTION)} {note}"
+    return Figure(name=f"{flow.name}: {kind}", drawing=drawing, caption=caption)
+
+
+def _read(flow: GradientFlow, words: str) -> str:
+    return words.format(positions=flow.norms.shape[1])
+
+
+# JSON and arrays.
+
+
+def _data(flow: GradientFlow) -> list[dict[str, Any]]:
+    """Return one entry per layer."""
+    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
+    low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
+    return [
+        {
+            "layer": layer + 1,
+            "lags": list(range(flow.lags)),
+            "mean": round_for_json(mean[layer]),
+            "relative": round_for_json(relative[layer]),
+            "median": round_for_json(middle[layer]),
+            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
+            "half_life": finite_or_none(flow.half_life(layer)),
+            "reach": flow.reach(layer),
+        }
+        | ({} if products is None else {"forget": round_for_json(products[layer])})
+        for layer in range(flow.layers)
+    ]
+
+
+def _arrays(flow: GradientFlow) -> dict[str, Floats]:
+    """Return the norms and gate products, (L, P, K+1) each."""
+    forget = {} if flow.forget is None else {f"{flow.name}/{flow.what}/forget": flow.forget}
+    return {f"{flow.name}/{flow.what}": flow.norms, **forget}

@@ -1,0 +1,125 @@
+"""The recurrent-matrix section: spectra of the recurrent matrices and the gradient bound they imply."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from chainrule.analysis import recurrent_matrix
+from chainrule.analysis.recurrent_matrix import MAX_SLOPE, Recurrence, Spectrum, describe, gradient_bound
+from chainrule.analysis.section import Figure, Section
+from chainrule.inspection.sample import Sample
+from chainrule.lm import Floats
+from chainrule.plots.html import escape
+from chainrule.progress import Progress, as_progress, silent
+
+RECURRENT: Final = ("rnn", "lstm", "gru")
+LAGS: Final = 100
+CURVES: Final = 8  # lines of the bound plot
+
+
+def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
+    """Return the recurrent matrices of every recurrent model; None if there is none. The text is not used."""
+    progress = as_progress(progress)
+    recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
+    if not recurrent:
+        return None
+    recurrences = {sample.name: _recurrences(sample, progress) for sample in recurrent}
+    figures: list[Figure] = []
+    for name, layers in recurrences.items():
+        figures += [_planes(name, layers), _sizes(name, layers)]
+    return Section(
+        name="recurrent_matrix",
+        title="Recurrent matrices",
+        findings=tuple(f"{name}: {describe(layer)}." for name, layers in recurrences.items() for layer in layers),
+        figures=(*figures, *_bounds(recurrences)),
+        data={name: [_data(layer) for layer in layers] for name, layers in recurrences.items()},
+        arrays={
+            f"{name}/layer {layer.layer}/{gate or 'R'}/{what}": values
+            for name, layers in recurrences.items()
+            for layer in layers
+            for gate, spectrum in layer.spectra.items()
+            for what, values in _arrays(spectrum).items()
+        },
+    )
+
+
+def _recurrences(sample: Sample, progress: Progress) -> list[Recurrence]:
+    from chainrule.neural.probes.recurrent_matrices import recurrent_spectra
+
+    return recurrent_spectra(sample.model.lm.network, progress)  # type: ignore[attr-defined]
+
+
+def _planes(name: str, layers: Sequence[Recurrence]) -> Figure:
+    kind = "" if layers[0].nonlinearity else " of the candidate matrix"
+    return Figure(
+        name=f"{name}: eigenvalues",
+        drawing=recurrent_matrix.plot_eigenvalues(layers, title=f"Eigenvalues of {name}"),
+        caption=(
+            f"{escape(name)}: eigenvalues{kind} in the complex plane, with the unit circle. Components along "
+            "eigenvectors inside the circle shrink at every token, outside it they grow. For comparison, random "
+            f"initializations of width {layers[0].width}: orthogonal (on the circle), Xavier (filling it) and "
+            "small (at its centre). Scales differ between panels."
+        ),
+        is_wide=True,
+    )
+
+
+def _sizes(name: str, layers: Sequence[Recurrence]) -> Figure:
+    return Figure(
+        name=f"{name}: sizes",
+        drawing=recurrent_matrix.spectrum_table(layers),
+        caption=(
+            f"{escape(name)}: norms of every recurrent matrix. The largest singular value is the largest growth "
+            "of a vector in one step, the spectral radius the asymptotic growth per step, which is never larger."
+        ),
+        is_wide=True,
+    )
+
+
+def _bounds(recurrences: dict[str, list[Recurrence]]) -> list[Figure]:
+    """Plot the bound for all Elman layers that have one."""
+    curves: dict[str, Floats] = {}
+    slopes: set[str] = set()
+    for name, layers in recurrences.items():
+        for layer in layers:
+            if layer.gain is not None and layer.is_bound:
+                curves[f"{name}, layer {layer.layer}"] = gradient_bound(layer.gain, LAGS)
+                slopes.add(f"{MAX_SLOPE[layer.nonlinearity]:g} for {layer.nonlinearity}")
+    if not curves:
+        return []
+    drawing = recurrent_matrix.plot_bounds(
+        dict(list(curves.items())[:CURVES]), title="Bound on the gradient by lag"
+    )
+    caption = (
+        "Upper bound on the relative gradient <i>k</i> tokens back in the top layer: "
+        f"(σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>, max φ′ {', '.join(sorted(slopes))}. "
+        "A falling line means that the gradient must vanish; a rising one that it can explode, but need not."
+    )
+    return [Figure(name="bound", drawing=drawing, caption=caption)]
+
+
+def _data(layer: Recurrence) -> dict[str, Any]:
+    return {
+        "layer": layer.layer,
+        "width": layer.width,
+        "nonlinearity": layer.nonlinearity or None,
+        "gain": layer.gain,
+        "is_bound": layer.is_bound,
+        "matrices": {gate or "R": _numbers(spectrum) for gate, spectrum in layer.spectra.items()},
+        "drawn": {name: _numbers(spectrum) for name, spectrum in layer.random_spectra.items()},
+    }
+
+
+def _numbers(spectrum: Spectrum) -> dict[str, float]:
+    return {
+        "spectral_radius": spectrum.radius,
+        "largest_singular_value": spectrum.norm,
+        "outside_unit_circle": spectrum.outside,
+    }
+
+
+def _arrays(spectrum: Spectrum) -> dict[str, Floats]:
+    return {
+        "eigenvalues, real": spectrum.eigenvalues.real,
+        "eigenvalues, imaginary": spectrum.eigenvalues.imag,
+        "singular values": spectrum.singular_values,
+    }

@@ -1,1 +1,0 @@
-"""Inspection reports: findings, figures and JSON on the internals of trained models."""

@@ -1,0 +1,1 @@
+"""Encoders and task networks: sequence-to-sequence, tagger, classifier, pretraining."""

@@ -1,0 +1,1 @@
+"""Layers: attention, Transformer blocks, output layers, dropout, positions, CRF."""

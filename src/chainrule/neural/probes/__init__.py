@@ -1,0 +1,1 @@
+"""Probes that record what a trained network computes: activations, attention weights, gradients."""

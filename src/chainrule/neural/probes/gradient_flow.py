@@ -1,0 +1,439 @@
+"""Gradient flow: ‖∂L_T/∂h_{T−k}‖ of single losses at many positions T, for all lags k at once.
+
+    L_T = −log p(w_{T+1} | w_1 … w_T); all paths are included: time, upper layers, norms, attention over the past
+
+Each position becomes one row of a batch; one backward pass gives the gradients of all rows.
+Letters: N tokens of the text, P positions, K lags, B rows, T tokens of a row, D width, L layers.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import linear
+
+from chainrule.analysis.gradient_flow import GradientFlow, Quantity
+from chainrule.data.encoded import EncodedText
+from chainrule.errors import ConfigError
+from chainrule.lm import Floats, Ids
+from chainrule.neural.device import exact_inference
+from chainrule.neural.feedforward import Feedforward
+from chainrule.neural.gru import GRULayer
+from chainrule.neural.layers.attention import PIECE
+from chainrule.neural.lstm import LSTMLayer
+from chainrule.neural.model import LARGEST_PIECE, NeuralModel
+from chainrule.neural.network import Tensors
+from chainrule.neural.probes.activations import capture_inputs, record_recurrence, replace_layers
+from chainrule.neural.probes.hidden_states import context_spans
+from chainrule.neural.recurrent import Layer, RecurrentNetwork
+from chainrule.neural.transformer import Transformer
+from chainrule.neural.weights import check_outputs
+from chainrule.progress import Progress, silent
+from chainrule.training.threads import limit_threads
+
+Loss = Callable[[Tensor], Tensor]
+"""Hidden states (B, T, D) -> scalar loss."""
+
+
+class LayerGradients(NamedTuple):
+    """Gradients at each step of one layer."""
+
+    h: Tensor  # (T, B, D) ∂L/∂h_t
+    c: Tensor | None = None  # (T, B, D) ∂L/∂c_t of an LSTM
+    f: Tensor | None = None  # (T, B, D) forget gates of an LSTM
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """Recorded forward pass of one layer."""
+
+    layer: Layer
+    x: Tensor  # (T, B, in)
+    state: Tensors  # before the first step; each (B, D)
+    weights: list[Tensor]
+    epsilon: Tensor  # (T, B, D or 2D) ε, zeros
+    outputs: Tensor  # (T, B, D) h
+
+    @property
+    def before(self) -> Tensor:
+        """(T, B, D) h_{t−1}."""
+        return torch.cat([self.state[0][None], self.outputs[:-1]])
+
+    def gates(self) -> Tensors:
+        """Gates named by `Layer.gate_names` at all steps; each (T, B, D)."""
+        W, R, b_W, b_R = self.weights
+        u = linear(self.x, W, b_W).flatten(0, 1)
+        gates = self.layer.compute_gates(u, (self.before.flatten(0, 1),), R, b_R)
+        return tuple(gate.view_as(self.outputs) for gate in gates)
+
+
+def has_kernels(network: RecurrentNetwork) -> bool:
+    """Whether kernels can run all layers; attention added to the state needs step-by-step execution."""
+    c = network.config
+    is_plain = c.attention == "none" or c.attention_use != "state"
+    return is_plain and all(layer.has_kernel for layer in network.layers)
+
+
+def kernel_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss) -> list[LayerGradients]:
+    """Gradients of each layer for (B, T) ids; everything around the layers runs unchanged."""
+    runs: list[_Run] = []
+    view = replace_layers(network, [_perturbed_layer(layer, runs) for layer in network.layers])
+    total = loss(view(ids, state).hidden)
+    nodes = [node for run in runs for node in (run.outputs, run.epsilon)]
+    grads = torch.autograd.grad(total, nodes, materialize_grads=True)
+    with torch.no_grad():
+        return [
+            _layer_gradients(run.layer, run, *both)
+            for run, *both in zip(runs, grads[0::2], grads[1::2], strict=True)
+        ]
+
+
+def _perturbed_layer(layer: Any, runs: list[_Run]) -> Layer:
+    """Copy of a layer with shared tensors that reads [x; ε] and records the pass."""
+    copied: Layer = copy.copy(layer)
+
+    def forward_with(x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
+        W, R, b_W, b_R = (weight.detach() for weight in weights)
+        M = _matrix(layer, R)
+        epsilon = x.new_zeros(*x.shape[:2], M.shape[1]).requires_grad_()
+        wide = [torch.cat([W, M], dim=1), R, b_W, b_R]
+        outputs, after = layer.run_kernel(torch.cat([x, epsilon], dim=-1), tuple(s[None] for s in state), wide, 0.0)
+        runs.append(_Run(layer, x, state, [W, R, b_W, b_R], epsilon, outputs))
+        return outputs, tuple(s[0] for s in after)
+
+    setattr(copied, "forward_with", forward_with)  # noqa: B010  a method of this one copy
+    return copied
+
+
+@singledispatch
+def _matrix(layer: Any, R: Tensor) -> Tensor:
+    """Matrix (gates · D, D) that multiplies ε, the same that multiplies h_{t−1}."""
+    return R
+
+
+@_matrix.register
+def _of_gru(layer: GRULayer, R: Tensor) -> Tensor:
+    """(3D, 2D): R_r, R_z, and an identity for the candidate."""
+    D = layer.width
+    return torch.block_diag(R[: 2 * D], torch.eye(D, dtype=R.dtype, device=R.device))
+
+
+@singledispatch
+def _layer_gradients(layer: Any, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
+    """Combine the gradient at the outputs (T, B, D) with the gradient at ε, Rᵀ δ_t."""
+    return LayerGradients(h=output_grad + _shift(epsilon_grad))
+
+
+@_layer_gradients.register
+def _in_lstm(layer: LSTMLayer, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
+    """∂L/∂c_t = ∂L/∂h_t ⊙ o_t ⊙ (1 − tanh² c_t) + f_{t+1} ⊙ ∂L/∂c_{t+1}."""
+    i, f, g, o = run.gates()
+    h, c, cells = output_grad + _shift(epsilon_grad), run.state[1], []
+    for f_t, ig_t in zip(f, i * g, strict=True):
+        c = f_t * c + ig_t  # c_t = f ⊙ c_{t−1} + i ⊙ g
+        cells.append(c)
+    through_h = h * o * (1 - torch.stack(cells).tanh().square())
+    return LayerGradients(h=h, c=_backward_recurrence(through_h, f), f=f)
+
+
+@_layer_gradients.register
+def _in_gru(layer: GRULayer, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
+    """∂L/∂h_t as given in the module docstring."""
+    r, z, _ = run.gates()
+    gate_grad, delta_n = epsilon_grad.chunk(2, dim=-1)
+    R_n = run.weights[1][2 * layer.width :]
+    return LayerGradients(h=_backward_recurrence(output_grad + _shift(gate_grad + (r * delta_n) @ R_n), z))
+
+
+def _shift(x: Tensor) -> Tensor:
+    """Shift by one step: x_{t+1} at t, zero at the last."""
+    return torch.cat([x[1:], torch.zeros_like(x[:1])])
+
+
+def _backward_recurrence(x: Tensor, decay: Tensor) -> Tensor:
+    """Backward recurrence y_t = x_t + decay_{t+1} ⊙ y_{t+1}."""
+    y = torch.zeros_like(x[0])
+    values = []
+    for x_t, decay_t in zip(x.flip(0), _shift(decay).flip(0), strict=True):
+        y = x_t + decay_t * y
+        values.append(y)
+    return torch.stack(values).flip(0)
+
+
+Backend = Literal["fastest", "cells", "kernels"]
+
+ROOM: Final = 1 << 24  # approximate number of activations per pass; autograd keeps two or three of each
+AHEAD: Final = 1 << 12  # tokens per forward pass while computing initial states
+CHOICE: Final = 4  # candidate positions per sampled position
+
+
+class Rows(NamedTuple):
+    """Token range read for each position."""
+
+    last: Ids  # (P,) the position T, ascending
+    first: Ids  # (P,) first token of the row: T − K, or the start of the context
+    begin: Ids  # (P,) start of the context: a line, a window or the text
+
+
+class Text(NamedTuple):
+    """Inputs and targets of the network."""
+
+    read: Tensor  # (N,) inputs: the previous token
+    follows: Tensor  # (N,) targets
+
+
+class GradientNorms(NamedTuple):
+    """Gradient norms at each position of a row (L, B, T), or at each lag (L, B, K+1)."""
+
+    norms: Floats
+    forget: Floats | None = None  # mean product of the forget gates after this position
+
+
+def gradient_flow(
+    lm: NeuralModel,
+    text: EncodedText,
+    *,
+    lags: int = 100,
+    positions: int = 64,
+    seed: int = 0,
+    name: str = "",
+    way: Backend = "fastest",
+    progress: Progress = silent,
+) -> list[GradientFlow]:
+    """Return one record per quantity the loss is differentiated by; empty for an unsupported network or no loss.
+
+    Recurrent: h of each layer and c of an LSTM. Transformer: word vectors and the residual stream into each block.
+    Feed-forward: word vectors. Each position is a row of K + 1 tokens, read from the state after the preceding
+    text. `fastest` uses unrolled cells on the CPU (two thirds of the time of the kernels) and kernels on the GPU (a
+    third of the time of the cells for an LSTM).
+    """
+    if lags < 1 or positions < 1:
+        raise ConfigError(f"gradient flow has {lags} lags at {positions} positions; choose 1 or more of both")
+    if not is_supported(lm.network) or not len((rows := sample_rows(lm, text, lags, positions, seed)).last):
+        return []
+    inputs, task = _as_tensors(lm, text), f"gradient flow of {name}" if name else "gradient flow"
+    states = initial_states(lm, inputs.read, rows)
+    batches, batch_norms = _pieces(lm, rows), list[dict[Quantity, GradientNorms]]()
+    for done, batch in enumerate(batches):
+        progress(task, done, len(batches))
+        batch_rows = Rows(*(field[batch] for field in rows))
+        batch_norms.append(
+            _by_lag(_read(lm, inputs, batch_rows, [states[i] for i in batch], way), batch_rows, lags)
+        )
+    progress(task, len(batches), len(batches))
+    order = np.argsort(np.concatenate(batches))
+    joined = {what: _joined([batch_rows[what] for batch_rows in batch_norms], order) for what in batch_norms[0]}
+    return [GradientFlow(name=name, what=what, **values) for what, values in joined.items()]
+
+
+def sample_rows(lm: NeuralModel, text: EncodedText, lags: int, positions: int, seed: int) -> Rows:
+    """Sample positions spread over the text, preferring those with the longest context.
+
+    Of the CHOICE · P positions with the longest context up to K (and all ties), one is drawn from each of P
+    sections of the text. Impossible tokens have no loss and are skipped.
+    """
+    spans = (
+        context_spans(text, lm.context == "line", lm.network.window, None) if text.tokens else np.zeros((0, 3), int)
+    )
+    begin = np.repeat(spans[:, 0], spans[:, 2] - spans[:, 0])  # (N,)
+    past = np.minimum(np.arange(text.tokens) - begin, lags)  # (N,)
+    pool = np.flatnonzero(lm.vocabulary.predictable[text.ids])
+    if len(pool) > CHOICE * positions:
+        pool = pool[past[pool] >= -np.partition(-past[pool], CHOICE * positions - 1)[CHOICE * positions - 1]]
+    if len(pool) > positions:
+        edges = np.linspace(0, len(pool), positions + 1).astype(int)
+        pool = pool[np.random.default_rng(seed).integers(edges[:-1], edges[1:])]
+    return Rows(last=pool, first=np.maximum(begin[pool], pool - lags), begin=begin[pool])
+
+
+def initial_states(lm: NeuralModel, read: Tensor, rows: Rows) -> list[Tensors]:
+    """Return the state at the start of each row, after the preceding text."""
+    states: list[Tensors] = []
+    current, position = -1, -1
+    with exact_inference(), limit_threads(lm.network.largest_matmul(1, 1)):
+        for begin, first in zip(rows.begin.tolist(), rows.first.tolist(), strict=True):
+            if begin != current:
+                state, current, position = lm.network.start(1), begin, begin
+            for start in range(position, first, AHEAD):
+                state = lm.network(read[None, start : min(start + AHEAD, first)], state).state
+            position = first
+            states.append(state)
+    return states
+
+
+def _as_tensors(lm: NeuralModel, text: EncodedText) -> Text:
+    both = (lm.shift_inputs(text.ids), text.ids.astype(np.int64))
+    return Text(*(torch.from_numpy(ids).to(lm.device) for ids in both))
+
+
+def _pieces(lm: NeuralModel, rows: Rows) -> list[Ids]:
+    """Split the rows into batches of similar length and bounded memory."""
+    lengths = rows.last - rows.first + 1
+    T = int(lengths.max())
+    max_rows = min(ROOM // (T * _size(lm.network, T)), LARGEST_PIECE // lm.vocabulary.size)
+    return np.array_split(np.argsort(-lengths, kind="stable"), math.ceil(len(lengths) / max(1, max_rows)))
+
+
+def _read(
+    lm: NeuralModel, text: Text, rows: Rows, states: list[Tensors], way: Backend
+) -> dict[Quantity, GradientNorms]:
+    """Forward and backward pass over a batch of rows; right padding has no effect."""
+    ends = torch.from_numpy(rows.last - rows.first).to(lm.device)  # (B,)
+    position = rows.first[:, None] + np.arange(int(ends.max()) + 1)  # (B, T)
+    ids = text.read[torch.from_numpy(np.minimum(position, len(text.read) - 1)).to(lm.device)]
+    targets = text.follows[torch.from_numpy(rows.last).to(lm.device)]  # (B,)
+    state = tuple(s.detach().requires_grad_() if s.is_floating_point() else s for s in lm.network.join(states))
+
+    def loss(hidden: Tensor) -> Tensor:
+        """Σ L_T over the rows; each term depends on its own row only."""
+        last_hidden = hidden[torch.arange(len(ends), device=ends.device), ends]  # (B, D)
+        log_p = lm.network.output.log_probs(last_hidden).gather(1, targets[:, None])
+        check_outputs(log_p.detach().double().cpu().numpy(), lm.network)
+        return -log_p.sum()
+
+    with exact_inference(), torch.enable_grad(), limit_threads(lm.network.largest_matmul(*ids.shape)):
+        return gradient_norms(lm.network, ids, state, loss, ends, way)
+
+
+def _by_lag(
+    norms_by_position: dict[Quantity, GradientNorms], rows: Rows, lags: int
+) -> dict[Quantity, GradientNorms]:
+    """(L, B, T) by position -> (L, B, K+1) by lag; NaN where the row is shorter, inf for overflow."""
+    position = (rows.last - rows.first)[:, None] - np.arange(lags + 1)  # (B, K+1)
+
+    def to_lags(values: Floats) -> Floats:
+        numbers = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
+        return np.where(position >= 0, np.take_along_axis(numbers, np.maximum(position, 0)[None], axis=2), np.nan)
+
+    return {
+        what: GradientNorms(to_lags(norms), None if forget is None else to_lags(forget))
+        for what, (norms, forget) in norms_by_position.items()
+    }
+
+
+def _joined(parts: Sequence[GradientNorms], order: Ids) -> dict[str, Any]:
+    """Concatenate the rows of all batches in text order."""
+    fields = zip(GradientNorms._fields, zip(*parts, strict=True), strict=True)
+    return {name: None if p[0] is None else np.concatenate(p, axis=1)[:, order] for name, p in fields}
+
+
+def is_supported(network: nn.Module) -> bool:
+    """Whether this kind of network is supported."""
+    return gradient_norms.dispatch(type(network)) is not gradient_norms.dispatch(object)
+
+
+@singledispatch
+def gradient_norms(
+    network: Any, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+) -> dict[Quantity, GradientNorms]:
+    """Gradient norms at (B, T) ids, read from a state, for the loss at the last token (B,) of each row."""
+    raise NotImplementedError
+
+
+@gradient_norms.register
+def _of_recurrent(
+    network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+) -> dict[Quantity, GradientNorms]:
+    """h, and c of an LSTM."""
+    is_fused = has_kernels(network) and (way == "kernels" or (way == "fastest" and ids.is_cuda))
+    gradients = (kernel_gradients if is_fused else unrolled_gradients)(network, ids, state, loss)
+    norms_by_quantity: dict[Quantity, GradientNorms] = {
+        "h": GradientNorms(_norms([error.h for error in gradients], time=0))
+    }
+    cells = [(error.c, error.f) for error in gradients if error.c is not None and error.f is not None]
+    if cells:
+        c, f = zip(*cells, strict=True)
+        norms_by_quantity["c"] = GradientNorms(_norms(c, time=0), _forget_products(f, ends))
+    return norms_by_quantity
+
+
+def unrolled_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss) -> list[LayerGradients]:
+    """Gradients of each layer by autograd through the unrolled reference cells."""
+    (view, layers), T = record_recurrence(network), ids.shape[1]
+    total = loss(view(ids, state).hidden)
+    nodes = [node for layer in layers for values in zip(*layer.states, strict=True) for node in values]
+    grads = torch.autograd.grad(total, nodes, materialize_grads=True)
+    by_state = (torch.stack(grads[i : i + T]) for i in range(0, len(grads), T))  # (T, B, D): h, c of layer 1, …
+    gradients = []
+    for layer, record in zip(network.layers, layers, strict=True):
+        h, *c = [next(by_state) for _ in range(layer.n_states)]
+        f = [torch.stack([gates[layer.gate_names.index("f")].detach() for gates in record.gates]) for _ in c]
+        gradients.append(LayerGradients(h, *c, *f))
+        del (
+            record.states[:],
+            record.gates[:],
+        )  # recorded layers form reference cycles, which would delay freeing memory
+    return gradients
+
+
+@gradient_norms.register
+def _of_transformer(
+    network: Transformer, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+) -> dict[Quantity, GradientNorms]:
+    """Word vectors, and the residual stream into each block."""
+    rows, index = _vectors(network.embedding, ids)
+    with capture_inputs(network.blocks) as calls:
+        hidden = functional_call(network, {"embedding": rows}, (index, state), tie_weights=False).hidden
+    words, *residual = torch.autograd.grad(
+        loss(hidden), [rows, *(call[0] for call in calls)], materialize_grads=True
+    )
+    return {
+        "embedding": GradientNorms(_norms([words.view(*ids.shape, -1)], time=1)),
+        "residual": GradientNorms(_norms(residual, time=1)),
+    }
+
+
+@gradient_norms.register
+def _of_feedforward(
+    network: Feedforward, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+) -> dict[Quantity, GradientNorms]:
+    """Word vectors; the ids in the state are replaced by vectors as well."""
+    before = state[0].shape[1]  # n−2
+    rows, index = _vectors(network.embedding, torch.cat([state[0], ids], dim=1))
+    arguments = (index[:, before:], (index[:, :before],))
+    hidden = functional_call(network, {"embedding": rows}, arguments, tie_weights=False).hidden
+    (words,) = torch.autograd.grad(loss(hidden), [rows])
+    return {"embedding": GradientNorms(_norms([words.view(*index.shape, -1)[:, before:]], time=1))}
+
+
+def _vectors(E: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A separate vector for every position (B·T, E), and the index of each position's vector (B, T)."""
+    index = torch.arange(ids.numel(), device=ids.device).view_as(ids)
+    return E.detach()[ids].flatten(0, 1).requires_grad_(), index
+
+
+def _norms(errors: Sequence[Tensor], time: Literal[0, 1]) -> Floats:
+    """L tensors (T, B, D), or (B, T, D) with time 1 -> (L, B, T); in float64, so that squares do not underflow."""
+    norms = torch.stack([error.double().norm(dim=-1) for error in errors]).cpu()
+    return np.asarray(norms if time else norms.transpose(1, 2))
+
+
+def _forget_products(gates: Sequence[Tensor], ends: Tensor) -> Floats:
+    """L tensors (T, B, D), (B,) -> (L, B, T) mean over units of f_{t+1} ⊙ … ⊙ f_last; 1 at the last token."""
+    steps = torch.arange(len(gates[0]), device=ends.device)[:, None, None]  # (T, 1, 1)
+    products = []
+    for f in gates:
+        next_f = torch.where(steps < ends[:, None], torch.cat([f[1:], f[:1]]).double(), 1.0)  # f_{t+1}
+        products.append(next_f.flip(0).cumprod(dim=0).flip(0).mean(dim=-1).t())
+    means: Floats = torch.stack(products).cpu().numpy()
+    return means
+
+
+def _size(network: Any, T: int) -> int:
+    """Approximate number of activations per token in rows of T: outputs of each matrix, and attention weights."""
+    excluded = {
+        id(network.embedding),
+        *map(id, network.output.parameters()),
+    }  # the output layer reads only the last token of a row
+    matrix_outputs = sum(len(p) for p in network.parameters() if p.dim() == 2 and id(p) not in excluded)
+    attention_weights = 2 * T * getattr(network.config, "heads", 0) * network.config.layers
+    if getattr(network.config, "attention", "none") == "additive":
+        attention_weights = (PIECE + network.config.memory) * network.config.widths[-1]
+    return int(max(1, matrix_outputs + attention_weights))

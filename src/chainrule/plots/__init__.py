@@ -1,0 +1,1 @@
+"""Drawing primitives: SVG figures, HTML escaping and tables, the word map."""

@@ -1,0 +1,147 @@
+"""Prepare a training corpus for any family: tokenizer, token ids, speller and fingerprint."""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from chainrule import model_folder
+from chainrule.data.encoded import EncodedText
+from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.ngram.oov_speller import Speller, train_speller
+from chainrule.progress import Progress, silent
+from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import Fingerprint, fingerprint
+from chainrule.tokenizers import train as tokenizer_training
+from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+
+IDS_AT_ONCE: Final = 1 << 20
+MOST_UNKNOWN: Final = 0.1
+"""Share of unknown tokens above which a warning is issued."""
+LONGEST_MEAN: Final = 15.0
+"""Mean characters per token above which words are presumably not separated by blanks, as in Thai."""
+LEAST_TOKENS: Final = 1000
+"""Shorter texts are not used to judge the tokenizer."""
+FEW: Final = 0.1
+"""Share of the vocabulary below which there are too few types to train the speller on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCorpus:
+    """A tokenized training corpus, shared by all models trained on it."""
+
+    tokenizer: Tokenizer
+    train: EncodedText
+    valid: EncodedText | None
+    speller: Speller | None
+    fingerprint: Fingerprint
+    valid_fingerprint: Fingerprint | None = None
+
+
+def prepare_corpus(
+    corpus: Corpus,
+    tokenizer: TokenizerConfig | Path,
+    valid: Corpus | None = None,
+    progress: Progress = silent,
+    ids_file: Path | None = None,
+) -> PreparedCorpus:
+    """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses `corpus` only.
+
+    With `ids_file`, the ids of the training text are written there and memory-mapped.
+    """
+    if isinstance(tokenizer, Path):
+        trained = model_folder.load_tokenizer(tokenizer)
+    else:
+        trained = tokenizer_training.train(corpus, tokenizer, progress)
+    train = encode(corpus, trained, progress, ids_file)
+    if not train.words:
+        raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
+    if trained.config.closed and train.spellings:
+        raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
+    digest = fingerprint(corpus)
+    if digest.lines != train.lines:
+        raise InputError(
+            f"the text changed while it was read: {train.lines} lines, then {digest.lines}; train again"
+        )
+    if train.replaced:
+        message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
+        warnings.warn(message, ChainruleWarning, stacklevel=2)
+    held_out = None if valid is None else encode(valid, trained, progress)
+    _warn_of_unsuited(trained, train, held_out)
+    return PreparedCorpus(
+        tokenizer=trained,
+        train=train,
+        valid=held_out,
+        speller=_speller(corpus, trained, train, progress),
+        fingerprint=digest,
+        valid_fingerprint=None if valid is None else fingerprint(valid),
+    )
+
+
+def _warn_of_unsuited(tokenizer: Tokenizer, train: EncodedText, valid: EncodedText | None) -> None:
+    """Warn if a word tokenizer does not suit the text: many unknown words, or no blanks between words."""
+    config = tokenizer.config
+    if not config.is_word_level:
+        return
+    if train.tokens >= LEAST_TOKENS and train.characters > LONGEST_MEAN * train.tokens:
+        others = "word, char or bpe" if config.kind == "whitespace" else "char or bpe"
+        message = (
+            f"the tokens of the training text have {train.characters / train.tokens:.0f} characters on average"
+        )
+        warnings.warn(
+            f"{message}: it has few blanks between words; choose --tokenizer {others}",
+            ChainruleWarning,
+            stacklevel=3,
+        )
+    for name, text in (("training", train), ("validation", valid)):
+        if text is None or text.tokens < LEAST_TOKENS:
+            continue
+        share = sum(spelling != config.unk for spelling in text.spellings) / text.tokens
+        if share > MOST_UNKNOWN:
+            is_cut = config.min_count > 1 or config.vocab_size is not None or config.top_percent is not None
+            remedy = "keep more words (--min-count, --vocab-size)" if is_cut else "train on more text"
+            message = f"{share:.0%} of the {name} text's tokens are unknown words"
+            warnings.warn(f"{message}; choose --tokenizer bpe or char, or {remedy}", ChainruleWarning, stacklevel=3)
+
+
+def _speller(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText, progress: Progress) -> Speller | None:
+    """Train the speller on the out-of-vocabulary words, and on rare vocabulary words if those are too few."""
+    if tokenizer.unk is None or tokenizer.config.closed:
+        return None
+    progress("training the speller", 0, None)
+    placeholder, is_single = tokenizer.config.unk, tokenizer.config.kind == "char"
+    few = 0 if is_single else FEW * tokenizer.vocab_size
+    is_enough = len(set(train.spellings) - {placeholder}) > few
+    rare = [] if is_enough else _rare(_type_counts(corpus, tokenizer, train))
+    return train_speller(
+        train.spellings, tokenizer.vocabulary_words(), is_single, rare=rare, placeholder=placeholder
+    )
+
+
+def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText) -> dict[str, int]:
+    """Count the vocabulary types (words or characters) that occur in the training text."""
+    if tokenizer.config.kind == "wordpiece":  # its ids are not words
+        words = Counter(word for line in corpus for word in split_words(tokenizer.canonicalize(line)))
+        del words[tokenizer.config.unk]
+        return words
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    for part in range(0, len(train.ids), IDS_AT_ONCE):  # each part is copied as int64
+        counts += np.bincount(train.ids[part : part + IDS_AT_ONCE], minlength=tokenizer.vocab_size)
+    control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
+    ids = np.array([i for i in np.flatnonzero(counts).tolist() if i not in control], dtype=np.int64)
+    return dict(zip(tokenizer.tokens(ids.tolist()), counts[ids].tolist(), strict=True))
+
+
+def _rare(counts: Mapping[str, int]) -> list[str]:
+    """Return the types with count 1, or the rarer half of all types if those are too few."""
+    singletons = [name for name, count in counts.items() if count == 1]
+    if len(singletons) > FEW * len(counts) or not counts:
+        return singletons
+    median = sorted(counts.values())[len(counts) // 2]
+    return [name for name, count in counts.items() if count <= median]

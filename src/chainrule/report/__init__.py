@@ -1,1 +1,0 @@
-"""HTML report of a comparison."""

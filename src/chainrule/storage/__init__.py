@@ -1,0 +1,1 @@
+"""Verified model directories, atomic replacement of files, manifests and temporary directories."""

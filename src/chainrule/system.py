@@ -1,0 +1,96 @@
+"""Versions of the software that produced a result, and of the JSON schema."""
+
+import os
+import platform
+import re
+import sys
+import warnings
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from chainrule.errors import ChainruleWarning, ConfigError, MissingExtra
+
+SCHEMA_VERSION: Final = 1
+"""Schema version of every JSON document."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of chainrule, Python and the imported dependencies; import nothing."""
+    import chainrule
+
+    result = {"chainrule": chainrule.__version__, "python": platform.python_version()}
+    for name in ("numpy", "tokenizers", "torch"):
+        if name in sys.modules:
+            result[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
+    return result
+
+
+NAME: Final = "chainrule._core"
+HOW_TO_BUILD = "pip install . (needs a C++20 compiler)"
+
+
+@cache
+def load() -> ModuleType | None:
+    """Return the compiled extension, or None if it is not built; warn if it is built but cannot be imported."""
+    try:
+        return import_module(NAME)
+    except ImportError as error:
+        if not (isinstance(error, ModuleNotFoundError) and error.name == NAME):
+            text = f"the compiled part of chainrule is there and cannot be used ({error}); {HOW_TO_BUILD} again"
+            warnings.warn(text, ChainruleWarning, stacklevel=2)
+        return None
+
+
+def require(purpose: str) -> ModuleType:
+    """Return the compiled extension; raise MissingExtra, with a message starting with `purpose`, if not built."""
+    core = load()
+    if core is None:
+        raise MissingExtra(f"{purpose} the compiled part of chainrule, which is not built: {HOW_TO_BUILD}")
+    return core
+
+
+def thread_count() -> int:
+    """Return the number of usable processors, at most `--threads` (OMP_NUM_THREADS)."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(available, int(limit)) if limit.isdecimal() and int(limit) else available
+
+
+DEFAULT: Final = "80%"
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(?:i?b)?|(%))", re.IGNORECASE)
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def parse_size(size_text: str | int, option: str = "memory") -> int:
+    """Parse `512M`, `2G`, `80%` (of the available memory) or a number of bytes; errors name the `option`.
+
+    >>> parse_size("512M"), parse_size("1.5k"), parse_size(1000)
+    (536870912, 1536, 1000)
+    """
+    match = _SIZE.fullmatch(str(size_text).strip())
+    if match is None:
+        raise ConfigError(f"{option} is '{size_text}'; write it as 512M, 2G or 80%")
+    number, unit, percent = float(match[1]), (match[2] or "").lower(), match[3]
+    if percent and not 0 < number <= 100:
+        raise ConfigError(f"{option} is '{size_text}'; choose a part above 0% and up to 100%")
+    size = int(available() * number / 100) if percent else int(number * _UNITS[unit])
+    if size < 1:
+        raise ConfigError(f"{option} is '{size_text}'; choose at least one byte")
+    return size
+
+
+def available() -> int:
+    """Return the bytes available to this process: physical memory, or the limit of its control group."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in _CGROUP_LIMITS:
+        try:
+            limit = Path(name).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if limit.isdecimal():
+            total = min(total, int(limit))
+    return total

@@ -1,0 +1,615 @@
+"""Resolve text sources (paths, folders, globs, standard input) to readable files."""
+
+import bz2
+import codecs
+import csv
+import errno
+import glob
+import json
+import lzma
+import os
+import re
+import select
+import shutil
+import stat
+import sys
+import warnings
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, Protocol
+
+from chainrule import system
+from chainrule.errors import (
+    ChainruleError,
+    ChainruleWarning,
+    InputError,
+    MissingExtra,
+    NotFoundError,
+    UsageError,
+    printable,
+)
+from chainrule.storage.temp_dir import ScratchFolder
+from chainrule.text.lines import cut_lines, join_lines
+
+Sources = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class TextFile:
+    """A regular file with read permission."""
+
+    path: Path
+    name: str  # for messages
+    size: int  # bytes, as stored
+    stream: "InputStream | None" = None  # standard input that can be read only once
+
+
+class InputStream:
+    """Streamed standard input: a read waits for the first byte and returns the available bytes."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._unread = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read between 1 and `size` bytes; b"" at the end."""
+        if self._unread:
+            data, self._unread = self._unread[:size], self._unread[size:]
+            return data
+        return self._raw.read1(size) if hasattr(self._raw, "read1") else self._raw.read(size)
+
+    def unread(self, data: bytes) -> None:
+        """Push back bytes, to be read again."""
+        self._unread = data + self._unread
+
+    def peek_line(self) -> bytes:
+        """Return the bytes up to the end of the first line that is not blank, without consuming them."""
+        head = b""
+        while not head.strip() or b"\n" not in head.lstrip():
+            if not (data := self.read(1 << 16)):
+                break
+            head += data
+        self.unread(head)
+        return head
+
+    def is_ready(self) -> bool:
+        """Whether a read would not block: bytes are available, or the end is reached."""
+        if self._unread:
+            return True
+        try:
+            return bool(select.select([self._raw.fileno()], [], [], 0)[0])
+        except (OSError, ValueError):  # not backed by a file descriptor: all data is in memory
+            return True
+
+
+def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile, ...]:
+    """Return the files of the sources in order; those of one folder or glob are sorted by path.
+
+    Hidden files and links to folders inside a folder are skipped. `-` is standard input, which is copied to a
+    temporary file so that it can be read repeatedly, or streamed with `reads_once`.
+    """
+    if not isinstance(sources, str | Path | Sequence):
+        raise UsageError(
+            f"{sources!r} is not a text source; name a file, a folder, a glob, or - for standard input"
+        )
+    names = [sources] if isinstance(sources, str | Path) else list(sources)
+    if not names:
+        raise UsageError("no text was given; name a file, a folder, a glob, or - for standard input")
+    files: list[TextFile] = []
+    for source in map(str, names):
+        if source == "-":
+            files.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
+        else:
+            files += map(_check_file, expand(source))
+    return tuple(files)
+
+
+def expand(source: str) -> list[str]:
+    """Return the files of a folder or glob, sorted by path; any other path is returned unchecked."""
+    if os.path.isdir(source):
+        paths, reason = _walk(source), f"the folder {source} holds no files (hidden ones are not read)"
+    elif glob.has_magic(source) and not os.path.lexists(source):
+        # A pattern such as ** matches a folder and the files in it: duplicates are removed below.
+        matches = glob.glob(source, recursive=True)
+        paths = [path for match in matches for path in (_walk(match) if os.path.isdir(match) else [match])]
+        reason = f"no file matches {printable(source)} (looked in {_current_directory()})"
+    else:
+        return [source]
+    if not paths:
+        raise NotFoundError(f"{reason}; name at least one text file")
+    return sorted(set(paths), key=Path)
+
+
+def _current_directory() -> str:
+    """Return the current directory for error messages."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "a current directory that no longer exists"
+
+
+def _walk(folder: str) -> list[str]:
+    paths: list[str] = []
+    for parent, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [os.path.join(parent, name) for name in names if not name.startswith(".")]
+    return paths
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"{error.filename} cannot be read: {error.strerror}; check its permissions") from error
+
+
+def _check_file(path: str) -> TextFile:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise NotFoundError(f"there is no file or folder {path!r} (looked in {_current_directory()})") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path} is a pipe, socket or device, not a file; pipe its text in and name - instead")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path} may not be read by this user; check its permissions")
+    return TextFile(Path(path), path, status.st_size)
+
+
+def _stdin() -> BinaryIO:
+    if sys.stdin is None:
+        raise InputError("standard input is closed; pipe a text in, or name a file")
+    return sys.stdin.buffer
+
+
+def _open_stdin() -> TextFile:
+    return TextFile(Path("-"), "standard input", 0, InputStream(_stdin()))
+
+
+def spool(stream: InputStream) -> TextFile:
+    """Copy standard input to a temporary file, which is removed with the returned object."""
+    folder = ScratchFolder()
+    path = folder.path / "standard-input"
+    try:
+        with path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+    except BaseException as error:
+        size = path.stat().st_size if path.exists() else 0
+        folder.remove()
+        if isinstance(error, OSError):
+            raise _cannot_copy(error, folder.path.parent, size) from error
+        raise
+    file = TextFile(path, "standard input", path.stat().st_size)
+    weakref.finalize(file, folder.remove)
+    return file
+
+
+def _cannot_copy(error: OSError, folder: Path, size: int) -> ChainruleError:
+    """Return the error for a copy that failed after `size` bytes."""
+    what = f"standard input cannot be copied to {folder}: {error.strerror} after {size / 1e6:,.1f} MB"
+    if error.errno == errno.EISDIR:
+        return InputError("standard input is a folder; pipe a text in, or name a file")
+    return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
+
+
+BLOCK: Final = 1 << 16
+LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
+"""Environment variable set by `--max-decompressed`: largest decompressed size of one file."""
+LARGEST_RATIO: Final = 250
+"""Largest compression ratio without `--max-decompressed`: text reaches 3 to 50, a decompression bomb 1,000."""
+ALWAYS_ALLOWED: Final = 4 << 20
+"""Decompressed bytes allowed at any compression ratio."""
+
+
+class DecompressionLimit:
+    """Guard against decompression bombs."""
+
+    def __init__(self, name: str) -> None:
+        setting = os.environ.get(LIMIT_VARIABLE)
+        self._name = name
+        self._bytes = None if setting is None else system.parse_size(setting, "--max-decompressed")
+
+    def check(self, compressed: int, decompressed: int) -> None:
+        """Raise `InputError` if the decompressed size exceeds the limit for this compressed size."""
+        option = "--max-decompressed"
+        if self._bytes is not None:
+            if decompressed > self._bytes:
+                raise InputError(f"{self._name} holds more than {self._bytes:,} bytes, the limit set with {option}")
+        elif decompressed > max(ALWAYS_ALLOWED, LARGEST_RATIO * compressed):
+            raise InputError(
+                f"{self._name} holds more than {LARGEST_RATIO} times its compressed size ({decompressed:,} bytes "
+                f"of {compressed:,} so far): this may be a decompression bomb; "
+                f"if it is not, allow it with {option} 2G"
+            )
+
+
+class _Stream(Protocol):
+    """Decompressor of one stream; a file may contain several, concatenated."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+_Opener = tuple[Callable[[], _Stream], type[Exception]]  # decompressor factory, and its error for damaged data
+
+
+def _gzip() -> _Opener:
+    return lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), zlib.error
+
+
+class _Bzip2Error(Exception):
+    """Damaged bzip2 data; `bz2` raises OSError, which cannot be distinguished from a disk error."""
+
+
+class _Bzip2Stream:
+    """A bzip2 decompressor that raises `_Bzip2Error` for damaged data."""
+
+    def __init__(self) -> None:
+        self._decompressor = bz2.BZ2Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return self._decompressor.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decompressor.unused_data
+
+    def decompress(self, data: bytes, /) -> bytes:
+        try:
+            return self._decompressor.decompress(data)
+        except OSError as error:
+            raise _Bzip2Error(str(error)) from error
+
+
+def _bzip2() -> _Opener:
+    return _Bzip2Stream, _Bzip2Error
+
+
+def _xz() -> _Opener:
+    return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError
+
+
+def _zstd() -> _Opener:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtra("reading zstd needs zstandard: pip install 'chainrule[data]'") from None
+    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    name: str
+    suffix: str
+    magic: bytes
+    chunk: int  # compressed bytes that decompress to at most about 1 MiB
+    opener: Callable[[], _Opener]
+
+
+_FORMATS: Final = (
+    _Format("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
+    _Format("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
+    _Format("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
+    # One magic for each block size; a block of 45 bytes holds at most 46 MB.
+    *(_Format("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, _bzip2) for level in range(1, 10)),
+)
+SUFFIXES: Final = tuple(dict.fromkeys(format_.suffix for format_ in _FORMATS))
+
+
+def read_blocks(file: TextFile) -> Iterator[bytes]:
+    """Yield the decompressed content in non-empty blocks of `BLOCK` bytes, the last one shorter.
+
+    For a stream, a block contains the bytes that are available without waiting.
+    """
+    try:
+        if file.stream is not None:
+            head = _peek(file.stream)
+            yield from _read(file.stream, _detect_format(head, file.name), file.name)
+            return
+        with file.path.open("rb") as raw:
+            head = raw.read(8)
+            raw.seek(0)
+            yield from _read(raw, _detect_format(head, file.name), file.name)
+    except OSError as error:
+        raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
+
+
+def _read(raw: BinaryIO | InputStream, format_: "_Format | None", name: str) -> Iterator[bytes]:
+    if format_ is None:
+        yield from iter(lambda: raw.read(BLOCK), b"")
+    elif isinstance(raw, InputStream):
+        yield from filter(None, _decompress(raw, format_, name))
+    else:
+        _check_beginning(raw, format_, name)
+        yield from _regroup(_decompress(raw, format_, name))
+
+
+def _check_beginning(raw: BinaryIO, format_: "_Format", name: str) -> None:
+    """Decompress and discard `ALWAYS_ALLOWED` bytes, so that a bomb raises before any line is read."""
+    size = 0
+    for block in _decompress(raw, format_, name):
+        size += len(block)
+        if size > ALWAYS_ALLOWED:
+            break
+    raw.seek(0)
+
+
+def _peek(stream: InputStream) -> bytes:
+    """Return enough of the first bytes to distinguish compressed data from text, without consuming them."""
+    head = b""
+    while any(format_.magic != head and format_.magic.startswith(head) for format_ in _FORMATS):
+        if not (data := stream.read(BLOCK)):
+            break
+        head += data
+    stream.unread(head)
+    return head
+
+
+def _detect_format(head: bytes, name: str) -> _Format | None:
+    """Detect the format by the magic bytes, else by the suffix, so that a damaged header is not read as text."""
+    by_magic = (format_ for format_ in _FORMATS if head.startswith(format_.magic))
+    by_suffix = (format_ for format_ in _FORMATS if name.lower().endswith(format_.suffix))
+    return next(by_magic, None) or next(by_suffix, None)
+
+
+def _decompress(raw: BinaryIO | InputStream, format_: _Format, name: str) -> Iterator[bytes]:
+    start, damage = format_.opener()
+    stream = start()
+    limit = DecompressionLimit(name)
+    compressed = decompressed = 0
+    try:
+        while data := raw.read(format_.chunk):
+            compressed += len(data)
+            # A stream may be followed by zero padding and further streams.
+            while data := data.lstrip(b"\0") if stream.eof else data:
+                stream = start() if stream.eof else stream
+                block = stream.decompress(data)
+                decompressed += len(block)
+                limit.check(compressed, decompressed)
+                yield block
+                data = stream.unused_data
+    except damage as error:
+        raise InputError(f"{name} is damaged {format_.name} data ({error}); fetch or pack it again") from error
+    if not stream.eof:
+        raise InputError(f"{name} is {format_.name} data cut short; fetch or pack it again")
+
+
+def _regroup(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Regroup bytes into blocks of `BLOCK`."""
+    buffer = bytearray()
+    for piece in pieces:
+        buffer += piece
+        while len(buffer) >= BLOCK:
+            yield bytes(buffer[:BLOCK])
+            del buffer[:BLOCK]
+    if buffer:
+        yield bytes(buffer)
+
+
+Errors = Literal["strict", "replace"]
+
+CONVERT: Final = "convert it to UTF-8"
+OPTION: Final = ", or read it with --errors replace"
+"""Added to error messages of commands with the option `--errors`."""
+_MARK: Final = "\ufeff"
+_REPLACEMENT: Final = "\ufffd"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def warn_about_replaced(name: str, count: int) -> None:
+    """Warn about the number of invalid UTF-8 sequences, if any."""
+    if count:
+        message = f"{name}: {count} sequences are not UTF-8 and were read as U+FFFD"
+        warnings.warn(message, ChainruleWarning, stacklevel=3)
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decoder for one pass over a corpus; `replaced` counts the invalid UTF-8 sequences so far."""
+
+    errors: Errors = "strict"
+    replaced: int = 0
+    remedy: str = CONVERT + OPTION  # advice in error messages
+
+    def decode_blocks(self, blocks: Iterable[bytes], where: str) -> Iterator[str]:
+        """Decode non-empty blocks of a file and drop its byte order mark."""
+        rest, offset = b"", 0
+        for block in chain(blocks, [b""]):
+            data = rest + block
+            text, used = self._decode(data, where, offset, is_last=not block)
+            yield text if offset else text.removeprefix(_MARK)
+            rest, offset = data[used:], offset + used
+
+    def decode_document(self, data: bytes, where: str) -> str:
+        """Decode a whole document."""
+        return self._decode(data, where, 0, is_last=True)[0]
+
+    def check(self, text: str, where: str) -> str:
+        """Return the text; raise for or replace lone surrogates, which JSON can contain but UTF-8 cannot encode."""
+        if self.errors == "strict" and (match := _SURROGATE.search(text)):
+            code = ord(match[0])
+            raise InputError(f"{where} contains the lone surrogate U+{code:X}, which is not text; {self.remedy}")
+        text, count = _SURROGATE.subn(_REPLACEMENT, text)
+        self.replaced += count
+        return text
+
+    def _decode(self, data: bytes, where: str, offset: int, is_last: bool) -> tuple[str, int]:
+        try:
+            text, used = codecs.utf_8_decode(data, self.errors, is_last)
+        except UnicodeDecodeError as error:
+            at = error.start
+            raise InputError(
+                f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {self.remedy}"
+            ) from None
+        if self.errors == "replace":
+            # Do not count U+FFFD characters that are in the file.
+            self.replaced += text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
+        return text, used
+
+
+ROWS: Final = 64
+TEXT: Final = "text"
+"""Default text column of a record."""
+TABLES: Final = (".csv", ".tsv")
+LARGEST_CELL: Final = 1 << 26
+"""Characters; an unclosed quote makes one cell of the rest of a file."""
+
+Document = Iterable[str]  # text in chunks
+
+
+def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iterator[Document]:
+    """Yield the documents of a file; `column` is the text column of records (default `text`).
+
+    A CSV or TSV file is a table if a column is named, else plain text.
+    """
+    kind = file_format(file)
+    if kind == "json":
+        yield from _read_json_lines(file, column or TEXT, decoder)
+    elif kind == "parquet":
+        yield from _read_parquet(file, column or TEXT, decoder)
+    elif kind == "table" and column is not None:
+        yield from _read_table(file, column, decoder)
+    else:
+        yield decoder.decode_blocks(read_blocks(file), file.name)
+
+
+def file_format(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
+    """Return the format of a file by its name."""
+    name = file.path.name.lower()
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name.endswith((".jsonl", ".ndjson")):
+        return "json"
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "table" if name.endswith(TABLES) else "plain"
+
+
+def check_column(file: TextFile, column: str | None, expects_lines: bool) -> None:
+    """Raise if a column of plain text is named; warn if a table is read as lines."""
+    kind = file_format(file)
+    if kind == "plain" and column is not None:
+        raise UsageError(
+            f"{file.name} is plain text and has no column {column!r}; leave out --column, "
+            "or name a .csv, .tsv, .jsonl or .parquet file"
+        )
+    if kind == "table" and column is None and expects_lines:
+        warnings.warn(
+            f"{file.name} is read as lines of text, header and quotes included; --column NAME reads one column",
+            ChainruleWarning,
+            stacklevel=4,
+        )
+
+
+def _read_table(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    """Yield the cells of one column of a CSV or TSV file with a header, quoted as in the csv module."""
+    csv.field_size_limit(LARGEST_CELL)
+    lines = (f"{line}\n" for line in join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name))))
+    header = next(lines, "")
+    names, delimiter = _header(header, column, file)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for row in rows:
+            where = f"{file.name}, line {rows.line_num + 1}"
+            if row and len(row) != len(names):
+                raise InputError(
+                    f"{where} has {len(row)} cells but the header has {len(names)}; quote or correct it"
+                )
+            if row:
+                yield [decoder.check(row[names.index(column)], where) or "\n"]
+    except csv.Error as error:
+        where = f"{file.name}, line {rows.line_num + 1}"
+        raise InputError(f"{where} is not a table row ({error}); correct its quotes") from None
+
+
+def _header(line: str, column: str, file: TextFile) -> tuple[list[str], str]:
+    """Return the column names and the delimiter: comma or semicolon, or tab in a TSV file."""
+    is_tsv = ".tsv" in file.path.name.lower()
+    names: list[str] = []
+    for delimiter in ("\t",) if is_tsv else (",", ";"):
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True), [])]
+        except csv.Error as error:
+            raise InputError(f"{file.name}, line 1 is not a header ({error}); correct its quotes") from None
+        names = names or cells
+        if cells.count(column) == 1:
+            return cells, delimiter
+    if column in names:
+        raise InputError(f"{file.name} has {names.count(column)} columns {column!r}; give each a different name")
+    raise InputError(_missing(file.name, column, names))
+
+
+def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    lines = join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{file.name}, line {number}"
+            yield [decoder.check(_find_text(line, column, where), where) or "\n"]  # an empty text is one line
+
+
+def _find_text(line: str, column: str, where: str) -> str:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where} is not a JSON object; each line must be one, with its text as {column!r}")
+    if column not in record:
+        raise InputError(_missing(where, column, list(record)))
+    if not isinstance(text := record[column], str):
+        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; correct or drop the record")
+    return text
+
+
+def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("reading Parquet needs pyarrow: pip install 'chainrule[data]'") from None
+    # With a buffer and no pre-buffering, pages are read one at a time instead of a row group.
+    options = {"pre_buffer": False, "buffer_size": 1 << 16, "page_checksum_verification": True}
+    try:
+        with parquet.ParquetFile(file.path, **options) as table:
+            _check_column(table.schema_arrow, column, file.name)
+            batches = table.iter_batches(ROWS, columns=[column])
+            values = (value for batch in batches for value in _as_bytes(batch.column(0)))
+            limit, size = DecompressionLimit(file.name), 0
+            for number, value in enumerate(values, start=1):
+                where = f"{file.name}, row {number}"
+                if value is None:
+                    raise InputError(f"{where}: {column!r} is null, not a text; correct or drop the row")
+                size += len(value)
+                limit.check(file.size, size)
+                yield [decoder.decode_document(value, where) or "\n"]
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{file.name} cannot be read as Parquet ({error}); fetch or write it again") from error
+
+
+def _as_bytes(texts: Any) -> list[bytes | None]:
+    """Return the stored bytes of an Arrow string array, which may be invalid UTF-8."""
+    import pyarrow
+
+    stored: list[bytes | None] = texts.cast(pyarrow.large_binary()).to_pylist()
+    return stored
+
+
+def _check_column(schema: Any, column: str, name: str) -> None:
+    from pyarrow import types
+
+    if column not in schema.names:
+        raise InputError(_missing(name, column, schema.names))
+    kind = schema.field(column).type
+    values = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(values) or types.is_large_string(values) or types.is_string_view(values)):
+        raise InputError(f"{name}: the column {column!r} holds {kind}, not text; name another with --column")
+
+
+def _missing(where: str, column: str, columns: list[str]) -> str:
+    return f"{where} has no column {column!r}; name one of these with --column: {', '.join(columns) or '(none)'}"

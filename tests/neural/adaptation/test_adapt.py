@@ -1,0 +1,122 @@
+"""Test-time adaptation: settings are tuned on validation text and used to score the test text."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainrule import api
+from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.evaluation.perplexity import token_log_probs
+from chainrule.model import Model
+from chainrule.neural.adaptation import Kind, adapt, cache, dynamic
+from chainrule.neural.adaptation.strided import strided_log_probs
+from chainrule.neural.adaptation.temperature import log_probs_at
+from chainrule.text.corpus import Corpus
+from neural.adaptation_models import WINDOW, encoded, make, some_ids
+
+TRAIN = Corpus.from_lines(["the cat sees the dog", "a dog sees a cat", "the zebra sees a zebu"] * 20)
+SHIFTED = Corpus.from_lines(["zebu zebu zebra zebu"] * 30)  # what was rare, over and over
+
+
+def quietly(family: str, **chosen: Any) -> Model:
+    """A trained model; advice on how to train it better is not wanted here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        return api.train(family, TRAIN, **chosen)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Model:
+    small = {"hidden": 16, "epochs": 6, "batch_size": 4, "bptt": 5, "learning_rate": 1e-2}
+    return quietly("lstm", context="stream", device="cpu", **small)
+
+
+@pytest.mark.parametrize("kind", ["temperature", "cache", "dynamic"])
+def test_the_test_text_chooses_nothing(kind: Kind) -> None:
+    model, valid = make(), encoded(some_ids(100, seed=1))
+    one, two = (adapt(model, encoded(some_ids(40, seed=seed)), valid, kind) for seed in (2, 3))
+    assert one.settings == two.settings
+    assert one.log_probs.shape == (40,)
+    assert not np.array_equal(one.log_probs, two.log_probs)
+
+
+def test_each_kind_is_its_own_module_with_what_was_chosen() -> None:
+    model, text, valid = make(), encoded(some_ids(40, seed=2)), encoded(some_ids(100, seed=1))
+    chosen = adapt(model, text, valid, "temperature")
+    assert np.array_equal(chosen.log_probs, log_probs_at(model, text, [chosen.settings["temperature"]])[0])
+    chosen = adapt(model, text, valid, "cache")
+    assert chosen.settings["size"] == 2000
+    theta, weight = chosen.settings["theta"], chosen.settings["lambda"]
+    assert np.array_equal(chosen.log_probs, cache.cached_log_probs(model, text, theta, weight))
+    chosen = adapt(model, text, valid, "dynamic")
+    assert (chosen.settings["rate"] in dynamic.RATES, chosen.settings["decay"] in dynamic.DECAYS) == (True, True)
+    assert (chosen.settings["segment"], chosen.settings["epsilon"]) == (5, 2e-5)
+    transformer = make("transformer")
+    chosen = adapt(transformer, text, None, "stride", stride=2)
+    assert chosen.settings == {"stride": 2}
+    assert np.array_equal(chosen.log_probs, strided_log_probs(transformer, text, 2))
+    assert adapt(transformer, text, valid, "dynamic").settings["segment"] == WINDOW
+
+
+def test_statistics_are_of_the_training_text_where_there_is_one() -> None:
+    model, text, valid = make(), encoded(some_ids(40, seed=2)), encoded(some_ids(100, seed=1))
+    plain = adapt(model, text, valid, "dynamic")
+    other = adapt(model, text, valid, "dynamic", train=encoded(some_ids(300, seed=7)))
+    same = adapt(model, text, valid, "dynamic", train=valid)
+    assert np.array_equal(plain.log_probs, same.log_probs)
+    assert not np.array_equal(plain.log_probs, other.log_probs)
+
+
+def test_without_validation_text_nothing_is_chosen() -> None:
+    text = encoded(some_ids(40))
+    for kind in ("temperature", "cache", "dynamic"):
+        with pytest.raises(UsageError, match=f"--{kind} chooses its settings on validation text"):
+            adapt(make(), text, None, kind)
+    with pytest.raises(UsageError, match="needs a stride"):
+        adapt(make("transformer"), text, None, "stride")
+
+
+@pytest.mark.parametrize("kind", ["cache", "dynamic"])
+def test_it_helps_where_the_text_is_unlike_the_training_text(trained: Model, kind: str) -> None:
+    static = trained.evaluate(SHIFTED)
+    found, settings = trained.evaluate_adapted(SHIFTED, SHIFTED, [kind], train=TRAIN)[kind]
+    assert found.perplexity < 0.98 * static.perplexity
+    assert found.bits_per_byte < static.bits_per_byte
+    assert (found.tokens, found.bytes, found.oov) == (static.tokens, static.bytes, static.oov)
+    assert settings
+    assert trained.evaluate(SHIFTED).perplexity == static.perplexity  # the model is what it was
+
+
+def test_unknown_words_are_spelt_as_in_static_evaluation(trained: Model) -> None:
+    text = Corpus.from_lines(["the yak sees a gnu"] * 3)
+    static = trained.evaluate(text)
+    found, _ = trained.evaluate_adapted(text, SHIFTED, ["temperature"])["temperature"]
+    assert found.nats_of_spellings == static.nats_of_spellings > 0
+
+
+def test_only_networks_adapt() -> None:
+    model = quietly("ngram", order=2)
+    with pytest.raises(UsageError, match=r"are for neural models; this is an ngram"):
+        model.evaluate_adapted(SHIFTED, SHIFTED, ["cache"])
+
+
+def test_empty_texts_are_named(trained: Model) -> None:
+    for texts in ((SHIFTED, Corpus()), (Corpus(), SHIFTED)):
+        with pytest.raises(InputError, match="text is empty"):
+            trained.evaluate_adapted(*texts, ["temperature"])
+
+
+def test_static_scores_are_those_of_a_model_that_never_adapted() -> None:
+    model, text, valid = make(), encoded(some_ids(40, seed=2)), encoded(some_ids(100, seed=1))
+    before = token_log_probs(model, text)
+    for kind in ("temperature", "cache", "dynamic"):
+        adapt(model, text, valid, kind)
+    assert np.array_equal(token_log_probs(model, text), before)
+
+
+def test_a_kind_that_does_not_exist_is_refused() -> None:
+    text = encoded(some_ids(20))
+    with pytest.raises(UsageError, match="there is no adaptation 'temprature'; choose one of temperature, cache"):
+        adapt(make(), text, text, "temprature")  # type: ignore[arg-type]

@@ -1,0 +1,190 @@
+"""Encoders: invariance to padding, reading directions, gradients at every word."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from chainrule.errors import ConfigError
+from chainrule.lm import Vocabulary
+from chainrule.neural.encoders.classifier import ClassifyConfig
+from chainrule.neural.encoders.encoder import (
+    EncoderConfig,
+    RecurrentEncoder,
+    TextEncoder,
+    add_boundaries,
+    architecture,
+    reversed_positions,
+)
+from chainrule.neural.encoders.pretraining import PretrainConfig
+from chainrule.neural.encoders.seq2seq import PairConfig
+from chainrule.neural.encoders.tagger import TagConfig
+
+SMALL = EncoderConfig(hidden=8, embedding=6, layers=2, dropout=0.0)
+KINDS: dict[str, EncoderConfig] = {
+    **{f"{family}": replace(SMALL, family=family) for family in ("rnn", "lstm", "gru")},
+    "lstm-apart": replace(SMALL, directions="apart"),
+    "lstm-forward": replace(SMALL, directions="forward"),
+    "transformer": replace(SMALL, family="transformer", heads=2),
+    "transformer-post": replace(SMALL, family="transformer", heads=2, norm="post", embedding=0),
+    "transformer-rotary": replace(SMALL, family="transformer", heads=2, positions="rotary"),
+    "transformer-learned": replace(SMALL, family="transformer", heads=2, positions="learned"),
+}
+LENGTHS = torch.tensor([5, 1, 3])
+MASK = torch.arange(5) < LENGTHS[:, None]
+IDS = torch.randint(1, 9, (3, 5), generator=torch.Generator().manual_seed(2))
+
+
+def reader(kind: str, features: int = 0) -> TextEncoder:
+    torch.manual_seed(1)
+    made: TextEncoder = TextEncoder(KINDS[kind], 9, features).eval()
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("features", [0, 3])
+def test_padding_changes_nothing(kind: str, features: int) -> None:
+    net = reader(kind, features)
+    extra = torch.randn(3, 5, features) if features else None
+    hidden, last = net(IDS, MASK, extra)
+    assert (hidden[~MASK] == 0).all()
+    for b, length in enumerate(LENGTHS.tolist()):
+        alone = net(
+            IDS[b : b + 1, :length], MASK[b : b + 1, :length], None if extra is None else extra[b : b + 1, :length]
+        )
+        torch.testing.assert_close(hidden[b, :length], alone.hidden[0])
+        torch.testing.assert_close(last[b], alone.last[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_word_knows_all_words_it_may_see(kind: str) -> None:
+    net = reader(kind)
+    config = KINDS[kind]
+    hidden, _ = net(IDS, MASK)
+    other = IDS.clone()
+    other[0, 2] = (IDS[0, 2] + 1) % 9
+    changed = ((net(other, MASK).hidden - hidden).abs() > 1e-7).any(dim=-1)[0].tolist()
+    assert changed == ([False, False, True, True, True] if config.directions == "forward" else [True] * 5)
+
+
+def test_directions_kept_apart_never_meet() -> None:
+    net = reader("lstm-apart")
+    hidden, last = net(IDS, MASK)
+    other = IDS.clone()
+    other[0, 2] = (IDS[0, 2] + 1) % 9
+    changed = ((net(other, MASK).hidden - hidden).abs() > 1e-7)[0]  # (5, 8)
+    assert changed[:, :4].any(dim=-1).tolist() == [False, False, True, True, True]
+    assert changed[:, 4:].any(dim=-1).tolist() == [True, True, True, False, False]
+    torch.testing.assert_close(last[0], torch.cat([hidden[0, 4, :4], hidden[0, 0, 4:]]))
+    torch.testing.assert_close(last[2], torch.cat([hidden[2, 2, :4], hidden[2, 0, 4:]]))
+
+
+@pytest.mark.parametrize("family", ["rnn", "lstm", "gru"])
+def test_one_layer_is_torchs_own(family: str) -> None:
+    """torch.nn's bidirectional layer over packed rows, with our weights."""
+    torch.manual_seed(3)
+    ours = RecurrentEncoder(6, replace(SMALL, family=family, layers=1)).eval()  # type: ignore[arg-type]
+    theirs: Any = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[family](
+        6, 4, batch_first=True, bidirectional=True
+    )
+    with torch.no_grad():
+        for layer, ending in ((ours.forwards[0], ""), (ours.backwards[0], "_reverse")):
+            for name, weight in (
+                ("weight_ih", layer.W),
+                ("weight_hh", layer.R),
+                ("bias_ih", layer.b_W),
+                ("bias_hh", layer.b_R),
+            ):
+                getattr(theirs, f"{name}_l0{ending}").copy_(weight)
+    x = torch.randn(3, 5, 6)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    torch.testing.assert_close(ours(x, MASK).hidden, wanted)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_given_vectors_are_read_at_variance_one(kind: str) -> None:
+    net = reader(kind)
+    vectors = np.random.default_rng(1).normal(3.0, 7.0, (9, 6)).astype(np.float32)
+    net.load_word_vectors(vectors)
+    read = net.embedding.detach().numpy() * net.scale
+    assert read.std() == pytest.approx(1.0, rel=1e-5)
+    assert_allclose(read, vectors / vectors.std(), rtol=1e-5)
+    net.load_word_vectors(np.zeros((9, 6), dtype=np.float32))
+    assert_array_equal(net.embedding.detach().numpy(), 0)
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (1, 6), (6,)])
+def test_vectors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), and the encoder reads \(9, 6\)"):
+        reader("lstm").load_word_vectors(np.ones(shape, dtype=np.float32))
+
+
+def test_reversal() -> None:
+    mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    assert reversed_positions(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+
+
+def test_a_text_between_its_signs() -> None:
+    vocabulary = Vocabulary(9, 7, 8, 0)
+    assert add_boundaries(np.array([3, 1], dtype=np.int32), vocabulary).tolist() == [7, 3, 1, 8]
+    assert add_boundaries(np.array([], dtype=np.int32), vocabulary).tolist() == [7, 8]
+    assert add_boundaries(np.array([3], dtype=np.int32), vocabulary).dtype == np.int64
+
+
+def test_work_decides_threads() -> None:
+    """LSTM: four gates of 4 cells a direction, at each of 5 rows; blocks: 8 · 32 at each of 5 · 3 places."""
+    assert reader("lstm").largest_matmul(5, 3) == 4 * 4 * 4 * 5
+    assert reader("lstm-forward").largest_matmul(5, 3) == 4 * 8 * 8 * 5
+    assert reader("transformer").largest_matmul(5, 3) == 8 * 32 * 5 * 3
+
+
+def test_the_shape_is_what_two_encoders_must_share() -> None:
+    recurrent = replace(SMALL, directions="apart", weight_dropout=0.1, longest=17)
+    assert architecture(recurrent) == {
+        "family": "lstm",
+        "hidden": 8,
+        "layers": 2,
+        "embedding": 6,
+        "directions": "apart",
+    }
+    blocks = replace(SMALL, family="transformer", heads=2, embedding=0, attention_dropout=0.3)
+    found = architecture(blocks)
+    assert (found["embedding"], found["feedforward"], found["heads"]) == (8, 32, 2)  # 0 stands for these
+    assert found.keys() & {"directions", "attention_dropout", "longest"} == set()
+    assert architecture(replace(blocks, positions="learned", longest=17)) == found | {
+        "positions": "learned",
+        "longest": 17,
+    }
+
+
+@pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig, PairConfig, PretrainConfig])
+@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": (5,)}, {"tie": False}])
+def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting: dict[str, Any]) -> None:
+    """Whole texts are read and every output is a full softmax; only those that predict words can share vectors."""
+    if "tie" in setting and kind in (PairConfig, PretrainConfig):
+        assert not kind(**setting).tie
+        return
+    (name,) = setting
+    with pytest.raises(ConfigError, match=f"model.{name} has no effect in this task; leave it"):
+        kind(**setting)
+    kind(**{name: getattr(kind(), name)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"family": "lstm", "heads": 2}, "heads is not a setting of family 'lstm'"),
+        ({"family": "transformer", "directions": "apart"}, "directions is not a setting of family 'transformer'"),
+        ({"family": "gru", "hidden": 7}, "choose an even number"),
+        ({"family": "transformer", "hidden": 10, "heads": 4}, "cannot be divided"),
+        ({"longest": 0}, "longest is 0"),
+        ({"weight_dropout": 1.0}, "weight_dropout is 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        EncoderConfig(**settings)

@@ -1,0 +1,56 @@
+"""Shared helpers of the gradient-flow tests: small networks with known weights."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from chainrule.analysis.gradient_flow import GradientFlow
+from chainrule.lm import Ids, Vocabulary
+from chainrule.neural import gru, lstm, rnn
+from chainrule.neural.model import NeuralModel
+from chainrule.neural.probes.gradient_flow import Backend, gradient_flow
+from neural.adaptation_models import WORDS, encoded
+
+KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "lstm": (lstm, {}),
+    "lstm-narrow-top": (lstm, {"embedding": 5}),
+    "lstm-normed": (lstm, {"layer_norm": True, "tie": False}),
+    "lstm-concat": (lstm, {"attention": "general", "attention_use": "concat", "memory": 3}),
+    "lstm-learned-start": (lstm, {"learned_start": True}),
+    "gru": (gru, {}),
+    "elman-tanh": (rnn, {}),
+    "elman-relu": (rnn, {"nonlinearity": "relu"}),
+}
+
+
+WAYS: tuple[Backend, ...] = ("cells", "kernels")
+
+
+def recurrent(module: Any, words: Vocabulary = WORDS, **settings: Any) -> NeuralModel:
+    """Random weights, in float64."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        network = module.build(module.Config(**{"hidden": 8, **settings}), words, np.ones(words.size)).double()
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, 0.0, 0.4)
+    return NeuralModel(network, words, "stream")
+
+
+def fill(lm: NeuralModel, **values: Any) -> NeuralModel:
+    """These numbers for these parameters, dots written as two underscores; zero for all others."""
+    given = {name.replace("__", "."): value for name, value in values.items()}
+    with torch.no_grad():
+        for name, parameter in lm.network.named_parameters():
+            parameter.copy_(torch.as_tensor(given.pop(name, 0.0)).expand_as(parameter))
+    assert not given
+    return lm
+
+
+def by_what(found: list[GradientFlow]) -> dict[str, GradientFlow]:
+    return {each.what: each for each in found}
+
+
+def last_row(lm: NeuralModel, ids: Ids, **settings: Any) -> dict[str, GradientFlow]:
+    """The flow at all positions, all lags: the last position is row −1."""
+    return by_what(gradient_flow(lm, encoded(ids), lags=len(ids) - 1, positions=len(ids), **settings))

@@ -1,0 +1,94 @@
+"""Occurrences of a word after normalisation, and separation of its senses by a trained network."""
+
+import random
+import warnings
+from typing import Any
+
+import pytest
+from numpy.testing import assert_allclose
+
+import chainrule
+from chainrule.analysis.senses import best_layer, measure_separation
+from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.neural.probes.contextual import contextual, occurrences
+from chainrule.tasks import pretrain
+from chainrule.tasks.run_options import RunOptions
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers import train as tokenizer_training
+from chainrule.tokenizers.config import TokenizerConfig
+from neural.small_networks import VOCABULARY, reader
+
+SENTENCES = ["the bank was old", "a river bank of the bank", "muddy bank"]
+
+
+def test_the_first_place_of_the_word_in_every_sentence() -> None:
+    model = reader("two-way-lstm")
+    found = occurrences(model, "bank", SENTENCES)
+    assert found.positions == (1, 2, 1)
+    assert found.sentences == tuple(tuple(sentence.split()) for sentence in SENTENCES)
+    for k, rows in found.vectors.items():
+        whole = contextual(model, SENTENCES)
+        assert_allclose(rows, [each.vectors[k][place] for each, place in zip(whole, (1, 2, 1), strict=True)])
+
+
+def test_words_are_compared_as_the_model_sees_them() -> None:
+    lower = tokenizer_training.train(
+        Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="word", lowercase=True)
+    )
+    assert occurrences(reader("lstm", lower), "BANK", ["the Bank was", "bank"]).positions == (1, 0)
+    at_blanks = tokenizer_training.train(
+        Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="whitespace")
+    )
+    with pytest.raises(InputError, match=r"x\.tsv, line 2 does not contain 'bank' as a separate word; put blanks"):
+        occurrences(reader("lstm", at_blanks), "bank", ["the bank", "the Bank was", "bank"], "x.tsv")
+    with pytest.raises(InputError, match="line 1 does not contain"):
+        occurrences(reader("lstm", at_blanks), "bank", ["the bank."])
+    assert occurrences(reader("lstm"), "bank", ["the bank."]).positions == (1,)  # the mark is split off
+
+
+def test_what_is_no_word_is_refused() -> None:
+    for word in ("the bank", "", "bank "):
+        with pytest.raises(UsageError, match="is not one word"):
+            occurrences(reader("lstm"), word, SENTENCES)
+    with pytest.raises(InputError, match="there are no sentences; give some that contain 'bank'"):
+        occurrences(reader("lstm"), "bank", [])
+
+
+def test_an_unknown_word_is_warned_of() -> None:
+    with pytest.warns(ChainruleWarning, match="the model does not know 'shore' and reads <unk> there"):
+        occurrences(reader("lstm"), "shore", ["the shore was", "a shore"])
+
+
+def language(lines: int, seed: int) -> list[tuple[str, str]]:
+    """`p n x b` and `q n x d` with any of six n: what x means stands two words before it and one behind it."""
+    rng = random.Random(seed)
+    kinds = (("first", "p {} x b"), ("second", "q {} x d"))
+    return [(sense, form.format(rng.choice("klmnrs"))) for sense, form in (rng.choice(kinds) for _ in range(lines))]
+
+
+def learnt(kind: str) -> Any:
+    text = Corpus.from_lines([line for _, line in language(240, seed=1)])
+    settings: dict[str, Any] = {"hidden": 16, "dropout": 0.0, "batch_size": 20, "learning_rate": 1e-2, "warmup": 5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        if kind in ("two-way", "masked"):
+            family = "lstm" if kind == "two-way" else "transformer"
+            settings |= {"epochs": 12, "layers": 1, "options": RunOptions(device="cpu")}
+            return pretrain.train(
+                family, text, **settings | ({} if kind == "two-way" else {"heads": 2, "mask": 0.3})
+            )
+        own = {"heads": 2, "layers": 2, "epochs": 12} if kind == "transformer" else {"epochs": 30}
+        return chainrule.train(kind, text, device="cpu", **settings | own)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer", "two-way", "masked"])
+def test_senses_separate_where_the_static_vector_cannot(kind: str) -> None:
+    """Of all twelve different sentences the sense is found; by the word's own vector that of half of them."""
+    different = sorted(set(language(400, seed=2)))
+    assert len(different) == 12
+    senses = [sense for sense, _ in different]
+    found = measure_separation(occurrences(learnt(kind), "x", [line for _, line in different]).vectors, senses)
+    static, chosen = found[0], best_layer(found)
+    assert (static.accuracy, static.gap, static.different) == (0.5, 0.0, 1)
+    assert chosen.accuracy == 1.0
+    assert chosen.gap > 0.1

@@ -1,0 +1,59 @@
+"""External-memory training through the public API: identical files and error messages."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule
+from chainrule import system
+from chainrule.errors import ConfigError
+from chainrule.ngram import family
+
+pytestmark = pytest.mark.native
+
+TEXT = "i love cats\ni love dogs\ncats chase mice\n\nmice love cats and dogs\n" * 20
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:order")
+@pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}, {"layout": "small", "bits": 8}])
+def test_the_model_is_the_same_whatever_the_limit(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    chainrule.train("ngram", text, order=4, **settings).save(tmp_path / "free")
+    monkeypatch.setattr(family, "BYTES_PER_TOKEN", 1 << 40)  # so that everything is too much
+    within = chainrule.train("ngram", text, order=4, memory="16G", **settings)
+    assert Path(within.lm.engine.path).parent.name.startswith("chainrule-")  # type: ignore[attr-defined]
+    within.save(tmp_path / "within")
+    files = [tmp_path / name / "model.ngram" for name in ("free", "within")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert within.score("i love mice").log_prob == chainrule.load(tmp_path / "free").score("i love mice").log_prob
+
+
+@pytest.mark.parametrize("settings", [{"smoothing": "katz"}, {"entropy_prune": 1e-6}])
+def test_what_works_in_memory_alone_says_how_much(
+    text: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(family, "BYTES_PER_TOKEN", 1 << 40)
+    with pytest.raises(ConfigError, match=r"works in memory and may take [0-9]+ MiB; raise --memory"):
+        chainrule.train("ngram", text, order=2, memory="16G", **settings)
+
+
+def test_a_network_has_no_such_limit(text: Path) -> None:
+    with pytest.raises(ConfigError, match="memory is for n-gram models"):
+        chainrule.train("lstm", text, memory="1G")
+
+
+def test_sizes() -> None:
+    assert system.parse_size("2G") == 2 * 1024**3 == system.parse_size("2GiB") == system.parse_size("2 gb")
+    assert system.parse_size("50%") * 2 == pytest.approx(system.available(), rel=1e-9)
+    for wrong in ("", "much", "-1G", "0", "0%", "101%", "1e9", "5 X"):
+        with pytest.raises(ConfigError, match="memory is '"):
+            system.parse_size(wrong)

@@ -1,0 +1,185 @@
+"""The scheduler: requests side by side are what they are alone."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from chainrule.decoding.detokenizer import Continuation
+from chainrule.decoding.prompt import Prompt, read_prompt
+from chainrule.decoding.settings import Decoding
+from chainrule.decoding.stop_strings import StopStrings
+from chainrule.lm import Batch
+from chainrule.model import Model
+from chainrule.server.token_text import TokenDecoder, stop_checks
+from chainrule.server.worker import Job, TokenResult, top_tokens
+from laws.tiny import Case, tiny
+from server.concurrent_requests import (
+    LSTM,
+    NGRAM,
+    RecordingModel,
+    collect,
+    make_job,
+    model_cases,
+    open_scheduler,
+    run_async,
+    with_lm,
+)
+
+PROMPTS = ["the cat", "", "a dog sees the mouse and the dog", "the"]
+SETTINGS = [
+    Decoding(max_tokens=12, seed=3),
+    Decoding(max_tokens=9, seed=4, temperature=0.7, top_k=4),
+    Decoding(max_tokens=15, strategy="greedy"),
+    Decoding(max_tokens=7, seed=5, top_p=0.8, repetition_penalty=1.5, no_repeat_ngram=2),
+]
+
+
+CASES = pytest.mark.parametrize("case", model_cases(), ids=str)
+
+
+@CASES
+@pytest.mark.parametrize("rows", [256, 3, 1])
+def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int) -> None:
+    model = tiny(case)
+
+    async def together() -> list[list[list[TokenResult]]]:
+        async with open_scheduler(model, rows) as made:
+            jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
+            return await asyncio.gather(*(collect(made, job) for job in jobs))
+
+    for prompt, settings, found in zip(PROMPTS, SETTINGS, run_async(together()), strict=True):
+        names = {name: getattr(settings, name) for name in Decoding.__slots__}
+        expected = model.generate_several(prompt, 3, **names)
+        assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
+        assert [sample[-1].finish for sample in found] == [alone.finish_reason for alone in expected]
+        assert all(drawn.finish is None for sample in found for drawn in sample[:-1])
+        for sample, alone in zip(found, expected, strict=True):
+            log_probs = [drawn.log_prob for drawn in sample]
+            if model.family == "ngram":
+                assert log_probs == alone.log_probs
+            assert_allclose(log_probs, alone.log_probs, rtol=1e-5)
+
+
+def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
+    model = tiny(NGRAM)
+    continuation = Continuation(model.tokenizer, "the", ["cat"])
+    checks = stop_checks(TokenDecoder(model.tokenizer), continuation.prompt_ids[-1], StopStrings(["cat"]))
+    job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, checks)
+
+    async def ask() -> list[list[TokenResult]]:
+        async with open_scheduler(model) as made:
+            return await collect(made, job)
+
+    expected = model.generate_several("the", 4, max_tokens=40, seed=1, stop="cat")
+    found = run_async(ask())
+    assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
+    assert any("cat" in alone.tokens for alone in expected)
+    log_p, state = read_prompt(model.lm, Prompt(continuation.prompt_ids, model.lm.vocabulary))
+    for drawn in found[0]:
+        best = np.argsort(-log_p[0], kind="stable")[:3]
+        assert drawn.top == tuple((int(i), float(log_p[0, i])) for i in best)
+        assert drawn.log_prob == log_p[0, drawn.id]
+        log_p, state = model.lm.step(state, np.array([drawn.id]))
+
+
+def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
+    model = tiny(NGRAM)
+
+    async def ask() -> list[list[TokenResult]]:
+        async with open_scheduler(model) as made:
+            return await collect(made, make_job(model, "the", Decoding(max_tokens=0), samples=1))
+
+    assert run_async(ask()) == [[]]
+
+
+@CASES
+def test_a_reading_is_what_the_model_steps(case: Case) -> None:
+    model = tiny(case)
+    lm, v = model.lm, model.lm.vocabulary
+    ids = [
+        *model.tokenizer.encode("the cat sees a dog and the mouse").tolist(),
+        v.eos,
+        *model.tokenizer.encode("a"),
+    ]
+
+    async def ask() -> Any:
+        async with open_scheduler(model) as made:
+            return await asyncio.gather(
+                made.score(ids),
+                made.score(ids, 2),
+                made.score(ids[:3], 1),
+                made.score([], 5),
+                made.next_log_probs(ids),
+            )
+
+    plain, full, short, empty, after = run_async(ask())
+    state, expected = lm.start(1), []
+    for id_ in [v.bos, *ids]:
+        log_p, state = lm.step(state, np.array([id_]))
+        expected.append(log_p[0])
+    own = [row[id_] for row, id_ in zip(expected, ids, strict=False)]
+    for reading in (plain, full):
+        assert_allclose(reading.log_probs, own, rtol=1e-5)
+        assert_allclose(reading.next_log_probs, expected[-1], rtol=1e-5)
+    assert_allclose(after, expected[-1], rtol=1e-5)
+    assert plain.top == [()] * len(ids)
+    for t, top in enumerate(full.top):
+        assert len(top) == 2
+        assert [log_p for _, log_p in top] == sorted((log_p for _, log_p in top), reverse=True)
+        assert_allclose(top[0][1], expected[t].max(), rtol=1e-5)
+        for id_, log_p in top:  # the very same number, as clients compare with ==
+            assert id_ != ids[t] or log_p == full.log_probs[t]
+    assert_allclose(short.log_probs, own[:3], rtol=1e-5)
+    assert len(empty.log_probs) == len(empty.top) == 0
+    assert_allclose(empty.next_log_probs, expected[0], rtol=1e-5)
+
+
+@CASES
+def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
+    lm: Any = tiny(case).lm
+    v = lm.vocabulary
+    ids = np.flatnonzero(v.predictable)[[3, 4, 1, 2, 5, 3]]
+    inputs = np.stack([np.concatenate([[v.bos], ids]), np.concatenate([[v.bos, v.eos], ids[:5]])])
+    mask = np.arange(7) < np.array([[7], [4]])
+    found, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
+    ends = []
+    for b, length in enumerate(mask.sum(axis=1)):
+        state = lm.start(1)
+        for t in range(length):
+            log_p, state = lm.step(state, inputs[b, t : t + 1])
+            assert_allclose(found[b, t], log_p[0], rtol=1e-5)
+        ends.append(state)
+    apart = [lm.step(state, ids[k : k + 1])[0][0] for k, state in enumerate(ends)]
+    for state in (lm.join(ends), after, lm.advance(Batch(inputs, inputs, mask), lm.start(2))):
+        assert_allclose(lm.step(state, ids[:2])[0], apart, rtol=1e-5)
+
+
+def test_models_without_the_extras_are_served_one_at_a_time() -> None:
+    model = tiny(LSTM)
+    lm = RecordingModel(model.lm)
+    assert not hasattr(lm, "join")
+
+    async def ask(served: Model) -> Any:
+        async with open_scheduler(served) as made:
+            jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
+            ids = model.tokenizer.encode("the cat sees a dog").tolist()
+            return await asyncio.gather(*(collect(made, job) for job in jobs), made.score(ids, 2))
+
+    *found, reading = run_async(ask(with_lm(model, lm)))
+    *expected, whole = run_async(ask(model))
+    assert [[d.id for s in f for d in s] for f in found] == [[d.id for s in f for d in s] for f in expected]
+    assert set(lm.stepped) == {1}
+    assert_allclose(reading.log_probs, whole.log_probs, rtol=1e-5)
+    assert [[i for i, _ in top] for top in reading.top] == [[i for i, _ in top] for top in whole.top]
+
+
+def test_the_most_probable_are_told_in_order_and_what_is_impossible_is_not() -> None:
+    with np.errstate(divide="ignore"):
+        log_p = np.log([[0.1, 0.3, 0.3, 0.0, 0.3], [0.0, 0.0, 1.0, 0.0, 0.0]])
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 2)] == [[1, 2], [2]]
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 9)] == [[1, 2, 4, 0], [2]]
+    assert [[i for i, _ in row] for row in top_tokens(log_p, 1)] == [[1], [2]]
+    assert top_tokens(log_p, 0) == [(), ()]

@@ -1,0 +1,350 @@
+"""Atomic replacement of folders under I/O errors and killed processes."""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule.errors import ChainruleError, ChainruleWarning, UsageError
+from chainrule.storage import atomic, verified_dir
+from storage.failing_disk import FailingDisk, largest_file
+
+DEAD = 999_999_999  # above the largest process id any Linux gives
+
+
+@pytest.fixture(params=["exchange", "renames"])
+def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of version 1; the second time on a system that cannot exchange two folders."""
+    if request.param == "renames":
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: errno.ENOSYS)
+    path = tmp_path / "models" / "model"
+    write(path, 1)
+    return path
+
+
+def write(path: Path, version: int) -> None:
+    def fill(root: Path) -> None:
+        (root / "deep").mkdir()
+        for name in ("config.json", "deep/model.ngram"):
+            (root / name).write_bytes(b"%d" % version * 300)
+
+    verified_dir.write(path, fill, {"version": version}, force=True)
+
+
+def version_of(path: Path) -> int:
+    """The version all parts of the folder agree on."""
+    sealed = verified_dir.read(path)
+    (version,) = {sealed.bytes(name) for name in ("config.json", "deep/model.ngram")}
+    assert version == str(sealed.facts["version"]).encode() * 300
+    return int(str(sealed.facts["version"]))
+
+
+def sibling_names(path: Path) -> list[str]:
+    return [p.name for p in path.parent.iterdir() if p != path]
+
+
+def test_the_old_folder_gives_way_to_the_new(model: Path) -> None:
+    write(model, 2)
+    assert version_of(model) == 2
+    assert sibling_names(model) == []
+
+
+def test_the_mode_of_a_new_folder_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "new", 1)
+        with atomic.atomic_file(tmp_path / "new.txt") as file:
+            file.write(b"1")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path / "new") == {".": 0o750, "deep": 0o750} | dict.fromkeys(FILES, 0o640)
+    assert (tmp_path / "new.txt").stat().st_mode & 0o777 == 0o640
+
+
+FILES = ("config.json", "deep/model.ngram", "manifest.json")
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {str(p.relative_to(path)): p.stat().st_mode & 0o777 for p in (path, *path.rglob("*"))}
+
+
+def test_modes_of_what_is_replaced_are_kept(model: Path) -> None:
+    wanted = {".": 0o700, "deep": 0o710, "config.json": 0o600, "deep/model.ngram": 0o640, "manifest.json": 0o600}
+    for name, mode in wanted.items():
+        (model / name).chmod(mode)
+    write(model, 2)
+    assert version_of(model) == 2
+    assert modes(model) == wanted
+
+
+def test_new_files_of_a_private_folder_are_private(model: Path) -> None:
+    for name in (".", "deep", *FILES):
+        (model / name).chmod(0o700 if name in (".", "deep") else 0o600)
+
+    def fill(root: Path) -> None:
+        (root / "wide").mkdir()
+        (root / "wide" / "speller").write_bytes(b"")
+        assert root.stat().st_mode & 0o077 == 0  # also while it is being written
+
+    verified_dir.write(model, fill, {}, force=True)
+    assert modes(model) == {".": 0o700, "wide": 0o700, "wide/speller": 0o600, "manifest.json": 0o600}
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+def test_the_owner_is_kept_where_that_is_permitted(
+    model: Path, monkeypatch: pytest.MonkeyPatch, is_permitted: bool
+) -> None:
+    """The folder belongs to another user and group; only root may really give files away, so chown is recorded."""
+    changes: list[tuple[str, int, int]] = []
+    really = Path.stat
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        changes.append((Path(path).name, uid, gid))
+        if not is_permitted:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def of_another(path: Path, **options: Any) -> os.stat_result:
+        found = really(path, **options)
+        if path != model:
+            return found
+        return os.stat_result([found[0] & ~0o777 | 0o751, *found[1:4], 4321, 8765, *found[6:]])
+
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(Path, "stat", of_another)
+    write(model, 2)
+    monkeypatch.undo()
+    temporary = changes[0][0]
+    assert changes == [(temporary, 4321, -1), (temporary, -1, 8765)]
+    assert model.stat().st_mode & 0o777 == (0o751 if is_permitted else 0o711)  # another group gets no more than all
+
+
+def test_a_file_keeps_its_mode_and_the_link_to_it(tmp_path: Path) -> None:
+    target, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with atomic.atomic_file(link) as file:
+        assert next(tmp_path.glob("*.partial")).stat().st_mode & 0o077 == 0
+        file.write(b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "link.txt"}
+
+
+def test_every_file_and_folder_is_flushed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.add(os.fstat(descriptor).st_ino))
+    write(model, 2)
+    assert flushed == {path.stat().st_ino for path in (model.parent, model, *model.rglob("*"))}
+
+
+def calls_of(path: Path, root: Path) -> int:
+    with FailingDisk(root) as disk:
+        write(path, 2)
+    # Made: two folders, three files. Flushed: these and the parent. And the swap.
+    assert disk.calls >= 2 + 3 + 5 + 1 + 1
+    return disk.calls
+
+
+@pytest.mark.filterwarnings("ignore:.* cannot be removed")
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("is_new", [False, True], ids=["over an old one", "new"])
+def test_after_any_failing_call_the_message_is_true(model: Path, is_new: bool, for_good: bool) -> None:
+    path = model.with_name("new") if is_new else model
+    calls = calls_of(model.with_name("another") if is_new else model, model.parent)
+    states = set()
+    for n in range(calls):
+        if not is_new:
+            with FailingDisk(model.parent):  # which flushes nothing, and is quick
+                write(model, 1)
+        try:
+            with FailingDisk(model.parent, n, for_good=for_good):
+                write(path, 2)
+        except ChainruleError as error:
+            states.add(state_after(error, path))
+        else:
+            assert version_of(path) == 2  # it failed where nothing depended on it: a parent, an old file to remove
+        if is_new and path.exists():
+            shutil.rmtree(path)
+    write(path, 2)
+    assert version_of(path) == 2
+    assert set(sibling_names(path)) <= {"model", "another"}
+    assert states == {"unchanged"} if not for_good else "unchanged" in states  # one failing call is undone
+
+
+def state_after(error: ChainruleError, path: Path) -> str:
+    """What the message says of the disk, checked."""
+    assert type(error) is ChainruleError
+    assert str(error).startswith(f"cannot write {path}: Input/output error; ")
+    if "what was there is unchanged" in str(error):
+        assert version_of(path) == 1 if path.name == "model" else not path.exists()
+        return "unchanged"
+    if "the new content is in place, but the disk did not confirm it" in str(error):
+        assert version_of(path) == 2
+        return "new"
+    aside = re.search(r"what was there is now (\S+); the next command that writes here puts it back", str(error))
+    assert aside is not None, error
+    assert version_of(Path(aside[1])) == 1
+    with largest_file(0), pytest.raises(ChainruleError):
+        write(path, 2)
+    assert version_of(path) == 1
+    return "aside"
+
+
+@pytest.mark.parametrize("size", [0, 1, 299, 400])
+def test_a_write_the_system_refuses_leaves_the_old_folder(model: Path, size: int) -> None:
+    with largest_file(size), pytest.raises(ChainruleError, match=r"cannot write .*: File too large"):
+        write(model, 2)
+    assert version_of(model) == 1
+    assert sibling_names(model) == []
+
+
+def test_an_old_folder_that_cannot_be_removed_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "rmdir", denied)
+    with pytest.warns(
+        ChainruleWarning, match=r"/\.model\..* cannot be removed: Permission denied; remove it"
+    ) as warned:
+        write(model, 2)
+    assert version_of(model) == 2
+    (left,) = sibling_names(model)
+    assert [str(warning.message).split()[0] for warning in warned] == [str(model.with_name(left))]
+    monkeypatch.undo()
+    write(model, 3)
+    assert sibling_names(model) == []
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "/"])
+def test_a_path_that_names_nothing_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="choose another --out"):
+        write(Path(name), 1)
+    with pytest.raises(UsageError, match="choose another --out"), atomic.atomic_file(Path(name)):
+        pass
+
+
+def test_the_current_directory_is_never_replaced(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = model.with_name("link")
+    link.symlink_to(model)
+    monkeypatch.chdir(model / "deep")
+    for path in (Path(), Path(".."), Path("../.."), Path("/"), model, model.parent, link):
+        with pytest.raises(UsageError, match="choose another --out"):
+            write(path, 2)
+    assert version_of(model) == 1
+    write(Path("../../beside"), 1)
+    assert sorted(sibling_names(model)) == ["beside", "link"]
+
+
+def test_a_current_directory_that_was_removed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model.parent / "gone").mkdir()
+    monkeypatch.chdir(model.parent / "gone")
+    (model.parent / "gone").rmdir()
+    with pytest.raises(ChainruleError, match="cannot write out: No such file or directory"):
+        write(Path("out"), 1)
+    write(model, 2)
+    assert version_of(model) == 2
+
+
+def test_a_read_only_parent_is_a_clear_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> None:  # the mode of a folder would not stop root
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "mkdir", denied)
+    with pytest.raises(ChainruleError, match=r"cannot write .*: Permission denied"):
+        write(model, 2)
+    assert version_of(model) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_fill_that_raises_leaves_the_old_folder(model: Path, error: type[BaseException]) -> None:
+    def fill(root: Path) -> None:
+        (root / "half").write_bytes(b"1")
+        raise error
+
+    with pytest.raises(error):
+        verified_dir.write(model, fill, {}, force=True)
+    assert version_of(model) == 1
+    assert sibling_names(model) == []
+
+
+def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_kept(model: Path) -> None:
+    kept = [f".model.{os.getppid()}.0a.partial", f".other.{DEAD}.0a.partial", f".model.{DEAD}.0a.txt"]
+    reused = f".model.{os.getpid()}.0a.partial"  # of a dead process that had the id this one has
+    for name in [*kept, reused, f".model.{DEAD}.0a.partial", f".model.{DEAD}.0b.aside"]:
+        (model.parent / name / "deep").mkdir(parents=True)
+    write(model, 2)
+    assert sorted(sibling_names(model)) == sorted(kept)
+    assert version_of(model) == 2
+
+
+def test_an_old_folder_cut_off_between_two_renames_is_put_back(model: Path) -> None:
+    model.rename(model.with_name(f".model.{DEAD}.0a.aside"))
+    with largest_file(0), pytest.raises(ChainruleError, match="File too large"):
+        write(model, 2)
+    assert version_of(model) == 1
+
+
+def test_an_unexpected_failure_of_the_exchange_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "_exchange", lambda *_: errno.EIO)
+    with pytest.raises(ChainruleError, match="Input/output error"):
+        write(model, 2)
+    assert version_of(model) == 1
+
+
+WRITE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from chainrule import folder
+
+def fill(root):
+    (root / "deep").mkdir()
+    for name in ("config.json", "deep/model.ngram"):
+        (root / name).write_bytes(sys.argv[2].encode() * 300)
+
+calls_left = int(sys.argv[3])
+
+def count_calls(event, arguments):
+    global calls_left
+    if event.split(".")[0] in ("open", "os", "shutil", "ctypes", "fcntl"):
+        calls_left -= 1
+        if calls_left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(count_calls)
+folder.write(Path(sys.argv[1]), fill, {"version": int(sys.argv[2])}, force=True)
+"""
+"""Write version argv[2], and be killed before the argv[3]-th call to the system that Python audits."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders at once")
+def test_kill_at_any_moment_leaves_a_whole_folder(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    write(path, 1)
+    versions, with_leftovers = [1], 0
+    for calls in range(1, 500):
+        command = [sys.executable, "-c", WRITE_AND_DIE, str(path), str(calls + 1), str(calls)]
+        status = subprocess.run(command, check=False).returncode
+        versions.append(version_of(path))
+        assert versions[-1] in (versions[-2], calls + 1)  # the old one or the new one, whole
+        leftovers = sibling_names(path)
+        assert len(leftovers) <= 1  # those of earlier trials are gone
+        with_leftovers += len(leftovers)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert status == 0  # it was killed before every one of its calls
+    assert with_leftovers > 5
+    assert len(set(versions)) > 2  # some were killed after the exchange, and the new folder stands
+    assert sibling_names(path) == []
+    write(path, 2)
+    assert version_of(path) == 2
+    assert sibling_names(path) == []

@@ -1,0 +1,137 @@
+"""Manifests: round trip, and errors for every other content."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainrule.errors import ModelFileError
+from chainrule.storage import manifest
+from chainrule.storage.manifest import JSON, Entry, Manifest
+
+SOURCE = Path("manifest.json")
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+FACTS: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.lists(st.from_regex(r"[a-zé0-9_]{1,5}", fullmatch=True), min_size=1, max_size=3).map("/".join)
+ENTRIES = st.builds(Entry, sha256=st.from_regex(r"[0-9a-f]{64}", fullmatch=True), size=st.integers(0))
+
+
+def forged(**fields: JSON) -> bytes:
+    """A manifest of these fields with a digest that matches them, worked out here a second time."""
+    content = {"format_version": 1, "files": {}} | fields
+    return canonical(content | {"digest": hashlib.sha256(canonical(content)).hexdigest()})
+
+
+def canonical(content: object) -> bytes:
+    return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(
+    st.dictionaries(TEXTS.map("fact {}".format), FACTS, max_size=4),
+    st.dictionaries(NAMES, ENTRIES, max_size=4),
+    st.data(),
+)
+def test_a_manifest_comes_back_and_no_bit_of_it_may_differ(
+    facts: dict[str, JSON], files: dict[str, Entry], data: st.DataObject
+) -> None:
+    raw = manifest.serialize(Manifest(facts, files))
+    assert manifest.parse(raw, SOURCE) == Manifest(facts, files)
+    bit = data.draw(st.integers(0, 8 * len(raw) - 1))
+    changed = bytearray(raw)
+    changed[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(ModelFileError, match=r"manifest\.json"):
+        manifest.parse(bytes(changed), SOURCE)
+
+
+def test_the_text_is_what_the_format_says() -> None:
+    written = manifest.serialize(Manifest({"text": "naïve", "seed": 7}, {"a/b": Entry("00", 3)}))
+    assert written == forged(text="naïve", seed=7, files={"a/b": {"sha256": "00", "size": 3}})
+
+
+def test_a_fact_may_not_pose_as_a_field() -> None:
+    with pytest.raises(AssertionError, match="name of a manifest field"):
+        manifest.serialize(Manifest({"digest": "mine"}, {}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../up",
+        "a/../../up",
+        "a\\b",
+        "C:up",
+        "C:/x",
+        "a//b",
+        "./a",
+        "a/",
+        "..",
+        ".",
+        "",
+        "a\0b",
+    ],
+)
+def test_a_path_outside_the_folder_is_refused(name: str) -> None:
+    with pytest.raises(ModelFileError, match="not a file inside the folder"):
+        manifest.parse(forged(files={name: {"sha256": "00", "size": 0}}), SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (2, "newer chainrule: upgrade"),
+        (0, "version 0, .* train it anew"),
+        (True, "version True"),
+        ("1", "version '1'"),
+        (None, "version None"),
+    ],
+)
+def test_another_format_version_is_refused(version: JSON, reason: str) -> None:
+    with pytest.raises(ModelFileError, match=reason):
+        manifest.parse(forged(format_version=version), SOURCE)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [None, [], {"a": None}, {"a": {"size": 0}}, {"a": {"sha256": 1, "size": 0}}, {"a": {"sha256": "00"}}],
+)
+def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
+    with pytest.raises(ModelFileError, match=r"manifest\.json (lists no files|gives no sha256 and size for 'a')"):
+        manifest.parse(forged(files=files), SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        pytest.param(b"", "not a manifest", id="empty"),
+        pytest.param(b"[]\n", "not a JSON object", id="list"),
+        pytest.param(b"\xff\xfe", "not a manifest", id="not UTF-8"),
+        pytest.param(b'{"format_version": 1, "format_version": 1}', "duplicate key", id="duplicate"),
+        pytest.param(b'{"format_version": 1, "seed": NaN}', "NaN is not JSON", id="NaN"),
+        pytest.param(b'{"format_version": 1, "seed": 1e999}', "not a manifest", id="infinite"),
+        pytest.param(b'{"format_version": 1, "seed": "\\ud800"}', "not a manifest", id="surrogate"),
+        pytest.param(b'{"seed": ' + b"[" * 100_000, "not a manifest", id="deep"),
+        pytest.param(b'{"format_version": 1}', "damaged or was edited", id="no digest"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(raw: bytes, reason: str) -> None:
+    with pytest.raises(ModelFileError, match=rf"manifest\.json .*{reason}"):
+        manifest.parse(raw, SOURCE)
+
+
+def test_the_same_content_in_another_spelling_is_refused() -> None:
+    content = json.loads(forged(seed=7))
+    manifest.parse(canonical(content), SOURCE)
+    with pytest.raises(ModelFileError, match="damaged or was edited"):
+        manifest.parse(json.dumps(content).encode(), SOURCE)

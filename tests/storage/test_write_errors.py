@@ -1,0 +1,134 @@
+"""I/O errors at any call during a write: exit status 1, a correct message, and the old or the new content."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainrule
+from chainrule import model_folder, tasks
+from chainrule.applications import convert
+from chainrule.embeddings.vectors import WordVectors
+from chainrule.errors import ChainruleError
+from chainrule.model import Model, Origin
+from chainrule.storage.manifest import JSON
+from chainrule.text.corpus import Corpus
+from chainrule.text.labelled import LabelledTexts
+from storage.failing_disk import FailingDisk, largest_file
+
+LINES = ["i love cats", "i love dogs", "cats chase mice"]
+Writer = Callable[[Path, int], None]
+
+
+def language_model(version: int) -> Model:
+    model = chainrule.train("ngram", Corpus.from_lines(LINES), order=version, smoothing="witten-bell")
+    return dataclasses.replace(model, metrics={}, origin=dataclasses.replace(model.origin, created=""))
+
+
+def word_vectors(version: int) -> WordVectors:
+    about: dict[str, JSON] = {
+        "kind": "vectors",
+        "created": "",
+        "command": "",
+        "seed": 0,
+        "training_text": {"names": "", "sha256": None},
+        "versions": {},
+    }
+    return WordVectors(("a", "b"), np.full((2, 3), version, np.float32), about=about)
+
+
+@pytest.fixture(scope="module")
+def writers() -> dict[str, Writer]:
+    """Everything that writes a folder or a file, each in two versions."""
+    models = {version: language_model(version) for version in (1, 2)}
+    vectors = {version: word_vectors(version) for version in (1, 2)}
+    classify = tasks.get("classify")
+    table = LabelledTexts(texts=LINES, labels=["x", "y", "x"], name="toy")
+    classifiers = {
+        version: dataclasses.replace(
+            made := classify.train("ngram", table, order=version),
+            metrics={},
+            origin=dataclasses.replace(made.origin, created=""),
+        )
+        for version in (1, 2)
+    }
+    origins = {version: Origin(command=str(version)) for version in (1, 2)}
+    return {
+        "model": lambda path, version: models[version].save(path, force=True),
+        "tokenizer": lambda path, version: model_folder.save_tokenizer(
+            models[1].tokenizer, path, origins[version], force=True
+        ),
+        "vectors": lambda path, version: vectors[version].save(path, force=True),
+        "classifier": lambda path, version: classifiers[version].save(path, force=True),
+        "arpa": lambda path, version: convert.export_arpa(models[version], path),
+        "word2vec": lambda path, version: vectors[version].export(path),
+    }
+
+
+KINDS = ("model", "tokenizer", "vectors", "classifier", "arpa", "word2vec")
+
+
+def content(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.is_file()}
+
+
+def failure_of(call: Callable[[], None], disk: FailingDisk) -> ChainruleError | None:
+    try:
+        with disk:
+            call()
+    except ChainruleError as error:
+        return error
+    return None
+
+
+@pytest.mark.filterwarnings("ignore:.* cannot be removed")
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool, tmp_path: Path) -> None:
+    write, path = writers[kind], tmp_path / "out"
+    contents = {}
+    for version in (1, 2):
+        with FailingDisk(tmp_path) as disk:
+            write(path, version)
+        contents[version] = content(path)
+    assert contents[1] != contents[2]
+    failures = 0
+    for n in range(disk.calls):
+        if content(path) != contents[1]:
+            with FailingDisk(tmp_path):
+                write(path, 1)
+        error = failure_of(lambda: write(path, 2), FailingDisk(tmp_path, n, for_good=for_good))
+        is_new = error is None or "the new content is in place, but the disk did not confirm it" in str(error)
+        assert content(path) == contents[2 if is_new else 1], (n, error)
+        if error is not None:
+            failures += 1
+            assert (type(error), error.exit_code) == (ChainruleError, 1), (n, error)
+            assert is_new or "what was there is unchanged" in str(error), (n, error)
+            assert for_good or not is_new, (n, error)  # one failing call is undone
+    assert failures > 5
+    with FailingDisk(tmp_path):
+        write(path, 2)
+    assert content(path) == contents[2]
+    assert [left.name for left in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_of_the_system(writers: dict[str, Writer], kind: str, tmp_path: Path) -> None:
+    """The compiled writer of model.ngram meets a real error of the system as well."""
+    write, path = writers[kind], tmp_path / "out"
+    write(path, 2)
+    sizes = sorted({len(one) for one in content(path).values() if one})
+    write(path, 1)
+    before = content(path)
+    for size in (0, *(size - 1 for size in sizes)):
+        with (
+            largest_file(size),
+            pytest.raises(ChainruleError, match=r"cannot write .*out: File too large") as error,
+        ):
+            write(path, 2)
+        assert error.value.exit_code == 1
+        assert content(path) == before
+    assert [left.name for left in tmp_path.iterdir()] == ["out"]

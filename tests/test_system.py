@@ -1,0 +1,62 @@
+"""Import of the compiled extension."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule import system
+from chainrule.errors import ChainruleWarning
+
+
+@pytest.mark.native
+def test_the_module_is_loaded_once() -> None:
+    assert system.load() is not None
+    assert system.load() is system.load()
+
+
+def test_none_where_it_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, system.NAME, None)  # what Python then says is as of a module that is not there
+    assert system.load.__wrapped__() is None
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("undefined symbol: x"), ModuleNotFoundError("No module named 'numpy'", name="numpy")]
+)
+def test_a_broken_one_is_warned_of(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
+    def broken(name: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(system, "import_module", broken)
+    with pytest.warns(ChainruleWarning, match=re.escape(str(error))):
+        assert system.load.__wrapped__() is None
+
+
+@pytest.mark.native
+def test_the_plain_kernels_always_run() -> None:
+    core: Any = system.load()
+    assert core.kernel_names()[0] == "none"
+    assert set(core.kernel_names()) <= {"none", "avx2", "avx512"}
+
+
+@pytest.mark.native
+def test_no_call_ends_the_process(tmp_path: Path) -> None:
+    """Hostile arguments to everything that is exported, in a process of its own; see native_fuzz.py."""
+    log = tmp_path / "last_call"
+    program = Path(__file__).with_name("native_fuzz.py")
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(program), "1", "800", str(log)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, f"{log.read_text(encoding='utf-8')}\n{run.stderr}"
+    called = re.search(r"(\d+) calls of (\d+) names, (\d+) refused", run.stdout)
+    assert called is not None
+    calls, names, refused = map(int, called.groups())
+    assert calls > 800
+    assert names > 150
+    assert refused > calls / 3

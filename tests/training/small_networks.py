@@ -1,0 +1,121 @@
+"""Shared helpers of the training tests: a small text, a network of a few weights, and short runs."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chainrule import families
+from chainrule.data.encoded import EncodedText
+from chainrule.data.training_data import TrainingData
+from chainrule.errors import ChainruleWarning
+from chainrule.lm import Context, Vocabulary
+from chainrule.neural.model import NeuralModel
+from chainrule.training.batches import Window
+from chainrule.training.config import Training
+from chainrule.training.trainer import Run, Trainer
+
+BOS, EOS = 0, 1
+VOCABULARY = Vocabulary(9, BOS, EOS, 2)
+CPU = torch.device("cpu")
+
+
+def lines(number: int = 12, seed: int = 1, longest: int = 9) -> EncodedText:
+    """So many lines of 1 to `longest` tokens with their `</s>`, each word most often followed by the next one."""
+    rng = np.random.default_rng(seed)
+    ids: list[int] = []
+    for size in rng.integers(0, longest, number).tolist():
+        first = int(rng.integers(7))
+        ids += [2 + (first + t + int(rng.random() < 0.2)) % 7 for t in range(size)] + [EOS]
+    return EncodedText(np.array(ids, dtype=np.int32), EOS, 2, 0, 0, 0)
+
+
+def learn(family: str, context: Context = "line", run_dir: Path | None = None, **settings: Any) -> NeuralModel:
+    """A network after a short run, as the table of families trains it; `resume` is no setting."""
+    resume = bool(settings.pop("resume", False))
+    train, valid = settings.pop("train", lines()), settings.pop("valid", lines(5, seed=2))
+    data = TrainingData(
+        train=train,
+        valid=valid,
+        vocabulary=VOCABULARY,
+        context=context,
+        device=settings.pop("device", "cpu"),
+        run_dir=run_dir,
+        resume=resume,
+        identity={"family": family},
+    )
+    kind = families.get(family)
+    hush = settings.pop("hush", True)  # so short a run may well be advised to go on
+    chosen = {"hidden": 8, "batch_size": 3, "bptt": 4, "epochs": 3, "learning_rate": 0.05, "log_every": 3}
+    with warnings.catch_warnings():
+        if hush:
+            warnings.simplefilter("ignore", ChainruleWarning)
+        model: Any = kind.train(data, kind.Config(**chosen | settings))
+    assert isinstance(model, NeuralModel)
+    return model
+
+
+def entries(log: bytes) -> list[dict[str, Any]]:
+    """The log without what the clock says."""
+    found = [json.loads(line) for line in log.splitlines()]
+    return [{k: v for k, v in each.items() if k not in ("seconds", "tokens_per_second")} for each in found]
+
+
+class Weights(nn.Module):
+    """A network that is nothing but weights, for losses worked by hand."""
+
+    def __init__(self, *values: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(values))
+
+    def start(self, rows: int) -> tuple[Tensor, ...]:
+        return (torch.zeros(rows, 1),)
+
+
+class Slopes:
+    """A source whose window i has the i-th slope as its input; an epoch is all of them."""
+
+    def __init__(self, *slopes: tuple[float, ...]) -> None:
+        self.slopes = slopes
+
+    def steps(self, epoch: int) -> int:
+        return len(self.slopes)
+
+    def windows(self, epoch: int, first: int = 0) -> Iterator[Window]:
+        for slope in self.slopes[first:]:
+            row = torch.tensor([slope])
+            yield Window(row, torch.zeros(1, 1))
+
+
+def slope(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+    """The objective g · w, whose gradient is the window itself."""
+    loss = (network.w * window.inputs[0]).sum()
+    return loss, loss, state
+
+
+def trainer(network: nn.Module, source: Any, config: Training, **given: Any) -> Trainer:
+    run: dict[str, Any] = {"objective": slope, "validate": None, "device": CPU}
+    return Trainer(network, config, Run(source=source, **run | given))
+
+
+UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the rate at each step
+
+
+def sgd(**settings: Any) -> Training:
+    chosen: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1.0, "clip": 0.0, "schedule": "constant"}
+    return Training(**chosen | {"warmup": 0, "epochs": 2, "log_every": 1} | settings)
+
+
+def events(log: bytes, name: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries(log) if entry.get("event") == name]
+
+
+def validating(*nats: float) -> Any:
+    """A validation that gives these losses one after another."""
+    given = iter(nats)
+    return lambda: next(given)

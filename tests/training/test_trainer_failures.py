@@ -1,0 +1,185 @@
+"""Failures of a run: non-finite values, what is saved, and the messages."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from chainrule.errors import ChainruleWarning, ConfigError
+from chainrule.training import checkpoint
+from chainrule.training.batches import Window
+from chainrule.training.diagnostics import Diverged
+from training.small_networks import (
+    UP,
+    Slopes,
+    Weights,
+    entries,
+    events,
+    learn,
+    lines,
+    sgd,
+    slope,
+    trainer,
+    validating,
+)
+
+
+def breaking(at: int, value: float) -> Any:
+    """An objective that gives this at one step."""
+    steps = iter(range(1, 1000))
+
+    def objective(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+        loss, nats, state = slope(network, window, state)
+        factor = value if next(steps) == at else 1.0
+        return loss * factor, nats * factor, state
+
+    return objective
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) -> None:
+    config = sgd(checkpoint_seconds=0.0)
+    run = trainer(
+        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), run_dir=tmp_path
+    )
+    with pytest.raises(Diverged, match=r"diverged at step 6: w has 2 (NaN|infinite) of 2 values") as stopped:
+        run.fit()
+    assert f"kept at {tmp_path / 'checkpoint'}" in str(stopped.value)
+    found = checkpoint.load(tmp_path)
+    assert found is not None
+    assert found.position["step"] == 5
+    assert found.weights["w"].tolist() == [6, 7]
+
+
+def test_weights_that_overflow_are_never_the_last_good_checkpoint(tmp_path: Path) -> None:
+    """The loss of the step was a number, and so was its gradient; what came of them is none."""
+    config = sgd(learning_rate=3e38, checkpoint_seconds=0.0)
+    run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, run_dir=tmp_path)
+    with pytest.raises(Diverged, match=r"step 2: w has 1 infinite of 1 values.*last good checkpoint"):
+        run.fit()
+    found = checkpoint.load(tmp_path)
+    assert found is not None
+    assert found.position["step"] == 1
+    assert found.weights["w"].isfinite().all()
+
+
+def test_without_a_checkpoint_none_is_promised() -> None:
+    run = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan))
+    with pytest.raises(Diverged, match="step 1: ") as stopped:
+        run.fit()
+    assert "checkpoint" not in str(stopped.value)
+    assert "lower learning_rate or clip" in str(stopped.value)
+
+
+def test_the_checkpoint_of_an_earlier_run_is_not_promised(tmp_path: Path) -> None:
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
+    assert (tmp_path / checkpoint.NAME).exists()
+    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), run_dir=tmp_path)
+    with pytest.raises(Diverged, match="step 1: ") as stopped:
+        other.fit()
+    assert "checkpoint" not in str(stopped.value)
+    resumed = trainer(
+        Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), run_dir=tmp_path, resume=True
+    )
+    with pytest.raises(Diverged, match=f"the last good checkpoint is kept at {tmp_path / checkpoint.NAME}"):
+        resumed.fit()
+
+
+def test_a_validation_that_is_no_number_stops_the_run() -> None:
+    run = trainer(Weights(1.0), UP, sgd(), validate=validating(math.nan))
+    with pytest.raises(Diverged, match="step 4: the loss is not finite, and w has weights of up to 5;"):
+        run.fit()
+
+
+@pytest.mark.parametrize(
+    ("family", "rate", "words"),
+    [
+        ("rnn", 1e30, r"\S+ has [\d,]+ (NaN|infinite) of [\d,]+ values"),
+        ("lstm", 1e38, r"the loss is not finite, and \S+ has weights of up to \S+e\+3\d"),
+    ],
+)
+def test_a_network_with_far_too_high_a_rate_diverges(tmp_path: Path, family: str, rate: float, words: str) -> None:
+    huge: dict[str, Any] = {"optimizer": "sgd", "learning_rate": rate, "clip": 0.0, "warmup": 0}
+    with pytest.raises(Diverged, match=rf"diverged at step \d+: {words}; the last good checkpoint"):
+        learn(family, run_dir=tmp_path, checkpoint_seconds=0.0, **huge)
+    found = checkpoint.load(tmp_path)
+    assert found is not None
+    assert all(tensor.isfinite().all() for tensor in found.weights.values() if tensor.is_floating_point())
+
+
+def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), run_dir=tmp_path).fit()
+    assert checkpoint.load(tmp_path) is None
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
+    found = checkpoint.load(tmp_path)
+    assert found is not None
+    assert found.position["step"] == 8
+
+
+def test_the_log_is_on_the_disk_while_it_learns(tmp_path: Path) -> None:
+    path = tmp_path / "train_log.part.jsonl"
+    path.write_text('{"of": "a run before"}\n')
+    sizes: list[int] = []
+    run = trainer(Weights(0.0), UP, sgd(), run_dir=tmp_path, progress=lambda *_: sizes.append(path.stat().st_size))
+    log = run.fit()
+    assert sizes == sorted(set(sizes))
+    assert path.read_bytes() == log
+    assert json.loads(log.splitlines()[0])["step"] == 1
+
+
+def test_advice_is_given_once() -> None:
+    """Above what word frequencies give and clipped on every step, in both epochs; each is said once."""
+    run = trainer(Weights(9.0), Slopes((1.0,), (1.0,)), sgd(clip=1e-3), unigram_nats=2.0)
+    with pytest.warns(ChainruleWarning) as warned:
+        log = run.fit()
+    found = events(log, "advice")
+    assert [entry["words"] for entry in found] == [str(w.message) for w in warned]
+    # w falls by a thousandth a step; a high loss is nothing to speak of before the run is over
+    assert [entry["step"] for entry in found] == [2, 4]
+    assert "clipped on 100% of the steps" in found[0]["words"]
+    assert found[1]["words"].startswith("the loss, 9.00 nats, is above that of word frequencies alone, 2.00")
+
+
+def test_a_long_run_hears_early_of_a_high_loss() -> None:
+    run = trainer(Weights(9.0), Slopes(*[(0.0,)] * 201), sgd(epochs=3), objective=always_three, unigram_nats=2.0)
+    with pytest.warns(ChainruleWarning):
+        log = run.fit()
+    high, vanished, still = events(log, "advice")
+    assert [entry["step"] for entry in (high, vanished, still)] == [201, 201, 603]
+    assert "has not moved from 3.00 nats in 3 epochs" in still["words"]
+    assert high["words"].startswith("the loss, 3.00 nats, is above")
+    assert "gradient has all but vanished" in vanished["words"]
+
+
+def always_three(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+    loss, _, state = slope(network, window, state)
+    return loss, torch.tensor(3.0), state
+
+
+def test_nothing_is_advised_where_all_is_well() -> None:
+    log = learn("lstm", clip=100.0, epochs=6, train=lines(40), valid=lines(40)).log
+    assert events(log, "advice") == []
+    first, *_, last = [entry["loss"] for entry in entries(log) if "loss" in entry]
+    assert last < first
+
+
+def test_a_plateau_needs_something_to_watch() -> None:
+    with pytest.raises(ConfigError, match="'plateau', which follows a validation text: give --valid"):
+        learn("lstm", schedule="plateau", valid=None)
+
+
+def test_time_enough_is_no_time_limit() -> None:
+    """What fits into the time that is given is learnt as though there were no limit, bit for bit."""
+    free, limited = (learn("lstm", max_seconds=seconds) for seconds in (None, 600.0))
+    for one, other in zip(free.network.parameters(), limited.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_that_runs_out_of_time_is_read_to_its_end(tmp_path: Path) -> None:
+    model = learn("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, run_dir=tmp_path)
+    found = [json.loads(line) for line in model.log.splitlines()]
+    assert any("loss" in line for line in found)

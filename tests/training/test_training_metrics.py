@@ -1,0 +1,150 @@
+"""Training metrics: accumulated step statistics, and the saturated share of the state."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from chainrule.errors import ChainruleWarning
+from chainrule.neural import gru, lstm, rnn, transformer
+from chainrule.training.batches import Window
+from chainrule.training.config import Training
+from chainrule.training.log import TrainLog
+from chainrule.training.trainer import Position, Run, TrainingMetrics
+from training.small_networks import CPU, VOCABULARY, Slopes, Weights, entries, learn, slope, trainer
+
+
+def meter(epochs: int = 5) -> TrainingMetrics:
+    run = Run(source=Slopes(), objective=slope, validate=None, device=CPU, unigram_nats=2.0)
+    return TrainingMetrics(Training(epochs=epochs), run)
+
+
+def test_one_line_from_the_sums(tmp_path: Path) -> None:
+    position, seen = Position(step=7, epoch=2), torch.tensor([30.0, 12.0, 4.0, 1.0, 10.0, 6.0])
+    with TrainLog(tmp_path / "log.jsonl") as log:
+        meter().log_step(seen, position, 0.25, 0.5, log)
+        (line,) = log.content().splitlines()
+    found = json.loads(line)
+    assert found.pop("seconds") >= 0
+    assert found.pop("tokens_per_second") > 0
+    assert found == {
+        "step": 7,
+        "epoch": 2,
+        "loss": 2.5,  # 30 nats over 12 tokens
+        "learning_rate": 0.25,
+        "gradient_norm": 2.5,  # 10 over 4 steps
+        "largest_gradient_norm": 6,
+        "clipped": 0.25,
+    }
+    assert not seen.any()
+    assert position.sums == [30, 12, 1, 4]
+
+
+def test_the_sums_of_an_epoch_add_up_and_start_anew() -> None:
+    metrics, position = meter(), Position(epoch=1)
+    with TrainLog(None) as log:
+        for nats in (10.0, 20.0):
+            metrics.log_step(torch.tensor([nats, 10.0, 2.0, 0.0, 2.0, 1.0]), position, 0.1, 0.1, log)
+    assert list(metrics.diagnose(None, None, position)) == []
+    assert position.train_history == [1.5]  # 30 nats over 20 tokens
+    assert (position.sums, position.norms, position.largest_norm) == ([0] * 4, [], 0)
+
+
+def test_a_leap_of_the_gradient_is_spoken_of() -> None:
+    metrics, position = meter(), Position(epoch=1)
+    with TrainLog(None) as log:
+        for largest in (1.0, 1.0, 900.0, 1.0):
+            metrics.log_step(torch.tensor([10.0, 10.0, 2.0, 0.0, 2.0, largest]), position, 0.1, 0.1, log)
+    with pytest.warns(ChainruleWarning, match="leaps from 1 to 9e"):
+        assert len(list(metrics.diagnose(None, None, position))) == 1
+
+
+def test_time_goes_on_where_it_stood() -> None:
+    metrics = meter()
+    metrics.start_clock(Position(seconds=1000.0))
+    assert 1000 <= metrics.seconds() < 2000
+
+
+def test_a_large_loss_is_shown_as_a_number() -> None:
+    said: list[str] = []
+    run = Run(
+        source=Slopes(), objective=slope, validate=None, device=CPU, progress=lambda what, *_: said.append(what)
+    )
+    shown = TrainingMetrics(Training(), run)
+    shown.loss = 1e30
+    shown.show_progress(Position(best=1e30), 0.5, 10.0)
+    assert "perplexity 1.014e+304, validation 1.014e+304" in said[0]  # e^700, where e^1e30 would be no float
+
+
+def states(network: Any, *values: float) -> tuple[Tensor, ...]:
+    """A state of these values, one for each tensor."""
+    return tuple(torch.full_like(s, v) for s, v in zip(network.start(2), values, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "expected"),
+    [
+        (rnn, {"layers": 2}, [1, 2]),
+        (rnn, {"nonlinearity": "sigmoid"}, [1]),
+        (rnn, {"nonlinearity": "relu"}, []),
+        (rnn, {"nonlinearity": "leaky"}, []),
+        (lstm, {"layers": 2}, [1, 3]),  # h, not c
+        (lstm, {"attention": "dot"}, [1]),  # not what is remembered
+        (lstm, {"layers": 2, "attention": "dot", "attention_use": "state"}, [1]),  # the last h has more added to it
+        (gru, {"learned_start": True}, [1]),
+    ],
+)
+def test_which_of_a_state_is_bounded(module: Any, settings: dict[str, Any], expected: list[float]) -> None:
+    network = module.build(module.Config(hidden=4, **settings), VOCABULARY, None)
+    state = states(network, *range(1, 1 + len(network.start(1))))
+    assert [float(tensor.flatten()[0]) for tensor in network.saturating_states(state)] == expected
+
+
+def test_a_transformer_has_nothing_bounded() -> None:
+    assert not hasattr(transformer.build(transformer.Config(hidden=8), VOCABULARY, None), "bounded")
+
+
+class Bounded(Weights):
+    """A network that carries three values of h, and others that have no bound."""
+
+    def __init__(self, *h: float) -> None:
+        super().__init__(1.0)
+        self.h = torch.tensor([h])
+
+    def start(self, rows: int) -> tuple[Tensor, ...]:
+        return self.h, torch.full((1, 30), 0.5)
+
+    def saturating_states(self, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return state[:1]
+
+
+def kept(network: Any, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+    loss, nats, _ = slope(network, window, state)
+    return loss, nats, state
+
+
+@pytest.mark.parametrize(("h", "is_said"), [((0.995, -0.995, 0.1), True), ((0.995, -0.98, 0.1), False)])
+def test_a_state_at_its_bound_is_spoken_of_once(h: tuple[float, ...], is_said: bool) -> None:
+    config = Training(optimizer="sgd", learning_rate=0.1, clip=0.0, epochs=2)
+    run = trainer(Bounded(*h), Slopes((1.0,), (1.0,)), config, objective=kept)
+    if not is_said:
+        assert all(entry.get("event") != "advice" for entry in entries(run.fit()))
+        return
+    with pytest.warns(ChainruleWarning, match=r"67% of the states' values are saturated") as warned:
+        log = run.fit()
+    assert len(warned) == 1
+    assert [entry["event"] for entry in entries(log) if "words" in entry] == ["advice"]
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_a_network_with_huge_weights_is_told_so(context: Any) -> None:
+    """Weights of ±80 drive every tanh to its bound; a rate of next to nothing leaves them there."""
+    huge: dict[str, Any] = {"init": "uniform", "init_range": 80.0, "learning_rate": 1e-9, "tie": False, "clip": 0.0}
+    with pytest.warns(ChainruleWarning) as warned:
+        log = learn("rnn", context, hush=False, **huge).log
+    words = [entry["words"] for entry in entries(log) if entry.get("event") == "advice"]
+    assert sum("are saturated" in said for said in words) == 1
+    assert words == [str(each.message) for each in warned]
