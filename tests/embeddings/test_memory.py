@@ -16,15 +16,16 @@ MARGIN = 64 << 20
 # VmHWM, unlike ru_maxrss, does not begin with what the parent had.
 CHILD = """
 import json, sys
-from chainrule import native
-from chainrule.embeddings import learning, ppmi, storage, word2vec
+from chainrule import system
+from chainrule.embeddings import ppmi, storage, word2vec
+from chainrule.embeddings import train
 
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 
-native.load()
+system.load()
 before = peak()
-made = learning.train(sys.argv[1], out=sys.argv[2], threads=1, epochs=1, dimensions=100, **json.loads(sys.argv[3]))
+made = train.train(sys.argv[1], out=sys.argv[2], threads=1, epochs=1, dimensions=100, **json.loads(sys.argv[3]))
 buckets = 0 if made.buckets is None else len(made.buckets)
 print(json.dumps({"took": peak() - before, "words": len(made), "matrices": 400 * (2 * len(made) + buckets)}))
 """

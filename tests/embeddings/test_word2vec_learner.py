@@ -168,9 +168,9 @@ def test_noise_is_drawn_by_the_power_of_the_counts(tmp_path: Path, monkeypatch: 
 CRASH = """
 import resource, sys
 import numpy as np
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError
-core, file, way = native.load(), sys.argv[1], sys.argv[2]
+core, file, way = system.load(), sys.argv[1], sys.argv[2]
 np.array([0, 1, -1] * 1000, np.int32).tofile(file)
 record = np.dtype([("i", "i4"), ("j", "i4"), ("x", "f4")])
 np.array([(0, 1, 1.0)] * 1000, record).tofile(file + "r")

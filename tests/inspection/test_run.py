@@ -310,5 +310,5 @@ def test_sections_are_of_modules_that_exist() -> None:
     folder = Path(sys.modules[inspect.__module__].__file__ or "").parent
     assert list(MODULES) == ["gradient_flow", "recurrent_matrix", "gates", "attention", "probability", "training"]
     for module in MODULES.values():
-        source = folder / f"{module.rpartition('.')[2]}.py"
+        source = folder / "sections" / f"{module.rpartition('.')[2]}.py"
         assert re.search(r"^def section\(", source.read_text(encoding="utf-8"), re.MULTILINE)

@@ -178,14 +178,14 @@ def test_progress_may_stop_it(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from chainrule import native
+from chainrule import system
 
 def peak():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 folder, layout, bits, spare = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-core = native.load()
+core = system.load()
 limit = core.ngram_least_memory(1_000_000, 50_000, 5, layout, bits) + spare
 assert peak() < limit, "the interpreter alone takes more"
 core.ngram_train_within(ids=folder + "/ids", order=5, vocabulary_size=50_000, bos=1, eos=2, unk=0, memory=limit,
@@ -217,13 +217,13 @@ def test_the_limit_is_kept(tmp_path: Path, layout: str, bits: int) -> None:
 FULL = """
 import resource, sys
 import numpy as np
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 ids = np.full(100_000, 2, dtype=np.int32)
 try:
-    native.load().ngram_train_within(ids=ids, order=3, vocabulary_size=4, bos=1, eos=2, memory=4 << 30,
+    system.load().ngram_train_within(ids=ids, order=3, vocabulary_size=4, bos=1, eos=2, memory=4 << 30,
                                      folder=sys.argv[1], out=sys.argv[1] + "/model.ngram")
 except ChainruleError as error:
     print(error)

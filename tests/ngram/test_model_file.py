@@ -223,10 +223,10 @@ def test_eight_bits_need_the_small_layout() -> None:
 IN_PLACE = """
 import sys
 import numpy as np
-from chainrule import native
+from chainrule import system
 from chainrule.errors import ChainruleError
 
-core = native.load()
+core = system.load()
 MODES = {"whole": {}, "blocks": {"verified_at_open": 0}, "mapped": {"largest_copy": 1}}
 
 

@@ -145,7 +145,7 @@ def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixtu
         assert told["type"] == "server_error"
         assert "secret" not in json.dumps(told)
     assert "ValueError at" in caplog.text
-    assert "workshop.py" in caplog.text
+    assert "faulty_app.py" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -303,7 +303,7 @@ def test_an_unexpected_failure_of_the_exchange_is_told(model: Path, monkeypatch:
 WRITE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from chainrule import folder
+from chainrule.storage import verified_dir
 
 def fill(root):
     (root / "deep").mkdir()
@@ -320,7 +320,7 @@ def count_calls(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(count_calls)
-folder.write(Path(sys.argv[1]), fill, {"version": int(sys.argv[2])}, force=True)
+verified_dir.write(Path(sys.argv[1]), fill, {"version": int(sys.argv[2])}, force=True)
 """
 """Write version argv[2], and be killed before the argv[3]-th call to the system that Python audits."""
 

@@ -207,7 +207,7 @@ class ScoringSlot(Slot):
 def top_tokens(log_p: Floats, k: int) -> list[Top]:
     """Return the k most probable tokens of each row of (n, V), ties by lowest id, without impossible tokens.
 
-    >>> tops(np.log([[0.1, 0.4, 0.1, 0.4]]), 2)[0] == ((1, np.log(0.4)), (3, np.log(0.4)))
+    >>> top_tokens(np.log([[0.1, 0.4, 0.1, 0.4]]), 2)[0] == ((1, np.log(0.4)), (3, np.log(0.4)))
     True
     """
     V = log_p.shape[-1]

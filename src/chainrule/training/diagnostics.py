@@ -194,7 +194,7 @@ def judge_convergence(
         losses_epochs: Epochs done at each validation.
         waited: Validations without improvement if early stopping ended the run, else 0.
 
-    >>> judge(3.1, 12, [5.0, 4.9], [2.1, 3.1]).status
+    >>> judge_convergence(3.1, 12, [5.0, 4.9], [2.1, 3.1]).status
     'stopped at 3.1 of 12 epochs, validation still falling by 2 % per epoch'
 
     """

@@ -251,7 +251,7 @@ def tune(evaluator: DynamicEvaluator, valid: EncodedText, progress: Progress = s
 def hill_climb(values: Sequence[float], start: float, cost: Callable[[float], float]) -> float:
     """Hill climbing over ascending values: a value whose neighbours cost no less, searched from `start`.
 
-    >>> climb((1, 2, 3, 4, 5), 2, lambda x: abs(x - 4))
+    >>> hill_climb((1, 2, 3, 4, 5), 2, lambda x: abs(x - 4))
     4
     """
     index = values.index(start)
