@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainrule import system
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleError
 from chainrule.lm import Batch
@@ -23,7 +22,6 @@ from chainrule.text import corpus as plain
 from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Errors
 from chainrule.tokenizers import encode as plain_words
-from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.config import Kind, TokenizerConfig
 from chainrule.tokenizers.train import from_words
 
@@ -74,10 +72,9 @@ CONFIG = st.builds(
 
 @contextmanager
 def python_implementation() -> Iterator[None]:
-    core = system.load()  # which splits punctuation all the same
     with (
-        mock.patch.object(system, "load", return_value=None),
-        mock.patch.object(punctuation, "_core", return_value=core),
+        mock.patch.object(plain_words, "find_plain_files", return_value=None),
+        mock.patch("chainrule.text.fingerprint.find_plain_files", return_value=None),
     ):
         yield
 
@@ -88,7 +85,7 @@ def on_threads(threads: int) -> Iterator[None]:
 
     def fixed(corpus: Corpus) -> plain.PlainFiles | None:
         files = found(corpus)
-        return files and plain.PlainFiles(files.core, files.names, threads)
+        return files and plain.PlainFiles(files.names, threads)
 
     with (
         mock.patch.object(plain_words, "find_plain_files", fixed),

@@ -9,30 +9,32 @@ from typing import Any
 import pytest
 
 from chainrule import system
-from chainrule.errors import ChainruleWarning
+from chainrule.errors import MissingExtra
 
 
 @pytest.mark.native
 def test_the_module_is_loaded_once() -> None:
-    assert system.load() is not None
     assert system.load() is system.load()
 
 
-def test_none_where_it_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, system.NAME, None)  # what Python then says is as of a module that is not there
-    assert system.load.__wrapped__() is None
+def test_an_extension_that_is_not_built_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, system.EXTENSION, None)  # importing it then raises ModuleNotFoundError
+    with pytest.raises(MissingExtra, match=r"_core is not built; build it: pip install \."):
+        system.load.__wrapped__()
 
 
 @pytest.mark.parametrize(
     "error", [ImportError("undefined symbol: x"), ModuleNotFoundError("No module named 'numpy'", name="numpy")]
 )
-def test_a_broken_one_is_warned_of(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
+def test_a_broken_extension_is_an_error_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, error: ImportError
+) -> None:
     def broken(name: str) -> Any:
         raise error
 
     monkeypatch.setattr(system, "import_module", broken)
-    with pytest.warns(ChainruleWarning, match=re.escape(str(error))):
-        assert system.load.__wrapped__() is None
+    with pytest.raises(MissingExtra, match=re.escape(f"cannot be imported ({error}); build it: pip install .")):
+        system.load.__wrapped__()
 
 
 @pytest.mark.native

@@ -80,8 +80,6 @@ if TYPE_CHECKING:
 
 else:
     _core = system.load()
-    if _core is None:
-        raise ImportError(f"chainrule.kenlm needs the compiled part of chainrule: {system.HOW_TO_BUILD}")
     State, FullScoreReturn, CompiledModel = _core.KenlmState, _core.KenlmFullScore, _core.KenlmModel
 
 

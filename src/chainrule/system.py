@@ -1,17 +1,15 @@
-"""Versions of the software that produced a result, and of the JSON schema."""
+"""The compiled extension, the processors and memory available, and the versions of the software."""
 
 import os
 import platform
 import re
 import sys
-import warnings
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
-from chainrule.errors import ChainruleWarning, ConfigError, MissingExtra
+from chainrule.errors import ConfigError, MissingExtra
 
 SCHEMA_VERSION: Final = 1
 """Schema version of every JSON document."""
@@ -28,28 +26,19 @@ def versions() -> dict[str, str]:
     return result
 
 
-NAME: Final = "chainrule._core"
-HOW_TO_BUILD = "pip install . (needs a C++20 compiler)"
+EXTENSION: Final = "chainrule._core"
+HOW_TO_BUILD: Final = "pip install . (needs a C++20 compiler)"
 
 
 @cache
-def load() -> ModuleType | None:
-    """Return the compiled extension, or None if it is not built; warn if it is built but cannot be imported."""
+def load() -> Any:
+    """Return the compiled extension; raise MissingExtra, with the build command, if it cannot be imported."""
     try:
-        return import_module(NAME)
+        return import_module(EXTENSION)
     except ImportError as error:
-        if not (isinstance(error, ModuleNotFoundError) and error.name == NAME):
-            text = f"the compiled part of chainrule is there and cannot be used ({error}); {HOW_TO_BUILD} again"
-            warnings.warn(text, ChainruleWarning, stacklevel=2)
-        return None
-
-
-def require(purpose: str) -> ModuleType:
-    """Return the compiled extension; raise MissingExtra, with a message starting with `purpose`, if not built."""
-    core = load()
-    if core is None:
-        raise MissingExtra(f"{purpose} the compiled part of chainrule, which is not built: {HOW_TO_BUILD}")
-    return core
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == EXTENSION
+        reason = "is not built" if is_absent else f"cannot be imported ({error})"
+        raise MissingExtra(f"the compiled extension {EXTENSION} {reason}; build it: {HOW_TO_BUILD}") from error
 
 
 def thread_count() -> int:

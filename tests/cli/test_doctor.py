@@ -2,6 +2,7 @@
 
 import importlib.util
 import platform
+import sys
 from importlib import metadata
 from typing import Any
 
@@ -34,7 +35,8 @@ def test_what_is_missing_comes_with_its_cure(monkeypatch: pytest.MonkeyPatch) ->
         return None if name in ("torch", "zstandard") else really(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
-    monkeypatch.setattr(system, "load", lambda: None)
+    monkeypatch.setitem(sys.modules, system.EXTENSION, None)
+    system.load.cache_clear()
     monkeypatch.setenv("PATH", "")
     found = done("doctor", "--json").json()
     assert found["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"

@@ -4,15 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from chainrule import system
 from chainrule.embeddings import corpus
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 
 CORE: Any = system.load()
-needs_core = pytest.mark.skipif(CORE is None, reason="the extension is not built")
-BOTH = ["twin", pytest.param("native", marks=[pytest.mark.native, needs_core])]
 
 
 def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[CountedCorpus, WordVocabulary]:
@@ -25,11 +22,3 @@ def zipf_lines(lines: int, words: int, seed: int) -> list[str]:
     return [
         " ".join(f"w{min(n, words)}" for n in rng.zipf(1.3, rng.integers(0, 30)).tolist()) for _ in range(lines)
     ]
-
-
-@pytest.fixture(params=BOTH)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name: str = request.param
-    if name == "twin":
-        monkeypatch.setattr(system, "load", lambda: None)
-    return name

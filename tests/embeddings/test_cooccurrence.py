@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import glove, glove_twin
+from chainrule.embeddings import glove
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 from chainrule.errors import ChainruleError, InputError
-from embeddings.small_texts import CORE, counted_of, needs_core, way, zipf_lines
-
-__all__ = ["way"]  # a fixture
+from embeddings import reference
+from embeddings.small_texts import CORE, counted_of, zipf_lines
 
 LINES = ["a b c a", "", "b a x", "c"]
 Table = dict[tuple[str, str], float]
@@ -43,7 +42,7 @@ def brute_force(lines: list[str], kept: set[str], window: int) -> dict[tuple[str
     return table
 
 
-def test_counting_by_hand(way: str, tmp_path: Path) -> None:
+def test_counting_by_hand(tmp_path: Path) -> None:
     # "a b c a" within 2 words: ab 1, bc 1, ca 1 next to each other; ac 1/2, ba 1/2 further; the a's are 3 apart.
     # "b a x": x comes once and is left out at min_count 2, so that ba 1 is all. "c" stands alone.
     counted, chosen = counted_of(LINES, tmp_path, 2)
@@ -52,7 +51,7 @@ def test_counting_by_hand(way: str, tmp_path: Path) -> None:
     assert table_of(found, chosen) == half | {(b, a): x for (a, b), x in half.items()}
 
 
-def test_a_word_beside_itself_counts_both_ways(way: str, tmp_path: Path) -> None:
+def test_a_word_beside_itself_counts_both_ways(tmp_path: Path) -> None:
     # "a a": each a has the other at distance 1, so X_aa = 2. A word left out does not part its neighbours.
     counted, chosen = counted_of(["a x a"], tmp_path, 2)
     found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
@@ -80,7 +79,7 @@ def test_counting_is_the_definition(
 
 
 @pytest.mark.parametrize("window", [22, 23, 40])  # 23: the first at which 1/3 is rounded
-def test_wide_windows(way: str, window: int, tmp_path: Path) -> None:
+def test_wide_windows(window: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(window)
     lines = [" ".join(rng.choice(list("abcde"), 60))]
     counted, chosen = counted_of(lines, tmp_path)
@@ -117,7 +116,6 @@ def counted_by(
 
 
 @pytest.mark.native
-@needs_core
 def test_memory_and_threads_do_not_change_a_byte(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(3000, 2000, 1), tmp_path)
     whole = counted_by(counted, chosen, tmp_path / "whole")
@@ -133,27 +131,26 @@ def test_memory_and_threads_do_not_change_a_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-@needs_core
-def test_counting_native_is_the_twin_byte_for_byte(tmp_path: Path) -> None:
+def test_counting_matches_the_reference_byte_for_byte(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(400, 300, 2), tmp_path, 2)
     for seed in (0, 7):
         counted_by(counted, chosen, tmp_path / "native", seed=seed)
-        twin = glove_twin.Cooccurrence(
+        expected = reference.Cooccurrence(
             str(counted.file),
             counted.numbers,
             chosen.number_of,
             len(chosen.words),
-            str(tmp_path / "twin"),
+            str(tmp_path / "reference"),
             window=5,
             bytes=0,
             threads=1,
             seed=seed,
         )
-        assert not twin.run(0)
-        assert (tmp_path / "native").read_bytes() == (tmp_path / "twin").read_bytes()
+        assert not expected.run(0)
+        assert (tmp_path / "native").read_bytes() == (tmp_path / "reference").read_bytes()
 
 
-def test_the_order_is_shuffled_and_the_seeds_own(way: str, tmp_path: Path) -> None:
+def test_the_order_is_shuffled_and_the_seeds_own(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(300, 300, 3), tmp_path)
     first = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
     again = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
@@ -171,7 +168,6 @@ def test_the_order_is_shuffled_and_the_seeds_own(way: str, tmp_path: Path) -> No
 
 
 @pytest.mark.native
-@needs_core
 def test_files_are_removed_on_failure(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(2000, 2000, 4), tmp_path)
     with pytest.raises(ChainruleError, match="is shorter than it was"):

@@ -1,4 +1,4 @@
-"""Counting words and writing word numbers, in Python and compiled."""
+"""Counting words and writing word numbers."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,31 +16,18 @@ from chainrule.embeddings import corpus
 from chainrule.embeddings.corpus import (
     SENTENCE_BREAK,
     CountedCorpus,
-    PythonWordCounter,
-    WordCounter,
     count,
     count_blocks,
     split_chunks,
 )
 from chainrule.errors import ChainruleError, InputError
-
-WAYS = ["python", pytest.param("native", marks=pytest.mark.native)]
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "python":
-        monkeypatch.setattr(system, "load", lambda: None)
-    else:
-        assert system.load() is not None
-    return str(request.param)
+from embeddings import reference
 
 
 def numbers(counted: CountedCorpus) -> list[int]:
     return [int(number) for number in np.fromfile(counted.file, np.int32)]
 
 
-@pytest.mark.usefixtures("way")
 def test_by_hand(tmp_path: Path) -> None:
     counted = count(["the cat  the", "", " \t ", "A\tcat"], tmp_path / "numbers")
     assert counted.words == ("the", "cat", "A")  # in the order they appear
@@ -50,7 +37,6 @@ def test_by_hand(tmp_path: Path) -> None:
     assert (counted.numbers, counted.total) == (7, 5)
 
 
-@pytest.mark.usefixtures("way")
 def test_lower_case(tmp_path: Path) -> None:
     assert count(["The THE the", "Ä ä"], tmp_path / "numbers", lowercase=True).words == ("the", "ä")
 
@@ -70,20 +56,17 @@ def test_punctuation_is_split_wherever_the_text_is_cut(tmp_path: Path, size: int
     assert [place for place, i in enumerate(ids) if i == SENTENCE_BREAK] == [8, 13, 18]
 
 
-@pytest.mark.usefixtures("way")
 def test_an_empty_text_is_no_error(tmp_path: Path) -> None:
     counted = count([], tmp_path / "numbers")
     assert counted.words == ()
     assert (counted.numbers, counted.total, counted.file.stat().st_size) == (0, 0, 0)
 
 
-@pytest.mark.usefixtures("way")
 def test_what_is_no_separator_stays_in_the_word(tmp_path: Path) -> None:
     words = ("a\u00a0b", "c\u2028d", "e\x0cf", "g\0h", "i\r")
     assert count([" ".join(words)], tmp_path / "numbers").words == words
 
 
-@pytest.mark.usefixtures("way")
 def test_a_line_with_breaks_is_several(tmp_path: Path) -> None:
     assert numbers(count(["a\nb", "c\n"], tmp_path / "numbers")) == [
         0,
@@ -95,7 +78,6 @@ def test_a_line_with_breaks_is_several(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.usefixtures("way")
 def test_progress_tells_the_bytes(tmp_path: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     count(["ä b", "c"], tmp_path / "numbers", progress=lambda *what: told.append(what))
@@ -103,7 +85,6 @@ def test_progress_tells_the_bytes(tmp_path: Path) -> None:
     assert told[-1] == ("counting words, 3", 7, 7)  # 2 + 1 + 1 bytes and a break, 1 and a break
 
 
-@pytest.mark.usefixtures("way")
 def test_errors_are_chainrules(tmp_path: Path) -> None:
     with pytest.raises(ChainruleError, match="cannot be written"):
         count(["a"], tmp_path / "none" / "numbers")
@@ -118,7 +99,6 @@ def test_pieces_join_blocks_and_cut_large_ones() -> None:
     assert list(split_chunks([], False)) == []
 
 
-@pytest.mark.usefixtures("way")
 def test_a_sigma_is_lowered_by_the_whole_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus.split_chunks, "__defaults__", (4,))
     # At the end of a word Σ becomes ς, before a letter σ; cut after four letters, the third word would end with ς.
@@ -126,14 +106,12 @@ def test_a_sigma_is_lowered_by_the_whole_word(tmp_path: Path, monkeypatch: pytes
     assert counted.words == ("ας", "αασα", "α")
 
 
-@pytest.mark.usefixtures("way")
 def test_the_digest_reads_the_text_as_it_is(tmp_path: Path) -> None:
     digest = hashlib.sha256()
     count_blocks(["Ä b", "c\nd"], tmp_path / "numbers", lowercase=True, digest=digest)
     assert digest.hexdigest() == hashlib.sha256("Ä bc\nd".encode()).hexdigest()
 
 
-@pytest.mark.usefixtures("way")
 def test_some_of_the_words(tmp_path: Path) -> None:
     counted = count(["a b c ä"], tmp_path / "numbers")
     assert counted.words_of(np.array([3, 1])) == ["ä", "b"]
@@ -143,18 +121,7 @@ def test_some_of_the_words(tmp_path: Path) -> None:
         counted.without_words().words_of(np.array([0]))
 
 
-def test_in_python_a_long_line_is_not_kept(tmp_path: Path) -> None:
-    counter = PythonWordCounter(tmp_path / "numbers")
-    for _ in range(3):
-        counter.feed(b"one two thr")
-        counter.feed(b"ee ")
-    assert counter.numbers == 9  # written already, though the line has not ended
-    assert counter._rest == b""
-    counter.finish()
-    assert np.fromfile(tmp_path / "numbers", np.int32).tolist() == [0, 1, 2] * 3 + [SENTENCE_BREAK]
-
-
-def fed(counter: WordCounter, parts: Sequence[bytes]) -> Any:
+def fed(counter: Any, parts: Sequence[bytes]) -> Any:
     for part in parts:
         counter.feed(part)
     counter.finish()
@@ -171,7 +138,7 @@ def fed(counter: WordCounter, parts: Sequence[bytes]) -> Any:
     text=st.text(st.sampled_from("ab\u00e4\u4e2d\U0001f600 \t\n\r\0"), max_size=60),
     cuts=st.lists(st.integers(0, 200), max_size=6),
 )
-def test_compiled_and_not_write_the_same(
+def test_compiled_counter_matches_the_reference(
     text: str, cuts: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("counting")
@@ -179,8 +146,8 @@ def test_compiled_and_not_write_the_same(
     places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
     parts = [whole[a:b] for a, b in pairwise(places)]  # within a word or a letter, too
     core: Any = system.load()
-    assert fed(core.WordCounter(str(folder / "a")), parts) == fed(PythonWordCounter(folder / "b"), [whole])
-    assert fed(PythonWordCounter(folder / "c"), parts) == fed(core.WordCounter(str(folder / "d")), [whole])
+    assert fed(core.WordCounter(str(folder / "a")), parts) == fed(reference.WordCounter(str(folder / "b")), [whole])
+    assert fed(reference.WordCounter(str(folder / "c")), parts) == fed(core.WordCounter(str(folder / "d")), [whole])
     made = {(folder / name).read_bytes() for name in "abcd"}
     assert len(made) == 1
 
@@ -190,7 +157,7 @@ def test_many_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{i}" for i in rng.integers(0, 90_000, 50)) for _ in range(3000)]
     fast = count(lines, tmp_path / "a")
-    monkeypatch.setattr(system, "load", lambda: None)
+    monkeypatch.setattr(system, "load", lambda: reference)
     slow = count(lines, tmp_path / "b")
     assert fast.words == slow.words
     assert fast.counts.tolist() == slow.counts.tolist()

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import corpus, glove, glove_twin
+from chainrule.embeddings import glove
 from chainrule.embeddings.config import VectorConfig
-from chainrule.errors import ChainruleError, ChainruleWarning
-from embeddings.small_texts import CORE, counted_of, needs_core, way, zipf_lines
-
-__all__ = ["way"]  # a fixture
+from chainrule.errors import ChainruleError
+from embeddings import reference
+from embeddings.small_texts import CORE, counted_of, zipf_lines
 
 
 def cluster_lines(lines: int, seed: int) -> list[str]:
@@ -34,7 +33,6 @@ def cosines(matrix: np.ndarray[Any, Any], words: tuple[str, ...]) -> tuple[float
 
 
 @pytest.mark.native
-@needs_core
 @pytest.mark.parametrize("threads", [1, 2, 40])
 def test_the_cost_falls_and_clusters_part(threads: int, tmp_path: Path) -> None:
     counted, chosen = counted_of(cluster_lines(3000, 1), tmp_path)
@@ -51,18 +49,19 @@ def test_the_cost_falls_and_clusters_part(threads: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-@needs_core
 @pytest.mark.parametrize("dimensions", [1, 15, 16, 33])
-def test_learning_native_is_the_twin(dimensions: int, tmp_path: Path) -> None:
+def test_learning_matches_the_reference(dimensions: int, tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(60, 60, 5), tmp_path)
     found = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path)
     settings: dict[str, Any] = {"dimensions": dimensions, "epochs": 3, "rate": 0.05, "x_max": 10.0, "alpha": 0.75}
     settings |= {"threads": 1, "seed": 3}
     size = len(chosen.words)
-    twin = glove_twin.Glove(str(found.file), found.records, size, simd="none", **settings)
-    assert math.isnan(twin.learnt()[2])
-    assert_allclose(np.abs(twin.result()).max(), 1 / (dimensions + 1), rtol=0.3)  # two numbers within ±1/2(D + 1)
-    while twin.run(0.01):
+    expected = reference.Glove(str(found.file), found.records, size, simd="none", **settings)
+    assert math.isnan(expected.learnt()[2])
+    assert_allclose(
+        np.abs(expected.result()).max(), 1 / (dimensions + 1), rtol=0.3
+    )  # two numbers within ±1/2(D + 1)
+    while expected.run(0.01):
         pass
     for simd in CORE.kernel_names():
         learner = CORE.Glove(str(found.file), found.records, size, simd=simd, **settings)
@@ -71,30 +70,24 @@ def test_learning_native_is_the_twin(dimensions: int, tmp_path: Path) -> None:
         while learner.run(0):  # a little at least
             pass
         pairs, of, cost = learner.learnt()
-        assert pairs == of == 3 * found.records == twin.learnt()[0]
-        assert_allclose(cost, twin.learnt()[2], rtol=1e-5)
-        assert_allclose(learner.result(), twin.result(), atol=1e-4)
+        assert pairs == of == 3 * found.records == expected.learnt()[0]
+        assert_allclose(cost, expected.learnt()[2], rtol=1e-5)
+        assert_allclose(learner.result(), expected.result(), atol=1e-4)
         assert not learner.run(0.001)
 
 
-def test_one_pair_by_hand(way: str, tmp_path: Path) -> None:
+def test_one_pair_by_hand(tmp_path: Path) -> None:
     # Two words met once at distance 1: X = 1, log X = 0, f = (1/10)^0.75. The first numbers are within
     # ±1/2(D + 1) = ±1/4, so each difference is at most 2·1/4 + 1/16 and the cost at most f · (9/16)² / 2.
     counted, chosen = counted_of(["a b"], tmp_path)
     config = VectorConfig(method="glove", dimensions=1, epochs=1)
-    if way == "twin":
-        corpus.warn_missing_extension.cache_clear()
-        with pytest.warns(ChainruleWarning, match="learnt in Python"):
-            made = glove.train(counted, chosen, config)
-    else:
-        made = glove.train(counted, chosen, config)
+    made = glove.train(counted, chosen, config)
     assert made.metrics["records"] == 2
     assert 0 < made.metrics["cost"] < 10**-0.75 * (9 / 16) ** 2 / 2
     assert made.matrix.shape == (2, 1)
 
 
 @pytest.mark.native
-@needs_core
 def test_one_thread_is_bit_reproducible(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(300, 300, 6), tmp_path)
     config = VectorConfig(method="glove", dimensions=20, epochs=3)
@@ -104,11 +97,10 @@ def test_one_thread_is_bit_reproducible(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-@needs_core
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"dimensions": 3, "epochs": 1, "rate": 0.05, "x_max": 10.0, "alpha": 0.75}
     settings |= {"threads": 1, "seed": 0, "simd": "auto"}
-    np.array([(0, 5, 1.0)], glove_twin.RECORD).tofile(tmp_path / "records")
+    np.array([(0, 5, 1.0)], glove.RECORD).tofile(tmp_path / "records")
     with pytest.raises(ChainruleError, match="no file of co-occurrences of these words"):
         CORE.Glove(str(tmp_path / "records"), 1, 5, **settings).run(1)
     with pytest.raises(ChainruleError, match="is shorter than it was"):
@@ -119,7 +111,6 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-@needs_core
 def test_a_rate_too_high_is_said(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(100, 50, 7), tmp_path)
     config = VectorConfig(method="glove", dimensions=4, epochs=30, learning_rate=1e30)

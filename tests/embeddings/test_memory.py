@@ -17,8 +17,7 @@ MARGIN = 64 << 20
 CHILD = """
 import json, sys
 from chainrule import system
-from chainrule.embeddings import ppmi, storage, word2vec
-from chainrule.embeddings import train
+from chainrule.embeddings import ppmi, storage, train, word2vec
 
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from chainrule.embeddings import corpus, ppmi
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
-from chainrule.embeddings.glove import Cooccurrences
-from chainrule.embeddings.glove_twin import RECORD
+from chainrule.embeddings.glove import RECORD, Cooccurrences
 from chainrule.errors import MissingExtra
 
 sparse = pytest.importorskip("scipy.sparse")

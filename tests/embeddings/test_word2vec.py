@@ -1,4 +1,4 @@
-"""Training skip-gram and CBOW, compiled and in Python."""
+"""Training skip-gram and CBOW."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.embeddings import corpus, word2vec, word2vec_twin
+from chainrule.embeddings import word2vec
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary, build_vocabulary, count
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.word2vec import train
-from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+from chainrule.errors import ChainruleError, InputError, UsageError
 from chainrule.text.corpus import Corpus
+from embeddings import reference
 from embeddings.two_clusters import clusters
 
 SETS = ["none", "avx2", "avx512"]
@@ -34,9 +35,8 @@ def learn(
     return train(*text, config, threads=threads, seed=seed)
 
 
-def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "load", lambda: None)
-    monkeypatch.setattr(word2vec, "warn_missing_extension", lambda: None)
+def use_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "load", lambda: reference)
 
 
 def cluster_separation(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
@@ -53,7 +53,7 @@ def cluster_separation(made: NDArray[np.float32], words: tuple[str, ...]) -> flo
 @pytest.mark.parametrize("subwords", [{}, {"shortest": 1, "longest": 3, "buckets": 30}], ids=["words", "subwords"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("simd", SETS)
-def test_compiled_learning_is_the_twins(
+def test_compiled_training_matches_the_reference(
     text: tuple[CountedCorpus, WordVocabulary],
     monkeypatch: pytest.MonkeyPatch,
     simd: str,
@@ -67,7 +67,7 @@ def test_compiled_learning_is_the_twins(
     # is little: 1/256 · 0.005 · |y| each time.
     settings: dict[str, Any] = {"method": method, "learning_rate": 0.005} | subwords
     fast = learn(text, simd=simd, **settings)
-    in_python(monkeypatch)
+    use_reference(monkeypatch)
     slow = learn(text, **settings)
     assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
     assert np.abs(slow.matrix).max() > 0.1  # far from where it began: a tenth of a half
@@ -84,10 +84,10 @@ def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeyp
     chosen = build_vocabulary(counted, vocab_size=14)  # one word has no vector
     settings: dict[str, Any] = {"sample": 0.002, "epochs": 1, "dimensions": 4, "learning_rate": 0.005}
     fast = learn((counted, chosen), **settings)
-    in_python(monkeypatch)
+    use_reference(monkeypatch)
     slow = learn((counted, chosen), **settings)
     assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
-    assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * word2vec_twin.RATE_EVERY
+    assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * reference.RATE_EVERY
 
 
 @pytest.mark.native
@@ -112,21 +112,11 @@ def test_two_clusters_are_parted(tmp_path: Path, method: str, threads: int) -> N
     assert made.metrics["words_per_second"] == pytest.approx(60_000 / made.metrics["seconds"])
 
 
-def test_the_twin_parts_them_too(
+def test_the_reference_separates_them_too(
     text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_python(monkeypatch)
-    assert cluster_separation(learn(text, threads=4, epochs=6).matrix, text[1].words) > 0.3
-
-
-def test_python_is_warned_of_once(
-    text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(system, "load", lambda: None)
-    corpus.warn_missing_extension.cache_clear()
-    with pytest.warns(ChainruleWarning, match=r"pip install \. "):
-        learn(text, epochs=1)
-    learn(text, epochs=1)  # a second warning would be an error
+    use_reference(monkeypatch)
+    assert cluster_separation(learn(text, epochs=6).matrix, text[1].words) > 0.3
 
 
 @pytest.mark.native
@@ -203,12 +193,9 @@ def test_vectors_that_grow_without_bound_are_refused(text: tuple[CountedCorpus, 
         learn(text, learning_rate=1e30, epochs=20)
 
 
-@pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
 def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == "python":
-        in_python(monkeypatch)
     counted = count(clusters(20), tmp_path / "numbers")
     losses: dict[int, list[float]] = {}
     for epochs in (1, 30):

@@ -1,4 +1,4 @@
-"""Compiled and Python word2vec trainers: input checks, memory and subsampling."""
+"""The word2vec trainer: input checks, memory and subsampling."""
 
 import gc
 import subprocess
@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from chainrule import system
-from chainrule.embeddings import word2vec, word2vec_twin
+from chainrule.embeddings import word2vec
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary, build_vocabulary, count
 from chainrule.errors import ChainruleError
+from embeddings import reference
 from embeddings.two_clusters import clusters
 from interpreter_lock import releases_lock
 
@@ -27,9 +28,9 @@ def text(tmp_path: Path) -> tuple[CountedCorpus, WordVocabulary]:
 def test_sub_sampling_by_hand() -> None:
     # Σ n = 1000, sample 0.01: f = n / 10. n = 1000 − 250 − 10: f = 74, (√74 + 1) / 74 = 0.12976; n = 250: f = 25,
     # (5 + 1) / 25 = 0.24; n = 10: f = 1, (1 + 1) / 1 = 2: always.
-    kept = [share / 2**32 for share in word2vec_twin.keep_shares([740, 250, 10], 0.01)]
+    kept = [share / 2**32 for share in reference.keep_shares([740, 250, 10], 0.01)]
     assert kept == pytest.approx([0.12976, 0.24, 1], abs=1e-5)
-    assert word2vec_twin.keep_shares([740, 250, 10], 0) == [2**32 - 1] * 3
+    assert reference.keep_shares([740, 250, 10], 0) == [2**32 - 1] * 3
 
 
 def parts(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> list[Any]:
@@ -71,9 +72,8 @@ def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]
             core.Word2vec(*parts(*text, **changed))
 
 
-@pytest.mark.parametrize("way", ["python", pytest.param("native", marks=pytest.mark.native)])
-def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary], way: str) -> None:
-    core: Any = word2vec_twin if way == "python" else system.load()
+def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+    core: Any = system.load()
     learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
     with pytest.raises(ChainruleError, match="shorter than it was"):
         learner.run(9)
@@ -133,9 +133,9 @@ def steps(
         found.append((x, y))
         return 0.0
 
-    monkeypatch.setattr(word2vec_twin, "window", note)
+    monkeypatch.setattr(reference, "window", note)
     config = VectorConfig(epochs=1, dimensions=1, sample=0.0, **settings)
-    learner = word2vec_twin.Word2vec(*parts(counted, chosen, settings=word2vec.core_settings(config, 1, 0)))
+    learner = reference.Word2vec(*parts(counted, chosen, settings=word2vec.core_settings(config, 1, 0)))
     while learner.run(1):
         pass
     return found

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule import system
 from chainrule.errors import ChainruleError
 from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.fingerprint import SHORTEST_LINE, fingerprint
@@ -58,11 +57,6 @@ def test_lines_in_memory_and_dropped_lines_are_not_plain(tmp_path: Path) -> None
     assert find_plain_files(Corpus.of(path)) is not None
     assert find_plain_files(Corpus.of(path, drop_blank_lines=True)) is None
     assert find_plain_files(Corpus.from_lines(["a"])) is None
-
-
-def test_without_the_extension_there_is_no_such_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "load", lambda: None)
-    assert find_plain_files(corpus_of(tmp_path, b"a\n")) is None
 
 
 @pytest.mark.parametrize("config", [TokenizerConfig(kind="char"), TokenizerConfig(lowercase=True)])

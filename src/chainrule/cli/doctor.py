@@ -10,6 +10,7 @@ from typing import Any
 from chainrule import __version__
 from chainrule.cli import options
 from chainrule.cli.console import emit
+from chainrule.errors import MissingExtra
 
 PARTS = {
     "numpy": "",
@@ -49,11 +50,11 @@ def doctor(json: options.Json = False) -> None:
 def _collect() -> dict[str, Any]:
     from chainrule import system
 
-    core = system.load()
-    extension = "absent: " + system.HOW_TO_BUILD
-    if core is not None:
-        built = core.build_info()
+    try:
+        built = system.load().build_info()
         extension = f"built by {built.compiler} (C++ {built.standard}), processor has {built.simd}"
+    except MissingExtra:
+        extension = "absent: " + system.HOW_TO_BUILD
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
     return {
         "chainrule": __version__,

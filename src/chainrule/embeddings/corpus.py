@@ -4,11 +4,8 @@ Words are numbered in order of first appearance. The file holds one int32 per wo
 non-empty line. Words are separated by blanks and tabs; punctuation is optionally split from them.
 """
 
-import warnings
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -16,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.errors import ChainruleError, ChainruleWarning, InputError
+from chainrule.errors import InputError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
-from chainrule.tokenizers.tokenizer import split_words
 
 SENTENCE_BREAK: Final = -1
 CHUNK_CHARACTERS: Final = 1 << 20
@@ -63,36 +59,6 @@ class Digest(Protocol):
         ...
 
 
-class WordCounter(Protocol):
-    """Incremental word counter."""
-
-    @property
-    def words(self) -> int:
-        """Words read so far."""
-        ...
-
-    @property
-    def numbers(self) -> int:
-        """Entries written to the file so far."""
-        ...
-
-    def feed(self, text: bytes) -> None:
-        """Count the next piece of UTF-8 text."""
-        ...
-
-    def finish(self) -> None:
-        """Count the last word and close the file."""
-        ...
-
-    def counts(self) -> NDArray[np.uint64]:
-        """Return the count of each word number."""
-        ...
-
-    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
-        """Return the words with these numbers."""
-        ...
-
-
 def count(
     corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress | bool = silent
 ) -> CountedCorpus:
@@ -124,8 +90,7 @@ def count_blocks(
     without joiner marks.
     """
     progress = as_progress(progress)
-    core: Any = system.load()
-    counter: WordCounter = core.WordCounter(str(file)) if core else PythonWordCounter(file)
+    counter = system.load().WordCounter(str(file))
     done = 0
     progress("counting words", 0, None)
     for piece in split_chunks(blocks, is_between_words=lowercase or splits_punctuation):
@@ -166,75 +131,6 @@ def split_chunks(blocks: Iterable[str], is_between_words: bool, size: int = CHUN
             length += len(part) - end
     if length:
         yield "".join(held)
-
-
-class PythonWordCounter:
-    """Python version of WordCounter in cpp/vectors/corpus.cpp; text may be split between any two bytes."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.words = self.numbers = 0
-        self._numbers: dict[str, int] = {}
-        self._counts = array("Q")
-        self._rest = b""  # incomplete word at the end of the last piece
-        self._is_within = False  # inside a sentence that has words
-        self._write(array("i"), "wb")
-
-    def feed(self, text: bytes) -> None:
-        """Count all complete words of the next piece of text."""
-        end = 1 + max(map(text.rfind, (b" ", b"\t", b"\n")))
-        if not end:
-            self._rest += text
-            return
-        whole, self._rest = self._rest + text[:end], text[end:]
-        *lines, last = whole.decode("utf-8").split("\n")
-        numbers = array("i")
-        for line in lines:
-            self._count(line, numbers)
-            self._end_sentence(numbers)
-        self._count(last, numbers)
-        self._write(numbers)
-
-    def finish(self) -> None:
-        """Count the last word."""
-        numbers = array("i")
-        self._count(self._rest.decode("utf-8"), numbers)
-        self._end_sentence(numbers)
-        self._rest = b""
-        self._write(numbers)
-
-    def counts(self) -> NDArray[np.uint64]:
-        """Return the count of each word number."""
-        return np.array(self._counts, np.uint64)
-
-    def words_of(self, numbers: NDArray[np.int64], /) -> list[str]:
-        """Return the words with these numbers."""
-        words = list(self._numbers)
-        return [words[number] for number in numbers.tolist()]
-
-    def _count(self, line: str, numbers: "array[int]") -> None:
-        words = split_words(line)
-        for word in words:
-            number = self._numbers.setdefault(word, len(self._numbers))
-            if number == len(self._counts):
-                self._counts.append(0)
-            self._counts[number] += 1
-            numbers.append(number)
-        self._is_within = self._is_within or bool(words)
-        self.words += len(words)
-
-    def _end_sentence(self, numbers: "array[int]") -> None:
-        if self._is_within:
-            numbers.append(SENTENCE_BREAK)
-        self._is_within = False
-
-    def _write(self, numbers: "array[int]", mode: str = "ab") -> None:
-        self.numbers += len(numbers)
-        try:
-            with self.file.open(mode) as out:
-                out.write(numbers.tobytes())
-        except OSError as error:
-            raise ChainruleError(f"{self.file} cannot be written: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +192,3 @@ def check_pairs(counted: CountedCorpus, vocabulary: WordVocabulary) -> None:
             return
         is_before = bool(is_word[-1])
     raise InputError(NO_PAIRS_MESSAGE)
-
-
-@cache
-def warn_missing_extension() -> None:
-    """Warn once that training without the extension is slow."""
-    text = (
-        f"word vectors are learnt in Python, hundreds of times as slowly; for the fast way: {system.HOW_TO_BUILD}"
-    )
-    warnings.warn(text, ChainruleWarning, stacklevel=4)

@@ -7,13 +7,12 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.embeddings import glove_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import (
     NO_PAIRS_MESSAGE,
@@ -21,11 +20,11 @@ from chainrule.embeddings.corpus import (
     CountedCorpus,
     TrainedVectors,
     WordVocabulary,
-    warn_missing_extension,
 )
-from chainrule.embeddings.glove_twin import RECORD
 from chainrule.errors import ChainruleError, InputError
 from chainrule.progress import Progress, as_progress, silent
+
+RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,44 +37,6 @@ class Cooccurrences:
     def read(self) -> NDArray[np.void]:
         """Return all records, a structured array (records,) with the fields i, j and x."""
         return np.fromfile(self.file, RECORD, self.records)
-
-
-class CooccurrenceCounter(Protocol):
-    """Incremental co-occurrence counter."""
-
-    @property
-    def records(self) -> int:
-        """Number of records in the file."""
-        ...
-
-    def run(self, seconds: float) -> bool:
-        """Count for this many seconds; return whether work remains."""
-        ...
-
-    def counted(self) -> tuple[bool, int, int]:
-        """Return whether counts are being merged, and the work done and in total."""
-        ...
-
-
-class GloveTrainer(Protocol):
-    """Incremental GloVe training."""
-
-    @property
-    def simd(self) -> str:
-        """Instruction set in use."""
-        ...
-
-    def run(self, seconds: float) -> bool:
-        """Train for this many seconds; return whether work remains."""
-        ...
-
-    def learnt(self) -> tuple[int, int, float]:
-        """Return the pairs processed, the pairs in total, and the mean cost of the last full epoch."""
-        ...
-
-    def result(self) -> NDArray[np.float32]:
-        """Return w + w̃, (V, D)."""
-        ...
 
 
 def count_cooccurrences(
@@ -98,10 +59,8 @@ def count_cooccurrences(
 
     """
     progress = as_progress(progress)
-    core: Any = system.load()
     file = folder / "cooccurrences"
-    make: Any = core.Cooccurrence if core else glove_twin.Cooccurrence
-    counter: CooccurrenceCounter = make(
+    counter = system.load().Cooccurrence(
         str(counted.file),
         counted.numbers,
         vocabulary.number_of,
@@ -153,39 +112,29 @@ def train(
             counted, vocabulary, config, Path(scratch), progress, threads=threads, seed=seed
         )
         counting_seconds = time.perf_counter() - began
-        trainer = _make_trainer(pairs, len(vocabulary.words), config, threads, seed)
+        trainer = system.load().Glove(
+            str(pairs.file),
+            pairs.records,
+            len(vocabulary.words),
+            dimensions=config.dimensions,
+            epochs=config.epochs,
+            rate=config.rate,
+            x_max=config.x_max,
+            alpha=config.alpha,
+            threads=threads,
+            seed=seed,
+            simd=config.simd,
+        )
         metrics = _run(trainer, progress)
         matrix = trainer.result()
-        metrics |= {"simd": trainer.simd, "threads": threads if system.load() else 1}
-        metrics["learning_rate"] = config.rate
+        metrics |= {"simd": trainer.simd, "threads": threads, "learning_rate": config.rate}
         del trainer  # closes the file
     if not np.isfinite(metrics["cost"]) or not np.isfinite(matrix).all():
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")
     return TrainedVectors(matrix, None, metrics | {"records": pairs.records, "counting_seconds": counting_seconds})
 
 
-def _make_trainer(pairs: Cooccurrences, words: int, config: VectorConfig, threads: int, seed: int) -> GloveTrainer:
-    core: Any = system.load()
-    if not core:
-        warn_missing_extension()
-    make: Any = core.Glove if core else glove_twin.Glove
-    trainer: GloveTrainer = make(
-        str(pairs.file),
-        pairs.records,
-        words,
-        dimensions=config.dimensions,
-        epochs=config.epochs,
-        rate=config.rate,
-        x_max=config.x_max,
-        alpha=config.alpha,
-        threads=threads,
-        seed=seed,
-        simd=config.simd,
-    )
-    return trainer
-
-
-def _run(trainer: GloveTrainer, progress: Progress) -> dict[str, Any]:
+def _run(trainer: Any, progress: Progress) -> dict[str, Any]:
     """Train to the end and return the metrics; the cost is the mean over the last epoch."""
     began, is_more = time.perf_counter(), True
     while is_more:

@@ -1,13 +1,11 @@
 """Skip-gram and CBOW with negative sampling (Mikolov et al. 2013), computed in cpp/vectors/word2vec.cpp."""
 
 import time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.embeddings import word2vec_twin
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import (
     POLL_SECONDS,
@@ -17,7 +15,6 @@ from chainrule.embeddings.corpus import (
     WordVocabulary,
     check_pairs,
     check_vocabulary,
-    warn_missing_extension,
 )
 from chainrule.embeddings.subwords import Subwords
 from chainrule.errors import ChainruleError, UsageError
@@ -27,35 +24,6 @@ ROWS_PER_CHECK: Final = 1 << 10
 """Rows checked at a time for non-finite values."""
 FINAL_RATE_FRACTION: Final = 1e-4
 """Final learning rate as a fraction of the initial one."""
-
-
-class Word2vecTrainer(Protocol):
-    """Incremental word2vec training."""
-
-    @property
-    def simd(self) -> str:
-        """Instruction set in use."""
-        ...
-
-    def run(self, seconds: float) -> bool:
-        """Train for this many seconds; return whether work remains."""
-        ...
-
-    def learnt(self) -> tuple[int, int, float, float]:
-        """Return the words processed, the words in total, the loss since the last call and the learning rate."""
-        ...
-
-    def last_loss(self) -> float:
-        """Return the mean loss of the last epoch."""
-        ...
-
-    def input(self) -> Matrix:
-        """Return the input vectors, (V + B, D)."""
-        ...
-
-    def finish(self) -> None:
-        """Average each word's row with its n-gram rows and free the output vectors."""
-        ...
 
 
 def train(
@@ -87,12 +55,21 @@ def train(
         raise UsageError(f"threads is {threads}; choose 1 or more")
     check_vocabulary(vocabulary)
     check_pairs(counted, vocabulary)
-    threads = (threads or system.thread_count()) if system.load() else 1
+    threads = threads or system.thread_count()
     begins, rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)
         begins, rows = Subwords(config.shortest, config.longest, config.buckets).table(vocabulary.words)
-    trainer = _make_trainer(counted, vocabulary, config, threads, seed, begins, rows)
+    trainer = system.load().Word2vec(
+        core_settings(config, threads, seed),
+        str(counted.file),
+        counted.numbers,
+        vocabulary.number_of,
+        vocabulary.counts,
+        begins,
+        rows,
+        config.buckets if config.has_subwords else 0,
+    )
     del begins, rows
     about = {"simd": trainer.simd, "threads": threads, "learning_rate": config.rate}
     metrics: dict[str, Any] = about | _run(trainer, progress)
@@ -124,28 +101,7 @@ def core_settings(config: VectorConfig, threads: int, seed: int) -> dict[str, An
     }
 
 
-def _make_trainer(
-    counted: CountedCorpus,
-    vocabulary: WordVocabulary,
-    config: VectorConfig,
-    threads: int,
-    seed: int,
-    begins: NDArray[np.uint64],
-    rows: NDArray[np.uint32],
-) -> Word2vecTrainer:
-    core: Any = system.load()
-    if not core:
-        warn_missing_extension()
-    buckets = config.buckets if config.has_subwords else 0
-    settings = core_settings(config, threads, seed)
-    make = core.Word2vec if core else word2vec_twin.Word2vec
-    trainer: Word2vecTrainer = make(
-        settings, str(counted.file), counted.numbers, vocabulary.number_of, vocabulary.counts, begins, rows, buckets
-    )
-    return trainer
-
-
-def _run(trainer: Word2vecTrainer, progress: Progress) -> dict[str, Any]:
+def _run(trainer: Any, progress: Progress) -> dict[str, Any]:
     """Train to the end and return the metrics; the loss is the mean over the last epoch."""
     began, is_more = time.perf_counter(), True
     while is_more:

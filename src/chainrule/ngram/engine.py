@@ -27,7 +27,7 @@ SUMMED_PROBABILITIES: Final = 50_000_000
 
 def core() -> Any:
     """Return the compiled extension module; raise if it is not built."""
-    return system.require("n-gram models need")
+    return system.load()
 
 
 def train(

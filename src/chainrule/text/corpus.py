@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self, get_args
+from typing import Final, Self, get_args
 
 from chainrule import system
 from chainrule.errors import InputError, UsageError
@@ -240,15 +240,14 @@ RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # tables also, if a column i
 
 @dataclass(frozen=True, slots=True)
 class PlainFiles:
-    """Files that are plain text by name, and the extension that reads them."""
+    """Files that are plain text by name, which the extension reads."""
 
-    core: Any
     names: list[bytes]
     threads: int
 
 
 def find_plain_files(corpus: Corpus) -> PlainFiles | None:
-    """Return the files of a corpus for the extension; None if it cannot read them or is not built."""
+    """Return the files of a corpus for the extension; None if it cannot read them."""
     # Compressed data without a suffix is detected by the extension: no magic bytes are valid UTF-8.
     is_special = any(
         name.lower().endswith((*SUFFIXES, *RECORDS, *(TABLES if corpus.column is not None else ())))
@@ -263,7 +262,4 @@ def find_plain_files(corpus: Corpus) -> PlainFiles | None:
         or not corpus.files
     ):
         return None
-    core = system.load()
-    if core is None:
-        return None
-    return PlainFiles(core, [os.fsencode(file.path) for file in corpus.files], system.thread_count())
+    return PlainFiles([os.fsencode(file.path) for file in corpus.files], system.thread_count())

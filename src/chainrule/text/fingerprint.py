@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule import system
 from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.readers import TextFile
 
@@ -59,7 +60,7 @@ def _of_plain(corpus: Corpus) -> Fingerprint | None:
         return None
     with ThreadPoolExecutor(max_workers=1) as executor:
         digest = executor.submit(_digest, corpus.files)
-        result = files.core.sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
+        result = system.load().sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
     if result is None or isinstance(digest.exception(), OSError):  # _of_fragments reports the error
         return None
     sketch, lines = result

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
+from chainrule import system
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
@@ -24,7 +25,9 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
     files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
     if files is None:
         return None
-    counts: dict[str, int] | None = files.core.count_plain_words(files.names, files.threads, _placeholder(config))
+    counts: dict[str, int] | None = system.load().count_plain_words(
+        files.names, files.threads, _placeholder(config)
+    )
     return counts
 
 
@@ -36,7 +39,7 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = N
         return None
     assert tokenizer.unk is not None
     target = b"" if ids_file is None else os.fsencode(ids_file)
-    result: dict[str, Any] | None = files.core.encode_plain_words(
+    result: dict[str, Any] | None = system.load().encode_plain_words(
         files.names,
         tokenizer.vocab,
         tokenizer.unk,

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import unicodedata
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from chainrule import system
 from chainrule.errors import InputError
@@ -30,18 +30,18 @@ def split(text: str, placeholder: str) -> str:
     >>> split('He said, "go!"', "<unk>")
     'He said ￭, "￭ go ￭! ￭"'
     """
-    return str(_core().split_punctuation(_check_utf8(text), placeholder))
+    return str(system.load().split_punctuation(_check_utf8(text), placeholder))
 
 
 def split_spans(text: str, placeholder: str) -> list[tuple[str, int, int]]:
     """Return the tokens of a line with their start and end offsets."""
-    spans: list[tuple[str, int, int]] = _core().split_punctuation_spans(_check_utf8(text), placeholder)
+    spans: list[tuple[str, int, int]] = system.load().split_punctuation_spans(_check_utf8(text), placeholder)
     return spans
 
 
 def split_without_joiners(text: str) -> bytes:
     """Split several lines into words and punctuation marks separated by one blank, as UTF-8; not reversible."""
-    words: bytes = _core().split_without_joiners(text)
+    words: bytes = system.load().split_without_joiners(text)
     return words
 
 
@@ -51,7 +51,7 @@ def join(tokens: str) -> str:
     >>> join('He said ￭, "￭ go ￭! ￭"')
     'He said, "go!"'
     """
-    return str(_core().join_punctuation(tokens))
+    return str(system.load().join_punctuation(tokens))
 
 
 def without_joiners(token: str) -> str:
@@ -65,7 +65,7 @@ def without_joiners(token: str) -> str:
 
 def joined_sides(token: str) -> tuple[bool, bool]:
     """Whether a token is joined to the previous token, and to the next."""
-    left, right = _core().joins(token)
+    left, right = system.load().joins(token)
     return bool(left), bool(right)
 
 
@@ -155,10 +155,6 @@ def joined_forms(word: str) -> list[str]:
         return [word, JOINER + word]
     is_mark = split(word, "") == word and joined_sides(JOINER + word)[0]
     return [word, JOINER + word, word + JOINER, JOINER + word + JOINER] if is_mark else [word]
-
-
-def _core() -> Any:
-    return system.require("the word tokenizer needs")
 
 
 def _check_utf8(text: str) -> str:

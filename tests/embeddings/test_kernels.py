@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.embeddings import twin
 from chainrule.errors import ChainruleError
+from embeddings import reference
 
 Floats = NDArray[np.float32]
 SETS = ["none", "avx2", "avx512"]
@@ -37,7 +37,7 @@ def grid(rng: np.random.Generator, *shape: int) -> Floats:
 
 def test_the_generator_is_xorshift() -> None:
     # splitmix64's first value for seed 0 is known: 0xE220A8397B1DCDAF (odd already).
-    random = twin.Random(0)
+    random = reference.Random(0)
     assert random.state == 0xE220A8397B1DCDAF
     s = 0xE220A8397B1DCDAF
     s ^= (s << 13) % 2**64
@@ -47,7 +47,7 @@ def test_the_generator_is_xorshift() -> None:
 
 
 def test_numbers_below() -> None:
-    random = twin.Random(5)
+    random = reference.Random(5)
     drawn = [random.below(3) for _ in range(3000)]
     assert set(drawn) == {0, 1, 2}
     assert min(drawn.count(i) for i in range(3)) > 850  # 1000 expected, standard deviation 26
@@ -56,7 +56,7 @@ def test_numbers_below() -> None:
 
 @pytest.mark.parametrize("weights", [[1.0], [1, 1], [1, 2, 3, 0, 10], [5.0] * 7, list(range(1, 200))])
 def test_noise_has_exactly_its_distribution(weights: list[float]) -> None:
-    noise = twin.Noise(weights)
+    noise = reference.Noise(weights)
     n = len(weights)
     chances = np.zeros(n)
     for i, (keep, other) in enumerate(zip(noise.keep, noise.other, strict=True)):
@@ -68,7 +68,7 @@ def test_noise_has_exactly_its_distribution(weights: list[float]) -> None:
 @pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, float("inf")]])
 def test_noise_of_nothing(weights: list[float]) -> None:
     with pytest.raises(ChainruleError, match="noise needs words"):
-        twin.Noise(weights)
+        reference.Noise(weights)
 
 
 def test_window_is_a_step_down_the_gradient() -> None:
@@ -78,7 +78,7 @@ def test_window_is_a_step_down_the_gradient() -> None:
     wanted_x, wanted_y = x + e @ y, y + e.T @ x
     product = x.astype(float) @ y.T
     loss = -np.log(sigmoid(product[:, 0])).sum() - np.log(sigmoid(-product[:, 1:])).sum()
-    found = twin.window(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
+    found = reference.window(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
     assert found == pytest.approx(loss, abs=0.02 * 12)  # σ is looked up in cells 1/64 wide
     assert x == pytest.approx(wanted_x, abs=2e-4 * 4)  # 1/512 · 0.1 · 4 targets
     assert y == pytest.approx(wanted_y, abs=2e-4 * 4)
@@ -90,7 +90,7 @@ def test_bag_is_a_step_of_the_mean() -> None:
     h = x.astype(float).mean(axis=0)
     e = 0.1 * (np.array([1, 0, 0, 0]) - sigmoid(y @ h))
     wanted_x, wanted_y = x + e @ y, y + e[:, None] * h
-    twin.bag(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
+    reference.bag(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
     assert x == pytest.approx(wanted_x, abs=2e-4 * 4)
     assert y == pytest.approx(wanted_y, abs=2e-4 * 4)
 
@@ -99,7 +99,7 @@ def test_fit_by_hand() -> None:
     # w · v = 2, biases 1 and −1, log X = 1: the difference is 1; g = 0.1 · 0.5 · 1 = 0.05, sums 4: the root is 2.
     w, v = np.array([1, 2, 1], np.float32), np.array([2, 0, -1], np.float32)
     w_squares, v_squares = np.full(3, 4, np.float32), np.full(3, 4, np.float32)
-    cost = twin.fit(w, v, w_squares, v_squares, 0.5, 1.0, 0.1)
+    cost = reference.fit(w, v, w_squares, v_squares, 0.5, 1.0, 0.1)
     assert cost == pytest.approx(0.25)
     assert w == pytest.approx([1 - 0.05, 2, 1 - 0.025])
     assert v == pytest.approx([2 - 0.025, -0.05, -1 - 0.025])
@@ -125,10 +125,10 @@ def test_compiled_steps_are_the_same(core: Any, simd: str, is_bag: bool) -> None
         y = rng.permutation(25)[:targets].astype(np.uint32)
         # Where products cannot be exact, a value on the border of two cells may fall to either side; a small rate
         # makes that less than 1e-5: 1/256 · rate · |y| with |y| ≤ 1/2.
-        rate = 0.1 if not is_bag and targets <= twin.GROUP else 0.003
+        rate = 0.1 if not is_bag and targets <= reference.GROUP else 0.003
         kernel = core.kernel_bag if is_bag else core.kernel_window
         made_x, made_y, loss = kernel(simd, before, outputs, x, y, rate)
-        step = twin.bag if is_bag else twin.window
+        step = reference.bag if is_bag else reference.window
         wanted = step(before, outputs, x.tolist(), y.tolist(), rate)
         assert made_x == pytest.approx(before, abs=1e-5)
         assert made_y == pytest.approx(outputs, abs=1e-5)
@@ -143,7 +143,7 @@ def test_compiled_fit_is_the_same(core: Any, simd: str) -> None:
         squares = (1 + rng.random((2, D + 1))).astype(np.float32)
         weight, log_x, rate = (float(x) for x in rng.random(3).astype(np.float32))
         made, sums, cost = core.kernel_fit(simd, pair, squares, weight, log_x, rate)
-        wanted = twin.fit(pair[0], pair[1], squares[0], squares[1], weight, log_x, rate)
+        wanted = reference.fit(pair[0], pair[1], squares[0], squares[1], weight, log_x, rate)
         assert made == pytest.approx(pair, abs=1e-5)
         assert sums == pytest.approx(squares, abs=1e-5)
         assert cost == pytest.approx(wanted, abs=1e-5)
