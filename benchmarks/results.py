@@ -20,7 +20,8 @@ from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.ngram import smoothing
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.counts import Counts
+from chainrule.ngram.engine import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus

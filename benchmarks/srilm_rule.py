@@ -18,7 +18,8 @@ from benchmarks.results import ORDERS, PUBLISHED
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Floats
 from chainrule.ngram import smoothing
-from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.counts import Counts
+from chainrule.ngram.engine import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import OrderCounts, absolute_discount, modified_discounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables

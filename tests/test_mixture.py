@@ -13,9 +13,9 @@ from chainrule.lm import Context, Vocabulary
 from chainrule.mixture import Component, Config, Mixture, em_weights, fit, mixture_config
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.ngram.config import Smoothing
-from chainrule.ngram.counts import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
+from ngram.reference import count
 
 V = Vocabulary(size=5, bos=3, eos=4, unk=0)  # <unk> a b <s> </s>
 TEXTS = ([1, 2, 4, 1, 1, 4, 2, 1, 4], [2, 2, 2, 4, 2, 1, 4, 4, 2, 4])

@@ -24,6 +24,7 @@ from chainrule.text.readers import Errors
 from chainrule.tokenizers import encode as plain_words
 from chainrule.tokenizers.config import Kind, TokenizerConfig
 from chainrule.tokenizers.train import from_words
+from ngram.reference import TableModel
 
 pytestmark = pytest.mark.native
 
@@ -210,7 +211,7 @@ def test_the_words_of_the_speller_are_those_met_once(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("abc abc abd abd\nxyz\n")
     made = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig())
     assert made.speller is not None
-    assert made.speller.alphabet == "xyz"
+    assert made.speller.lm.alphabet == "xyz"
 
 
 def test_the_speller_looks_up_what_its_model_scores(tmp_path: Path) -> None:
@@ -219,11 +220,12 @@ def test_the_speller_looks_up_what_its_model_scores(tmp_path: Path) -> None:
     assert speller is not None
     words = ["abcabd", "abcabcabc", "?", "xa?xa", "b"]
     for word, found in zip(words, speller.log_probs(words), strict=True):
-        ids = np.array([speller.alphabet.find(c) for c in word])
+        ids = np.array([speller.lm.alphabet.find(c) for c in word])
         ids[ids < 0] = speller.lm.vocabulary.unk
         line = np.append(ids, speller.lm.vocabulary.eos)[None, :]
         batch = Batch(np.insert(line[:, :-1], 0, speller.lm.vocabulary.bos, axis=1), line, line >= 0)
-        scores, _ = speller.lm.score(batch, speller.lm.start(1))
+        lm = TableModel(speller.lm.tables, speller.lm.vocabulary)
+        scores, _ = lm.score(batch, lm.start(1))
         # Each unknown character shares with all but a, b, c, d, x, the two blanks and the two line breaks.
         others = np.log(0x110000 - 0x800 - 9) * word.count("?")
         assert found == pytest.approx(scores.sum() - others - speller.log_outside, abs=1e-9)
@@ -279,4 +281,4 @@ def test_few_unknown_words_do_not_teach_spelling_alone() -> None:
     assert both is not None
     assert both.log_probs(["<unk>"])[0] == pytest.approx(np.log(1 - 2 / 4))  # one of three is another word
     assert both.log_probs(["minner"])[0] > -20
-    assert set("xbcdfgm") <= set(both.alphabet)
+    assert set("xbcdfgm") <= set(both.lm.alphabet)

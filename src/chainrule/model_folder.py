@@ -130,10 +130,7 @@ def _load(verified: VerifiedDir, config: dict[str, Any], name: str, device: str)
 
 
 def _read_speller(verified: VerifiedDir, tokenizer: Tokenizer) -> Speller:
-    name = str(verified.path / SPELLER)
-    speller = Speller.from_bytes(verified.bytes(SPELLER), name)
-    speller.check_outside(tokenizer.vocabulary_words(), name)
-    return speller
+    return Speller.from_bytes(verified.bytes(SPELLER), str(verified.path / SPELLER), tokenizer.vocabulary_words)
 
 
 def usage_hint(task: str, path: str | Path) -> str:

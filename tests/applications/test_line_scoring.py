@@ -14,6 +14,7 @@ from chainrule.errors import InputError, UsageError
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus, read_batches
 from cli.command import english
+from ngram.reference import spelling_log_probs
 
 pytestmark = pytest.mark.native
 LINES = [
@@ -74,7 +75,7 @@ def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch:
     words = ["".join(letters.choices("abcdefgh", k=letters.randint(3, 20))) for _ in range(60_000)]
     lines = [" ".join(words[i : i + 6]) for i in range(0, len(words), 6)] * 2
     assert model.speller is not None
-    wanted = model.speller.reference_log_probs(words).reshape(-1, 6).sum(axis=1)
+    wanted = spelling_log_probs(model.speller, words).reshape(-1, 6).sum(axis=1)
     for number in (1, 2, 5):
         monkeypatch.setattr(module, "thread_count", lambda number=number: number)
         assert_allclose(score_lines(model, lines).spellings, np.tile(wanted, 2), rtol=1e-12)

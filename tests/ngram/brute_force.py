@@ -8,9 +8,9 @@ import numpy as np
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Vocabulary
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import count
 from chainrule.ngram.smoothing import estimate
 from chainrule.ngram.tables import BackoffTables
+from ngram.reference import count
 
 Gram = tuple[int, ...]
 

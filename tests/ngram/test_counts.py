@@ -1,13 +1,12 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.lm import Context, Vocabulary
-from chainrule.ngram import counts as counting
-from chainrule.ngram.counts import Counts, count, insert_bos
+from chainrule.ngram.counts import Counts, insert_bos
+from chainrule.ngram.engine import count
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 
@@ -46,9 +45,8 @@ def test_the_worked_example() -> None:
     lines=st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1, max_size=8),
     order=st.integers(1, 4),
     context=st.sampled_from(["line", "stream"]),
-    chunk=st.sampled_from([1, 2, 5, 1 << 22]),
 )
-def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, context: Context, chunk: int) -> None:
+def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, context: Context) -> None:
     texts = [[4, *line, 5] for line in lines]
     if context == "stream":
         texts = [[4] + [w for text in texts for w in text[1:]]]
@@ -59,9 +57,7 @@ def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, co
                 if end - k + 1 >= 0:
                     expected[tuple(text[end - k + 1 : end + 1])] += 1
     ids = np.array([w for line in lines for w in [*line, 5]])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "CHUNK", chunk)
-        counts = count(ids, order, WORDS, context)
+    counts = count(ids, order, WORDS, context)
     assert spelled(counts) == expected
     assert spelled(counts.up_to(1)) == {g: c for g, c in expected.items() if len(g) == 1}
     for level in counts.levels:
@@ -71,12 +67,9 @@ def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, co
 
 @given(
     lines=st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1, max_size=8),
-    chunk=st.sampled_from([1, 3, 1 << 22]),
 )
-def test_suffix_links_lead_to_the_words_without_the_first(lines: list[list[int]], chunk: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "CHUNK", chunk)
-        counts = count(np.array([w for line in lines for w in [*line, 5]]), 3, WORDS)
+def test_suffix_links_lead_to_the_words_without_the_first(lines: list[list[int]]) -> None:
+    counts = count(np.array([w for line in lines for w in [*line, 5]]), 3, WORDS)
     names: list[list[tuple[int, ...]]] = [[()]]
     for level in counts.levels:
         names.append([(*names[-1][c], int(w)) for c, w in zip(level.context, level.word, strict=True)])

@@ -21,8 +21,8 @@ from chainrule.lm import Ids, Vocabulary
 from chainrule.ngram.config import Config
 from chainrule.ngram.family import train
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.table_model import TableModel
 from chainrule.text.corpus import Corpus
+from ngram.reference import TableModel
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 # A chain that training shows in full; nine lines in ten keep to it and every tenth does not.

@@ -1,6 +1,5 @@
 """The speller makes word models normalised distributions over strings."""
 
-from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save as save_arrays
 
 from chainrule import system, train
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.lm import Batch
 from chainrule.model import Model
-from chainrule.ngram import oov_speller
 from chainrule.ngram.oov_speller import MIN_SPELLED_PROBABILITY, UNICODE_SCALARS, Speller, train_speller
 from chainrule.prepared_corpus import prepare_corpus
 from chainrule.storage import tensors
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
+from ngram.reference import TableModel, as_tables, spelling_log_probs
 
 ALPHABET = "ab"
 LINES = ["a b a", "ab a", "b", "a a b", "ba b a", "aab b"] * 20
@@ -37,7 +37,7 @@ def test_a_known_word_is_never_spelled() -> None:
 def test_all_spellings_sum_to_one() -> None:
     """Over strings of the alphabet and of one stranger, which stands for all others and counts for them all."""
     speller = train_speller(["ab", "ba", "a", "abb"], known=["b", "ab"])
-    others = UNICODE_SCALARS - len(set(speller.alphabet) | set(" \t\r\n"))
+    others = UNICODE_SCALARS - len(set(speller.lm.alphabet) | set(" \t\r\n"))
     total = 0.0
     sums = []
     for length in range(1, 9):
@@ -68,7 +68,7 @@ def test_a_placeholder_has_a_share_of_its_own() -> None:
     free = train_speller(["ab", "abc"], known=["b", "abc", "<unk>"])  # the same character model, without a share
     words = ["ab", "ba", "kitten", "<unk", "<unk>>"]
     assert speller.log_probs(words) == pytest.approx(free.log_probs(words) + np.log(0.2), rel=1e-9)
-    assert "<" not in speller.alphabet  # the placeholder is not an example of spelling
+    assert "<" not in speller.lm.alphabet  # the placeholder is not an example of spelling
 
 
 def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
@@ -96,7 +96,8 @@ def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None
         total += float((np.exp(speller.log_probs(strings)) * weights)[[s not in known for s in strings]].sum())
     inputs = np.array([[vocabulary.bos, *s] for s in product([0, 1, vocabulary.unk], repeat=L)])
     targets = np.append(inputs[:, 1:], np.full((len(inputs), 1), vocabulary.eos), axis=1)
-    log_p, _ = speller.lm.score(Batch(inputs, targets, targets >= 0), speller.lm.start(len(inputs)))
+    lm = TableModel(speller.lm.tables, vocabulary)
+    log_p, _ = lm.score(Batch(inputs, targets, targets >= 0), lm.start(len(inputs)))
     longer = float((np.exp(log_p[:, :-1].sum(axis=1)) * (1 - np.exp(log_p[:, -1]))).sum())
     assert total + longer / np.exp(speller.log_outside) == pytest.approx(1, abs=1e-6)
     assert speller.log_probs(["ab"])[0] > speller.log_probs(["ba"])[0]
@@ -126,7 +127,19 @@ def test_a_placeholder_without_a_probability_is_refused(log_placeholder: float) 
     speller = train_speller(["<unk>"], known=["cat"], rare=["cat"], placeholder="<unk>")
     arrays = tensors.unpack(speller.to_bytes(), "") | {"log_placeholder": np.array([log_placeholder])}
     with pytest.raises(ModelFileError, match=r"its probability is not valid|NaN or infinite"):
-        Speller.from_bytes(oov_speller.serialize(arrays), "speller.safetensors")
+        Speller.from_bytes(save_arrays(arrays), "speller.safetensors")
+
+
+def test_log_outside_is_checked_before_the_first_result() -> None:
+    speller = train_speller(["ab", "ba"], known=["cat"])
+    arrays = tensors.unpack(speller.to_bytes(), "") | {"log_outside": np.array([-3.0])}
+    wrong = Speller.from_bytes(save_arrays(arrays), "speller.safetensors", lambda: ["cat"])
+    assert wrong.log_probs([]).tolist() == []  # nothing is estimated for a text without unknown words
+    for _ in range(2):
+        with pytest.raises(ModelFileError, match="log_outside is -3, and the tables and the vocabulary give"):
+            wrong.log_probs(["ab"])
+        with pytest.raises(ModelFileError, match="log_outside is -3"):
+            wrong.sample(np.random.default_rng(0))
 
 
 OLD_FILE = Path(__file__).parent / "speller_tables.safetensors"
@@ -147,7 +160,7 @@ def test_the_counts_give_the_tables_of_the_old_file() -> None:
     assert speller is not None
     old = Speller.from_bytes(OLD_FILE.read_bytes(), "")
     for again in (speller, Speller.from_bytes(speller.to_bytes(), "")):
-        assert again.alphabet == old.alphabet
+        assert again.lm.alphabet == old.lm.alphabet
         assert again.log_outside == pytest.approx(old.log_outside, abs=1e-12)
         for level, expected in zip(again.lm.tables.levels, old.lm.tables.levels, strict=True):
             assert level.key.tolist() == expected.key.tolist()
@@ -160,7 +173,7 @@ def test_an_n_gram_is_stored_in_two_bytes() -> None:
     speller = train_speller(words, known=[])
     n_grams = sum(map(len, speller.lm.tables.levels))
     assert len(speller.to_bytes()) < 2 * n_grams + 3000  # names, dtypes and shapes
-    assert len(replace(speller, counts=None).to_bytes()) > 12 * n_grams
+    assert len(as_tables(speller).to_bytes()) > 12 * n_grams
 
 
 def test_any_string_can_be_spelled_and_saved() -> None:
@@ -192,7 +205,7 @@ def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[
         unknown, spellings = [s[0] for s in unknown], [s[0] for s in spellings]
     speller = train_speller(unknown, known=["z"], is_single=is_single, placeholder=unknown[0])
     asked = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
-    np.testing.assert_allclose(speller.compiled().log_probs(asked), speller.reference_log_probs(asked), rtol=1e-12)
+    np.testing.assert_allclose(speller.log_probs(asked), spelling_log_probs(speller, asked), rtol=1e-12)
 
 
 @pytest.mark.native
@@ -203,8 +216,7 @@ def test_tables_that_are_none_are_refused_by_the_core() -> None:
         for level in speller.lm.tables.levels
     ]
     core = system.load()
-    assert core is not None
-    alphabet = np.array([ord(c) for c in speller.alphabet], dtype=np.uint32)
+    alphabet = np.array([ord(c) for c in speller.lm.alphabet], dtype=np.uint32)
     core.Speller(alphabet, arrays, 0.0, 0.0, False)
     broken: list[tuple[Any, Any]] = [
         (alphabet[::-1].copy(), arrays),

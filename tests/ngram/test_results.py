@@ -11,13 +11,14 @@ from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.model import Model
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts, count
+from chainrule.ngram.counts import Counts
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
+from ngram.reference import count
 
 pytestmark = pytest.mark.data
 

@@ -11,10 +11,10 @@ from chainrule.lm import Floats, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.config import Config
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.table_model import TableModel
 from chainrule.ngram.tables import BackoffTables
 from chainrule.tokenizers.tokenizer import split_words
 from ngram.query_pairs import SMALL, WORDS, Pair, tables_of
+from ngram.reference import TableModel
 
 pytestmark = pytest.mark.native
 

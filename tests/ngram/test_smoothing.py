@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.ngram.config import SMOOTHINGS, Config
-from chainrule.ngram.counts import count
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
+from ngram.reference import count
 from ngram.specification import Gram, Specification, contexts
 
 UNK, A, B, C, BOS, EOS = range(6)

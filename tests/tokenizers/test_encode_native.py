@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainrule import system
 from chainrule.errors import ChainruleError
 from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.fingerprint import SHORTEST_LINE, fingerprint
@@ -107,4 +108,4 @@ def test_threads_out_of_range_are_refused(tmp_path: Path, threads: int) -> None:
     files = find_plain_files(corpus_of(tmp_path, b"a\n"))
     assert files is not None
     with pytest.raises(ChainruleError, match="threads is"):
-        files.core.count_plain_words(files.names, threads)
+        system.load().count_plain_words(files.names, threads)

@@ -90,7 +90,7 @@ class LineScorer:
         speller, config = self.model.speller, self.model.tokenizer.config
         options = {"threads": thread_count(), "placeholder": config.unk if config.splits_punctuation else None}
         if speller is not None:
-            log_probs, *others = self._engine.score_spelled(lines, speller.compiled(), **options)
+            log_probs, *others = self._engine.score_spelled(lines, speller.compiled, **options)
             return LineScores(check_scores(log_probs, self._engine), *others)
         log_probs, tokens, unknown = self._engine.score_sentences(lines, **options)
         check_scores(log_probs, self._engine)

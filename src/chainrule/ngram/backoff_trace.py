@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from chainrule.lm import Batch, Floats, Ids, Mask
-from chainrule.ngram.model import NgramModel
-from chainrule.ngram.table_model import NgramState
+from chainrule.ngram.model import NgramModel, NgramState
 
 FULL_ORDER: Final = 0
 WORD_NOT_STORED: Final = 1

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.lm import Context, Ids, Mask, Vocabulary
-from chainrule.progress import Progress, silent
-
-CHUNK = 1 << 22
-"""Tokens sorted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +51,6 @@ def insert_bos(ids: Ids, vocabulary: Vocabulary, context: Context) -> Ids:
     return np.insert(ids, starts, vocabulary.bos)
 
 
-def count(
-    ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line", progress: Progress = silent
-) -> Counts:
-    """Count all n-grams up to `order` whose last word is predicted.
-
-    A model of order n reads n−1 `<s>` before a line; since c(<s> <s>, w) = c(<s>, w), one is stored and longer
-    runs of `<s>` are read as one.
-    """
-    tokens = insert_bos(ids.astype(np.int32), vocabulary, context)
-    levels = [_unigrams(tokens, vocabulary)]
-    rows = tokens  # rows[t]: the row of the n-gram that ends at t, −1 where there is none
-    for k in range(2, order + 1):
-        progress("counting n-grams", k - 1, order)
-        level, rows = _extend(levels[-1], rows, tokens, vocabulary)
-        levels.append(level)
-    progress("counting n-grams", order, order)
-    return Counts(tuple(levels), vocabulary)
-
-
 def copy_eos_contexts_to_bos(counts: Counts) -> Counts:
     """Return the counts of a stream with c(<s> w_2…w_n) set to c(</s> w_2…w_n): a text starts like a line.
 
@@ -98,45 +75,3 @@ def copy_eos_contexts_to_bos(counts: Counts) -> Counts:
         new_row[rows[~begins]] = np.flatnonzero(~begins)
         copy_row[rows[begins]] = np.flatnonzero(begins)
     return Counts(tuple(levels), vocabulary)
-
-
-def _unigrams(tokens: Ids, vocabulary: Vocabulary) -> Level:
-    nothing = np.zeros(vocabulary.size, dtype=np.int64)
-    ids = np.arange(vocabulary.size)
-    counts = np.bincount(tokens, minlength=vocabulary.size)
-    counts[vocabulary.bos] = 0
-    return Level(nothing, ids, nothing, counts, ids == vocabulary.bos)
-
-
-def _extend(below: Level, rows: Ids, tokens: Ids, vocabulary: Vocabulary) -> tuple[Level, Ids]:
-    """One order up: the n-grams (row of the context that ends before t, token t), and each position's new row.
-
-    The text is sorted chunk by chunk, so that memory beyond the tables is a few numbers a token.
-    """
-    found = np.full(len(tokens), -1, dtype=np.int32)  # first the place in its chunk's keys, then the row
-    chunks = [slice(a, min(a + CHUNK, len(tokens))) for a in range(1, len(tokens), CHUNK)]
-    parts: list[tuple[Ids, Ids]] = []
-    for chunk in chunks:
-        before = rows[chunk.start - 1 : chunk.stop - 1]
-        here = (tokens[chunk] != vocabulary.bos) & (before >= 0)
-        key = before[here].astype(np.int64) * vocabulary.size + tokens[chunk][here]
-        keys, place, times = np.unique(key, return_inverse=True, return_counts=True)
-        parts.append((keys, times))
-        found[chunk][here] = place
-    key, counts = _merge(parts)
-    suffix = np.empty(len(key), dtype=np.int64)
-    for chunk, (keys, _) in zip(chunks, parts, strict=True):
-        here = found[chunk] >= 0
-        found[chunk][here] = np.searchsorted(key, keys)[found[chunk][here]]
-        suffix[found[chunk][here]] = rows[chunk][here]
-    context, word = np.divmod(key, vocabulary.size)
-    return Level(context, word, suffix, counts, below.begins[context]), found
-
-
-def _merge(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
-    """Sorted keys and counts of several chunks as those of one."""
-    if len(parts) == 1:
-        return parts[0]
-    keys, place = np.unique(np.concatenate([np.zeros(0, np.int64), *(k for k, _ in parts)]), return_inverse=True)
-    counts = np.concatenate([np.zeros(0, np.int64), *(c for _, c in parts)])
-    return keys, np.bincount(place, counts, len(keys)).astype(np.int64)

@@ -9,12 +9,22 @@ import numpy as np
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.engine import Engine
-from chainrule.ngram.table_model import NgramState
 from chainrule.ngram.tables import BackoffTables
 from chainrule.system import thread_count
 
 MIN_TOKENS_FOR_THREADS = 1 << 13
 """Batches with fewer tokens are scored by one thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class NgramState:
+    """The last n−1 ids of each hypothesis, padded with `<s>`, at which a context ends."""
+
+    ids: Ids  # (K, n−1)
+
+    def select(self, rows: Ids) -> Self:
+        """Return the states of these rows."""
+        return type(self)(self.ids[rows])
 
 
 @dataclass(frozen=True, slots=True)

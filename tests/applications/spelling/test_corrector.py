@@ -22,10 +22,10 @@ from chainrule.applications.spelling.noisy_channel import Channel, Misspelling, 
 from chainrule.applications.spelling.words import find_words
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.model import Model
-from chainrule.ngram.table_model import TableModel
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.train import from_words
+from ngram.reference import TableModel
 
 TEXT = [
     "i read the letter from my friend",

@@ -16,7 +16,7 @@ from chainrule.applications.spelling.candidates import Arcs, Candidates
 from chainrule.applications.spelling.words import Word
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.ngram.engine import check_scores
-from chainrule.ngram.table_model import NgramState
+from chainrule.ngram.model import NgramState
 from chainrule.system import thread_count
 
 MIN_PARALLEL_QUERIES = 1 << 13

@@ -1,32 +1,59 @@
-"""Back-off tables as a LanguageModel, in NumPy: what the compiled model (model.py) is held equal to.
+"""NumPy references of the n-gram engine: counting, back-off queries and the speller."""
 
-Lives here: the two views, look up and back off, as they are defined. Not here: counting (counts.py) and estimating
-(estimate.py).
-"""
-
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
+from chainrule.ngram.counts import Counts, Level, insert_bos
+from chainrule.ngram.model import NgramState
+from chainrule.ngram.oov_speller import Speller, count_other_characters, encode_spellings
 from chainrule.ngram.tables import BackoffTables, take_or_default
 
 
-@dataclass(frozen=True, slots=True)
-class NgramState:
-    """The last n−1 ids read, `<s>` where fewer were: a context ends there."""
+def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
+    """Count all n-grams up to `order` whose last word is predicted.
 
-    ids: Ids  # (K, n−1)
+    A model of order n reads n−1 `<s>` before a line; since c(<s> <s>, w) = c(<s>, w), one is stored and longer
+    runs of `<s>` are read as one.
+    """
+    tokens = insert_bos(ids.astype(np.int32), vocabulary, context)
+    levels = [_unigrams(tokens, vocabulary)]
+    rows = tokens  # rows[t]: the row of the n-gram that ends at t, −1 where there is none
+    for _ in range(2, order + 1):
+        level, rows = _extend(levels[-1], rows, tokens, vocabulary)
+        levels.append(level)
+    return Counts(tuple(levels), vocabulary)
 
-    def select(self, rows: Ids) -> Self:
-        """The states of these rows."""
-        return type(self)(self.ids[rows])
+
+def _unigrams(tokens: Ids, vocabulary: Vocabulary) -> Level:
+    nothing = np.zeros(vocabulary.size, dtype=np.int64)
+    ids = np.arange(vocabulary.size)
+    counts = np.bincount(tokens, minlength=vocabulary.size)
+    counts[vocabulary.bos] = 0
+    return Level(nothing, ids, nothing, counts, ids == vocabulary.bos)
+
+
+def _extend(below: Level, rows: Ids, tokens: Ids, vocabulary: Vocabulary) -> tuple[Level, Ids]:
+    """Return the n-grams of the next order and the row of the n-gram that ends at each position."""
+    before = rows[:-1]
+    is_counted = (tokens[1:] != vocabulary.bos) & (before >= 0)
+    key = before[is_counted].astype(np.int64) * vocabulary.size + tokens[1:][is_counted]
+    keys, place, counts = np.unique(key, return_inverse=True, return_counts=True)
+    ends = np.full(len(tokens), -1)
+    ends[1:][is_counted] = place
+    suffix = np.empty(len(keys), dtype=np.int64)
+    suffix[place] = rows[1:][is_counted]
+    context, word = np.divmod(keys, vocabulary.size)
+    return Level(context, word, suffix, counts, below.begins[context]), ends
 
 
 @dataclass(frozen=True, slots=True)
 class TableModel:
-    """p(w | h) from back-off tables."""
+    """Language model p(w | h) of back-off tables, by look-up and back-off."""
 
     tables: BackoffTables
     vocabulary: Vocabulary
@@ -35,16 +62,16 @@ class TableModel:
 
     @property
     def order(self) -> int:
-        """Words in the longest n-gram, n."""
+        """Order n."""
         return self.tables.order
 
     @property
     def parameters(self) -> int:
-        """Stored probabilities and back-off weights."""
+        """Number of stored probabilities and back-off weights."""
         return self.tables.parameters
 
     def start(self, rows: int) -> NgramState:
-        """As if n−1 `<s>` had been read."""
+        """Return the state after n−1 `<s>`."""
         return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int64))
 
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
@@ -123,3 +150,53 @@ def _ranges(first: Ids, last: Ids) -> Ids:
     lengths = last - first
     before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     return np.asarray(np.arange(lengths.sum()) + np.repeat(first - before, lengths))
+
+
+def spelling_log_probs(speller: Speller, spellings: Sequence[str]) -> Floats:
+    """Return what `speller.log_probs(spellings)` should be."""
+    if not spellings:
+        return np.zeros(0)
+    lm, vocabulary = speller.lm, speller.lm.vocabulary
+    ids, ends = encode_spellings(spellings, lm.alphabet)
+    log_p = _score(lm.tables, ids, vocabulary)
+    log_p[ids == vocabulary.unk] -= np.log(count_other_characters(lm.alphabet, lm.is_single))
+    if lm.is_single:
+        log_p[ends] = 0  # a single character has no `</s>`
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    is_placeholder = np.array([bool(speller.placeholder) and s == speller.placeholder for s in spellings])
+    return np.where(is_placeholder, speller.log_placeholder, np.add.reduceat(log_p, starts) - speller.log_outside)
+
+
+def _score(tables: BackoffTables, ids: Ids, vocabulary: Vocabulary) -> Floats:
+    """Return log p of each id, (N,) -> (N,); a new word starts after every `</s>`.
+
+    The (m + 1)-gram matched at one id is the context of m + 1 characters of the next id, so each order is looked up
+    once. An unseen context has back-off weight 1 (Witten–Bell).
+    """
+    V, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
+    log_p: Floats = tables.levels[0].log_prob[ids].astype(np.float64)
+    rows = np.where(ids == eos, bos, ids)
+    for m, level in enumerate(tables.levels[1:], start=1):
+        context = np.concatenate([[bos if m == 1 else -1], rows[:-1]])
+        rows = level.find(context, ids, V)
+        backed_off = log_p + take_or_default(tables.levels[m - 1].log_backoff, context, np.zeros(1))
+        log_p = take_or_default(level.log_prob, rows, backed_off)
+        rows[ids == eos] = -1
+    return log_p
+
+
+def as_tables(speller: Speller) -> Speller:
+    """Return the speller as earlier versions stored it: back-off tables instead of counts."""
+    return replace(speller, lm=replace(speller.lm, arrays=tables_to_arrays(speller.lm.tables)))
+
+
+def tables_to_arrays(tables: BackoffTables) -> dict[str, NDArray[Any]]:
+    """Return the arrays named by order; the keys of order 1 are implied and not stored."""
+    arrays: dict[str, NDArray[Any]] = {"log_missing": np.array([tables.log_missing])}
+    for n, level in enumerate(tables.levels, start=1):
+        arrays[f"{n}.log_prob"] = level.log_prob
+        if n > 1:
+            arrays[f"{n}.key"] = level.key
+        if n < tables.order:
+            arrays[f"{n}.log_backoff"] = level.log_backoff
+    return arrays
