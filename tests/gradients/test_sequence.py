@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from chainrule.errors import UsageError, VocabularyError
-from chainrule.gradients.softmax import check_tokens, initial_state, truncation_points
+from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
 
 
 def test_pieces_of_a_window() -> None:

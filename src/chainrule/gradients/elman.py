@@ -7,15 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.gradients import softmax as activations
-from chainrule.gradients.softmax import (
-    check_tokens,
-    cross_entropy,
-    initial_state,
-    loss_gradient,
-    softmax,
-    truncation_points,
-)
+from chainrule.gradients.sequence import SequenceTrace, check_tokens, initial_state, truncation_points
+from chainrule.gradients.softmax import ActivationName, get_activation, loss_gradient
 from chainrule.lm import Floats, Ids
 
 
@@ -32,29 +25,11 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(SequenceTrace):
     """All intermediate values of the forward pass over T tokens."""
 
-    ids: Ids  # (T,)
-    targets: Ids  # (T,)
-    activation: activations.ActivationName
-    h0: Floats  # (m,)
-    x: Floats  # (T, d)
+    activation: ActivationName
     a: Floats  # (T, m)
-    h: Floats  # (T, m)
-    logits: Floats  # (T, V)
-    p: Floats  # (T, V)
-    losses: Floats  # (T,)
-
-    @property
-    def loss(self) -> float:
-        """L = Σ_t L_t, in nats."""
-        return float(self.losses.sum())
-
-    @property
-    def past(self) -> Floats:
-        """h_{t−1} for every t, (T, m)."""
-        return np.vstack([self.h0, self.h[:-1]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,12 +46,12 @@ def forward(
     ids: Ids,
     targets: Ids,
     h0: Floats | None = None,
-    activation: activations.ActivationName = "tanh",
+    activation: ActivationName = "tanh",
 ) -> Trace:
     """Run the forward pass over `ids` (T,) from the state h0 (m,), with the next tokens as `targets` (T,)."""
     E, W_xh, W_hh, b = parameters.E, parameters.W_xh, parameters.W_hh, parameters.b
     check_tokens(ids, targets, len(E))
-    phi = activations.get_activation(activation).value
+    phi = get_activation(activation).value
     T, m = len(ids), len(b)
     h0 = past = initial_state(h0, m)
     x = E[ids]  # (T, d)  x_t = E[w_t]
@@ -86,8 +61,7 @@ def forward(
         h[t] = phi(a[t])  # (m,)  h_t = φ(a_t)
         past = h[t]
     logits = h @ parameters.W_o.T + parameters.b_o  # (T, V)  W_o h_t + b_o
-    losses = cross_entropy(logits, targets)  # (T,)  L_t = −log p_{t,y_t}
-    return Trace(ids, targets, activation, h0, x, a, h, logits, softmax(logits), losses)
+    return Trace(ids, targets, h0, x, h, logits, a=a, activation=activation)
 
 
 def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
@@ -96,15 +70,12 @@ def state_gradients(parameters: Parameters, trace: Trace, window: int | None = N
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
     steps.
     """
-    dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
-    return _backpropagate(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
 
 
 def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
     """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
-    direct = np.zeros_like(trace.h)  # (T, m)  only the last step has a loss
-    direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
-    return _backpropagate(parameters, trace, direct, None)
+    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
 
 
 def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
@@ -126,9 +97,7 @@ def backward(parameters: Parameters, trace: Trace, window: int | None = None) ->
 def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
     """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
     T, m = trace.h.shape
-    slope = activations.get_activation(trace.activation).slope(
-        trace.a, trace.h
-    )  # (T, m)  φ'(a_t); for tanh 1 − h_t²
+    slope = get_activation(trace.activation).slope(trace.a, trace.h)  # (T, m)  φ'(a_t); for tanh 1 − h_t²
     is_cut = truncation_points(T, window)
     dh, da = np.empty((T, m)), np.empty((T, m))
     carried = np.zeros(m)

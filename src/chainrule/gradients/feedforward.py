@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.errors import UsageError
-from chainrule.gradients.softmax import check_tokens, cross_entropy, loss_gradient, softmax
+from chainrule.gradients.sequence import check_tokens
+from chainrule.gradients.softmax import cross_entropy, loss_gradient, softmax
 from chainrule.lm import Floats, Ids
 
 

@@ -14,15 +14,8 @@ from typing import Literal
 import numpy as np
 
 from chainrule.errors import ConfigError
-from chainrule.gradients.softmax import (
-    check_tokens,
-    cross_entropy,
-    initial_state,
-    loss_gradient,
-    sigmoid,
-    softmax,
-    truncation_points,
-)
+from chainrule.gradients.sequence import SequenceTrace, check_tokens, initial_state, truncation_points
+from chainrule.gradients.softmax import loss_gradient, sigmoid
 from chainrule.lm import Floats, Ids
 
 Reset = Literal["before", "after"]
@@ -42,33 +35,15 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(SequenceTrace):
     """All intermediate values of the forward pass over T tokens."""
 
-    ids: Ids  # (T,)
-    targets: Ids  # (T,)
     reset: Reset
-    h0: Floats  # (m,)
-    x: Floats  # (T, d)
     r: Floats  # (T, m)  reset gate
     z: Floats  # (T, m)  update gate
     u: Floats  # (T, m)  input of R_n: r⊙h_{t−1} or h_{t−1}
     q: Floats  # (T, m)  R_n u + b_R
     n: Floats  # (T, m)  candidate state
-    h: Floats  # (T, m)
-    logits: Floats  # (T, V)
-    p: Floats  # (T, V)
-    losses: Floats  # (T,)
-
-    @property
-    def loss(self) -> float:
-        """L = Σ_t L_t, in nats."""
-        return float(self.losses.sum())
-
-    @property
-    def past(self) -> Floats:
-        """h_{t−1} for every t, (T, m)."""
-        return np.vstack([self.h0, self.h[:-1]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,8 +80,7 @@ def forward(
         h[t] = (1 - z[t]) * n[t] + z[t] * past  # h_t = (1 − z)⊙n + z⊙h_{t−1}
         past = h[t]
     logits = h @ parameters.W_o.T + parameters.b_o  # (T, V)  W_o h_t + b_o
-    losses = cross_entropy(logits, targets)  # (T,)  L_t = −log p_{t,y_t}
-    return Trace(ids, targets, reset, h0, x, r, z, u, q, n, h, logits, softmax(logits), losses)
+    return Trace(ids, targets, h0, x, h, logits, reset=reset, r=r, z=z, u=u, q=q, n=n)
 
 
 def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
@@ -115,15 +89,12 @@ def state_gradients(parameters: Parameters, trace: Trace, window: int | None = N
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
     steps.
     """
-    dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
-    return _backpropagate(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
 
 
 def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
     """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
-    direct = np.zeros_like(trace.h)  # (T, m)  only the last step has a loss
-    direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
-    return _backpropagate(parameters, trace, direct, None)
+    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
 
 
 def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.gradients.softmax import (
-    check_tokens,
-    cross_entropy,
-    initial_state,
-    loss_gradient,
-    sigmoid,
-    softmax,
-    truncation_points,
-)
+from chainrule.gradients.sequence import SequenceTrace, check_tokens, initial_state, truncation_points
+from chainrule.gradients.softmax import loss_gradient, sigmoid
 from chainrule.lm import Floats, Ids
 
 
@@ -35,33 +28,15 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(SequenceTrace):
     """All intermediate values of the forward pass over T tokens."""
 
-    ids: Ids  # (T,)
-    targets: Ids  # (T,)
-    h0: Floats  # (m,)
     c0: Floats  # (m,)
-    x: Floats  # (T, d)
     i: Floats  # (T, m)  input gate
     f: Floats  # (T, m)  forget gate
     g: Floats  # (T, m)  cell candidate
     o: Floats  # (T, m)  output gate
     c: Floats  # (T, m)
-    h: Floats  # (T, m)
-    logits: Floats  # (T, V)
-    p: Floats  # (T, V)
-    losses: Floats  # (T,)
-
-    @property
-    def loss(self) -> float:
-        """L = Σ_t L_t, in nats."""
-        return float(self.losses.sum())
-
-    @property
-    def past(self) -> Floats:
-        """h_{t−1} for every t, (T, m)."""
-        return np.vstack([self.h0, self.h[:-1]])
 
     @property
     def past_cell(self) -> Floats:
@@ -106,8 +81,7 @@ def forward(
         h[t] = o[t] * np.tanh(c[t])  # h_t = o⊙tanh(c_t)
         past, past_cell = h[t], c[t]
     logits = h @ parameters.W_o.T + parameters.b_o  # (T, V)  W_o h_t + b_o
-    losses = cross_entropy(logits, targets)  # (T,)  L_t = −log p_{t,y_t}
-    return Trace(ids, targets, h0, c0, x, i, f, g, o, c, h, logits, softmax(logits), losses)
+    return Trace(ids, targets, h0, x, h, logits, c0=c0, i=i, f=f, g=g, o=o, c=c)
 
 
 def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
@@ -116,15 +90,12 @@ def state_gradients(parameters: Parameters, trace: Trace, window: int | None = N
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
     steps.
     """
-    dz = loss_gradient(trace.p, trace.targets)  # (T, V)  p_t − y_t
-    return _backpropagate(parameters, trace, dz @ parameters.W_o, window)  # ∂L_t/∂h_t = W_oᵀ (p_t − y_t)
+    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
 
 
 def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
     """Return the gradients of the last loss only: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
-    direct = np.zeros_like(trace.h)  # (T, m)  only the last step has a loss
-    direct[-1] = loss_gradient(trace.p, trace.targets)[-1] @ parameters.W_o
-    return _backpropagate(parameters, trace, direct, None)
+    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
 
 
 def cell_path_gradients(parameters: Parameters, trace: Trace) -> Floats:
