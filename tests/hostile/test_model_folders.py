@@ -19,6 +19,7 @@ from chainrule.analysis import training_log
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.neural import weights
 from chainrule.neural.probes import contextual
+from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.tables import BackoffTables
 from chainrule.storage import verified_dir
@@ -517,9 +518,9 @@ def test_weights_of_an_ngram_make_probabilities(field: str, models: Callable[[st
     first, *others = lm.tables.levels
     infinite = replace(first, **{field: np.full_like(first.log_prob, np.inf)})
     with pytest.raises(ChainruleError, match="order 1 is not sound"):
-        lm.with_tables(BackoffTables((infinite, *others)))
+        NgramModel.from_tables(BackoffTables((infinite, *others)), lm.vocabulary)
     huge = replace(first, log_backoff=np.full_like(first.log_prob, 1e30))
-    model = lm.with_tables(BackoffTables((huge, *others)))
+    model = NgramModel.from_tables(BackoffTables((huge, *others)), lm.vocabulary)
     with pytest.raises(ModelFileError, match="make no probability"):
         model.step(model.start(1), np.array([0]))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Context, Ids, Vocabulary
 from chainrule.ngram import engine as engines
-from chainrule.ngram import smoothing as jelinek_mercer
+from chainrule.ngram import smoothing
 from chainrule.ngram.config import SMOOTHINGS, Config
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate
@@ -39,8 +39,8 @@ def tables_of(ids: Ids, config: Config, vocabulary: Vocabulary, context: Context
         counts = count(ids, config.order, vocabulary, context)
         weights = None
         if config.smoothing == "jelinek-mercer":
-            learnt = jelinek_mercer.estimate_lambdas(counts, ids, context, config.buckets)
-            weights = jelinek_mercer.expand_lambdas(counts, learnt, config.buckets)
+            learnt = smoothing.estimate_lambdas(counts, ids, context, config.buckets)
+            weights = smoothing.expand_lambdas(counts, learnt, config.buckets)
         return estimate(counts, config, weights)
 
 

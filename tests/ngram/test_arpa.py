@@ -18,7 +18,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ChainruleError, ConfigError, InputError, UsageError, VocabularyError
 from chainrule.lm import Batch, Floats, Ids, Vocabulary
-from chainrule.ngram import smoothing as jelinek_mercer
 from chainrule.ngram.arpa import read, write
 from chainrule.ngram.config import SMOOTHINGS, Config, Smoothing
 from chainrule.ngram.model import NgramModel
@@ -73,9 +72,9 @@ def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: i
     ids = np.array([i for line in lines for i in [*line, vocabulary.eos]])
     counts = count(ids, order, vocabulary)
     config = Config(order=order, smoothing=smoothing, prune=(0, 0, 1)[:order])
-    weights = jelinek_mercer.estimate_lambdas(counts, ids, "line", is_bucketed=True)
+    weights = smoothing.estimate_lambdas(counts, ids, "line", is_bucketed=True)
     return NgramModel.from_tables(
-        estimate(counts, config, jelinek_mercer.expand_lambdas(counts, weights, True)), vocabulary
+        estimate(counts, config, smoothing.expand_lambdas(counts, weights, True)), vocabulary
     )
 
 

@@ -91,7 +91,7 @@ def test_the_command_says_it_too(saved: Path, tmp_path: Path) -> None:
 
 
 def test_the_extension_raises_the_classes_of_chainrule(saved: Path, tmp_path: Path) -> None:
-    open_model = engines.core().NgramModel.open
+    open_model = system.load().NgramModel.open
     path = copied(saved, tmp_path)
     with pytest.raises(ChainruleError, match="choose fast or small") as argument:
         open_model(str(path)).convert(layout="flat")
@@ -313,10 +313,10 @@ def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
     content = path.read_bytes()
     whole, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))
     path.write_bytes(content[:70000])
-    engines.save(whole, tmp_path / "copy")
+    whole.save(str(tmp_path / "copy"))
     assert (tmp_path / "copy").read_bytes() == content
     with pytest.raises(ModelFileError, match=r"m\.ngram became shorter"):
-        engines.save(lazy, tmp_path / "no")
+        lazy.save(str(tmp_path / "no"))
     assert not (tmp_path / "no").exists()
 
 

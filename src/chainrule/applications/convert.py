@@ -1,4 +1,4 @@
-"""Export models to ARPA files and import them."""
+"""Convert n-gram models: ARPA files, mixtures merged into one model, entropy pruning, file layouts."""
 
 import dataclasses
 import warnings
@@ -12,14 +12,11 @@ from chainrule.lm import AnyModel
 from chainrule.mixture import Mixture
 from chainrule.model import Model, Origin
 from chainrule.ngram import arpa
-from chainrule.ngram import arpa as arpa_reader
-from chainrule.ngram import engine as engines
 from chainrule.ngram.config import IMPORTED, INTERPOLATED, Config
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.interpolation import interpolate
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import train_speller
-from chainrule.ngram.tables import BackoffTables
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.system import thread_count
 from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
@@ -70,7 +67,7 @@ def import_arpa(path: Path, command: str = "", progress: Progress | bool = silen
         )
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
-    contents = arpa_reader.read(path, progress, check_sums=True)
+    contents = arpa.read(path, progress, check_sums=True)
     config = TokenizerConfig(kind=_tokenizer_kind(contents.words), unk=contents.unk, closed=not contents.has_unk)
     tokenizer = from_words(contents.words, config)
     origin = Origin.now(text=f"imported from {path.name}", command=command)
@@ -104,9 +101,10 @@ def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
         )
     weights = [weight for _, weight in parts]
     tables = interpolate([lm.tables for lm, _ in parts], weights, mixture.vocabulary.size, progress)
-    tables = dataclasses.replace(tables, starts_at_bos=parts[0][0].engine.starts_at_bos)
+    first = parts[0][0]
+    tables = dataclasses.replace(tables, starts_at_bos=first.engine.starts_at_bos)
     config = Config(order=tables.order, smoothing=INTERPOLATED)
-    lm = _model(tables, parts[0][0], model.tokenizer.names(), config)
+    lm = NgramModel.from_tables(tables, first.vocabulary, first.context, names=model.tokenizer.names())
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
 
 
@@ -121,7 +119,9 @@ def prune(model: Model, threshold: float, progress: Progress | bool = silent) ->
     # The config validates the threshold.
     config = dataclasses.replace(model.config, entropy_prune=max(threshold, model.config.entropy_prune))
     tables = entropy_prune(lm.tables, lm.vocabulary, threshold, progress)
-    pruned_lm = _model(tables, lm, model.tokenizer.names(), config)
+    pruned_lm = NgramModel.from_tables(
+        tables, lm.vocabulary, lm.context, names=model.tokenizer.names(), layout=config.layout, bits=config.bits
+    )
     return dataclasses.replace(model, lm=pruned_lm, config=config, metrics={})
 
 
@@ -140,14 +140,6 @@ def change_layout(model: Model, layout: str | None = None, bits: int | None = No
     lm = cast(NgramModel, model.lm)
     engine = lm.engine.convert(layout=config.layout, bits=config.bits, threads=thread_count())
     return dataclasses.replace(model, lm=dataclasses.replace(lm, engine=engine), config=config, metrics={})
-
-
-def _model(tables: BackoffTables, like: NgramModel, names: list[str], config: Config) -> NgramModel:
-    """Build a model from tables, with the vocabulary and context rule of `like`."""
-    engine = engines.from_tables(
-        tables, like.vocabulary, like.context, names=names, layout=config.layout, bits=config.bits
-    )
-    return NgramModel(engine, like.vocabulary, like.context)
 
 
 def _parts(mixture: Mixture, weight: float, name: str) -> Iterator[tuple[Any, float]]:

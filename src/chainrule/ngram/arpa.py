@@ -1,8 +1,8 @@
-r"""Write back-off models in the ARPA format.
+r"""Read and write back-off models in the ARPA format.
 
 The header `\data\` gives the number of n-grams of each order. A section `\n-grams:` has one line per n-gram:
 log10 p(w | h), the words h w, and the log10 back-off weight of h w if it is a context. `\end\` ends the file.
-The compiled core formats the text (cpp/arpa/writer.cpp).
+The compiled core parses and formats the text (cpp/arpa/).
 """
 
 import bz2
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from chainrule import system
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, VocabularyError
 from chainrule.lm import Vocabulary
 from chainrule.ngram import engine
@@ -24,12 +25,13 @@ from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffTables
 from chainrule.progress import Progress, silent
 from chainrule.storage.atomic import atomic_file
-from chainrule.system import thread_count
 from chainrule.text.readers import find_files, read_blocks
 from chainrule.tokenizers.config import BOS, EOS
 
 UNK_NAMES: Final = ("<unk>", "<UNK>")
 """Spellings of the unknown word in ARPA files; the first is written by default."""
+TOLERANCE: Final = 1e-3
+"""Allowed deviation from 1 of the probabilities after a context; ARPA files have six or seven digits."""
 
 _INVALID_WORD: Final = re.compile("[ \t\r\n\0\ud800-\udfff]")
 
@@ -65,7 +67,7 @@ def _writer(
             progress(f"writing {order}-grams", done, total)
 
         excluded = -1 if unk is None else unk
-        engine.core().write_arpa(lm.engine, arpa_names, excluded, thread_count(), sink, report)
+        system.load().write_arpa(lm.engine, arpa_names, excluded, system.thread_count(), sink, report)
 
     return write_text
 
@@ -108,10 +110,6 @@ def _open_compressed(
         yield raw
 
 
-TOLERANCE: Final = 1e-3
-"""Allowed deviation from 1 of the probabilities after a context; ARPA files have six or seven digits."""
-
-
 @dataclass(frozen=True, slots=True)
 class Arpa:
     """Contents of an ARPA file; id 0 is the unknown word, then come `words`, `<s>` and `</s>`."""
@@ -147,7 +145,7 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
             progress("building tables", 0, None)
 
     blocks = read_blocks(files[0])
-    arpa_file = engine.core().ArpaFile.read(lambda: next(blocks, b""), files[0].name, thread_count(), report)
+    arpa_file = system.load().ArpaFile.read(lambda: next(blocks, b""), files[0].name, system.thread_count(), report)
     if not arpa_file.has_eos:
         warnings.warn(
             f"{files[0].name} has no {EOS}, so that no line can end: every line is impossible",
@@ -155,11 +153,11 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
             stacklevel=2,
         )
     unk, *words = arpa_file.names[:-2]
-    model = arpa_file.model(threads=thread_count())
+    model = arpa_file.model(threads=system.thread_count())
     if check_sums:
         deviation = engine.largest_deviation(model)
         if not deviation <= TOLERANCE:
-            model = arpa_file.model(threads=thread_count(), is_normalized=False)
+            model = arpa_file.model(threads=system.thread_count(), is_normalized=False)
             warnings.warn(
                 f"{files[0].name} is not normalised: probabilities after some context sum to 1 ± {deviation:.3g}; "
                 "its scores do not compare with those of other models",

@@ -1,7 +1,7 @@
 """Typed wrapper of the compiled n-gram engine (cpp/ngram/): counting, modified Kneser–Ney, model files."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,30 +25,70 @@ SUMMED_PROBABILITIES: Final = 50_000_000
 """Approximate number of probabilities summed by `largest_deviation`."""
 
 
-def core() -> Any:
-    """Return the compiled extension module; raise if it is not built."""
-    return system.load()
-
-
 def train(
     ids: Ids, config: Config, vocabulary: Vocabulary, context: Context, names: Sequence[str] | None = None
 ) -> Engine:
     """Train a modified Kneser–Ney model; warn if an order uses default discounts."""
-    engine, _, default_reasons = core().NgramModel.train(
+    engine, _, default_reasons = system.load().NgramModel.train(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
-        order=config.order,
-        cut_offs=list(config.cut_offs()) if any(config.cut_offs()) else [],
-        layout=config.layout,
-        bits=config.bits,
-        names=names,
-        threads=thread_count(),
-        **vocabulary_kwargs(vocabulary, context),
+        **_counting_kwargs(config),
+        **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
     )
-    warn_about_default_discounts(default_reasons)
+    _warn_about_default_discounts(default_reasons)
     return engine
 
 
-def warn_about_default_discounts(reasons: Sequence[str]) -> None:
+def train_external(
+    ids: Ids,
+    config: Config,
+    vocabulary: Vocabulary,
+    context: Context,
+    names: Sequence[str] | None = None,
+    *,
+    memory: int,
+    folder: Path,
+    progress: Callable[[int, int], object],
+) -> Engine:
+    """Train as `train` within `memory` bytes, through temporary files in `folder`, which must outlive the model."""
+    out = folder / "model.ngram"
+    _, default_reasons = system.load().ngram_train_within(
+        ids=str(ids.filename) if isinstance(ids, np.memmap) else np.ascontiguousarray(ids, dtype=np.int32),
+        memory=memory,
+        folder=str(folder),
+        out=str(out),
+        progress=progress,
+        **_counting_kwargs(config),
+        **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
+    )
+    engine = open_file(out)
+    _warn_about_default_discounts(default_reasons)
+    return engine
+
+
+def _counting_kwargs(config: Config) -> dict[str, Any]:
+    """Return the arguments that both ways of training share."""
+    return {"order": config.order, "cut_offs": list(config.cut_offs()) if any(config.cut_offs()) else []}
+
+
+def _model_kwargs(
+    vocabulary: Vocabulary, context: Context, names: Sequence[str] | None, layout: str, bits: int
+) -> dict[str, Any]:
+    """Return the arguments that describe a model: vocabulary, context rule, words and file layout."""
+    return {
+        "vocabulary_size": vocabulary.size,
+        "bos": vocabulary.bos,
+        "eos": vocabulary.eos,
+        "unk": -1 if vocabulary.unk is None else vocabulary.unk,
+        "is_closed": vocabulary.closed,
+        "is_stream": context == "stream",
+        "names": names,
+        "layout": layout,
+        "bits": bits,
+        "threads": thread_count(),
+    }
+
+
+def _warn_about_default_discounts(reasons: Sequence[str]) -> None:
     """Warn about each order that uses default discounts; `reasons` has "" for an order whose own are valid."""
     for order, reason in enumerate(reasons, start=1):
         if reason:
@@ -58,7 +98,7 @@ def warn_about_default_discounts(reasons: Sequence[str]) -> None:
 
 def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
     """Count all n-grams up to `order` whose last word is predicted."""
-    levels = core().ngram_counts(
+    levels = system.load().ngram_counts(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
         order=order,
         vocabulary_size=vocabulary.size,
@@ -97,16 +137,12 @@ def from_tables(
         }
         for level in tables.levels
     ]
-    return core().NgramModel.of_tables(
+    return system.load().NgramModel.of_tables(
         levels=levels,
         is_normalized=is_normalized,
         log_missing=tables.log_missing,
         starts_at_bos=tables.starts_at_bos,
-        names=names,
-        layout=layout,
-        bits=bits,
-        threads=thread_count(),
-        **vocabulary_kwargs(vocabulary, context),
+        **_model_kwargs(vocabulary, context, names, layout, bits),
     )
 
 
@@ -122,7 +158,7 @@ def open_file(path: Path, *, verify: bool = False) -> Engine:
     The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
     memory is memory-mapped instead, and every call raises if it has changed since it was opened.
     """
-    return core().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
+    return system.load().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:
@@ -153,15 +189,3 @@ def check_scores(log_p: Floats, engine: Engine) -> Floats:
 def content_id(engine: Engine) -> str:
     """Return the digest stored in the header of the model file."""
     return f"{engine.mark:016x}"
-
-
-def vocabulary_kwargs(vocabulary: Vocabulary, context: Context) -> dict[str, Any]:
-    """Return the engine's keyword arguments that describe the vocabulary and the context rule."""
-    return {
-        "vocabulary_size": vocabulary.size,
-        "bos": vocabulary.bos,
-        "eos": vocabulary.eos,
-        "unk": -1 if vocabulary.unk is None else vocabulary.unk,
-        "is_closed": vocabulary.closed,
-        "is_stream": context == "stream",
-    }

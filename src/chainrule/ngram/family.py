@@ -12,74 +12,21 @@ from chainrule.data.training_data import TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
-from chainrule.ngram import smoothing as jelinek_mercer
 from chainrule.ngram.config import SMOOTHINGS, Config
 from chainrule.ngram.counts import Counts, copy_eos_contexts_to_bos
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import estimate, estimate_lambdas, expand_lambdas
 from chainrule.storage.manifest import REMEDY
 from chainrule.storage.temp_dir import ScratchFolder
 from chainrule.storage.verified_dir import Content, SelfVerifyingFile, VerifiedDir
-from chainrule.system import thread_count
 
+FILE: Final = "model.ngram"
 BYTES_PER_TOKEN: Final = 24
 """Estimated bytes per token for the text and for each order: count table and finished model."""
-
-
-def estimate_bytes(data: TrainingData, config: Config) -> int:
-    """Return an upper estimate of the bytes that in-memory training needs."""
-    return data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)
-
-
-def exceeds_memory(data: TrainingData, config: Config) -> bool:
-    """Return whether in-memory training might exceed the memory limit."""
-    return data.memory is not None and estimate_bytes(data, config) > data.memory
-
-
-def memory_error_message(data: TrainingData, config: Config) -> str:
-    """Return the error message for a method that is available only in memory."""
-    what = "entropy pruning" if config.entropy_prune else config.smoothing
-    mebibytes = -(-estimate_bytes(data, config) >> 20)
-    return (
-        f"{what} works in memory and may take {mebibytes} MiB; raise --memory, or use modified-kneser-ney "
-        "without entropy pruning"
-    )
-
-
-def train_external(data: TrainingData, config: Config, names: Sequence[str] | None) -> Engine:
-    """Train a modified Kneser–Ney model through temporary files, which are deleted with the returned model."""
-    assert data.memory is not None
-    scratch = ScratchFolder()
-    try:
-        out = scratch.path / "model.ngram"
-        ids = data.train.ids
-        _, default_reasons = engines.core().ngram_train_within(
-            ids=str(ids.filename) if isinstance(ids, np.memmap) else np.ascontiguousarray(ids, dtype=np.int32),
-            order=config.order,
-            cut_offs=list(config.cut_offs()) if any(config.cut_offs()) else [],
-            memory=data.memory,
-            folder=str(scratch.path),
-            out=str(out),
-            names=names,
-            layout=config.layout,
-            bits=config.bits,
-            threads=thread_count(),
-            progress=lambda done, of: data.progress("counting n-grams within the limit", done, of),
-            **engines.vocabulary_kwargs(data.vocabulary, data.context),
-        )
-        engine = engines.open_file(out)
-    except BaseException:
-        scratch.remove()
-        raise
-    engines.warn_about_default_discounts(default_reasons)
-    weakref.finalize(engine, scratch.remove)
-    return engine
-
-
-FILE = "model.ngram"
-HELD_OUT_PART = 10
+HELD_OUT_PART: Final = 10
+"""Jelinek–Mercer without a validation text: one line in this many is held out."""
 
 __all__ = ["Config", "candidates", "facets", "files", "load", "parameters", "train"]
 
@@ -96,10 +43,15 @@ def _engine(data: TrainingData, config: Config) -> Engine:
     """Train modified Kneser–Ney in compiled code; apply other smoothing methods in NumPy to compiled counts."""
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"
-    if exceeds_memory(data, config):
+    needed = data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)  # upper estimate of training in memory
+    if data.memory is not None and needed > data.memory:
         if not is_compiled or config.entropy_prune:
-            raise ConfigError(memory_error_message(data, config))
-        return train_external(data, config, names)
+            what = "entropy pruning" if config.entropy_prune else config.smoothing
+            raise ConfigError(
+                f"{what} works in memory and may take {-(-needed >> 20)} MiB; raise --memory, or use "
+                "modified-kneser-ney without entropy pruning"
+            )
+        return _train_external(data, config, names, data.memory)
     if is_compiled and not config.entropy_prune:
         return engines.train(data.train.ids, config, data.vocabulary, data.context, names)
     if is_compiled:
@@ -123,6 +75,27 @@ def _engine(data: TrainingData, config: Config) -> Engine:
     )
 
 
+def _train_external(data: TrainingData, config: Config, names: Sequence[str] | None, memory: int) -> Engine:
+    """Train through temporary files, which are deleted with the returned model."""
+    scratch = ScratchFolder()
+    try:
+        engine = engines.train_external(
+            data.train.ids,
+            config,
+            data.vocabulary,
+            data.context,
+            names,
+            memory=memory,
+            folder=scratch.path,
+            progress=lambda done, of: data.progress("counting n-grams within the limit", done, of),
+        )
+    except BaseException:
+        scratch.remove()
+        raise
+    weakref.finalize(engine, scratch.remove)
+    return engine
+
+
 def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]:
     """Return the λ of Jelinek–Mercer, estimated on the validation text or on held-out training lines."""
     if data.valid is not None and data.valid.tokens:
@@ -130,10 +103,8 @@ def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]
     else:
         train_ids, held_out = _hold_out(data.train.ids, data.vocabulary.eos)
         train_counts = engines.count(train_ids, config.order, data.vocabulary, data.context)
-    weights = jelinek_mercer.estimate_lambdas(
-        train_counts, held_out, data.context, config.buckets, progress=data.progress
-    )
-    return jelinek_mercer.expand_lambdas(counts, weights, config.buckets)
+    weights = estimate_lambdas(train_counts, held_out, data.context, config.buckets, progress=data.progress)
+    return expand_lambdas(counts, weights, config.buckets)
 
 
 def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:

@@ -44,23 +44,14 @@ class NgramModel:
         context: Context = "line",
         is_normalized: bool = True,
         names: Sequence[str] | None = None,
+        layout: str = "fast",
+        bits: int = 0,
     ) -> Self:
-        """Build a model from back-off tables, in the fast layout."""
-        engine = engines.from_tables(tables, vocabulary, context, is_normalized, names=names)
-        return cls(engine, vocabulary, context, is_normalized)
-
-    def with_tables(self, tables: BackoffTables) -> Self:
-        """Return a model of other tables with the same vocabulary, context rule and layout."""
+        """Build a model from back-off tables."""
         engine = engines.from_tables(
-            tables,
-            self.vocabulary,
-            self.context,
-            self.is_normalized,
-            names=self.names,
-            layout=self.engine.layout,
-            bits=self.engine.bits,
+            tables, vocabulary, context, is_normalized, names=names, layout=layout, bits=bits
         )
-        return type(self)(engine, self.vocabulary, self.context, self.is_normalized)
+        return cls(engine, vocabulary, context, is_normalized)
 
     @property
     def names(self) -> list[str] | None:

@@ -1,8 +1,8 @@
-"""Discounted probabilities of the interpolated smoothing methods, one function per method.
+"""Smoothing methods: estimate the back-off tables of a model from its counts.
 
-Every method has the form p(w | h) = α(h, w) + γ(h) p(w | h′) with γ(h) = 1 − Σ_w α(h, w), where h′ is h without its
-first word and the uniform distribution is the order below 1. Each function returns α for all n-grams of one order;
-`estimate` interpolates. c is the count and c(h) = Σ_w c(h, w).
+The interpolated methods have the form p(w | h) = α(h, w) + γ(h) p(w | h′) with γ(h) = 1 − Σ_w α(h, w), where h′ is
+h without its first word and the uniform distribution is the order below 1; one function per method returns α for
+all n-grams of one order. Katz and stupid backoff give p(w | h) directly. c is the count and c(h) = Σ_w c(h, w).
 """
 
 import warnings
@@ -19,6 +19,143 @@ from chainrule.progress import Progress, silent
 
 FALLBACK = (0.5, 1.0, 1.5)
 """Default D1, D2, D3+ for texts whose counts of counts do not give valid discounts."""
+EPSILON = 1e-12
+"""Probability mass below this value is treated as rounding error."""
+BUCKETS = 24
+"""Jelinek–Mercer: buckets of c(h) by powers of two: 1, 2–3, 4–7, …"""
+PSEUDO_COUNT = 0.01
+"""Jelinek–Mercer: added to the expected counts of both outcomes, so that no λ becomes 0 or 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCounts:
+    """Raw or continuation counts of the n-grams of one order."""
+
+    n: int  # order
+    context: Ids  # (M,)  row of h in the next lower order
+    count: Ids  # (M,)  c(h, w)
+    begins: Mask  # (M,)  h begins with <s>
+    contexts: int  # C, number of rows of the next lower order
+
+    @property
+    def total(self) -> Floats:
+        """max(c(h), 1) of each n-gram's context, (M,)."""
+        return np.asarray(np.maximum(self.context_totals, 1)[self.context])
+
+    @property
+    def context_totals(self) -> Floats:
+        """c(h) of every context, (C,)."""
+        return np.bincount(self.context, self.count, self.contexts).astype(np.float64)
+
+    @property
+    def types(self) -> Floats:
+        """N₁₊(h •), the number of distinct words after each n-gram's context, (M,)."""
+        return np.asarray(np.bincount(self.context, self.count > 0, self.contexts)[self.context])
+
+
+def raw_counts(counts: Counts) -> list[OrderCounts]:
+    """Return the raw counts of every order."""
+    return [_order_counts(counts, k, level.count) for k, level in enumerate(counts.levels)]
+
+
+def kneser_ney_counts(counts: Counts) -> list[OrderCounts]:
+    """Return raw counts for the highest order and continuation counts for the lower orders."""
+    above = [*counts.levels[1:], None]
+    return [_order_counts(counts, k, continuation_counts(level, above[k])) for k, level in enumerate(counts.levels)]
+
+
+def _order_counts(counts: Counts, k: int, count: Ids) -> OrderCounts:
+    level = counts.levels[k]
+    return OrderCounts(k + 1, level.context, count, level.begins, len(counts.levels[k - 1]) if k else 1)
+
+
+def continuation_counts(level: Level, above: Level | None) -> Ids:
+    """Return N₁₊(• w_1…w_n), the number of distinct words before each n-gram (Kneser & Ney 1995).
+
+    The raw count is used for the top order and for n-grams that begin with `<s>`.
+    """
+    if above is None:
+        return level.count
+    return np.where(level.begins, level.count, np.bincount(above.suffix, minlength=len(level)))
+
+
+def estimate(counts: Counts, config: Config, weights: list[Floats] | None = None) -> BackoffTables:
+    """Estimate the tables; `weights` are the λ of Jelinek–Mercer, one array of contexts for each order."""
+    masks = [level.count > cut_off for level, cut_off in zip(counts.levels, config.cut_offs(), strict=True)]
+    masks[0] = np.ones(counts.vocabulary.size, dtype=bool)  # unigrams are never pruned
+    if config.smoothing == "katz":
+        return _to_tables(counts, *katz(counts, masks), masks)
+    if config.smoothing == "stupid-backoff":
+        prob = [maximum_likelihood(order) for order in raw_counts(counts)]
+        backoff = [np.full(len(level), config.backoff) for level in counts.levels]
+        return _to_tables(counts, prob, backoff, masks, missing=config.backoff)
+    is_kneser_ney = config.smoothing in ("kneser-ney", "modified-kneser-ney")
+    orders = kneser_ney_counts(counts) if is_kneser_ney else raw_counts(counts)
+    alphas = [_discounted(order, config, counts, weights) for order in orders]
+    return _to_tables(counts, *_interpolate(counts, alphas, masks), masks)
+
+
+def _discounted(order: OrderCounts, config: Config, counts: Counts, weights: list[Floats] | None) -> Floats:
+    """Return the discounted probabilities α(h, w) of one order."""
+    D = config.discount
+    match config.smoothing:
+        case "laplace" | "add-k":
+            k = 1.0 if config.smoothing == "laplace" else config.k
+            V = int(counts.vocabulary.predictable.sum())
+            return additive(order, k, V, is_top=order.n == counts.order)
+        case "witten-bell":
+            return witten_bell(order)
+        case "absolute" | "kneser-ney":
+            return absolute(order, absolute_discount(order.count, order.n) if D is None else D)
+        case "modified-kneser-ney":
+            return modified_kneser_ney(order, modified_discounts(order.count, order.n))
+        case "jelinek-mercer":
+            assert weights is not None, "Jelinek-Mercer needs weights from held-out text"
+            return weights[order.n - 1][order.context] * maximum_likelihood(order)
+        case _:
+            return maximum_likelihood(order)
+
+
+def _interpolate(counts: Counts, alphas: list[Floats], masks: list[Mask]) -> tuple[list[Floats], list[Floats]]:
+    """Return p(w | h) = α(h, w) + γ(h) p(w | h′) and γ(h) of each order, starting from the uniform distribution.
+
+    The α of pruned n-grams is added to γ.
+    """
+    p_shorter = _uniform(counts.vocabulary)
+    prob: list[Floats] = []
+    backoff: list[Floats] = []
+    for level, alpha, keep in zip(counts.levels, alphas, masks, strict=True):
+        contexts = len(backoff[-1]) if backoff else 1
+        gamma = 1.0 - np.bincount(level.context, alpha * keep, contexts)
+        gamma[np.abs(gamma) < 1e-15 * counts.vocabulary.size] = 0  # rounding error
+        below = prob[-1][level.suffix] if prob else p_shorter
+        prob.append(alpha * keep + gamma[level.context] * below)
+        if backoff:
+            backoff[-1] = gamma
+        backoff.append(np.ones(len(level)))
+    return prob, backoff
+
+
+def _uniform(vocabulary: Vocabulary) -> Floats:
+    """Return the uniform distribution (V,) over the predictable ids."""
+    predictable = vocabulary.predictable
+    return np.asarray(predictable / predictable.sum())
+
+
+def _to_tables(
+    counts: Counts, prob: list[Floats], backoff: list[Floats], masks: list[Mask], missing: float = 1.0
+) -> BackoffTables:
+    """Remove the pruned n-grams, renumber the others and convert to float32 logarithms."""
+    V = counts.vocabulary.size
+    levels: list[BackoffLevel] = []
+    new_row: Ids = np.zeros(1, dtype=np.int64)  # new row of each context in the next lower order
+    with np.errstate(divide="ignore"):  # log 0 = −inf is intended
+        for level, p, weight, keep in zip(counts.levels, prob, backoff, masks, strict=True):
+            key = new_row[level.context[keep]] * V + level.word[keep]
+            log_prob, log_backoff = np.log(p[keep]), np.log(weight[keep])
+            levels.append(BackoffLevel(key, log_prob.astype(np.float32), log_backoff.astype(np.float32)))
+            new_row = np.cumsum(keep) - 1
+        return BackoffTables(tuple(levels), float(np.float32(np.log(missing))))
 
 
 def counts_of_counts(count: Ids, most: int) -> Ids:
@@ -96,48 +233,6 @@ def fallback_message(order: int, used: str, why: str) -> str:
     return f"order {order}: using {used}: discounts cannot be estimated from this text ({why})"
 
 
-@dataclass(frozen=True, slots=True)
-class OrderCounts:
-    """Raw or continuation counts of the n-grams of one order."""
-
-    n: int  # order
-    context: Ids  # (M,)  row of h in the next lower order
-    count: Ids  # (M,)  c(h, w)
-    begins: Mask  # (M,)  h begins with <s>
-    contexts: int  # C, number of rows of the next lower order
-
-    @property
-    def total(self) -> Floats:
-        """max(c(h), 1) of each n-gram's context, (M,)."""
-        return np.asarray(np.maximum(self.context_totals, 1)[self.context])
-
-    @property
-    def context_totals(self) -> Floats:
-        """c(h) of every context, (C,)."""
-        return np.bincount(self.context, self.count, self.contexts).astype(np.float64)
-
-    @property
-    def types(self) -> Floats:
-        """N₁₊(h •), the number of distinct words after each n-gram's context, (M,)."""
-        return np.asarray(np.bincount(self.context, self.count > 0, self.contexts)[self.context])
-
-
-def raw_counts(counts: Counts) -> list[OrderCounts]:
-    """Return the raw counts of every order."""
-    return [_order_counts(counts, k, level.count) for k, level in enumerate(counts.levels)]
-
-
-def kneser_ney_counts(counts: Counts) -> list[OrderCounts]:
-    """Return raw counts for the highest order and continuation counts for the lower orders."""
-    above = [*counts.levels[1:], None]
-    return [_order_counts(counts, k, continuation_counts(level, above[k])) for k, level in enumerate(counts.levels)]
-
-
-def _order_counts(counts: Counts, k: int, count: Ids) -> OrderCounts:
-    level = counts.levels[k]
-    return OrderCounts(k + 1, level.context, count, level.begins, len(counts.levels[k - 1]) if k else 1)
-
-
 def maximum_likelihood(order: OrderCounts) -> Floats:
     """Relative frequency, c / c(h)."""
     return np.asarray(order.count / order.total)
@@ -168,27 +263,13 @@ def modified_kneser_ney(order: OrderCounts, discounts: Discounts) -> Floats:
     return np.asarray(np.maximum(order.count - discounts.of(order.count), 0) / order.total)
 
 
-def continuation_counts(level: Level, above: Level | None) -> Ids:
-    """Return N₁₊(• w_1…w_n), the number of distinct words before each n-gram (Kneser & Ney 1995).
-
-    The raw count is used for the top order and for n-grams that begin with `<s>`.
-    """
-    if above is None:
-        return level.count
-    return np.where(level.begins, level.count, np.bincount(above.suffix, minlength=len(level)))
-
-
-EPSILON = 1e-12
-"""Probability mass below this value is treated as rounding error."""
-
-
 def katz(counts: Counts, masks: list[Mask]) -> tuple[list[Floats], list[Floats]]:
     """Return the probabilities and back-off weights of every order; `masks` select the n-grams that are not pruned.
 
     p(w | h) = d_c c / c(h) if (h, w) was seen, otherwise α(h) p(w | h′), where h′ is h without its first word.
     """
     first, *longer = raw_counts(counts)
-    prob = [_unigrams(first, counts.vocabulary)]
+    prob = [_katz_unigrams(first, counts.vocabulary)]
     backoff: list[Floats] = []
     for order, level, keep in zip(longer, counts.levels[1:], masks[1:], strict=True):
         p = np.where(keep, _katz_discounted(order), 0.0)
@@ -211,19 +292,12 @@ def _katz_discounted(order: OrderCounts) -> Floats:
     return np.asarray(d * order.count / (order.total + is_full[order.context]))
 
 
-def _unigrams(order: OrderCounts, vocabulary: Vocabulary) -> Floats:
+def _katz_unigrams(order: OrderCounts, vocabulary: Vocabulary) -> Floats:
     """Return discounted unigrams; the remaining mass is shared by the unseen words, or by all if there are none."""
     p = _katz_discounted(order)
     is_unseen = vocabulary.predictable & (order.count == 0)
     receivers = is_unseen if is_unseen.any() else vocabulary.predictable
     return np.asarray(p + receivers * ((1 - p.sum()) / receivers.sum()))
-
-
-BUCKETS = 24
-"""Buckets of c(h) by powers of two: 1, 2–3, 4–7, …"""
-
-PSEUDO_COUNT = 0.01
-"""Added to the expected counts of both outcomes, so that no λ becomes 0 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,82 +388,3 @@ def _fill_unvisited(weights: Floats, visited: Mask) -> Floats:
     """Interpolate the λ of buckets without held-out tokens from their neighbours; unchanged if none has any."""
     at = np.flatnonzero(visited)
     return np.interp(np.arange(len(weights)), at, weights[at]) if len(at) else weights
-
-
-def estimate(counts: Counts, config: Config, weights: list[Floats] | None = None) -> BackoffTables:
-    """Estimate the tables; `weights` are the λ of Jelinek–Mercer, one array of contexts for each order."""
-    masks = [level.count > cut_off for level, cut_off in zip(counts.levels, config.cut_offs(), strict=True)]
-    masks[0] = np.ones(counts.vocabulary.size, dtype=bool)  # unigrams are never pruned
-    if config.smoothing == "katz":
-        return _to_tables(counts, *katz(counts, masks), masks)
-    if config.smoothing == "stupid-backoff":
-        prob = [maximum_likelihood(order) for order in raw_counts(counts)]
-        backoff = [np.full(len(level), config.backoff) for level in counts.levels]
-        return _to_tables(counts, prob, backoff, masks, missing=config.backoff)
-    is_kneser_ney = config.smoothing in ("kneser-ney", "modified-kneser-ney")
-    orders = kneser_ney_counts(counts) if is_kneser_ney else raw_counts(counts)
-    alphas = [_discounted(order, config, counts, weights) for order in orders]
-    return _to_tables(counts, *_interpolate(counts, alphas, masks), masks)
-
-
-def _discounted(order: OrderCounts, config: Config, counts: Counts, weights: list[Floats] | None) -> Floats:
-    """Return the discounted probabilities α(h, w) of one order."""
-    D = config.discount
-    match config.smoothing:
-        case "laplace" | "add-k":
-            k = 1.0 if config.smoothing == "laplace" else config.k
-            V = int(counts.vocabulary.predictable.sum())
-            return additive(order, k, V, is_top=order.n == counts.order)
-        case "witten-bell":
-            return witten_bell(order)
-        case "absolute" | "kneser-ney":
-            return absolute(order, absolute_discount(order.count, order.n) if D is None else D)
-        case "modified-kneser-ney":
-            return modified_kneser_ney(order, modified_discounts(order.count, order.n))
-        case "jelinek-mercer":
-            assert weights is not None, "Jelinek-Mercer needs weights from held-out text"
-            return weights[order.n - 1][order.context] * maximum_likelihood(order)
-        case _:
-            return maximum_likelihood(order)
-
-
-def _interpolate(counts: Counts, alphas: list[Floats], masks: list[Mask]) -> tuple[list[Floats], list[Floats]]:
-    """Return p(w | h) = α(h, w) + γ(h) p(w | h′) and γ(h) of each order, starting from the uniform distribution.
-
-    The α of pruned n-grams is added to γ.
-    """
-    p_shorter = _uniform(counts.vocabulary)
-    prob: list[Floats] = []
-    backoff: list[Floats] = []
-    for level, alpha, keep in zip(counts.levels, alphas, masks, strict=True):
-        contexts = len(backoff[-1]) if backoff else 1
-        gamma = 1.0 - np.bincount(level.context, alpha * keep, contexts)
-        gamma[np.abs(gamma) < 1e-15 * counts.vocabulary.size] = 0  # rounding error
-        below = prob[-1][level.suffix] if prob else p_shorter
-        prob.append(alpha * keep + gamma[level.context] * below)
-        if backoff:
-            backoff[-1] = gamma
-        backoff.append(np.ones(len(level)))
-    return prob, backoff
-
-
-def _uniform(vocabulary: Vocabulary) -> Floats:
-    """Return the uniform distribution (V,) over the predictable ids."""
-    predictable = vocabulary.predictable
-    return np.asarray(predictable / predictable.sum())
-
-
-def _to_tables(
-    counts: Counts, prob: list[Floats], backoff: list[Floats], masks: list[Mask], missing: float = 1.0
-) -> BackoffTables:
-    """Remove the pruned n-grams, renumber the others and convert to float32 logarithms."""
-    V = counts.vocabulary.size
-    levels: list[BackoffLevel] = []
-    new_row: Ids = np.zeros(1, dtype=np.int64)  # new row of each context in the next lower order
-    with np.errstate(divide="ignore"):  # log 0 = −inf is intended
-        for level, p, weight, keep in zip(counts.levels, prob, backoff, masks, strict=True):
-            key = new_row[level.context[keep]] * V + level.word[keep]
-            log_prob, log_backoff = np.log(p[keep]), np.log(weight[keep])
-            levels.append(BackoffLevel(key, log_prob.astype(np.float32), log_backoff.astype(np.float32)))
-            new_row = np.cumsum(keep) - 1
-        return BackoffTables(tuple(levels), float(np.float32(np.log(missing))))

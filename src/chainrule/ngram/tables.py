@@ -11,6 +11,9 @@ import numpy as np
 
 from chainrule.lm import Floats, Ids
 
+EPSILON = 3e-6
+"""Probability mass below this value may be rounding error of the stored float32 logarithms."""
+
 
 def find_ngrams(keys: Ids, context: Ids, word: Ids, size: int) -> Ids:
     """Return the index of context · V + word in the sorted `keys`, any shape; −1 if absent or if the context is −1.
@@ -80,10 +83,6 @@ class BackoffTables:
             before[:, 1:] = rows[-1][:, :-1]
             rows.append(level.find(before, tokens, size))
         return rows[: self.order - 1]
-
-
-EPSILON = 3e-6
-"""Probability mass below this value may be rounding error of the stored float32 logarithms."""
 
 
 def expand_rows(levels: Sequence[BackoffLevel], n: int, rows: Ids, size: int) -> Ids:
