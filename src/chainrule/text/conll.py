@@ -1,6 +1,5 @@
-"""Read tagged sentences from CoNLL columns and CoNLL-U files, optionally compressed."""
+"""Read tagged sentences and files to be tagged, from CoNLL columns and CoNLL-U; write predicted tags into them."""
 
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +11,16 @@ from typing import Final, NoReturn
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import BLANKS, cut_lines, join_lines
-from chainrule.text.readers import OPTION, SUFFIXES, Decoder, Errors, read_blocks, spool
+from chainrule.text.readers import (
+    JSON_LINES,
+    OPTION,
+    Decoder,
+    Errors,
+    parse_object,
+    read_lines,
+    spool,
+    uncompressed_name,
+)
 
 DOCUMENT_BOUNDARY: Final = "-DOCSTART-"
 """First word of a document boundary line, which contains no word."""
@@ -21,12 +29,16 @@ MISSING: Final = "_"
 CONLLU_COLUMNS: Final = 10
 CONLLU_NAMES: Final = {"upos": 4, "xpos": 5}
 """Columns of CoNLL-U that can be selected by name, counted from 1."""
-JSON_SUFFIXES: Final = (".json", ".jsonl", ".ndjson")
 HEADERS: Final = frozenset({"word", "words", "token", "tokens", "form", "forms", "text", "id", "sentence"})
 """Usual names of the first column in a header line."""
+MISC: Final = 9
+"""Index of the last column of CoNLL-U: other annotations, as Name=value."""
+UPOS: Final = frozenset({"NOUN", "VERB", "ADJ", "ADV", "PRON", "DET", "ADP", "PROPN", "PUNCT"})
+"""Frequent UPOS tags: a tagger trained on UPOS knows some of them."""
 
 _WORD: Final = re.compile(r"[0-9]+")  # CoNLL-U id of a word
 _NO_WORD: Final = re.compile(r"[0-9]+[-.][0-9]+")  # id of a multiword token, 1-2, or an empty node, 8.1
+_NOT_IN_COLUMN: Final = re.compile("[\t\r\n\ud800-\udfff]")  # characters not allowed in a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ class ColumnFile:
         (file,) = self.corpus.files
         decoder = Decoder(self.corpus.errors)
         try:
-            yield from join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
+            yield from read_lines(file, decoder)
         except InputError as error:  # this command has no --errors option
             raise InputError(str(error).removesuffix(", or read it with --errors replace")) from error
 
@@ -117,23 +129,15 @@ def open_files(source: str | Path | Corpus, errors: Errors) -> Iterator[ColumnFi
     corpus = source if isinstance(source, Corpus) else Corpus.of(source, errors=errors, expects_lines=False)
     for text_file in corpus.files:
         file = ColumnFile(replace(corpus, files=(text_file,)))
-        stem = uncompressed_name(file.corpus)
+        stem = uncompressed_name(file.corpus.files[0])
         if stem.endswith(".parquet"):
             raise InputError(f"{file.corpus.name} is Parquet, which is not read here; write a word a line")
         first = next((line for line in file.lines() if line.strip(BLANKS) and not line.startswith("#")), "")
-        is_json = stem.endswith(JSON_SUFFIXES) or (
+        is_json = stem.endswith((*JSON_LINES, ".json")) or (
             first.lstrip(BLANKS).startswith("{") and parse_object(first) is not None
         )
         is_conllu = not is_json and (stem.endswith(".conllu") or looks_like_conllu(first))
         yield replace(file, is_conllu=is_conllu, is_json=is_json)
-
-
-def uncompressed_name(corpus: Corpus) -> str:
-    """Return the lower-cased name of the only file, without the suffix of a compression format."""
-    name = corpus.files[0].name.lower()
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name
 
 
 def looks_like_conllu(first: str) -> bool:
@@ -141,15 +145,6 @@ def looks_like_conllu(first: str) -> bool:
     cells = first.split("\t")
     number = cells[0]
     return len(cells) == CONLLU_COLUMNS and bool(_WORD.fullmatch(number) or _NO_WORD.fullmatch(number))
-
-
-def parse_object(line: str) -> dict[str, object] | None:
-    """Parse a line as a JSON object; None if it is not one."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def read_rows(file: ColumnFile, remedy: str, may_be_longer: bool = False) -> Iterator[list[Row]]:
@@ -276,14 +271,6 @@ def _count(columns: int) -> str:
 def raise_empty(file: ColumnFile) -> NoReturn:
     """Raise InputError for a file without words."""
     raise InputError(f"{file.corpus.name} holds no sentence; give a file with at least one word in it")
-
-
-MISC: Final = 9
-"""Index of the last column of CoNLL-U: other annotations, as Name=value."""
-UPOS: Final = frozenset({"NOUN", "VERB", "ADJ", "ADV", "PRON", "DET", "ADP", "PROPN", "PUNCT"})
-"""Frequent UPOS tags: a tagger trained on UPOS knows some of them."""
-
-_NOT_IN_COLUMN: Final = re.compile("[\t\r\n\ud800-\udfff]")  # characters not allowed in a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +400,7 @@ def _begins_with_words(corpus: Corpus, plain: bool | None) -> bool:
 def _is_plain(source: str | Path | Corpus, file: ColumnFile) -> bool:
     """Whether a file is plain text by default."""
     is_stdin = isinstance(source, Corpus) or str(source) == "-"
-    return not file.is_conllu and (is_stdin or uncompressed_name(file.corpus).endswith(".txt"))
+    return not file.is_conllu and (is_stdin or uncompressed_name(file.corpus.files[0]).endswith(".txt"))
 
 
 def _warn_of_columns(text: Iterable[str], name: str) -> None:

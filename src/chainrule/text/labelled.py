@@ -16,12 +16,23 @@ import numpy as np
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, read_batches
-from chainrule.text.lines import cut_lines, join_lines
-from chainrule.text.readers import CONVERT, OPTION, SUFFIXES, Decoder, TextFile, find_files, read_blocks
+from chainrule.text.readers import (
+    CONVERT,
+    JSON_LINES,
+    OPTION,
+    TEXT,
+    Decoder,
+    TextFile,
+    check_text,
+    find_file,
+    parse_object,
+    parse_records,
+    read_lines,
+    uncompressed_name,
+)
 
-TEXT: Final = "text"
 LABEL: Final = "label"
-"""Default column names."""
+"""Default column of labels."""
 MOST_LABELS: Final = 20  # most distinct first words that are accepted as labels without a tab
 LINES_PER_LABEL: Final = 10  # fewest lines per such label, unless the labels are numbers
 KNOWN_SHARE: Final = 0.9  # share of lines with a known label above which a column is taken for labels
@@ -208,7 +219,7 @@ def read_labelled(file: str | Path, *, column: str = TEXT, label: str = LABEL) -
     header with both names; other names than the default require one. White space around a label is removed. A
     warning is issued if the first line of a table without these names looks like a header.
     """
-    source = _find_file(file)
+    source = find_file(file, "name one file, so that lines have numbers")
     if _is_json_lines(source):
         examples = list(_read_records(source, column, label))
     else:
@@ -225,7 +236,7 @@ def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] 
     A `column` other than `text` may also be a column of a table with a header, and is an error elsewhere. If the
     first or last column of a table contains `labels`, the other columns are read, with a warning.
     """
-    source = _find_file(file)
+    source = find_file(file, "name one file, so that lines have numbers")
     if _is_json_lines(source):
         if not _is_named_json(source):
             warn(f"{source.name} is read as JSON Lines, and {column!r} as the column of its texts")
@@ -254,7 +265,7 @@ def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collectio
                 if is_json:
                     warn(f"{corpus.name} is read as JSON Lines, and {column!r} as the column of its texts")
             if is_json:
-                records = _parse_lines(lines, corpus.name, done)
+                records = parse_records(lines, corpus.name, done)
                 yield [_find_text(record, column, where) for record, where in records]
             else:
                 texts = drop_labels(lines, labels, corpus.name) if is_table is not False else []
@@ -286,13 +297,6 @@ def split(labelled: LabelledTexts, sizes: float | Sequence[float], seed: int = 0
     )
 
 
-def _find_file(file: str | Path) -> TextFile:
-    files = find_files(file)
-    if len(files) != 1:
-        raise UsageError(f"{file} names {len(files)} files; name one file, so that lines have numbers")
-    return files[0]
-
-
 def _is_json_lines(file: TextFile) -> bool:
     """Whether a file has a JSON suffix, or its first line that is not blank is a JSON object."""
     if _is_named_json(file):
@@ -302,21 +306,15 @@ def _is_json_lines(file: TextFile) -> bool:
 
 def _is_object(line: str) -> bool:
     """Whether a line is a JSON object."""
-    try:
-        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+    return line.lstrip().startswith("{") and parse_object(line) is not None
 
 
 def _is_named_json(file: TextFile) -> bool:
-    name = file.path.name.lower()
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name.endswith((".jsonl", ".ndjson", ".json"))
+    return uncompressed_name(file).endswith((*JSON_LINES, ".json"))
 
 
 def _read_lines(file: TextFile) -> Iterator[str]:
-    return join_lines(cut_lines(Decoder(remedy=CONVERT).decode_blocks(read_blocks(file), file.name)))
+    return read_lines(file, Decoder(remedy=CONVERT))
 
 
 def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, str]]:
@@ -328,23 +326,7 @@ def _read_records(file: TextFile, text: str, label: str) -> Iterator[tuple[str, 
 
 
 def _parse(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the records of JSON Lines with their locations; blank lines are skipped."""
-    return _parse_lines(_read_lines(file), file.name)
-
-
-def _parse_lines(lines: Iterable[str], name: str, done: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the records of lines that follow the first `done` lines of the file `name`."""
-    for number, line in enumerate(lines, start=done + 1):
-        if not line.strip():
-            continue
-        where = f"{name}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
-        if not isinstance(record, dict):
-            raise InputError(f"{where} is not a JSON object; each line must be one")
-        yield record, where
+    return parse_records(_read_lines(file), file.name)
 
 
 def _find(record: dict[str, Any], column: str, where: str) -> Any:
@@ -356,10 +338,7 @@ def _find(record: dict[str, Any], column: str, where: str) -> Any:
 
 
 def _find_text(record: dict[str, Any], column: str, where: str) -> str:
-    text = _find(record, column, where)
-    if not isinstance(text, str):
-        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; correct or drop the record")
-    return Decoder(remedy=CONVERT).check(text, where)
+    return Decoder(remedy=CONVERT).check(check_text(_find(record, column, where), column, where), where)
 
 
 def _find_label(record: dict[str, Any], column: str, where: str) -> str:

@@ -1,4 +1,8 @@
-"""Resolve text sources (paths, folders, globs, standard input) to readable files."""
+"""Read text from files: find them, decompress, decode UTF-8 and select a column of records.
+
+Sources are paths, folders, globs and `-` for standard input; compression (gzip, bzip2, xz, zstd) is detected by the
+first bytes; records are JSON Lines, Parquet, CSV or TSV.
+"""
 
 import bz2
 import codecs
@@ -36,6 +40,29 @@ from chainrule.storage.temp_dir import ScratchFolder
 from chainrule.text.lines import cut_lines, join_lines
 
 Sources = str | Path | Sequence[str | Path]
+Errors = Literal["strict", "replace"]
+Document = Iterable[str]  # text in chunks
+
+BLOCK: Final = 1 << 16
+LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
+"""Environment variable set by `--max-decompressed`: largest decompressed size of one file."""
+LARGEST_RATIO: Final = 250
+"""Largest compression ratio without `--max-decompressed`: text reaches 3 to 50, a decompression bomb 1,000."""
+ALWAYS_ALLOWED: Final = 4 << 20
+"""Decompressed bytes allowed at any compression ratio."""
+CONVERT: Final = "convert it to UTF-8"
+OPTION: Final = ", or read it with --errors replace"
+"""Added to error messages of commands with the option `--errors`."""
+_MARK: Final = "\ufeff"
+_REPLACEMENT: Final = "\ufffd"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+ROWS: Final = 64
+TEXT: Final = "text"
+"""Default text column of a record."""
+TABLES: Final = (".csv", ".tsv")
+LARGEST_CELL: Final = 1 << 26
+"""Characters; an unclosed quote makes one cell of the rest of a file."""
+JSON_LINES: Final = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -106,6 +133,14 @@ def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile,
         else:
             files += map(_check_file, expand(source))
     return tuple(files)
+
+
+def find_file(source: str | Path, remedy: str) -> TextFile:
+    """Return the only file of a source; raise UsageError, with the remedy, if there are several."""
+    files = find_files(source)
+    if len(files) != 1:
+        raise UsageError(f"{source} names {len(files)} files; {remedy}")
+    return files[0]
 
 
 def expand(source: str) -> list[str]:
@@ -192,15 +227,6 @@ def _cannot_copy(error: OSError, folder: Path, size: int) -> ChainruleError:
     if error.errno == errno.EISDIR:
         return InputError("standard input is a folder; pipe a text in, or name a file")
     return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
-
-
-BLOCK: Final = 1 << 16
-LIMIT_VARIABLE: Final = "CHAINRULE_MAX_DECOMPRESSED"
-"""Environment variable set by `--max-decompressed`: largest decompressed size of one file."""
-LARGEST_RATIO: Final = 250
-"""Largest compression ratio without `--max-decompressed`: text reaches 3 to 50, a decompression bomb 1,000."""
-ALWAYS_ALLOWED: Final = 4 << 20
-"""Decompressed bytes allowed at any compression ratio."""
 
 
 class DecompressionLimit:
@@ -392,16 +418,6 @@ def _regroup(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(buffer)
 
 
-Errors = Literal["strict", "replace"]
-
-CONVERT: Final = "convert it to UTF-8"
-OPTION: Final = ", or read it with --errors replace"
-"""Added to error messages of commands with the option `--errors`."""
-_MARK: Final = "\ufeff"
-_REPLACEMENT: Final = "\ufffd"
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
 def warn_about_replaced(name: str, count: int) -> None:
     """Warn about the number of invalid UTF-8 sequences, if any."""
     if count:
@@ -453,14 +469,9 @@ class Decoder:
         return text, used
 
 
-ROWS: Final = 64
-TEXT: Final = "text"
-"""Default text column of a record."""
-TABLES: Final = (".csv", ".tsv")
-LARGEST_CELL: Final = 1 << 26
-"""Characters; an unclosed quote makes one cell of the rest of a file."""
-
-Document = Iterable[str]  # text in chunks
+def read_lines(file: TextFile, decoder: Decoder) -> Iterator[str]:
+    """Yield the lines of a file as plain text, whatever its suffix."""
+    return join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
 
 
 def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iterator[Document]:
@@ -479,12 +490,18 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
         yield decoder.decode_blocks(read_blocks(file), file.name)
 
 
-def file_format(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
-    """Return the format of a file by its name."""
+def uncompressed_name(file: TextFile) -> str:
+    """Return the lower-cased name of a file without the suffix of a compression format."""
     name = file.path.name.lower()
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    if name.endswith((".jsonl", ".ndjson")):
+    return name
+
+
+def file_format(file: TextFile) -> Literal["json", "parquet", "table", "plain"]:
+    """Return the format of a file by its name."""
+    name = uncompressed_name(file)
+    if name.endswith(JSON_LINES):
         return "json"
     if name.endswith(".parquet"):
         return "parquet"
@@ -510,7 +527,7 @@ def check_column(file: TextFile, column: str | None, expects_lines: bool) -> Non
 def _read_table(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
     """Yield the cells of one column of a CSV or TSV file with a header, quoted as in the csv module."""
     csv.field_size_limit(LARGEST_CELL)
-    lines = (f"{line}\n" for line in join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name))))
+    lines = (f"{line}\n" for line in read_lines(file, decoder))
     header = next(lines, "")
     names, delimiter = _header(header, column, file)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -546,25 +563,41 @@ def _header(line: str, column: str, file: TextFile) -> tuple[list[str], str]:
 
 
 def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
-    lines = join_lines(cut_lines(decoder.decode_blocks(read_blocks(file), file.name)))
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{file.name}, line {number}"
-            yield [decoder.check(_find_text(line, column, where), where) or "\n"]  # an empty text is one line
+    for record, where in parse_records(read_lines(file, decoder), file.name):
+        if column not in record:
+            raise InputError(_missing(where, column, list(record)))
+        yield [decoder.check(check_text(record[column], column, where), where) or "\n"]  # an empty text is one line
 
 
-def _find_text(line: str, column: str, where: str) -> str:
+def parse_object(line: str) -> dict[str, Any] | None:
+    """Parse a line as a JSON object; None if it is not one."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{where} is not a JSON object; each line must be one, with its text as {column!r}")
-    if column not in record:
-        raise InputError(_missing(where, column, list(record)))
-    if not isinstance(text := record[column], str):
-        raise InputError(f"{where}: {column!r} is {json.dumps(text)[:40]}, not a text; correct or drop the record")
-    return text
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parse_records(lines: Iterable[str], name: str, done: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the records of JSON Lines with their locations; `done` lines of the file `name` precede the lines."""
+    for number, line in enumerate(lines, start=done + 1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where} is not JSON ({error}); each line must be one JSON object") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{where} is not a JSON object; each line must be one")
+        yield record, where
+
+
+def check_text(value: Any, column: str, where: str) -> str:
+    """Return the value of a record's column; raise unless it is a string."""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {column!r} is {json.dumps(value)[:40]}, not a text; correct or drop the record")
+    return value
 
 
 def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:

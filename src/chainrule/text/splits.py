@@ -1,6 +1,6 @@
-"""Split lines into training, validation and test set by a seeded random assignment of contiguous blocks.
+"""Training, validation and test sets: seeded random splits, and the texts used if none is named.
 
-Neighbouring lines are similar, so whole blocks are assigned rather than single lines.
+Contiguous blocks of lines are assigned at random rather than single lines, because neighbouring lines are similar.
 """
 
 import lzma
@@ -20,6 +20,10 @@ from chainrule.text.lines import BLANKS, cut_lines, drop_blank_lines, join_lines
 from chainrule.text.readers import Sources
 
 Fractions = tuple[float, float, float]
+
+NOVEL: Final = Path(__file__).parent / "embedded" / "pride-and-prejudice.txt.xz"
+SUBSAMPLE_BLOCKS: Final = 256
+"""Number of blocks in which a text is subsampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,6 @@ def _check(fractions: Fractions, seed: int, blocks: int) -> None:
         raise UsageError(f"blocks is {blocks}; choose 3 or more, one for each part")
     if seed < 0:
         raise UsageError(f"seed is {seed}; choose 0 or more")
-
-
-NOVEL: Final = Path(__file__).parent / "embedded" / "pride-and-prejudice.txt.xz"
 
 
 def default_corpus(name: str = "novel") -> Corpus:
@@ -126,10 +127,6 @@ _TEXTS: Final[Mapping[str, tuple[str, Callable[[], list[str]]]]] = {
     "novel": ("Pride and Prejudice (embedded)", default_text),
     "python": ("the Python language reference", python_reference),
 }
-
-
-SUBSAMPLE_BLOCKS: Final = 256
-"""Number of blocks in which a text is subsampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,15 @@
-"""Encode a corpus as token ids in batches, with the counts of words, characters and bytes of the text."""
+"""Encode a corpus as token ids, with the counts of words, characters and bytes of the text.
+
+The extension counts and encodes plain files with a word tokenizer (`count_words` and `encode_words` return None for
+anything else); other texts and tokenizers are encoded in batches.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tokenizers
@@ -19,9 +23,11 @@ from chainrule.text.lines import Fragment
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
 
+CHARACTERS_PER_BATCH: Final = 1 << 20
+
 
 def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
-    """Count the words of a text, sorted by decreasing count, then by code points."""
+    """Count the words of a text, by decreasing count, then by code points; None if the extension cannot."""
     files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
     if files is None:
         return None
@@ -32,7 +38,7 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
 
 
 def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None) -> EncodedText | None:
-    """Encode the lines of a text, in memory or in a file of int32."""
+    """Encode the lines of a text, in memory or in a file of int32; None if the extension cannot."""
     is_plain = tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
     files = find_plain_files(corpus) if is_plain else None
     if files is None:
@@ -71,9 +77,6 @@ def map_ids(path: Path) -> Ids:
     if path.stat().st_size == 0:
         return np.zeros(0, dtype=np.int32)
     return np.memmap(path, dtype=np.int32, mode="r")
-
-
-CHARACTERS_PER_BATCH = 1 << 20
 
 
 def encode(

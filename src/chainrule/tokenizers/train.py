@@ -23,6 +23,49 @@ from chainrule.tokenizers.tokenizer import Tokenizer, build_normalizer, byte_alp
 
 UNK = "<unk>"
 """Usual name of the unknown word, which is skipped in word lists."""
+LONGEST_PIECED_WORD = 200
+"""Bytes; the time of WordPiece is cubic in the length of a word, so longer words are unknown."""
+
+
+def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
+    """Train the configured kind of tokenizer, or build it from the word list `config.vocab`."""
+    config = resolve_kind(corpus, lower_unk(config))
+    if config.vocab is not None:
+        return from_words(*read_word_list(config))
+    progress(f"training the {config.kind} tokenizer", 0, None)
+    match config.kind:
+        case "word" | "whitespace" | "char":
+            backend = _train_word_level(corpus, config)
+        case "byte":
+            backend = _byte_level(models.BPE(vocab=dict(byte_alphabet()), merges=[]), use_regex=False)
+        case "bpe":
+            backend = _byte_level(models.BPE())
+            _train(backend, corpus, config, trainers.BpeTrainer)
+        case "unigram":
+            backend = _byte_level(models.Unigram())
+            _train(backend, corpus, config, trainers.UnigramTrainer)
+        case "wordpiece":
+            backend = _wordpiece(corpus, config)
+    return _finish(backend, config)
+
+
+def _finish(backend: tokenizers.Tokenizer, config: TokenizerConfig) -> Tokenizer:
+    """Add lower-casing, if configured, and the control symbols."""
+    lower = build_normalizer(config)
+    if lower is not None:
+        backend.normalizer = lower
+    return Tokenizer.with_control_symbols(backend, config)
+
+
+def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
+    """Lower-case the unknown word of the config if the text is lower-cased."""
+    lower = build_normalizer(config)
+    return config if lower is None else replace(config, unk=lower.normalize_str(config.unk))
+
+
+def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
+    """Build a word tokenizer with this vocabulary, in this order after the unknown word."""
+    return _finish(_word_level(words, config), config)
 
 
 def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]:
@@ -51,50 +94,6 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     if not words:
         raise InputError(f"{corpus.name} holds no words; give a file with one word a line")
     return list(words), replace(config, vocab=Path(config.vocab).name)
-
-
-LONGEST_PIECED_WORD = 200
-"""Bytes; the time of WordPiece is cubic in the length of a word, so longer words are unknown."""
-
-
-def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
-    """Train the configured kind of tokenizer, or build it from the word list `config.vocab`."""
-    config = resolve_kind(corpus, lower_unk(config))
-    if config.vocab is not None:
-        return from_words(*read_word_list(config))
-    progress(f"training the {config.kind} tokenizer", 0, None)
-    match config.kind:
-        case "word" | "whitespace" | "char":
-            backend = _train_word_level(corpus, config)
-        case "byte":
-            backend = _byte_level(models.BPE(vocab=_byte_vocabulary(), merges=[]), use_regex=False)
-        case "bpe":
-            backend = _byte_level(models.BPE())
-            _train(backend, corpus, config, trainers.BpeTrainer)
-        case "unigram":
-            backend = _byte_level(models.Unigram())
-            _train(backend, corpus, config, trainers.UnigramTrainer)
-        case "wordpiece":
-            backend = _wordpiece(corpus, config)
-    lower = build_normalizer(config)
-    if lower is not None:
-        backend.normalizer = lower
-    return Tokenizer.with_control_symbols(backend, config)
-
-
-def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
-    """Lower-case the unknown word of the config if the text is lower-cased."""
-    lower = build_normalizer(config)
-    return config if lower is None else replace(config, unk=lower.normalize_str(config.unk))
-
-
-def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
-    """Build a word tokenizer with this vocabulary, in this order after the unknown word."""
-    backend = _word_level(words, config)
-    lower = build_normalizer(config)
-    if lower is not None:
-        backend.normalizer = lower
-    return Tokenizer.with_control_symbols(backend, config)
 
 
 def _train_word_level(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
@@ -148,10 +147,6 @@ def _joined_decoder() -> decoders.Decoder:
 
 def _split_at_blanks() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex("[ \t]+"), "removed")
-
-
-def _byte_vocabulary() -> dict[str, int]:
-    return dict(byte_alphabet())
 
 
 def _byte_level(model: models.Model, use_regex: bool = True) -> tokenizers.Tokenizer:
