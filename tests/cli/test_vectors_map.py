@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.embeddings.text_format import write_vectors
+from chainrule.embeddings.formats import write_vectors
 from cli.command import done, refused, write
 
 

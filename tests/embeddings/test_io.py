@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from chainrule.embeddings import storage
-from chainrule.embeddings.text_format import Format
+from chainrule.embeddings.formats import Format
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ChainruleWarning, InputError, ModelFileError, NotFoundError, UsageError
 

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from numpy.testing import assert_array_equal
 
-from chainrule.embeddings.text_format import LONGEST_LINE, Vectors, initial_embeddings, read_vectors
+from chainrule.embeddings.formats import LONGEST_LINE, Vectors, initial_embeddings, read_vectors
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError, UsageError
 
 WORDS = ("the", "über", "a\u00a0b", "a\u2028b")  # a no-break space and a line separator are no blanks

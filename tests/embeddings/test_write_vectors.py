@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from chainrule.embeddings.text_format import read_vectors, write_vectors
+from chainrule.embeddings.formats import read_vectors, write_vectors
 from chainrule.errors import InputError, UsageError
 
 numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)

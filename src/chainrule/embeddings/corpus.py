@@ -1,7 +1,8 @@
-"""Count the words of a text and write its word numbers to a file in one pass, in constant memory.
+"""The corpus of word vectors: word numbers in a file, counts, vocabulary, and the result of training on them.
 
-Words are numbered in order of first appearance. The file holds one int32 per word, and SENTENCE_BREAK after every
-non-empty line. Words are separated by blanks and tabs; punctuation is optionally split from them.
+A text is counted and numbered in one pass, in constant memory. Words are numbered in order of first appearance.
+The file holds one int32 per word, and SENTENCE_BREAK after every non-empty line. Words are separated by blanks and
+tabs; punctuation is optionally split from them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +18,16 @@ from chainrule.errors import InputError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
 
+Matrix = NDArray[np.float32]
+
 SENTENCE_BREAK: Final = -1
 CHUNK_CHARACTERS: Final = 1 << 20
 """Approximate number of characters counted at a time."""
+POLL_SECONDS: Final = 0.2
+"""Interval at which compiled training returns to Python to report progress and handle Ctrl-C."""
+BLOCK_IDS: Final = 1 << 16
+"""Word numbers read at a time."""
+NO_PAIRS_MESSAGE: Final = "no two words with a vector stand in one line; give lines of text, or lower min_count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +161,6 @@ def build_vocabulary(counted: CountedCorpus, min_count: int = 1, vocab_size: int
     number_of = np.full(counted.types, -1, np.int32)
     number_of[numbers] = np.arange(len(numbers), dtype=np.int32)
     return WordVocabulary(tuple(counted.words_of(numbers)), counted.counts[numbers], number_of)
-
-
-Matrix = NDArray[np.float32]
-POLL_SECONDS: Final = 0.2
-"""Interval at which compiled training returns to Python to report progress and handle Ctrl-C."""
-BLOCK_IDS: Final = 1 << 16
-"""Word numbers read at a time."""
-NO_PAIRS_MESSAGE: Final = "no two words with a vector stand in one line; give lines of text, or lower min_count"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.embeddings.config import VectorConfig
+from chainrule.embeddings.formats import Format, write_vectors
 from chainrule.embeddings.subwords import Subwords
-from chainrule.embeddings.text_format import Format, write_vectors
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
 from chainrule.storage.manifest import JSON

@@ -17,7 +17,7 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule.api import split_settings
-from chainrule.embeddings.text_format import initial_embeddings, read_vectors
+from chainrule.embeddings.formats import initial_embeddings, read_vectors
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats
 from chainrule.neural import weights
