@@ -5,23 +5,20 @@ The n-gram classifier needs no torch; neural classifiers are imported on first u
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from chainrule import model_folder
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
-from chainrule.evaluation.classification import calibration
-from chainrule.evaluation.classification import evaluate as compare
+from chainrule.evaluation import classification
 from chainrule.lm import Floats, Ids
-from chainrule.model import Origin
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.verified_dir import Content
-from chainrule.tasks import classify_ngram
-from chainrule.tasks import model as store
+from chainrule.tasks import classify_ngram, model
 from chainrule.tasks.classify_ngram import BayesConfig, GenerativeClassifier
 from chainrule.tasks.classify_report import (
     MAX_TEMPERATURE,
@@ -37,6 +34,7 @@ from chainrule.tasks.classify_report import (
     merge_token_weights,
     validation_metrics,
 )
+from chainrule.tasks.model import TaskModel
 from chainrule.tasks.run_options import RunOptions, digest_texts, warn_if_all_unknown
 from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled
 from chainrule.tokenizers.config import EOS
@@ -78,21 +76,21 @@ class Posterior(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Classifier:
+class Classifier(TaskModel):
     """A trained text classifier p(label | text) of any family."""
 
-    task: ClassVar = "classify"
+    task = "classify"
+    noun = "classifier"
     posterior: Posterior
     config: Any  # a ClassifyConfig, or a BayesConfig
     counts: dict[str, int]  # training texts per label, sorted by label
     temperature: float = 1.0  # divides the log-probabilities; fitted on the validation texts
-    origin: Origin = field(default_factory=Origin)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    log: bytes = b""
 
-    def __repr__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """First labels and size of the model, for `repr`."""
         labels = ", ".join(self.labels[:5]) + (", …" if len(self.labels) > 5 else "")
-        return f"<{self.config.family} classifier of {self.origin.text}: {labels}; {self.parameters:,} parameters>"
+        return f"{labels}; {self.parameters:,} parameters"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -105,9 +103,23 @@ class Classifier:
         return self.posterior.tokenizer
 
     @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The tokenizer, as "text"."""
+        return {"text": self.tokenizer}
+
+    @property
     def parameters(self) -> int:
         """Number of estimated parameters."""
         return self.posterior.parameters
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Label counts and temperature."""
+        return {"labels": self.counts, "temperature": self.temperature}
+
+    def files(self) -> Mapping[str, Content]:
+        """Files of the network or of the n-gram models."""
+        return self.posterior.files()
 
     def probabilities(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) p(label | text); networks truncate texts to `longest` tokens, with a warning."""
@@ -167,32 +179,19 @@ class Classifier:
         majority = max(self.counts, key=lambda label: self.counts[label])
         labels = (*self.labels, *unknown)
         return ClassifierReport(
-            classes=compare(examples.labels, [labels[k] for k in p.argmax(axis=1)], labels),
-            calibration=calibration(p, gold, bins),
+            classes=classification.evaluate(examples.labels, [labels[k] for k in p.argmax(axis=1)], labels),
+            calibration=classification.calibration(p, gold, bins),
             majority=majority,
             majority_accuracy=examples.labels.count(majority) / len(examples),
             seconds=seconds,
         )
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        parts = store.ModelParts(
-            task="classify",
-            config=self.config,
-            tokenizers={"text": self.tokenizer},
-            extra={"labels": self.counts, "temperature": self.temperature},
-            origin=self.origin,
-            metrics=self.metrics,
-        )
-        log: dict[str, Content] = {store.LOG_FILE: self.log} if self.log else {}
-        store.save(path, parts, {**self.posterior.files(), **log}, force=force)
-
 
 def load(path: str | Path, device: str = "auto") -> Classifier:
     """Verify and load a classifier."""
-    model = verified_dir.read_json(verified_dir.read(Path(path)), model_folder.CONFIG).get("model")
-    is_generative = isinstance(model, dict) and model.get("family") == "ngram"
-    sealed, parts = store.load(path, "classify", get_config_class("ngram" if is_generative else "lstm"))
+    saved = verified_dir.read_json(verified_dir.read(Path(path)), model_folder.CONFIG).get("model")
+    is_generative = isinstance(saved, dict) and saved.get("family") == "ngram"
+    sealed, parts = model.load(path, "classify", get_config_class("ngram" if is_generative else "lstm"))
     with model_folder.translate_config_errors(sealed):
         counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
@@ -202,13 +201,7 @@ def load(path: str | Path, device: str = "auto") -> Classifier:
             else _neural().NeuralClassifier.load(sealed, parts.config, len(counts), tokenizer, device)
         )
     return Classifier(
-        posterior=posterior,
-        config=parts.config,
-        counts=counts,
-        temperature=temperature,
-        origin=parts.origin,
-        metrics=dict(parts.metrics),
-        log=sealed.bytes(store.LOG_FILE) if store.LOG_FILE in sealed.files else b"",
+        posterior=posterior, counts=counts, temperature=temperature, **model.saved_fields(sealed, parts)
     )
 
 

@@ -1,9 +1,10 @@
-"""Save and load the model folder of a task: config, tokenizers, weights, metrics, model card and manifest."""
+"""Base class of task models, and their folder: config, tokenizers, weights, metrics, model card and manifest."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from chainrule import config as settings
 from chainrule import model_folder
@@ -16,6 +17,75 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 
 LOG_FILE = "train_log.jsonl"
 C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TaskModel(ABC):
+    """A trained model with its settings, provenance, metrics and training log."""
+
+    task: ClassVar[str]  # the command that trains it, also stored in the folder
+    noun: ClassVar[str]  # "tagger", "translator", …
+    config: Any  # a frozen dataclass with a field `family`
+    origin: Origin = field(default_factory=Origin)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: bytes = b""  # training log as JSON Lines
+
+    def __repr__(self) -> str:
+        return f"<{self.config.family} {self.noun} of {self.origin.text}: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Size of the model, for `repr`."""
+        return f"{self.parameters:,} parameters"
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """Number of estimated parameters; tied matrices count once."""
+
+    @property
+    @abstractmethod
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """Tokenizers by role: "text", or "source" and "target"."""
+
+    @abstractmethod
+    def files(self) -> Mapping[str, Content]:
+        """Weight files of the model folder."""
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """Task-specific JSON in the config file."""
+        return {}
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
+        parts = ModelParts(
+            task=self.task,
+            config=self.config,
+            tokenizers=self.tokenizers,
+            extra=self.extra,
+            origin=self.origin,
+            metrics=self.metrics,
+        )
+        save(path, parts, {**self.files(), **({LOG_FILE: self.log} if self.log else {})}, force=force)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NetworkModel(TaskModel):
+    """A task model whose weights are one network."""
+
+    network: Any  # an nn.Module
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights; tied matrices count once."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def files(self) -> Mapping[str, Content]:
+        """Weights as safetensors."""
+        from chainrule.neural import weights
+
+        return {weights.FILE: weights.serialize(self.network)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +142,12 @@ def load(
             origin=model_folder.read_origin(sealed),
             metrics=verified_dir.read_json(sealed, model_folder.METRICS),
         )
+
+
+def saved_fields(files: VerifiedDir, parts: ModelParts) -> dict[str, Any]:
+    """Fields of `TaskModel` as read from a model folder."""
+    log = files.bytes(LOG_FILE) if LOG_FILE in files.files else b""
+    return {"config": parts.config, "origin": parts.origin, "metrics": dict(parts.metrics), "log": log}
 
 
 def _tokenizer_file(role: str) -> str:

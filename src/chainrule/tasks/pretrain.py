@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import Job
 from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
-from chainrule.model import Origin
 from chainrule.neural import weights
 from chainrule.neural.device import select_device
 from chainrule.neural.encoders import pretraining
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
 Config = PretrainConfig
-METRICS = ("nats", "perplexity", "accuracy")  # attributes of `Figures`
+METRICS = ("nats", "perplexity", "accuracy")  # attributes of `PredictionMetrics`
 BATCH_SIZE = 64  # segments per evaluation batch
 
 
@@ -88,19 +87,19 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Pretrained:
+class Pretrained(model.NetworkModel):
     """A pretrained encoder."""
 
-    task: ClassVar = "pretrain"
+    task = "pretrain"
+    noun = "encoder"
     network: PretrainingNetwork
     config: PretrainConfig
     tokenizer: Tokenizer
-    origin: Origin = field(default_factory=Origin)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    log: bytes = b""
 
-    def __repr__(self) -> str:
-        return f"<{self.config.family} encoder of {self.origin.text}: {self.parameters:,} parameters>"
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The tokenizer, as "text"."""
+        return {"text": self.tokenizer}
 
     @property
     def reader(self) -> TextEncoder:
@@ -111,11 +110,6 @@ class Pretrained:
     def shape(self) -> dict[str, object]:
         """Settings that a task's encoder must share to copy these weights."""
         return architecture(self.config)
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights; tied matrices count once."""
-        return sum(p.numel() for p in self.network.parameters())
 
     @property
     def validation(self) -> dict[str, dict[str, float]]:
@@ -129,34 +123,16 @@ class Pretrained:
         segments = _pieces(Corpus.of(text), self.tokenizer, self.config.longest, progress)
         return pretraining.evaluate(self.network, segments.by_length(progress))
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        parts = model.ModelParts(
-            task="pretrain",
-            config=self.config,
-            tokenizers={"text": self.tokenizer},
-            extra={},
-            origin=self.origin,
-            metrics=self.metrics,
-        )
-        files = {weights.FILE: weights.serialize(self.network)}
-        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
-
 
 def load(path: str | Path, device: str = "cpu") -> Pretrained:
     """Verify and load a pretrained encoder."""
     sealed, parts = model.load(path, "pretrain", PretrainConfig)
-    with model_folder.translate_config_errors(sealed):
-        tokenizer = parts.tokenizers["text"]
-    config = parts.config
+    config, tokenizer = parts.config, parts.tokenizers["text"]
     network = weights.load_network(sealed, lambda: pretraining.build(config, tokenizer.vocabulary), config.layers)
     return Pretrained(
         network=network.to(select_device(device)).eval(),
-        config=config,
         tokenizer=tokenizer,
-        origin=parts.origin,
-        metrics=dict(parts.metrics),
-        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
+        **model.saved_fields(sealed, parts),
     )
 
 

@@ -4,10 +4,10 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from chainrule import model_folder
 from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Ids
-from chainrule.model import Origin
 from chainrule.neural import weights
 from chainrule.neural.device import device_of, select_device
 from chainrule.neural.encoders import tagger
@@ -38,27 +37,28 @@ Sentences = str | Path | Sequence[TaggedSentence]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Tagger:
+class Tagger(model.NetworkModel):
     """A trained tagger p(tags | words)."""
 
-    task: ClassVar = "tag"
+    task = "tag"
+    noun = "tagger"
     network: TagNetwork
     config: TagConfig
     tokenizer: Tokenizer
     tags: TagSet
     spellings: CharVocabulary | None
     column: str | int | None = None  # tag column of the training file; None: the default column
-    origin: Origin = field(default_factory=Origin)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    log: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"<{self.config.family} tagger of {self.origin.text}: {self.parameters:,} parameters>"
 
     @property
-    def parameters(self) -> int:
-        """Number of weights."""
-        return sum(p.numel() for p in self.network.parameters())
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The tokenizer, as "text"."""
+        return {"text": self.tokenizer}
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Tags, character vocabulary and tag column."""
+        characters = None if self.spellings is None else self.spellings.to_json()
+        return {"tags": self.tags.to_json(), "characters": characters, "column": self.column}
 
     def tag(self, words: Sequence[str]) -> list[str]:
         """Tag one sentence."""
@@ -150,23 +150,6 @@ class Tagger:
             device=device_of(self.network),
         )
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        parts = model.ModelParts(
-            task="tag",
-            config=self.config,
-            tokenizers={"text": self.tokenizer},
-            extra={
-                "tags": self.tags.to_json(),
-                "characters": None if self.spellings is None else self.spellings.to_json(),
-                "column": self.column,
-            },
-            origin=self.origin,
-            metrics=self.metrics,
-        )
-        files = {weights.FILE: weights.serialize(self.network)}
-        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
-
 
 def load(path: str | Path, device: str = "auto") -> Tagger:
     """Verify and load a tagger."""
@@ -181,14 +164,11 @@ def load(path: str | Path, device: str = "auto") -> Tagger:
             raise ValueError(f"column {column!r}")
     return Tagger(
         network=network.to(select_device(device)).eval(),
-        config=config,
         tokenizer=tokenizer,
         tags=tag_set,
         spellings=spellings,
         column=column,
-        origin=parts.origin,
-        metrics=dict(parts.metrics),
-        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
+        **model.saved_fields(sealed, parts),
     )
 
 

@@ -4,9 +4,9 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats, Ids
-from chainrule.model import Origin
 from chainrule.neural import weights
 from chainrule.neural.device import device_of, select_device
 from chainrule.neural.encoders import conditional_lm
@@ -34,7 +33,6 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
 
 if TYPE_CHECKING:
-    from chainrule.neural.encoders.seq2seq import PairConfig
     from chainrule.tasks.translate_report import TranslationReport
 
 
@@ -183,25 +181,20 @@ BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=FRO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Translator:
+class Translator(model.NetworkModel):
     """A trained translation model p(target | source)."""
 
-    task: ClassVar = "translate"
+    task = "translate"
+    noun = "translator"
     network: PairNetwork
     config: PairConfig
     source: Tokenizer
     target: Tokenizer
-    origin: Origin = field(default_factory=Origin)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    log: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"<{self.config.family} translator of {self.origin.text}: {self.parameters:,} parameters>"
 
     @property
-    def parameters(self) -> int:
-        """Number of weights; tied matrices count once."""
-        return sum(p.numel() for p in self.network.parameters())
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """Tokenizers by role; a joint tokenizer is stored once, as "text"."""
+        return {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
 
     @property
     def validation(self) -> dict[str, float]:
@@ -349,20 +342,6 @@ class Translator:
     def _encode_target(self, text: str, line: int) -> Ids:
         return check_length(encode_with_eos(self.target, text), self.config, f"target {line}")
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        tokenizers = {"text": self.source} if self.config.joint else {"source": self.source, "target": self.target}
-        parts = model.ModelParts(
-            task="translate",
-            config=self.config,
-            tokenizers=tokenizers,
-            extra={},
-            origin=self.origin,
-            metrics=self.metrics,
-        )
-        files = {weights.FILE: weights.serialize(self.network)}
-        model.save(path, parts, files | ({model.LOG_FILE: self.log} if self.log else {}), force=force)
-
 
 def load(path: str | Path, device: str = "auto") -> Translator:
     """Verify and load a translator."""
@@ -374,12 +353,9 @@ def load(path: str | Path, device: str = "auto") -> Translator:
     )
     return Translator(
         network=network.to(select_device(device)).eval(),
-        config=config,
         source=source,
         target=target,
-        origin=parts.origin,
-        metrics=dict(parts.metrics),
-        log=sealed.bytes(model.LOG_FILE) if model.LOG_FILE in sealed.files else b"",
+        **model.saved_fields(sealed, parts),
     )
 
 
