@@ -19,7 +19,7 @@ from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.verified_dir import Content
 from chainrule.tasks import classify_ngram, model
-from chainrule.tasks.classify_ngram import BayesConfig, GenerativeClassifier
+from chainrule.tasks.classify_ngram import BayesConfig, NgramClassifier
 from chainrule.tasks.classify_report import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
@@ -196,7 +196,7 @@ def load(path: str | Path, device: str = "auto") -> Classifier:
         counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
         posterior: Posterior = (
-            GenerativeClassifier.load(sealed, parts.config, counts, tokenizer)
+            NgramClassifier.load(sealed, parts.config, counts, tokenizer)
             if is_generative
             else _neural().NeuralClassifier.load(sealed, parts.config, len(counts), tokenizer, device)
         )
@@ -232,7 +232,7 @@ def train(
         encode_labels(held_out, counts)  # reject unknown labels before any work
     origin = options.origin("classify", examples.name, digest_texts([*examples.texts, *examples.labels]))
     if family == "ngram":
-        posterior, config, metrics = classify_ngram.train(examples, tokenizer, options, chosen)
+        posterior, config, metrics = classify_ngram.train(examples, counts, tokenizer, options, chosen)
         warn_if_all_unknown(posterior.tokenizer)
         classifier = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
     else:

@@ -71,6 +71,9 @@ def count_labels(examples: LabelledTexts) -> dict[str, int]:
     counts, total = dict(sorted(Counter(examples.labels).items())), len(examples)
     if not total:
         raise InputError(f"{examples.name} holds no examples; give texts of two labels or more")
+    if "" in counts:
+        number = list(examples.labels).index("") + 1
+        raise InputError(f"{examples.name}: text {number} has an empty label; give every text a label")
     if total >= MIN_SUSPICIOUS_TEXTS and len(counts) >= SUSPICIOUS_LABEL_RATIO * total:
         message = f"{examples.name} has {len(counts)} different labels for {total} texts"
         if len(set(examples.texts)) <= total / 2:
