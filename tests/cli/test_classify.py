@@ -151,7 +151,7 @@ def test_a_network(network: Path, table: Path, tmp_path: Path) -> None:
     assert sum(token["weight"] for token in found["tokens"]) == pytest.approx(1)
     assert found["explained_by"] == "attention"
     outcome = done("classify", "predict", network, "--explain", "--device", "cpu", stdin="good\n")
-    assert outcome.err.startswith("A number is the part of the text's vector")
+    assert outcome.err.startswith("Weights are attention weights")
     assert sum(found["probabilities"].values()) == pytest.approx(1)
     assert done("classify", "evaluate", network, table, "--json", "--device", "cpu").json()["texts"] == 3
     out = tmp_path / "m"
@@ -255,7 +255,7 @@ def test_a_page_is_refused_before_the_work_and_colours_go_with_it(naive: Path, t
     assert "does not exist" in refused(2, "classify", "predict", naive, *page, tmp_path / "a" / "b", stdin="good\n")
     plain = done("classify", "predict", naive, "--explain", stdin="good\n").err
     assert "Blue" not in plain
-    assert plain.endswith("above 0 it speaks for the label found, below 0 for the next most probable one.\n")
+    assert plain.endswith("negative weights the second most probable one.\n")
     assert "Blue" in done("classify", "predict", naive, *page, tmp_path / "x.html", stdin="good\n").err
 
 

@@ -153,7 +153,7 @@ def test_unranked_rows_say_why() -> None:
     text = Nesting(render_page(results())).text
     assert "a score, not a probability" in text
     assert "infinite: first impossible token 'mice' on line 3" in text
-    assert "Not drawn, being infinite or no probability: mle and stupid-backoff." in text
+    assert "Not drawn, because infinite or not a probability: mle and stupid-backoff." in text
 
 
 def test_figures_only_where_they_show_something() -> None:
@@ -172,7 +172,7 @@ def test_figures_only_where_they_show_something() -> None:
 
 def test_partly_infinite_smoothing_names_its_orders() -> None:
     rows = (*MIXED, replace(ngram_row(3, "mle"), facets={"order": 3, "smoothing": "katz"}))
-    assert "no probability: katz (order 3)." in Nesting(render_page(results(rows=rows))).text
+    assert "not a probability: katz (order 3)." in Nesting(render_page(results(rows=rows))).text
 
 
 def test_without_matplotlib_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,9 @@ def test_a_row_survives_json() -> None:
 def test_curves_are_extrapolated_in_words() -> None:
     longer = replace(curve(5, "modified-kneser-ney"), doubled_bits=1.523)
     page = render_page(results(curves=(longer,), sentences=()))
-    assert "Twice the text would give <b>ngram-5-modified-kneser-ney</b> about 1.523: an extrapolation" in page
+    assert (
+        "With twice the text, <b>ngram-5-modified-kneser-ney</b> would reach about 1.523: an extrapolation" in page
+    )
     assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bytes": 4_928_000, "bits_per_byte": 1.523}
 
 

@@ -108,8 +108,8 @@ def test_what_was_not_read_is_pale() -> None:
 @pytest.mark.parametrize(("way", "is_signed"), [("gradient", True), ("evidence", True), ("attention", False)])
 def test_the_legend_is_that_of_the_weights(way: str, is_signed: bool) -> None:
     found = render_page([Explanation("a", "x", 1.0, [WeightedSpan("a", 1.0, 0, 1, True)], way)])
-    assert ("orange for the next most probable" in found) == is_signed
-    assert ("neither for the label nor against it" in found) == (not is_signed)
+    assert ("orange tokens the second most probable one" in found) == is_signed
+    assert ("does not show which label a token supports" in found) == (not is_signed)
     assert set(LEGENDS) == {"gradient", "evidence", "attention"}
 
 

@@ -163,7 +163,7 @@ def predict(
     """
     from chainrule import tasks
     from chainrule.errors import UsageError
-    from chainrule.tasks.classify_report import Explanation, render_page
+    from chainrule.tasks.classify_report import LEGENDS, Explanation, render_page
     from chainrule.text.labelled import read_text_batches
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
@@ -186,7 +186,8 @@ def predict(
                 _show(prediction, explain)
         flush()
     if explain and not json:
-        say(_legend(method, html is not None or sys.stdout.isatty()))
+        is_colored = html is not None or sys.stdout.isatty()
+        say(LEGENDS[method].colored if is_colored else LEGENDS[method].plain)
     if html is not None:
         html.write_text(render_page(predictions), encoding="utf-8")
         say(f"wrote {html}")
@@ -220,20 +221,6 @@ def evaluate(
         emit(about | report.as_json())
         return
     _print_report(report)
-
-
-def _legend(method: str, is_coloured: bool) -> str:
-    """Explain what the token weights mean, mentioning colours only if there are any."""
-    from chainrule.tasks.classify_report import LEGENDS
-
-    if is_coloured:
-        return LEGENDS[method]
-    if method == "attention":
-        sign_meaning = "that speaks neither for the label nor against it."
-    else:
-        sign_meaning = "above 0 it speaks for the label found, below 0 for the next most probable one."
-    legend = LEGENDS[method]
-    return f"{legend[legend.index('A number') :].removesuffix('.')}; {sign_meaning}"
 
 
 def _emit(prediction: "Explanation", probabilities: dict[str, float], explain: bool) -> None:

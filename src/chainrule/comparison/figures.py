@@ -53,8 +53,8 @@ def plot_by_order(rows: Iterable[Row]) -> list[str]:
                 description=f"Lowest: {best[0].name} with {format_perplexity(best[0].perplexity)}.",
                 facet=ORDER,
             ),
-            "The same models by perplexity: among how many equally likely tokens each one might as well have "
-            f"chosen, {format_perplexity(best[0].perplexity)} for the best. It depends on the tokenizer.",
+            "The same models by perplexity, the number of equally likely tokens that would be as hard to predict: "
+            f"{format_perplexity(best[0].perplexity)} for the best model. It depends on the tokenizer.",
         )
     )
     return figures
@@ -79,8 +79,8 @@ def plot_smoothings(rows: Iterable[Row]) -> list[str]:
         description=f"From {first}, {format_bits(low)}, to {last}, {format_bits(high)}.",
     )
     caption = (
-        f"Smoothings at order {order}, that of the best n-gram. All start from the same counts and differ "
-        f"in the probability they keep for what was never seen. <b>{html.escape(first)}</b> needs "
+        f"Smoothings at order {order}, the order of the best n-gram model. All use the same counts and differ "
+        f"in the probability they reserve for unseen n-grams. <b>{html.escape(first)}</b> needs "
         f"{format_percent(saved)} fewer bits than {html.escape(last)}."
     )
     at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
@@ -100,12 +100,12 @@ def plot_size(rows: Sequence[Row]) -> list[str]:
         cost="size of the model",
         unit="B",
         quantity=BITS,
-        description=f"{len(dots)} models; {len(front)} of them are beaten by none of their size or smaller.",
+        description=f"{len(dots)} models; {len(front)} are Pareto-optimal.",
     )
     smallest = min(best, key=lambda row: row.size_bytes)
     caption = (
-        "Lower and further left is better. The strong dots are the models that no smaller one beats; for "
-        "each pale one, another is no larger and no worse. The best takes "
+        "Lower and further left is better. Solid dots are Pareto-optimal: no other model is both at most as large "
+        "and at least as good. The best model takes "
         f"{format_size(best[0].size_bytes)}, the smallest {format_size(smallest.size_bytes)}."
     )
     return [_figure(drawing, caption + _describe_omitted(rows))]
@@ -124,17 +124,17 @@ def plot_time(rows: Sequence[Row]) -> list[str]:
         cost="time to train",
         unit="s",
         quantity=BITS,
-        description=f"{len(dots)} models; {len(front)} of them are beaten by none that trains as fast.",
+        description=f"{len(dots)} models; {len(front)} are Pareto-optimal.",
     )
     fastest = min(best, key=lambda row: row.train_seconds)
     caption = (
-        "Lower and further left is better. The strong dots are the models that none trained in less time beats. "
-        f"The best took {format_duration(best[0].train_seconds)}, "
+        "Lower and further left is better. Solid dots are Pareto-optimal: no model trained in less time is better. "
+        f"The best model took {format_duration(best[0].train_seconds)}, "
         f"the fastest {format_duration(fastest.train_seconds)}."
     )
     falling = sum(row.is_still_falling for row in best)
     if falling:
-        caption += f" {falling} of them were still improving when their time ran out."
+        caption += f" {falling} of the models were still improving when their training time ran out."
     return [_figure(drawing, caption + _describe_omitted(rows))]
 
 
@@ -150,15 +150,15 @@ def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
     step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
     change = f"{format_percent(abs(1 - now / was))} in bits" if was else f"{format_bits(now)} bits per byte"
     title = "Bits per byte by amount of training text"
-    ending = f"{name} ends lowest, at {format_bits(now)}."
+    ending = f"{name} is lowest at the full size, with {format_bits(now)}."
     caption = (
-        "Each line is one model, trained on growing parts of the same text; one that still falls at its "
-        f"right end would gain from more. The last {step} "
+        "Each line is one model trained on increasing amounts of the same text; a line that still falls at its "
+        f"right end would gain from more text. The last {step} "
         f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {change}."
     )
     missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
     if missing:
-        caption += f" Not drawn, for want of two finite points: {join_words(missing)}."
+        caption += f" Not drawn, with fewer than two finite points: {join_words(missing)}."
     doubled = {
         curve.name: (2.0 * curve.bytes[-1], curve.doubled_bits)
         for curve in curves
@@ -166,7 +166,7 @@ def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
     }
     if name in doubled:
         caption += (
-            f" Twice the text would give <b>{html.escape(name)}</b> about {format_bits(doubled[name][1])}: "
+            f" With twice the text, <b>{html.escape(name)}</b> would reach about {format_bits(doubled[name][1])}: "
             "an extrapolation by a + b n<sup>−c</sup>, fitted to the last points (dashed)."
         )
     drawing = base.plot_learning_curves(drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled)
@@ -186,14 +186,14 @@ def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
     }
     longest = max(finite_half_lives, key=finite_half_lives.__getitem__) if finite_half_lives else None
     caption = (
-        "The error of one prediction on its way back through the test text: the mean norm of its gradient as a "
-        "part of what it is at lag 0, by the state of the top layer in recurrent networks (in an LSTM also by "
-        "its cell), by the word vectors in others; the middle half of the positions is shaded. Where a line "
-        "lies low, the network can hardly learn from what stands so far back."
+        "Backpropagation of the loss of one prediction through the test text: the mean gradient norm relative to "
+        "lag 0, with respect to the state of the top layer in recurrent networks (in an LSTM also its cell) and to "
+        "the word vectors in others; the interquartile range over positions is shaded. Where a line is low, the "
+        "network can hardly learn from tokens that far back."
     )
     if longest is not None:
         name = html.escape(longest)
-        caption += f" Half of it is gone last in <b>{name}</b>, after {finite_half_lives[longest]:.1f} tokens."
+        caption += f" The half-life is longest in <b>{name}</b>: {finite_half_lives[longest]:.1f} tokens."
     title = "Gradient flow by lag"
     ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
     return [_figure(gradient_flow.draw(drawn, title=title, description=ends), caption)]
@@ -247,7 +247,7 @@ def _describe_omitted(rows: Sequence[Row]) -> str:
         html.escape(name) + (f" (order {join_words(omitted)})" if omitted else "")
         for name, omitted in orders.items()
     ]
-    return f" Not drawn, being infinite or no probability: {join_words(names)}." if names else ""
+    return f" Not drawn, because infinite or not a probability: {join_words(names)}." if names else ""
 
 
 def _finite_points(curve: Curve) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Label statistics, evaluation report and temperature scaling of text classifiers.
+"""Label statistics, temperature scaling, evaluation report and HTML explanation page of text classifiers.
 
 Shapes and symbols: N texts, K labels, T temperature.
 """
@@ -22,6 +22,63 @@ MIN_TEMPERATURE: Final = 0.5  # a validation set classified without errors would
 MAX_TEMPERATURE: Final = 20.0
 MIN_SUSPICIOUS_TEXTS: Final = 10  # minimum number of texts for the swapped-column check
 SUSPICIOUS_LABEL_RATIO: Final = 0.9  # ratio of distinct labels to texts that suggests swapped columns
+
+POSITIVE_RGB: Final = "0,114,178"
+NEGATIVE_RGB: Final = "213,94,0"
+STYLE: Final = (
+    ":root{color-scheme:light dark}body{max-width:60em;margin:2em auto;padding:0 1em;font:1rem/1.9 sans-serif}"
+    "span{padding:.1em .2em;border-radius:.2em;white-space:pre-wrap;unicode-bidi:plaintext}"
+    "article{border-top:1px solid;padding:.5em 0}article div{white-space:pre-wrap}"
+    ".unknown{text-decoration:underline dotted}.unread{opacity:.5}"
+)
+NOTE: Final = (
+    "Hover over a token to see its weight. Dotted underlines mark unknown words, which the model reads as "
+    "&lt;unk&gt;; pale text was not read; &lt;/s&gt; is the end of a line or text."
+)
+CONTROL_SYMBOLS: Final = {code: symbol for code, symbol in CONTROL_PICTURES.items() if chr(code) not in "\t\n"}
+
+Span = tuple[int, int]
+
+
+class Legend(NamedTuple):
+    """Meaning of the token weights of an explanation method."""
+
+    colors: str
+    weight: str
+    sign: str
+
+    @property
+    def colored(self) -> str:
+        """Legend of output in colour."""
+        return f"{self.colors} {self.weight}."
+
+    @property
+    def plain(self) -> str:
+        """Legend of output without colour."""
+        return f"{self.weight}; {self.sign}."
+
+
+_SIGNED: Final = (
+    "Blue tokens support the predicted label, orange tokens the second most probable one; the stronger the colour, "
+    "the larger the weight relative to the others of the text."
+)
+_SIGN: Final = "positive weights support the predicted label, negative weights the second most probable one"
+LEGENDS: Final[Mapping[str, Legend]] = {
+    "gradient": Legend(_SIGNED, "Weights are integrated gradients in nats", _SIGN),
+    "evidence": Legend(
+        _SIGNED,
+        "Weights are in nats: log p(token | predicted label) − log p(token | second label), given the preceding "
+        "tokens",
+        _SIGN,
+    ),
+    "attention": Legend(
+        "The stronger the blue, the more attention the token received relative to the others of the text; "
+        "attention does not show which label a token supports.",
+        "Weights are attention weights, the share of each token in the vector of the text",
+        "they do not show which label a token supports",
+    ),
+}
+"""Legend by explanation method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,38 +210,6 @@ def validation_metrics(log_p: Floats, gold: Ids, temperature: float, labels: tup
     }
 
 
-POSITIVE_RGB: Final = "0,114,178"
-NEGATIVE_RGB: Final = "213,94,0"
-STYLE: Final = (
-    ":root{color-scheme:light dark}body{max-width:60em;margin:2em auto;padding:0 1em;font:1rem/1.9 sans-serif}"
-    "span{padding:.1em .2em;border-radius:.2em;white-space:pre-wrap;unicode-bidi:plaintext}"
-    "article{border-top:1px solid;padding:.5em 0}article div{white-space:pre-wrap}"
-    ".unknown{text-decoration:underline dotted}.unread{opacity:.5}"
-)
-LEGENDS: Final[Mapping[str, str]] = {
-    "gradient": (
-        "Blue speaks for the label found, orange for the next most probable one; the deeper, the more, within each "
-        "text. A number is in nats, by integrated gradients."
-    ),
-    "evidence": (
-        "Blue speaks for the label found, orange for the next most probable one; the deeper, the more, within each "
-        "text. A number is in nats: log p(token | label found) − log p(token | next), given the tokens before it."
-    ),
-    "attention": (
-        "The deeper the blue, the more the network looked there, within each text; that speaks neither for the "
-        "label nor against it. A number is the part of the text's vector that comes from the token."
-    ),
-}
-"""Legend of the page by explanation method."""
-NOTE: Final = (
-    "The number shows when a piece is pointed at. Dotted lines mark what the model does not know and reads as "
-    "&lt;unk&gt;; what is pale was not read; &lt;/s&gt; is the end."
-)
-CONTROL_SYMBOLS: Final = {code: symbol for code, symbol in CONTROL_PICTURES.items() if chr(code) not in "\t\n"}
-
-Span = tuple[int, int]
-
-
 class WeightedSpan(NamedTuple):
     """A span text[start:end] with its weight; `</s>` at the end of a text or line is an empty span."""
 
@@ -237,12 +262,11 @@ def merge_token_weights(
 def render_page(explained: Sequence[Explanation]) -> str:
     """Render the HTML document."""
     articles = "\n".join(map(_article, explained))
-    legend = " ".join(
-        html.escape(LEGENDS[way]) for way in dict.fromkeys(explanation.method for explanation in explained)
-    )
+    methods = dict.fromkeys(explanation.method for explanation in explained)
+    legend = " ".join(html.escape(LEGENDS[method].colored) for method in methods)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Why these labels</title>'
-        f"<style>{STYLE}</style></head>\n<body><h1>Why these labels</h1><p>{legend} {NOTE}</p>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Predicted labels explained</title>'
+        f"<style>{STYLE}</style></head>\n<body><h1>Predicted labels explained</h1><p>{legend} {NOTE}</p>\n"
         f"{articles}\n</body></html>\n"
     )
 
