@@ -19,7 +19,11 @@ class UsageError(ChainruleError):
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or an invalid value."""
+    """A setting has an unknown name or an invalid value; `setting` is its name where callers need it."""
+
+    def __init__(self, message: str, setting: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class InputError(ChainruleError):
@@ -33,9 +37,16 @@ class VocabularyError(InputError):
 
 
 class ModelFileError(ChainruleError):
-    """A model folder or one of its files is missing, damaged or in an unknown format."""
+    """A model folder or one of its files is missing, damaged or in an unknown format.
+
+    `remedy` is the advice that ends the message, for callers that know better advice.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.message, self.remedy = message, remedy
 
 
 class NotFoundError(ChainruleError):

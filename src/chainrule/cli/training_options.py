@@ -124,10 +124,9 @@ def _check_output(out: Path) -> None:
     try:
         verified_dir.check_writable_target(out)
     except ModelFileError as error:
-        if not str(error).endswith(manifest.REMEDY):
+        if error.remedy != manifest.REMEDY:
             raise
-        words = str(error).removesuffix(manifest.REMEDY)
-        raise ModelFileError(f"{words}remove {out / verified_dir.CHECKPOINT} to start anew") from error
+        raise ModelFileError(error.message, f"remove {out / verified_dir.CHECKPOINT} to start anew") from error
 
 
 @contextmanager

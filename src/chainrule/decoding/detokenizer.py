@@ -186,7 +186,7 @@ def resolve_speller(
     if settings.unk != "spell" or vocabulary.unk is None or vocabulary.closed:
         return None
     if spell is None:
-        raise ConfigError("unk is 'spell', but this model has no speller; choose exclude or keep")
+        raise ConfigError("unk is 'spell', but this model has no speller; choose exclude or keep", "unk")
     return spell
 
 

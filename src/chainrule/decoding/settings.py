@@ -51,7 +51,7 @@ RANGES: Final = {
 def check_range(name: str, value: object) -> None:
     """Raise ConfigError if `value` is outside the range of the setting `name`."""
     if value not in RANGES[name]:
-        raise ConfigError(f"{name} is {value!r}; choose {RANGES[name]}")
+        raise ConfigError(f"{name} is {value!r}; choose {RANGES[name]}", name)
 
 
 Strategy = Literal["greedy", "sample", "beam"]
@@ -83,10 +83,10 @@ class Decoding:
         for name, kind in (("strategy", Strategy), ("unk", UnknownWord)):
             if getattr(self, name) not in get_args(kind):
                 choices = ", ".join(get_args(kind))
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; choose one of {choices}")
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; choose one of {choices}", name)
         for name in self.__slots__:
             value = getattr(self, name)
             if name in RANGES and value is not None:
                 check_range(name, value)
         if isinstance(self.stop, str) or not all(isinstance(text, str) and text for text in self.stop):
-            raise ConfigError(f"stop is {self.stop!r}; choose a tuple of texts, none of them empty")
+            raise ConfigError(f"stop is {self.stop!r}; choose a tuple of texts, none of them empty", "stop")

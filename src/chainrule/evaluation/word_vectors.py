@@ -1,25 +1,29 @@
-"""Evaluate word vectors on analogy questions in the format of Google's `questions-words.txt`."""
+"""Evaluate word vectors on human similarity scores and on analogy questions (Google's `questions-words.txt`)."""
 
 import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
+from chainrule.embeddings.vectors import EPSILON, AnalogyMethod, check_analogy_method
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.text.corpus import Corpus
-from chainrule.text.readers import OPTION
 
 Lookup = Callable[[str], Floats | None]
 """Returns the vector (D,) of a word, or None."""
+RowLookup = Callable[[str], int | None]
+"""Returns the row of a word in the matrix of vectors, or None."""
+Question = tuple[str, str, str, str]
 
 MAX_CELL_LENGTH: Final = 1 << 17  # characters
 NORMAL_97_5: Final = 1.959963984540054  # Φ⁻¹(0.975)
+MAX_BATCH_BYTES: Final = 1 << 26  # memory of one batch of questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,6 @@ class SimilarityResult:
         return self.covered / self.total if self.total else 0.0
 
 
-def read_lines(corpus: Corpus) -> Iterator[str]:
-    """Yield the lines of a corpus; error messages do not mention `--errors`, which does not apply here."""
-    try:
-        yield from corpus
-    except InputError as error:
-        raise InputError(str(error).removesuffix(OPTION)) from error
-
-
 def read_pairs(file: str | Path) -> Pairs:
     """Read word pairs: two words and a score per line, separated by tabs, commas, semicolons or blanks.
 
@@ -72,12 +68,12 @@ def read_pairs(file: str | Path) -> Pairs:
     part of speech precedes it); it is the same column in all lines. Lines that start with `#`, blank lines and a
     header line are skipped.
     """
-    corpus = Corpus.of(file, expects_lines=False)
+    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
     lines = [
         _split_line(line, f"{corpus.name}, line {number}")
-        for number, line in enumerate(read_lines(corpus), start=1)
+        for number, line in enumerate(corpus, start=1)
         if line.strip() and not line.startswith("#")
     ]
     data = lines[1:] if _is_header(lines) else lines
@@ -232,15 +228,6 @@ def _cosine(u: Floats, v: Floats) -> float:
     return float(u @ v) / scale if scale > 0 else 0.0
 
 
-MAX_BATCH_BYTES: Final = 1 << 26  # memory of one batch of questions
-EPSILON: Final = 0.001  # of 3CosMul, the authors' value
-
-Question = tuple[str, str, str, str]
-
-RowLookup = Callable[[str], int | None]
-"""Returns the row of a word in the matrix of vectors, or None."""
-
-
 @dataclass(frozen=True, slots=True)
 class Section:
     """Named group of questions."""
@@ -271,11 +258,11 @@ class SectionResult:
 
 def read_questions(file: str | Path) -> list[Section]:
     """Read the sections of a file: `: name` starts a section, each line of four words is a question."""
-    corpus = Corpus.of(file, expects_lines=False)
+    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of questions")
     groups: list[tuple[str, list[Question]]] = []
-    for number, line in enumerate(read_lines(corpus), start=1):
+    for number, line in enumerate(corpus, start=1):
         words = line.split()
         if not words or line.startswith("#"):
             continue
@@ -300,7 +287,7 @@ def solve(
     row: RowLookup,
     unit: Floats,
     sections: Sequence[Section],
-    method: Literal["add", "mul"] = "add",
+    method: AnalogyMethod = "add",
     progress: Progress | bool = silent,
 ) -> list[SectionResult]:
     """Answer every question whose words are all known.
@@ -311,8 +298,7 @@ def solve(
     `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), cosines mapped to [0, 1]  (3CosMul, Levy & Goldberg 2014).
     """
     progress = as_progress(progress)
-    if method not in ("add", "mul"):
-        raise UsageError(f"method is '{method}'; choose add or mul")
+    check_analogy_method(method)
     total = sum(len(section.questions) for section in sections)
     results: list[SectionResult] = []
     done = 0
@@ -354,7 +340,7 @@ def _batches(rows: Ids, unit: Floats) -> Iterator[Ids]:
         yield rows[first : first + size]
 
 
-def is_correct(unit: Floats, rows: Ids, method: Literal["add", "mul"] = "add") -> Mask:
+def is_correct(unit: Floats, rows: Ids, method: AnalogyMethod = "add") -> Mask:
     """Return which questions, given as (n, 4) rows of `unit`, are answered correctly, (n,)."""
     a, b, c, d = rows.T
     if method == "add":

@@ -199,5 +199,5 @@ def check_length(name: str, tokens: int, limits: Limits) -> None:
 
 
 def as_api_error(error: ConfigError) -> ApiError:
-    """Convert a ConfigError, whose message starts with the name of the setting."""
-    return ApiError(400, str(error), param=str(error).split(" ", 1)[0])
+    """Convert the error of a decoding setting."""
+    return ApiError(400, str(error), param=error.setting)

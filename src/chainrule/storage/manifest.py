@@ -62,9 +62,9 @@ def parse(raw: bytes, source: Path) -> Manifest:
         digest = content.pop("digest", None)
         is_intact = digest == _digest(content) and raw == _canonical({**content, "digest": digest})
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{source} is not a manifest ({error}); {REMEDY}") from error
+        raise ModelFileError(f"{source} is not a manifest ({error})", REMEDY) from error
     if not is_intact:
-        raise ModelFileError(f"{source} is damaged or was edited: its digest does not match; {REMEDY}")
+        raise ModelFileError(f"{source} is damaged or was edited: its digest does not match", REMEDY)
     files = _entries(content.pop("files", None), source)
     del content["format_version"]
     return Manifest(content, files)
@@ -77,7 +77,7 @@ def locate(folder: Path, name: str) -> Path:
         if any(step.is_symlink() for step in (path, *path.parents[: name.count("/")])):
             raise ModelFileError(f"{path} is, or lies behind, a symbolic link; put the file itself in its place")
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise ModelFileError(f"{path} is not a regular file; {REMEDY}")
+            raise ModelFileError(f"{path} is not a regular file", REMEDY)
     return path
 
 
@@ -86,7 +86,7 @@ def check_size(path: Path, entry: Entry, content: bytes | None = None) -> None:
     with translate_io_errors(path):
         size = path.lstat().st_size if content is None else len(content)
     if size != entry.size:
-        raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}; {REMEDY}")
+        raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}", REMEDY)
 
 
 def check(path: Path, entry: Entry, content: bytes | None = None) -> None:
@@ -95,7 +95,7 @@ def check(path: Path, entry: Entry, content: bytes | None = None) -> None:
     with translate_io_errors(path):
         digest = sha256(path) if content is None else hashlib.sha256(content).hexdigest()
     if digest != entry.sha256:
-        raise ModelFileError(f"{path} is damaged or was changed: its sha256 does not match; {REMEDY}")
+        raise ModelFileError(f"{path} is damaged or was changed: its sha256 does not match", REMEDY)
 
 
 def sha256(path: Path) -> str:
@@ -110,7 +110,7 @@ def translate_io_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise ModelFileError(f"{path} is missing; {REMEDY}") from None
+        raise ModelFileError(f"{path} is missing", REMEDY) from None
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
@@ -119,12 +119,12 @@ def check_name(name: str, source: Path) -> None:
     """Raise for a path that is not normalized or could leave the folder on any operating system."""
     is_plain = not PureWindowsPath(name).anchor and not {"\\", "\0"} & set(name)
     if not is_plain or ".." in name.split("/") or str(PurePosixPath(name)) != name or name == ".":
-        raise ModelFileError(f"{source} lists {name!r}, which is not a file inside the folder; {REMEDY}")
+        raise ModelFileError(f"{source} lists {name!r}, which is not a file inside the folder", REMEDY)
 
 
 def _entries(files: object, source: Path) -> dict[str, Entry]:
     if not isinstance(files, dict):
-        raise ModelFileError(f"{source} lists no files; {REMEDY}")
+        raise ModelFileError(f"{source} lists no files", REMEDY)
     entries = {}
     for name, entry in files.items():
         check_name(name, source)
@@ -134,7 +134,7 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
             case {"sha256": str(digest), "size": int(size)}:
                 entries[name] = Entry(digest, size)
             case _:
-                raise ModelFileError(f"{source} gives no sha256 and size for {name!r}; {REMEDY}")
+                raise ModelFileError(f"{source} gives no sha256 and size for {name!r}", REMEDY)
     return entries
 
 
@@ -143,9 +143,7 @@ def _check_version(version: object, source: Path) -> None:
         return
     is_newer = type(version) is int and version > FORMAT_VERSION
     advice = "made by a newer chainrule: upgrade with pip install --upgrade chainrule" if is_newer else REMEDY
-    raise ModelFileError(
-        f"{source} has format version {version!r}, this chainrule reads {FORMAT_VERSION}; {advice}"
-    )
+    raise ModelFileError(f"{source} has format version {version!r}, this chainrule reads {FORMAT_VERSION}", advice)
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

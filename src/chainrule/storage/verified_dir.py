@@ -70,7 +70,7 @@ class VerifiedDir:
     def open(self, name: str) -> Path:
         """Return the path of a listed file."""
         if name not in self.files:
-            raise ModelFileError(f"{self.path / name} is not in the manifest; {manifest.REMEDY}")
+            raise ModelFileError(f"{self.path / name} is not in the manifest", manifest.REMEDY)
         return manifest.locate(self.path, name)
 
     def subfolder(self, prefix: str) -> "VerifiedDir":
@@ -78,7 +78,7 @@ class VerifiedDir:
         start = f"{prefix.rstrip('/')}/"
         files = {name.removeprefix(start): e for name, e in self.files.items() if name.startswith(start)}
         if not files:
-            raise ModelFileError(f"{self.path / prefix} is not in the manifest; {manifest.REMEDY}")
+            raise ModelFileError(f"{self.path / prefix} is not in the manifest", manifest.REMEDY)
         return VerifiedDir(self.path / prefix, self.facts, files)
 
     def bytes(self, name: str) -> builtins.bytes:
@@ -415,7 +415,7 @@ def _read_manifest(path: Path) -> Manifest:
     source = manifest.locate(path, manifest.NAME)
     with manifest.translate_io_errors(source):
         if source.stat().st_size > manifest.LARGEST:
-            raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes; {manifest.REMEDY}")
+            raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes", manifest.REMEDY)
         return manifest.parse(source.read_bytes(), source)
 
 

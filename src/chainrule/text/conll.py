@@ -12,8 +12,8 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.lines import BLANKS, cut_lines, join_lines
 from chainrule.text.readers import (
+    CONVERT,
     JSON_LINES,
-    OPTION,
     Decoder,
     Errors,
     parse_object,
@@ -77,11 +77,8 @@ class ColumnFile:
     def lines(self) -> Iterator[str]:
         """Yield the raw lines, whatever the suffix of the file."""
         (file,) = self.corpus.files
-        decoder = Decoder(self.corpus.errors)
-        try:
-            yield from read_lines(file, decoder)
-        except InputError as error:  # this command has no --errors option
-            raise InputError(str(error).removesuffix(", or read it with --errors replace")) from error
+        decoder = Decoder(self.corpus.errors, remedy=CONVERT)  # no command that reads columns has --errors
+        yield from read_lines(file, decoder)
 
     def at(self, row: Row) -> str:
         """Return the location of a row for error messages."""
@@ -362,26 +359,21 @@ def read_tagging_input_batches(
     if str(source) != "-":
         yield read_tagging_inputs(source, plain=plain, column=column, is_known=is_known)
         return
-    corpus = Corpus.of(source, reads_once=True)
+    corpus = Corpus.of(source, reads_once=True, has_errors_option=False)
     if plain is False or not _begins_with_words(corpus, plain):
         copied = replace(corpus, files=tuple(spool(file.stream) for file in corpus.files if file.stream))
         yield read_tagging_inputs(copied, plain=plain, column=column, is_known=is_known)
         return
     file, has_words, has_warned = ColumnFile(corpus), False, plain is not None
-    try:
-        for lines in read_batches(corpus):
-            if not has_warned:
-                _warn_of_columns(lines, corpus.name)
-                has_warned = True
-            sentences = _split_lines(lines)
-            has_words = has_words or any(sentences)
-            written, rows = _write_rows(sentences)
-            first = next((row for sentence in rows for row in sentence), Row(1, [""]))
-            yield [
-                TaggingInput(written, rows, file.word_column, _output_column(file, first, column), is_conllu=False)
-            ]
-    except InputError as error:  # this command has no --errors option
-        raise InputError(str(error).removesuffix(OPTION)) from error
+    for lines in read_batches(corpus):
+        if not has_warned:
+            _warn_of_columns(lines, corpus.name)
+            has_warned = True
+        sentences = _split_lines(lines)
+        has_words = has_words or any(sentences)
+        written, rows = _write_rows(sentences)
+        first = next((row for sentence in rows for row in sentence), Row(1, [""]))
+        yield [TaggingInput(written, rows, file.word_column, _output_column(file, first, column), is_conllu=False)]
     if not has_words:
         raise_empty(file)
 

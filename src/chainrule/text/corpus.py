@@ -10,6 +10,8 @@ from chainrule import system
 from chainrule.errors import InputError, UsageError
 from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blank_lines, end_lines, join_lines
 from chainrule.text.readers import (
+    CONVERT,
+    OPTION,
     SUFFIXES,
     TABLES,
     Decoder,
@@ -44,6 +46,7 @@ class Corpus:
     errors: Errors = "strict"
     drop_blank_lines: bool = False
     title: str = ""  # replaces the file names in `name`
+    has_errors_option: bool = True  # whether error messages may advise `--errors`
 
     def __post_init__(self) -> None:
         if self.errors not in get_args(Errors):
@@ -59,6 +62,7 @@ class Corpus:
         drop_blank_lines: bool = False,
         reads_once: bool = False,
         expects_lines: bool = True,
+        has_errors_option: bool = True,
     ) -> Self:
         """Open files, folders, globs and standard input (`-`) as a corpus.
 
@@ -75,7 +79,13 @@ class Corpus:
         files = find_files(sources, reads_once=reads_once)
         for file in files:
             check_column(file, column, expects_lines)
-        return cls(files, column=column, errors=errors, drop_blank_lines=drop_blank_lines)
+        return cls(
+            files,
+            column=column,
+            errors=errors,
+            drop_blank_lines=drop_blank_lines,
+            has_errors_option=has_errors_option,
+        )
 
     @classmethod
     def from_lines(cls, lines: Sequence[str], *, title: str = "") -> Self:
@@ -128,7 +138,7 @@ class _Pass:
     """One pass over a corpus."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self._decoder = Decoder(corpus.errors)
+        self._decoder = Decoder(corpus.errors, remedy=CONVERT + OPTION if corpus.has_errors_option else CONVERT)
         self._corpus = corpus
         self.file_name = corpus.name  # name of the current file
 

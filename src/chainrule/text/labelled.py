@@ -19,7 +19,6 @@ from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.readers import (
     CONVERT,
     JSON_LINES,
-    OPTION,
     TEXT,
     Decoder,
     TextFile,
@@ -255,25 +254,22 @@ def read_text_batches(file: str | Path, *, column: str = TEXT, labels: Collectio
     if str(file) != "-" or column != TEXT:
         yield read_texts(file, column=column, labels=labels)
         return
-    corpus = Corpus.of(file, reads_once=True, expects_lines=False)
+    corpus = Corpus.of(file, reads_once=True, expects_lines=False, has_errors_option=False)
     is_json = is_table = None
     done = 0
-    try:
-        for lines in read_batches(corpus):
-            if is_json is None and (first := next((line for line in lines if line.strip()), "")):
-                is_json = _is_object(first)
-                if is_json:
-                    warn(f"{corpus.name} is read as JSON Lines, and {column!r} as the column of its texts")
+    for lines in read_batches(corpus):
+        if is_json is None and (first := next((line for line in lines if line.strip()), "")):
+            is_json = _is_object(first)
             if is_json:
-                records = parse_records(lines, corpus.name, done)
-                yield [_find_text(record, column, where) for record, where in records]
-            else:
-                texts = drop_labels(lines, labels, corpus.name) if is_table is not False else []
-                is_table = bool(texts) if is_table is None and is_json is not None else is_table
-                yield texts or lines
-            done += len(lines)
-    except InputError as error:  # this command has no --errors option
-        raise InputError(str(error).removesuffix(OPTION)) from error
+                warn(f"{corpus.name} is read as JSON Lines, and {column!r} as the column of its texts")
+        if is_json:
+            records = parse_records(lines, corpus.name, done)
+            yield [_find_text(record, column, where) for record, where in records]
+        else:
+            texts = drop_labels(lines, labels, corpus.name) if is_table is not False else []
+            is_table = bool(texts) if is_table is None and is_json is not None else is_table
+            yield texts or lines
+        done += len(lines)
 
 
 def split(labelled: LabelledTexts, sizes: float | Sequence[float], seed: int = 0) -> tuple[LabelledTexts, ...]:

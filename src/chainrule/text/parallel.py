@@ -9,7 +9,6 @@ from typing import Final
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, read_batches
-from chainrule.text.readers import OPTION
 
 COLUMN_NAMES: Final = re.compile(  # usual names of the two columns of a table
     r"source|target|src|tgt|trg|input|output|question|answer|original|translation|text|reference|sentence[12]|"
@@ -73,7 +72,7 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
 
 def read_sources(file: str | Path) -> list[str]:
     """Read source sentences without targets, one per line; empty lines are kept."""
-    return _lines(_open(file))
+    return list(_open(file))
 
 
 def read_source_batches(file: str | Path) -> Iterator[list[str]]:
@@ -81,10 +80,7 @@ def read_source_batches(file: str | Path) -> Iterator[list[str]]:
     if str(file) != "-":
         yield read_sources(file)
         return
-    try:
-        yield from read_batches(Corpus.of(file, reads_once=True))
-    except InputError as error:  # this command has no --errors option
-        raise InputError(str(error).removesuffix(OPTION)) from error
+    yield from read_batches(Corpus.of(file, reads_once=True, has_errors_option=False))
 
 
 def read_aligned_lines(file: str | Path, pairs: SentencePairs) -> list[str]:
@@ -97,17 +93,10 @@ def read_aligned_lines(file: str | Path, pairs: SentencePairs) -> list[str]:
 
 
 def _open(file: str | Path) -> Corpus:
-    corpus = Corpus.of(file, expects_lines=False)
+    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
         raise UsageError(f"{file} names {len(corpus.files)} files; name one file, so that lines have numbers")
     return corpus
-
-
-def _lines(text: Corpus) -> list[str]:
-    try:
-        return list(text)
-    except InputError as error:  # this command has no --errors option
-        raise InputError(str(error).removesuffix(OPTION)) from error
 
 
 def _is_header(sides: tuple[str, str]) -> bool:
@@ -117,7 +106,7 @@ def _is_header(sides: tuple[str, str]) -> bool:
 
 
 def _read_aligned(source: Corpus, target: Corpus) -> list[tuple[str, str]]:
-    sources, targets = _lines(source), _lines(target)
+    sources, targets = list(source), list(target)
     if len(sources) != len(targets):
         raise InputError(
             f"{source.name} has {len(sources)} lines but {target.name} has {len(targets)}; "
@@ -128,7 +117,7 @@ def _read_aligned(source: Corpus, target: Corpus) -> list[tuple[str, str]]:
 
 def _read_table(table: Corpus) -> list[tuple[str, str]]:
     pairs = []
-    for number, line in enumerate(_lines(table), start=1):
+    for number, line in enumerate(list(table), start=1):
         if (tabs := line.count("\t")) != 1:
             raise InputError(
                 f"{table.name}, line {number} has {tabs} tabs; a line must be source, one tab, target "

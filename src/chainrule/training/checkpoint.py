@@ -65,9 +65,9 @@ def load(run_dir: Path) -> Checkpoint | None:
     try:
         return _read(target)
     except ModelFileError as error:
-        if not str(error).endswith(manifest.REMEDY):
+        if error.remedy != manifest.REMEDY:
             raise
-        raise ModelFileError(f"{str(error).removesuffix(manifest.REMEDY)}remove {target} to start anew") from error
+        raise ModelFileError(error.message, f"remove {target} to start anew") from error
 
 
 def _read(target: Path) -> Checkpoint:
