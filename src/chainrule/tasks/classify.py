@@ -234,20 +234,14 @@ def train(
     if family == "ngram":
         posterior, config, metrics = classify_ngram.train(examples, counts, tokenizer, options, chosen)
         warn_if_all_unknown(posterior.tokenizer)
-        classifier = Classifier(posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics)
+        log = b""
     else:
         neural = _neural()
         sources = neural.PretrainedSources(tokenizer=tokenizer, pretrained=pretrained, vectors=vectors)
-        initialization = neural.initialize(family, examples.texts, sources, options, chosen)
-        posterior, metrics, log = neural.train(initialization, examples, held_out, counts, options)
-        classifier = Classifier(
-            posterior=posterior,
-            config=initialization.config,
-            counts=counts,
-            origin=origin,
-            metrics=metrics,
-            log=log,
-        )
+        posterior, config, metrics, log = neural.train(family, examples, held_out, counts, sources, options, chosen)
+    classifier = Classifier(
+        posterior=posterior, config=config, counts=counts, origin=origin, metrics=metrics, log=log
+    )
     return classifier if held_out is None else _calibrate(classifier, held_out, options.progress)
 
 

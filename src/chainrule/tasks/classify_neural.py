@@ -20,9 +20,8 @@ from chainrule.neural.family import TrainingPlan, fit
 from chainrule.neural.probes import saliency
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
-from chainrule.tasks import initialization as beginning
 from chainrule.tasks.classify_report import Span
-from chainrule.tasks.initialization import Initialization, PretrainedSources
+from chainrule.tasks.initialization import PretrainedSources, initialize
 from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -73,7 +72,7 @@ class NeuralClassifier:
             token_weights = saliency.attention_weights(self.network, ids)
         else:
             token_weights = saliency.integrated_gradients(self.network, ids, label, other)
-        spans = locate_tokens(text, self.tokenizer)
+        spans = _token_spans(text, self.tokenizer)
         end = len(text) if len(spans) == len(ids) - 2 else spans[len(ids) - 3][1]  # end of the text that was read
         return ids[1:], [*spans[: len(ids) - 2], (end, end)], token_weights  # `<s>` has no weight
 
@@ -82,21 +81,20 @@ class NeuralClassifier:
         return {weights.FILE: weights.serialize(self.network)}
 
 
-def initialize(
-    family: str, texts: Sequence[str], sources: PretrainedSources, options: RunOptions, chosen: dict[str, Any]
-) -> Initialization[ClassifyConfig]:
-    """Resolve settings, tokenizer and initial weights; `chosen` holds tokenizer and network settings."""
-    return beginning.initialize(ClassifyConfig, family, chosen, texts, sources, options, {"lowercase": True})
-
-
 def train(
-    initialization: Initialization[ClassifyConfig],
+    family: str,
     data: LabelledTexts,
     valid: LabelledTexts | None,
     counts: dict[str, int],
+    sources: PretrainedSources,
     options: RunOptions,
-) -> tuple[NeuralClassifier, dict[str, Any], bytes]:
-    """Train the network; return it with the run metrics and the training log."""
+    chosen: dict[str, Any],
+) -> tuple[NeuralClassifier, ClassifyConfig, dict[str, Any], bytes]:
+    """Train a network; return it with its config, the run metrics and the training log.
+
+    `chosen` holds tokenizer and network settings.
+    """
+    initialization = initialize(ClassifyConfig, family, chosen, data.texts, sources, options, {"lowercase": True})
     config, tokenizer = initialization.config, initialization.tokenizer
     numbers = {label: k for k, label in enumerate(counts)}
     class_weights = classifier.class_weights(np.array(list(counts.values())), config.class_weights)
@@ -125,10 +123,10 @@ def train(
     network, log = fit(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
     seconds = round(time.perf_counter() - start, 3)
     metrics = {"train_texts": len(data), "train_seconds": seconds, **job.summary, **initialization.metrics}
-    return NeuralClassifier(network, tokenizer), metrics, log
+    return NeuralClassifier(network, tokenizer), config, metrics, log
 
 
-def locate_tokens(text: str, tokenizer: Tokenizer) -> list[Span]:
+def _token_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
     """Character span of each token in the text; the tokenizer reads a line break as one space."""
     positions = [i for i in range(len(text) + 1) if text[i - 1 : i + 1] != "\r\n"]
     offsets = tokenizer.encoding(LINE_BREAKS.sub(" ", text)).offsets

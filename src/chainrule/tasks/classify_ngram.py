@@ -141,7 +141,7 @@ class NgramClassifier:
         encoded = encode(Corpus.from_lines([text]), self.tokenizer)
         with np.errstate(invalid="ignore"):
             difference = token_log_probs(self.models[label], encoded) - token_log_probs(self.models[other], encoded)
-        ids, spans = locate_tokens(text, self.tokenizer)
+        ids, spans = _locate_tokens(text, self.tokenizer)
         return ids, spans, np.where(np.isnan(difference), 0.0, difference)  # impossible for both: no evidence
 
 
@@ -166,7 +166,7 @@ def train(
     return classifier, config, {"train_texts": len(data), "train_seconds": seconds}
 
 
-def locate_tokens(text: str, tokenizer: Tokenizer) -> tuple[Ids, list[Span]]:
+def _locate_tokens(text: str, tokenizer: Tokenizer) -> tuple[Ids, list[Span]]:
     """Token ids of a text, with `</s>` after each line, and their character spans."""
     ids: list[int] = []
     spans: list[Span] = []

@@ -1,4 +1,4 @@
-"""Train a sequence tagger on sentences with one tag per word."""
+"""Sequence tagging: train on sentences with one tag per word, tag, evaluate, save and load."""
 
 import re
 import time
@@ -29,9 +29,11 @@ from chainrule.text.conll import TaggedSentence, read_tagged
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
 
+__all__ = ["Config", "TagReport", "Tagger", "load", "train"]
+
+Config = TagConfig
 BATCH_SIZE: Final = 64  # sentences per batch
 OVERLAP: Final = 4  # consecutive windows overlap by 1/OVERLAP of their length
-
 Sentences = str | Path | Sequence[TaggedSentence]
 """A CoNLL-style file or the sentences read from one."""
 
@@ -178,95 +180,6 @@ def build(config: TagConfig, tokenizer: Tokenizer, tag_set: TagSet, spellings: C
     return TagNetwork(config, tokenizer.vocabulary, characters, len(tag_set.names), tag_set.allowed)
 
 
-def read_sentences(tagged: Sentences, column: str | int | None) -> tuple[Sequence[TaggedSentence], str]:
-    """Read sentences, convert BILOU tags to BIOES, and return them with a name for messages."""
-    if isinstance(tagged, str | Path):
-        name = "standard input" if str(tagged) == "-" else str(tagged)
-        return bilou_to_bioes(read_tagged(tagged, column=column)), name
-    sentences = list(tagged) if isinstance(tagged, Iterable) else []
-    if not sentences:
-        raise InputError("there are no sentences; give a file, or a list of Tagged(words, tags)")
-    for number, sentence in enumerate(sentences, start=1):
-        if not isinstance(sentence, TaggedSentence):
-            raise InputError(
-                f"sentence {number} is {sentence!r:.60}; give Tagged(words, tags), each word with a tag"
-            )
-    return bilou_to_bioes(sentences), "sentences in memory"
-
-
-def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
-    """(n,) one id per word; `number` identifies the sentence in messages."""
-    if isinstance(words, str):
-        raise InputError(
-            f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
-        )
-    if tokenizer.config.splits_punctuation:  # each word stays one token
-        ids = np.array([tokenizer.word_id(replace_blanks(word)) for word in words if word], dtype=np.int64)
-    else:
-        ids = tokenizer.encode(" ".join(map(replace_blanks, words))).astype(np.int64)
-    if len(ids) != len(words):
-        raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
-    return ids
-
-
-def max_words(config: TagConfig) -> int | None:
-    """Maximum sentence length: `longest` minus `<s>` and `</s>` for a Transformer, else None."""
-    return config.longest - 2 if config.family == "transformer" else None
-
-
-class Window(NamedTuple):
-    """Window of a long sentence."""
-
-    span: slice  # words of the sentence
-    core: slice  # words of the window that lie further from its edge than in the neighbouring windows
-
-
-def split_windows(n: int, most: int) -> list[Window]:
-    """Split n words into windows of at most `most`; neighbours overlap by a quarter or more.
-
-    >>> [(window.span, window.core) for window in split_windows(6, 4)]
-    [(slice(0, 4, None), slice(0, 3, None)), (slice(2, 6, None), slice(1, 4, None))]
-    """
-    if n <= most:
-        return [Window(slice(0, n), slice(0, n))] if n else []
-    starts = [*range(0, n - most, most - most // OVERLAP), n - most]
-    # Word t of an overlap is t − right from the start of the later window and left + most − 1 − t from the end
-    # of the earlier one.
-    ends = [*((left + right + most + 1) // 2 for left, right in pairwise(starts)), n]
-    return [
-        Window(slice(start, start + most), slice(first - start, end - start))
-        for start, first, end in zip(starts, [0, *ends], ends, strict=False)
-    ]
-
-
-def batch_by_length(data: TagCollator) -> list[Ids]:
-    """Batches of row numbers sorted by length, without empty sentences."""
-    lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
-    order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
-    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE)) if len(order) else []
-
-
-def replace_blanks(word: str) -> str:
-    """Replace white space inside a word by underscores."""
-    return re.sub(r"[ \t\r\n]", "_", word)
-
-
-def report_progress(row_batches: Sequence[Ids], label: str, progress: Progress) -> Iterator[Ids]:
-    """Iterate over batches and report progress."""
-    done, total = 0, sum(map(len, row_batches))
-    for rows in row_batches:
-        progress(label, done, total)
-        yield rows
-        done += len(rows)
-    progress(label, done, total)
-
-
-__all__ = ["Config", "TagReport", "Tagger", "load", "train"]
-
-Config = TagConfig
-"""Config class, under the name shared by all tasks."""
-
-
 def train(
     family: str,
     tagged: Sentences,
@@ -410,3 +323,86 @@ def _drop_long(sentences: Sequence[TaggedSentence], config: TagConfig, name: str
 def _digest_lines(sentences: Sequence[TaggedSentence]) -> list[str]:
     """One line per word and an empty line after each sentence, for the digest."""
     return [line for s in sentences for line in (*map("\t".join, zip(s.words, s.tags, strict=True)), "")]
+
+
+def read_sentences(tagged: Sentences, column: str | int | None) -> tuple[Sequence[TaggedSentence], str]:
+    """Read sentences, convert BILOU tags to BIOES, and return them with a name for messages."""
+    if isinstance(tagged, str | Path):
+        name = "standard input" if str(tagged) == "-" else str(tagged)
+        return bilou_to_bioes(read_tagged(tagged, column=column)), name
+    sentences = list(tagged) if isinstance(tagged, Iterable) else []
+    if not sentences:
+        raise InputError("there are no sentences; give a file, or a list of Tagged(words, tags)")
+    for number, sentence in enumerate(sentences, start=1):
+        if not isinstance(sentence, TaggedSentence):
+            raise InputError(
+                f"sentence {number} is {sentence!r:.60}; give Tagged(words, tags), each word with a tag"
+            )
+    return bilou_to_bioes(sentences), "sentences in memory"
+
+
+def encode(tokenizer: Tokenizer, words: Sequence[str], number: int) -> Ids:
+    """(n,) one id per word; `number` identifies the sentence in messages."""
+    if isinstance(words, str):
+        raise InputError(
+            f"sentence {number} is one text, {words[:40]!r}; give a list of words, as text.split() does"
+        )
+    if tokenizer.config.splits_punctuation:  # each word stays one token
+        ids = np.array([tokenizer.word_id(replace_blanks(word)) for word in words if word], dtype=np.int64)
+    else:
+        ids = tokenizer.encode(" ".join(map(replace_blanks, words))).astype(np.int64)
+    if len(ids) != len(words):
+        raise InputError(f"sentence {number} has {len(words)} words, some of them empty; leave these out")
+    return ids
+
+
+def max_words(config: TagConfig) -> int | None:
+    """Maximum sentence length: `longest` minus `<s>` and `</s>` for a Transformer, else None."""
+    return config.longest - 2 if config.family == "transformer" else None
+
+
+class Window(NamedTuple):
+    """Window of a long sentence."""
+
+    span: slice  # words of the sentence
+    core: slice  # words of the window that lie further from its edge than in the neighbouring windows
+
+
+def split_windows(n: int, most: int) -> list[Window]:
+    """Split n words into windows of at most `most`; neighbours overlap by a quarter or more.
+
+    >>> [(window.span, window.core) for window in split_windows(6, 4)]
+    [(slice(0, 4, None), slice(0, 3, None)), (slice(2, 6, None), slice(1, 4, None))]
+    """
+    if n <= most:
+        return [Window(slice(0, n), slice(0, n))] if n else []
+    starts = [*range(0, n - most, most - most // OVERLAP), n - most]
+    # Word t of an overlap is t − right from the start of the later window and left + most − 1 − t from the end
+    # of the earlier one.
+    ends = [*((left + right + most + 1) // 2 for left, right in pairwise(starts)), n]
+    return [
+        Window(slice(start, start + most), slice(first - start, end - start))
+        for start, first, end in zip(starts, [0, *ends], ends, strict=False)
+    ]
+
+
+def batch_by_length(data: TagCollator) -> list[Ids]:
+    """Batches of row numbers sorted by length, without empty sentences."""
+    lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
+    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE)) if len(order) else []
+
+
+def replace_blanks(word: str) -> str:
+    """Replace white space inside a word by underscores."""
+    return re.sub(r"[ \t\r\n]", "_", word)
+
+
+def report_progress(row_batches: Sequence[Ids], label: str, progress: Progress) -> Iterator[Ids]:
+    """Iterate over batches and report progress."""
+    done, total = 0, sum(map(len, row_batches))
+    for rows in row_batches:
+        progress(label, done, total)
+        yield rows
+        done += len(rows)
+    progress(label, done, total)

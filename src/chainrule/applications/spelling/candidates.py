@@ -16,48 +16,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.applications.spelling.noisy_channel import BEGIN, END, Channel, ChannelTables, edit_distance
-from chainrule.applications.spelling.symspell import MAX_DISTANCE, SymSpellIndex
+from chainrule.applications.spelling.noisy_channel import BEGIN, END, Channel, ChannelTables
+from chainrule.applications.spelling.symspell import MAX_DISTANCE, SymSpellIndex, edit_distances, to_code_points
 from chainrule.applications.spelling.words import Word, is_combining_mark, split_punctuation
 from chainrule.errors import ConfigError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.model import Model
 
 MAX_PATTERNS: Final = 60  # number of most frequent substitutions to undo
-
-
-@dataclass(frozen=True)
-class ErrorPatterns:
-    """Frequent substitutions α → β of two or more edits, by β."""
-
-    meant: dict[str, tuple[str, ...]] = field(default_factory=dict)  # β to its possible α
-
-    @classmethod
-    def of(cls, channel: Channel) -> "ErrorPatterns":
-        """Select the patterns of a channel."""
-        meant: dict[str, tuple[str, ...]] = {}
-        long = [
-            key for key in channel.substitutions if all(key) and max(map(len, key)) <= 2 and edit_distance(*key) > 1
-        ]
-        for alpha, beta in sorted(long, key=lambda key: (-channel.substitutions[key], key))[:MAX_PATTERNS]:
-            meant[beta] = (*meant.get(beta, ()), alpha)
-        return cls(meant)
-
-    def undo(self, spelling: str) -> set[str]:
-        """Spellings with one or two substitutions undone."""
-        if not self.meant:
-            return set()
-        once = dict.fromkeys(self._undo_one(f"{BEGIN}{spelling}{END}"))
-        twice = (again for text in once for again in self._undo_one(text))
-        return {text[1:-1] for text in (*once, *twice) if text[:1] == BEGIN and text[-1:] == END} - {spelling}
-
-    def _undo_one(self, text: str) -> Iterator[str]:
-        for size in (1, 2):
-            for i in range(len(text) - size + 1):
-                for alpha in self.meant.get(text[i : i + size], ()):
-                    yield text[:i] + alpha + text[i + size :]
-
-
 NO_WORD: Final = -1  # id that marks the absence of a second word
 ROUGH_EDIT_COST: Final = 4.0  # nats per edit in the preselection of neighbours
 MAX_NEIGHBORS: Final = {True: 16, False: 48}
@@ -72,7 +38,7 @@ RARE_ACCENT: Final = 1e-4
 INITIAL_RATIO: Final = 2.0
 """Ratio of line-initial to overall probability above which a capital is attributed to the position."""
 PRIOR_CONTEXTS: Final = 64  # contexts over which the prior of a word is averaged
-
+LOG_PRIOR_FLOOR: Final = -50.0
 MAX_WORD_LENGTH: Final = 100
 """Maximum length of a word to correct; the number of possible splits grows with it."""
 MAX_BEAM: Final = 10_000
@@ -125,8 +91,8 @@ class Candidates:
             raise UsageError(f"correcting needs a model of whole words; this one reads {kind} tokens")
         self._model = model
         self._settings = settings
-        self._edits = ChannelTables.of(channel)
-        self._rewriting = ErrorPatterns.of(channel)
+        self._channel = ChannelTables.of(channel)
+        self._error_patterns = ErrorPatterns.of(channel)
         unk = model.tokenizer.unk
         by_id = sorted(model.tokenizer.vocab.items(), key=lambda item: item[1])  # `vocab` is unordered
         self.known = {word: i for word, i in by_id if i != unk}
@@ -192,7 +158,7 @@ class Candidates:
     def joined(self, pairs: Sequence[tuple[str, str]]) -> list[Arcs]:
         """Arcs for two written words whose concatenation is a vocabulary word."""
         meant = [first + second for first, second in pairs]
-        log_p = self._edits.log_probs(meant, [f"{first} {second}" for first, second in pairs])
+        log_p = self._channel.log_probs(meant, [f"{first} {second}" for first, second in pairs])
         log_p = log_p + math.log(self._settings.error_rate)
         return [
             Arcs((word,), np.array([[self.known[word], NO_WORD]]), np.array([p]))
@@ -205,7 +171,7 @@ class Candidates:
         far = {word: self._distant_words(word) for word in correctable if word not in self.known}
         texts = {word: list(dict.fromkeys([*near.get(word, ()), *far.get(word, ())])) for word in words}
         pairs = [(text, word) for word in words for text in texts[word]]
-        log_p = self._edits.log_probs([text for text, _ in pairs], [word for _, word in pairs])
+        log_p = self._channel.log_probs([text for text, _ in pairs], [word for _, word in pairs])
         log_p = log_p + math.log(self._settings.error_rate)
         spellings = self._log_spellings([word for word in words if word not in self.known])
         offset = 0
@@ -262,7 +228,7 @@ class Candidates:
         """Splits into two vocabulary words, and words reached by undoing learnt error patterns."""
         cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
         split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
-        undone = (text for text in self._rewriting.undo(word) if text in self.known)
+        undone = (text for text in self._error_patterns.undo(word) if text in self.known)
         return [
             *split,
             *sorted(text for text in undone if self._punctuation_id(text) == self._punctuation_id(word)),
@@ -283,6 +249,39 @@ class Candidates:
             return {word: -math.log(26) * (len(word) + 1) for word in words}
         spelt = [word if self._characters.issuperset(word) else word.lower() for word in words]
         return dict(zip(words, self._model.speller.log_probs(spelt).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class ErrorPatterns:
+    """Frequent substitutions α → β of two or more edits, by β."""
+
+    meant: dict[str, tuple[str, ...]] = field(default_factory=dict)  # β to its possible α
+
+    @classmethod
+    def of(cls, channel: Channel) -> "ErrorPatterns":
+        """Select the patterns of a channel."""
+        meant: dict[str, tuple[str, ...]] = {}
+        short = [key for key in channel.substitutions if all(key) and max(map(len, key)) <= 2]
+        alphas, betas = (to_code_points([key[side] for key in short]) for side in (0, 1))
+        edits = edit_distances(alphas, betas, most=1)
+        several = [key for key, count in zip(short, edits.tolist(), strict=True) if count > 1]
+        for alpha, beta in sorted(several, key=lambda key: (-channel.substitutions[key], key))[:MAX_PATTERNS]:
+            meant[beta] = (*meant.get(beta, ()), alpha)
+        return cls(meant)
+
+    def undo(self, spelling: str) -> set[str]:
+        """Spellings with one or two substitutions undone."""
+        if not self.meant:
+            return set()
+        once = dict.fromkeys(self._undo_one(f"{BEGIN}{spelling}{END}"))
+        twice = (again for text in once for again in self._undo_one(text))
+        return {text[1:-1] for text in (*once, *twice) if text[:1] == BEGIN and text[-1:] == END} - {spelling}
+
+    def _undo_one(self, text: str) -> Iterator[str]:
+        for size in (1, 2):
+            for i in range(len(text) - size + 1):
+                for alpha in self.meant.get(text[i : i + size], ()):
+                    yield text[:i] + alpha + text[i + size :]
 
 
 def alphabet(words: Iterable[str]) -> frozenset[str]:
@@ -317,8 +316,7 @@ def unigram_log_prior(model: Model) -> Floats:
         cumulative = p.cumsum(axis=1)
         drawn = (cumulative < rng.random((rows, 1)) * cumulative[:, -1:]).sum(axis=1)
         ids = np.minimum(drawn, lm.vocabulary.size - 1).astype(np.int32)
-    floor = np.exp(-50.0)
-    return np.log(np.maximum(total, floor))
+    return np.log(np.maximum(total, np.exp(LOG_PRIOR_FLOOR)))
 
 
 def _best_rows(log_p: Floats, is_split: NDArray[np.bool_], choices: int) -> Ids:

@@ -1,4 +1,4 @@
-"""Beam search for the most probable path through word lattices, batched over sentences.
+"""Candidate lattices of sentences, beam search for their most probable paths, and refinement of single words.
 
 Node t of a lattice precedes word t; an arc from t to t + 1 is a candidate of that word, an arc to t + 2 replaces
 two words by one. The score of a path is Σ log p(written | meant) + λ Σ log p(word | preceding words), `</s>`
@@ -25,6 +25,8 @@ PRUNING_MARGIN = 10.0
 """Hypotheses this many nats below the best of their sentence are pruned."""
 LOG_P_FLOOR = -100.0
 """Floor of log p, so that words of probability 0 stay possible."""
+MAX_SWEEPS: Final = 8  # passes over a line; each but the last may change one word
+BATCH_ROWS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class _NgramQueries:
 
 
 def advance_state(lm: AnyModel, state: Any, ids: Ids) -> NextWordScorer:
-    """NextWordScorer one token per row."""
+    """Read one token per row."""
     engine = getattr(lm, "engine", None)
     if engine is None:
         log_p, after = lm.step(state, ids)
@@ -329,10 +331,6 @@ def _can_be_joined(first: Word, second: Word) -> bool:
     if first.after or second.before or first.is_fixed or second.is_fixed:
         return False
     return first.core[-1].isalnum() and second.core[0].isalnum()
-
-
-MAX_SWEEPS: Final = 8  # passes over a line; each but the last may change one word
-BATCH_ROWS: Final = 512
 
 
 @dataclass(slots=True)

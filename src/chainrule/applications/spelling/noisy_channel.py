@@ -1,4 +1,7 @@
-"""Noisy-channel error model p(written | meant) by substitutions of short strings (Brill & Moore 2000)."""
+"""Noisy-channel error model p(written | meant) by substitutions of short strings (Brill & Moore 2000).
+
+`Channel` is learnt from misspellings and saved as JSON; `ChannelTables` scores many words at once.
+"""
 
 import json
 import math
@@ -17,6 +20,21 @@ from chainrule.applications.spelling.symspell import CodePoints, to_code_points
 from chainrule.errors import InputError, NotFoundError
 from chainrule.lm import Floats, Ids
 from chainrule.text.corpus import Corpus
+
+MAX_SUBSTITUTION: Final = 3
+"""Maximum length of either side of a substitution."""
+FORMAT: Final = "chainrule channel"
+BEGIN, END = "^", "$"
+CHARACTER_BITS: Final = 10  # bits per character in a key: 6 characters take 60
+LENGTHS: Final = MAX_SUBSTITUTION + 1
+MAX_ALPHABET: Final = (1 << CHARACTER_BITS) - 1  # number of distinguishable characters; 0 stands for all others
+CONTEXT: Final = MAX_SUBSTITUTION
+"""Characters searched on either side of an edit: one more than a substitution reaches, for doubled letters."""
+HASH_BITS: Final = 19  # bits of the hash filter
+PAIRS_AT_ONCE: Final = 1 << 14
+TABLE_SHAPES: Final = tuple((a, b) for a in range(1, LENGTHS) for b in range(1, LENGTHS) if a + b > 2)
+"""Lengths of (α, β) stored in lookup tables."""
+Keys = NDArray[np.int64]
 
 
 class Misspelling(NamedTuple):
@@ -66,65 +84,6 @@ def _read(file: str | Path) -> list[Misspelling]:
 
 def _parse_word(word: str) -> str:
     return word.strip().replace("_", " ")
-
-
-def align(meant: str, written: str) -> list[tuple[str, str]]:
-    """Edit steps (part of `meant`, part of `written`): match, substitution, deletion, insertion or transposition.
-
-    >>> align("form", "from")
-    [('f', 'f'), ('or', 'ro'), ('m', 'm')]
-    """
-    cost = _distance_table(meant, written)
-    i, j = len(meant), len(written)
-    steps: list[tuple[str, str]] = []
-    while i or j:
-        a, b = _last_step(cost, meant, written, i, j)
-        steps.append((meant[i - a : i], written[j - b : j]))
-        i, j = i - a, j - b
-    return steps[::-1]
-
-
-def edit_distance(meant: str, written: str) -> int:
-    """Damerau–Levenshtein distance.
-
-    >>> edit_distance("form", "fromm")
-    2
-    """
-    return _distance_table(meant, written)[-1][-1]
-
-
-def _distance_table(meant: str, written: str) -> list[list[int]]:
-    """Dynamic-programming table: D[i][j] edits turn i letters of `meant` into j letters of `written`."""
-    cost = [list(range(len(written) + 1))]
-    for i, x in enumerate(meant, start=1):
-        above = cost[-1]
-        row = [i]
-        for j, y in enumerate(written, start=1):
-            best = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == written[j - 2] and y == meant[i - 2]:
-                best = min(best, cost[i - 2][j - 2] + 1)
-            row.append(best)
-        cost.append(row)
-    return cost
-
-
-def _last_step(cost: list[list[int]], meant: str, written: str, i: int, j: int) -> tuple[int, int]:
-    """Letters of either side consumed by the last step of an optimal path; matches are preferred."""
-    distance = cost[i][j]
-    if i and j and meant[i - 1] == written[j - 1] and cost[i - 1][j - 1] == distance:
-        return 1, 1
-    swapped = i > 1 and j > 1 and meant[i - 1] == written[j - 2] and meant[i - 2] == written[j - 1]
-    if swapped and cost[i - 2][j - 2] + 1 == distance:
-        return 2, 2
-    if i and j and cost[i - 1][j - 1] + 1 == distance:
-        return 1, 1
-    return (1, 0) if i and cost[i - 1][j] + 1 == distance else (0, 1)
-
-
-MAX_SUBSTITUTION: Final = 3
-"""Maximum length of either side of a substitution."""
-FORMAT: Final = "chainrule channel"
-BEGIN, END = "^", "$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,17 +253,48 @@ def _log_substitution(alpha: str, beta: str, table: dict[tuple[str, str], float]
     return max(table.get((alpha, beta), -math.inf), channel.log_prior_edit(alpha, beta))
 
 
-CHARACTER_BITS: Final = 10  # bits per character in a key: 6 characters take 60
-LENGTHS: Final = MAX_SUBSTITUTION + 1
-MAX_ALPHABET: Final = (1 << CHARACTER_BITS) - 1  # number of distinguishable characters; 0 stands for all others
-CONTEXT: Final = MAX_SUBSTITUTION
-"""Characters searched on either side of an edit: one more than a substitution reaches, for doubled letters."""
-HASH_BITS: Final = 19  # bits of the hash filter
-PAIRS_AT_ONCE: Final = 1 << 14
-TABLE_SHAPES: Final = tuple((a, b) for a in range(1, LENGTHS) for b in range(1, LENGTHS) if a + b > 2)
-"""Lengths of (α, β) stored in lookup tables."""
+def align(meant: str, written: str) -> list[tuple[str, str]]:
+    """Edit steps (part of `meant`, part of `written`): match, substitution, deletion, insertion or transposition.
 
-Keys = NDArray[np.int64]
+    >>> align("form", "from")
+    [('f', 'f'), ('or', 'ro'), ('m', 'm')]
+    """
+    cost = _distance_table(meant, written)
+    i, j = len(meant), len(written)
+    steps: list[tuple[str, str]] = []
+    while i or j:
+        a, b = _last_step(cost, meant, written, i, j)
+        steps.append((meant[i - a : i], written[j - b : j]))
+        i, j = i - a, j - b
+    return steps[::-1]
+
+
+def _distance_table(meant: str, written: str) -> list[list[int]]:
+    """Dynamic-programming table: D[i][j] edits turn i letters of `meant` into j letters of `written`."""
+    cost = [list(range(len(written) + 1))]
+    for i, x in enumerate(meant, start=1):
+        above = cost[-1]
+        row = [i]
+        for j, y in enumerate(written, start=1):
+            best = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == written[j - 2] and y == meant[i - 2]:
+                best = min(best, cost[i - 2][j - 2] + 1)
+            row.append(best)
+        cost.append(row)
+    return cost
+
+
+def _last_step(cost: list[list[int]], meant: str, written: str, i: int, j: int) -> tuple[int, int]:
+    """Letters of either side consumed by the last step of an optimal path; matches are preferred."""
+    distance = cost[i][j]
+    if i and j and meant[i - 1] == written[j - 1] and cost[i - 1][j - 1] == distance:
+        return 1, 1
+    swapped = i > 1 and j > 1 and meant[i - 1] == written[j - 2] and meant[i - 2] == written[j - 1]
+    if swapped and cost[i - 2][j - 2] + 1 == distance:
+        return 2, 2
+    if i and j and cost[i - 1][j - 1] + 1 == distance:
+        return 1, 1
+    return (1, 0) if i and cost[i - 1][j] + 1 == distance else (0, 1)
 
 
 @dataclass(frozen=True)

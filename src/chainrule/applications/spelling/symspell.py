@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 
 from chainrule.lm import Ids
 
+PREFIX: Final = 7
+MAX_INDEXED_LENGTH: Final = 32  # longer words are not indexed
+MAX_DISTANCE: Final = 2
+MAX_PAIRS: Final = 1 << 18
+Hashes = NDArray[np.uint64]
+
 
 @dataclass(frozen=True, slots=True)
 class CodePoints:
@@ -42,14 +48,6 @@ def to_code_points(words: Sequence[str]) -> CodePoints:
     return CodePoints(codes, sizes)
 
 
-PREFIX: Final = 7
-MAX_WORD_LENGTH: Final = 32  # longer words are not indexed
-MAX_DISTANCE: Final = 2
-MAX_PAIRS: Final = 1 << 18
-
-Hashes = NDArray[np.uint64]
-
-
 @dataclass(frozen=True, slots=True)
 class _Level:
     """Sorted hashes of the words with at most d letters deleted, and the words they belong to."""
@@ -75,14 +73,14 @@ class SymSpellIndex:
     @classmethod
     def of(cls, words: Sequence[str]) -> "SymSpellIndex":
         """Build the index."""
-        spelled = to_code_points([word if len(word) <= MAX_WORD_LENGTH else "" for word in words])
+        spelled = to_code_points([word if len(word) <= MAX_INDEXED_LENGTH else "" for word in words])
         return cls(
             spelled, _letter_masks(spelled), tuple(_Level.of(spelled, d) for d in range(1, MAX_DISTANCE + 1))
         )
 
     def find(self, spellings: Sequence[str], distance: int) -> tuple[Ids, Ids, Ids]:
         """Pairs (spelling index, word index) within `distance`, and their edit distances."""
-        queries = to_code_points([word if len(word) <= MAX_WORD_LENGTH else "" for word in spellings])
+        queries = to_code_points([word if len(word) <= MAX_INDEXED_LENGTH else "" for word in spellings])
         level = self.levels[distance - 1]
         hashes, query_rows = _deletion_hashes(queries, distance)
         first = np.searchsorted(level.hashes, hashes, side="left")
