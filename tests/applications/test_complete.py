@@ -1,4 +1,4 @@
-"""Completions against brute force: every word, every string of a small alphabet, every way to cut a word."""
+"""Completions compared with brute force over words, strings and segmentations."""
 
 import itertools
 import math
@@ -31,8 +31,8 @@ def log_p_after(model: Model, ids: list[int]) -> list[float]:
     log_p, state = model.lm.step(model.lm.start(1), np.array([model.tokenizer.bos]))
     for each in ids:
         log_p, state = model.lm.step(state, np.array([each]))
-    found: list[float] = log_p[0].tolist()
-    return found
+    result: list[float] = log_p[0].tolist()
+    return result
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,18 @@ def log_p_after(model: Model, ids: list[int]) -> list[float]:
         ("a\u00a0b", ("", "a\u00a0b")),
     ],
 )
-def test_the_prefix_stands_behind_the_last_blank(text: str, wanted: tuple[str, str]) -> None:
-    assert split_prefix(text) == wanted
+def test_prefix_follows_the_last_blank(text: str, expected: tuple[str, str]) -> None:
+    assert split_prefix(text) == expected
 
 
 def test_the_worked_example(toy: Path) -> None:
     # Add-one, no <unk>: after "i love" cats and dogs have 2/9, i love chase mice </s> 1/9 each.
     model = chainrule.train("ngram", toy, order=3, smoothing="laplace", closed=True)
     completer = Completer(model)
-    found = {each.word: each.probability for each in completer.complete("i love c")}
-    assert found == pytest.approx({"cats": 2 / 3, "chase": 1 / 3}, rel=1e-6)
-    found = {each.word: each.probability for each in completer.complete("i love ")}
-    assert found == pytest.approx(
+    result = {each.word: each.probability for each in completer.complete("i love c")}
+    assert result == pytest.approx({"cats": 2 / 3, "chase": 1 / 3}, rel=1e-6)
+    result = {each.word: each.probability for each in completer.complete("i love ")}
+    assert result == pytest.approx(
         {"cats": 2 / 8, "dogs": 2 / 8} | dict.fromkeys(["i", "love", "chase", "mice"], 1 / 8)
     )
     assert [each.word for each in completer.complete("i love ", top=1)] == ["cats"]  # the lowest id among equals
@@ -77,11 +77,11 @@ def test_words_that_begin_so(tmp_path: Path) -> None:
             for control in ("</s>", "<unk>"):
                 fit.pop(control, None)
             total = sum(fit.values())
-            found = completer.complete(context + prefix, top=1000)
-            assert {each.word: each.probability for each in found} == pytest.approx(
+            result = completer.complete(context + prefix, top=1000)
+            assert {each.word: each.probability for each in result} == pytest.approx(
                 {word: p / total for word, p in fit.items()}, rel=1e-5
             )
-            assert found == sorted(found, key=lambda each: -each.probability)
+            assert result == sorted(result, key=lambda each: -each.probability)
 
 
 SPLIT = """\
@@ -116,8 +116,8 @@ def splitting(tmp_path: Path) -> Model:
         ("", ("", "")),
     ],
 )
-def test_the_prefix_stands_behind_the_last_mark(splitting: Model, text: str, wanted: tuple[str, str]) -> None:
-    assert Completer(splitting).split_prefix(text) == wanted
+def test_prefix_follows_the_last_punctuation_mark(splitting: Model, text: str, expected: tuple[str, str]) -> None:
+    assert Completer(splitting).split_prefix(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def every_word(model: Model, context: str, prefix: str, longest: int) -> dict[st
     ends = [tokenizer.eos, tokenizer.vocab[" "]]
     letters = [c for c in tokenizer.vocab if c.isalpha()]
     read = tokenizer.encode(context + prefix).tolist()
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for length in range(longest + 1):
         for rest in itertools.product(letters, repeat=length):
             p, ids = 1.0, list(read)
@@ -171,18 +171,18 @@ def every_word(model: Model, context: str, prefix: str, longest: int) -> dict[st
                 p *= math.exp(log_p_after(model, ids)[tokenizer.vocab[letter]])
                 ids.append(tokenizer.vocab[letter])
             if prefix + "".join(rest):
-                found[prefix + "".join(rest)] = p * sum(math.exp(log_p_after(model, ids)[end]) for end in ends)
-    return found
+                result[prefix + "".join(rest)] = p * sum(math.exp(log_p_after(model, ids)[end]) for end in ends)
+    return result
 
 
 @pytest.mark.parametrize(("context", "prefix"), [("ab ", "a"), ("ab ", ""), ("", "b"), ("", "")])
 def test_characters_against_every_string(tmp_path: Path, context: str, prefix: str) -> None:
     model = trained(tmp_path, "ab abb ba\nba ab\nabb b ab\nbab ab ba\n", tokenizer="char")
-    wanted = every_word(model, context, prefix, 4)
-    best = sorted(wanted, key=lambda word: -wanted[word])[:3]
-    found = Completer(model).complete(context + prefix, top=3)
-    assert [each.word for each in found] == best
-    assert [each.probability for each in found] == pytest.approx([wanted[word] for word in best], rel=1e-6)
+    expected = every_word(model, context, prefix, 4)
+    best = sorted(expected, key=lambda word: -expected[word])[:3]
+    result = Completer(model).complete(context + prefix, top=3)
+    assert [each.word for each in result] == best
+    assert [each.probability for each in result] == pytest.approx([expected[word] for word in best], rel=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:the loss")
@@ -190,11 +190,11 @@ def test_networks_too(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("ab abb ba\nba ab\nabb b ab\nbab ab ba\n")
     model = chainrule.train("lstm", path, tokenizer="char", hidden=6, layers=1, epochs=1, device="cpu")
-    wanted = every_word(model, "ab ", "a", 2)
-    found = Completer(model).complete("ab a", top=2)
-    best = sorted(wanted, key=lambda word: -wanted[word])[:2]
-    assert [each.word for each in found] == best
-    assert [each.probability for each in found] == pytest.approx([wanted[word] for word in best], rel=1e-4)
+    expected = every_word(model, "ab ", "a", 2)
+    result = Completer(model).complete("ab a", top=2)
+    best = sorted(expected, key=lambda word: -expected[word])[:2]
+    assert [each.word for each in result] == best
+    assert [each.probability for each in result] == pytest.approx([expected[word] for word in best], rel=1e-4)
 
 
 def ways(pieces: TokenBytes, text: bytes) -> Iterator[list[int]]:
@@ -212,13 +212,13 @@ def test_a_word_of_pieces_has_the_sum_over_its_ways(tmp_path: Path, kind: str) -
     model = trained(tmp_path, english(), tokenizer=kind, order=2, **sizes.get(kind, {"vocab_size": 290}))
     pieces, completer = TokenBytes(model.tokenizer), Completer(model)
     context = model.tokenizer.encode("the cat").tolist()
-    found = {each.word: each.probability for each in completer.complete("the cat s", top=2)}
-    assert len(found) == 2
-    assert all(word.startswith("s") for word in found)
-    assert sum(found.values()) <= 1 + 1e-6
+    result = {each.word: each.probability for each in completer.complete("the cat s", top=2)}
+    assert len(result) == 2
+    assert all(word.startswith("s") for word in result)
+    assert sum(result.values()) <= 1 + 1e-6
     ends = np.flatnonzero(pieces.is_end)
     p_of: dict[str, float] = {}
-    for word in found:
+    for word in result:
         p_of[word] = 0.0
         for way in ways(pieces, b" " + word.encode()):
             p, ids = 1.0, list(context)
@@ -227,7 +227,7 @@ def test_a_word_of_pieces_has_the_sum_over_its_ways(tmp_path: Path, kind: str) -
                 ids.append(id_)
             p_of[word] += p * sum(math.exp(log_p_after(model, ids)[end]) for end in ends)
     # Probabilities given the prefix are those of the words but for one factor, p(prefix), the same for all.
-    factors = [p_of[word] / found[word] for word in found]
+    factors = [p_of[word] / result[word] for word in result]
     assert factors == pytest.approx([factors[0]] * len(factors), rel=1e-3)
     assert factors[0] <= 1
     if kind == "byte":  # one way to write the prefix
@@ -265,10 +265,10 @@ def test_next_is_the_step_distribution(tmp_path: Path) -> None:
         ]
         ids += model.tokenizer.encode(context.split("\n")[-1]).tolist()
         log_p = log_p_after(model, ids)
-        wanted = sorted(range(len(log_p)), key=lambda i: (-log_p[i], i))[:6]
-        found = model.next(context, top=6)
-        assert [token for token, _ in found] == model.tokenizer.tokens(wanted)
-        assert [p for _, p in found] == pytest.approx([math.exp(log_p[i]) for i in wanted], rel=1e-6)
+        expected = sorted(range(len(log_p)), key=lambda i: (-log_p[i], i))[:6]
+        result = model.next(context, top=6)
+        assert [token for token, _ in result] == model.tokenizer.tokens(expected)
+        assert [p for _, p in result] == pytest.approx([math.exp(log_p[i]) for i in expected], rel=1e-6)
 
 
 def test_wrong_usage(tmp_path: Path) -> None:

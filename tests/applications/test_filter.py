@@ -1,4 +1,4 @@
-"""Costs worked by hand, and the choice of lines against sorting."""
+"""Line costs by hand, and selection of lines compared with sorting."""
 
 import math
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_costs_by_hand(laplace: Model, mle: Model) -> None:
     assert costs == pytest.approx([math.inf, (math.log2(3) - math.log2(180)) / 4, math.inf], rel=1e-6)
 
 
-def test_a_perplexity_beyond_all_numbers_is_ranked_all_the_same(toy: Path) -> None:
+def test_overflowing_perplexities_are_ranked(toy: Path) -> None:
     model = chainrule.train("ngram", toy, order=2, smoothing="witten-bell")
     lines = ["q" * 3000, "q" * 300, "i love cats", "q" * 400]
     judge = LineCost.of(model, by="perplexity")
@@ -63,12 +63,12 @@ def test_words_are_counted_alike_whatever_the_tokens(toy: Path) -> None:
     line = "i love cats"
     nats = -model.score(line).log_prob
     assert LineCost.of(model, by="perplexity").costs([line]) == pytest.approx([math.exp(nats / 4)], rel=1e-6)
-    found = model.evaluate(Corpus.from_lines([line, "unknown: q"]))
+    result = model.evaluate(Corpus.from_lines([line, "unknown: q"]))
     costs = LineCost.of(model, by="bits-per-byte").costs([line, "unknown: q"])
-    assert costs @ [12, 11] == pytest.approx(found.bits_per_byte * 23, rel=1e-6)
+    assert costs @ [12, 11] == pytest.approx(result.bits_per_byte * 23, rel=1e-6)
 
 
-def test_unknown_words_are_not_a_way_to_be_near(tmp_path: Path) -> None:
+def test_unknown_words_do_not_lower_the_cost(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the <unk> of the <unk>\nthe <unk> <unk> <unk>\na <unk> of <unk> cats\n" * 5)
     model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
@@ -106,7 +106,7 @@ def test_order_of_sentences_on_the_penn_treebank(data_folder: Path) -> None:
     assert costs[0] < costs[1] < 0 < costs[2]
 
 
-def test_what_is_asked_for() -> None:
+def test_parse_keep() -> None:
     assert Keep.parse("20%") == Keep.parse("0.2") == Keep.parse(" 2e-1 ") == Keep(share=0.2)
     assert Keep.parse("100%").number(7) == Keep.parse("1.0").number(7) == 7
     assert Keep.parse("1") == Keep(lines=1)
@@ -117,7 +117,7 @@ def test_what_is_asked_for() -> None:
             Keep.parse(wrong)
 
 
-def test_what_goes_together(laplace: Model) -> None:
+def test_invalid_measures_are_rejected(laplace: Model) -> None:
     with pytest.raises(UsageError, match="choose one of perplexity"):
         LineCost.of(laplace, by="length")
     with pytest.raises(UsageError, match="two models"):
@@ -151,9 +151,14 @@ def test_lines_are_kept_in_their_order(laplace: Model, monkeypatch: pytest.Monke
     assert list(keep_nearest(LineCost.of(laplace), corpus, "50%")) == ["i love cats", "i love dogs"]
     assert list(keep_nearest(LineCost.of(laplace), corpus, "9")) == list(corpus)
     assert list(keep_nearest(LineCost.of(laplace), Corpus.from_lines([]), "50%")) == []
-    told: list[tuple[str, int]] = []
-    measure_distances(LineCost.of(laplace), corpus, lambda what, done, total: told.append((what, done)))
-    assert told == [("scoring", 15), ("scoring", 27), ("scoring", 39), ("scoring", 51)]  # LF behind each line
+    progress_calls: list[tuple[str, int]] = []
+    measure_distances(LineCost.of(laplace), corpus, lambda what, done, total: progress_calls.append((what, done)))
+    assert progress_calls == [
+        ("scoring", 15),
+        ("scoring", 27),
+        ("scoring", 39),
+        ("scoring", 51),
+    ]  # LF behind each line
 
 
 def test_a_text_that_changes_is_refused(tmp_path: Path) -> None:

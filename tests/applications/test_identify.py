@@ -1,4 +1,4 @@
-"""Bayes' rule by hand, and classes that anyone can tell apart."""
+"""Bayes' rule by hand, and classes that are easy to tell apart."""
 
 import math
 from pathlib import Path
@@ -35,8 +35,8 @@ def test_by_hand(closed: dict[str, Model]) -> None:
     # one: a 2/4, b 1/4, </s> 1/4; two: a 1/5, b 3/5, </s> 1/5.
     identifier = Identifier.of(closed)
     a, b = 1 / 2 * 1 / 4, 1 / 5 * 1 / 5  # of the line "a"
-    found = identifier.probabilities(["a", "b b"])
-    assert found[0] == pytest.approx([a / (a + b), b / (a + b)], rel=1e-6)
+    result = identifier.probabilities(["a", "b b"])
+    assert result[0] == pytest.approx([a / (a + b), b / (a + b)], rel=1e-6)
     assert identifier.identify(["a", "b b"]) == ["one", "two"]
     assert identifier.log_joint(["a"])[0] == pytest.approx([math.log(a / 2), math.log(b / 2)], rel=1e-6)
     believed = Identifier.of(closed, [1, 9])
@@ -45,7 +45,7 @@ def test_by_hand(closed: dict[str, Model]) -> None:
     assert believed.identify(["a"]) == ["two"]
 
 
-def test_what_no_model_can_say(closed: dict[str, Model]) -> None:
+def test_lines_impossible_for_every_model(closed: dict[str, Model]) -> None:
     identifier = Identifier.of(closed, [1, 3])
     assert identifier.probabilities(["zebra"])[0] == pytest.approx([0.25, 0.75])
     assert identifier.probabilities([]).shape == (0, 2)

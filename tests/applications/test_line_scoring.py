@@ -1,4 +1,4 @@
-"""Lines in batches, and their scores against the model's own."""
+"""Batched line scores compared with the scores of the model."""
 
 import random
 from pathlib import Path
@@ -60,10 +60,10 @@ def test_punctuation_is_split_by_the_engine(tmp_path: Path, settings: dict[str, 
         lines = [line for line in lines if not model.score(line).oov]
     scorer = LineScorer(model)
     scores = scorer.score(lines)
-    wanted = list(model.scores(lines))
-    assert_allclose(scores.log_probs, [score.log_prob for score in wanted], rtol=1e-5)
-    assert_allclose(scores.log_probs_with_spelling, [score.log_prob_with_spelling for score in wanted], rtol=1e-5)
-    assert scores.tokens.tolist() == [len(score.tokens) for score in wanted]
+    expected = list(model.scores(lines))
+    assert_allclose(scores.log_probs, [score.log_prob for score in expected], rtol=1e-5)
+    assert_allclose(scores.log_probs_with_spelling, [score.log_prob_with_spelling for score in expected], rtol=1e-5)
+    assert scores.tokens.tolist() == [len(score.tokens) for score in expected]
     sizes = [len(model.tokenizer.canonicalize(line).encode()) + 1 for line in lines]
     assert scorer.count_bytes(lines, scores).tolist() == sizes
 
@@ -75,10 +75,10 @@ def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch:
     words = ["".join(letters.choices("abcdefgh", k=letters.randint(3, 20))) for _ in range(60_000)]
     lines = [" ".join(words[i : i + 6]) for i in range(0, len(words), 6)] * 2
     assert model.speller is not None
-    wanted = spelling_log_probs(model.speller, words).reshape(-1, 6).sum(axis=1)
+    expected = spelling_log_probs(model.speller, words).reshape(-1, 6).sum(axis=1)
     for number in (1, 2, 5):
         monkeypatch.setattr(module, "thread_count", lambda number=number: number)
-        assert_allclose(score_lines(model, lines).spellings, np.tile(wanted, 2), rtol=1e-12)
+        assert_allclose(score_lines(model, lines).spellings, np.tile(expected, 2), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_a_spelling_is_the_same_when_it_comes_again(tmp_path: Path, monkeypatch:
 )
 def test_scores_are_those_of_the_model(tmp_path: Path, settings: dict[str, object]) -> None:
     model = train(tmp_path, **settings)
-    found = score_lines(model, LINES)
-    wanted = list(model.scores(LINES))
-    assert_allclose(found.log_probs, [each.log_prob for each in wanted], rtol=1e-6)
-    assert_allclose(found.spellings, [each.log_prob_of_spellings for each in wanted], rtol=1e-9)
-    assert found.tokens.tolist() == [len(each.tokens) for each in wanted]
-    assert_allclose(found.log_probs_with_spelling, [each.log_prob_with_spelling for each in wanted], rtol=1e-6)
+    result = score_lines(model, LINES)
+    expected = list(model.scores(LINES))
+    assert_allclose(result.log_probs, [each.log_prob for each in expected], rtol=1e-6)
+    assert_allclose(result.spellings, [each.log_prob_of_spellings for each in expected], rtol=1e-9)
+    assert result.tokens.tolist() == [len(each.tokens) for each in expected]
+    assert_allclose(result.log_probs_with_spelling, [each.log_prob_with_spelling for each in expected], rtol=1e-6)
 
 
 def test_words_that_the_tokenizer_cuts_are_scored_as_it_cuts_them(tmp_path: Path) -> None:
     model = train(tmp_path, min_count=10)
     lines = ["a" * 65_536, "the " + "é" * 65_537, "now"]
-    found, wanted = score_lines(model, lines), list(model.scores(lines))
-    assert found.tokens.tolist() == [len(each.tokens) for each in wanted]
-    assert_allclose(found.spellings, [each.log_prob_of_spellings for each in wanted], rtol=1e-9)
+    result, expected = score_lines(model, lines), list(model.scores(lines))
+    assert result.tokens.tolist() == [len(each.tokens) for each in expected]
+    assert_allclose(result.spellings, [each.log_prob_of_spellings for each in expected], rtol=1e-9)
 
 
 def test_bytes_of_texts_with_line_breaks(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_bytes_of_texts_with_line_breaks(tmp_path: Path) -> None:
     assert scorer.count_bytes(texts, scorer.score(texts)).tolist() == [6, 4, 3, 1]
 
 
-def test_what_is_no_list_of_texts_is_refused(tmp_path: Path) -> None:
+def test_invalid_texts_are_rejected(tmp_path: Path) -> None:
     scorer = LineScorer(train(tmp_path, min_count=10))
     with pytest.raises(UsageError, match="one text"):
         scorer.score("the cat")
@@ -149,20 +149,20 @@ def test_a_text_of_several_lines_is_their_sum(tmp_path: Path) -> None:
 def test_bytes_are_those_of_evaluate(tmp_path: Path) -> None:
     for kind in ("word", "char"):
         model = train(tmp_path, tokenizer=kind, min_count=2)
-        found = LineScorer(model).count_bytes(LINES, score_lines(model, LINES))
-        assert found.tolist() == [model.evaluate(Corpus.from_lines([line])).bytes for line in LINES]
+        result = LineScorer(model).count_bytes(LINES, score_lines(model, LINES))
+        assert result.tolist() == [model.evaluate(Corpus.from_lines([line])).bytes for line in LINES]
 
 
 @pytest.mark.parametrize("characters", [1, 7, 40, 1 << 20])
 def test_batches_are_the_lines(tmp_path: Path, characters: int) -> None:
     rng = random.Random(characters)
     kinds = ["", " ", "word", "é日", "x" * 50]
-    wanted = [rng.choice(kinds) for _ in range(500)]
+    expected = [rng.choice(kinds) for _ in range(500)]
     path = tmp_path / "text.txt"
     for end, last in (("\n", "\n"), ("\r\n", ""), ("\r", "\r")):
-        path.write_bytes((end.join([*wanted, "end"]) + last).encode())
+        path.write_bytes((end.join([*expected, "end"]) + last).encode())
         batches = list(read_batches(Corpus.of(path), characters))
-        assert [line for batch in batches for line in batch] == [*wanted, "end"]
+        assert [line for batch in batches for line in batch] == [*expected, "end"]
         assert all(batches)
     path.write_bytes(b"")
     assert list(read_batches(Corpus.of(path))) == []

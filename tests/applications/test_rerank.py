@@ -1,4 +1,4 @@
-"""Lists read, weights found and hypotheses chosen, on numbers small enough to work by hand."""
+"""N-best lists, weight tuning and choice of hypotheses, on numbers worked by hand."""
 
 from collections.abc import Callable
 from itertools import product
@@ -86,7 +86,7 @@ def test_scores_can_be_chosen_by_the_beginning_of_their_names(write: Write) -> N
         ("utt\trank\thypothesis\na\tnan\tb\n", "line 2: rank is 'nan'"),
     ],
 )
-def test_a_list_that_is_none_is_refused(text: str, message: str, write: Write) -> None:
+def test_invalid_lists_are_rejected(text: str, message: str, write: Write) -> None:
     with pytest.raises(InputError, match=message):
         read_nbest(write("nbest.tsv", text))
 
@@ -123,9 +123,9 @@ def test_errors_and_three_choices_worked_by_hand(nbest: NBest, write: Write) -> 
     # b: −10 − 4 against −11 − 3, a tie that the first wins; a: −19, −17, −19
     rows = scored.choose(scored.weights({"acoustic": 1, "lm": 1}))
     assert rows.tolist() == [0, 3]
-    found = evaluate_choice(nbest, rows, errors, words)
+    result = evaluate_choice(nbest, rows, errors, words)
     # first: one wrong word each, 2 of 6; reranked: 1 of 6; the best in the lists: none
-    assert found.rates == {"first": pytest.approx(100 / 3), "reranked": pytest.approx(100 / 6), "oracle": 0}
+    assert result.rates == {"first": pytest.approx(100 / 3), "reranked": pytest.approx(100 / 6), "oracle": 0}
     assert scored.totals(scored.weights({"words": 2, "lm_logp": 1})).tolist() == [2, 3, -3, 1, -2]
 
 
@@ -140,7 +140,7 @@ def test_unknown_weights_lengths_and_references_are_refused(nbest: NBest) -> Non
         count_errors(nbest, {"b": "i love dogs"})
 
 
-def test_the_impossible_is_not_chosen_unless_all_are(nbest: NBest) -> None:
+def test_impossible_hypotheses_are_not_chosen_unless_all_are(nbest: NBest) -> None:
     model = np.array([-np.inf, -1.0, -np.inf, -np.inf, -np.inf])
     with pytest.warns(ChainruleWarning, match="in 1 of 2 lists, a the first"):
         scored = resolve_impossible(nbest, {"acoustic": nbest.scores["acoustic_logp"], "lm": model})
@@ -162,14 +162,14 @@ def test_the_first_of_equals_is_chosen() -> None:
     assert choose_best(np.array([1.0, 2.0, 2.0, -np.inf, -np.inf]), np.array([0, 3, 5])).tolist() == [1, 3]
 
 
-def test_a_line_is_searched_exactly() -> None:
+def test_line_search_by_hand() -> None:
     # one utterance, heights 0, 1, 0 and slopes −1, 0, 1: errors 5 for γ < −1, 1 up to γ = 1, 3 above
     lists = TuningData(np.array([[0.0, -1], [1, 0], [0, 1]]), np.array([0, 3]), np.array([5.0, 1, 3]))
     assert search_line(lists, np.array([1.0, 0]), np.array([0.0, 1])) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_line_has_no_better_point_than_the_one_found(seed: int) -> None:
+def test_line_search_finds_the_minimum(seed: int) -> None:
     lists = random_lists(seed)
     weights, direction = np.ones(3), np.array([0.0, 1, -0.5])
 
@@ -214,7 +214,7 @@ def test_folds_depend_on_names_and_seed_alone() -> None:
             make_folds(names, number)
 
 
-def test_a_part_does_not_see_its_own_references() -> None:
+def test_folds_do_not_use_their_references() -> None:
     lists = random_lists(3)
     many = NBest("x", tuple(map(str, range(20))), lists.starts, ("w",) * 100, ("w",) * 100, {}, ("utt", "hyp"))
     scored = resolve_impossible(many, {str(i): lists.scores[:, i] for i in range(3)})

@@ -14,8 +14,8 @@ PAIRS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abd")), min_
 
 def test_three_classes_by_hand() -> None:
     gold = ["a", "a", "a", "b", "b", "c"]
-    found = ["a", "a", "b", "b", "c", "b"]
-    figures = evaluate(gold, found, ["a", "b", "c"])
+    predicted = ["a", "a", "b", "b", "c", "b"]
+    figures = evaluate(gold, predicted, ["a", "b", "c"])
     assert figures.confusion.tolist() == [[2, 1, 0], [0, 1, 1], [0, 1, 0]]
     assert figures.support.tolist() == [3, 2, 1]
     assert figures.accuracy == pytest.approx(3 / 6)
@@ -38,11 +38,11 @@ def test_a_label_that_never_occurs_counts_as_zero() -> None:
 
 @given(PAIRS)
 def test_every_figure_by_its_definition(pairs: list[tuple[str, str]]) -> None:
-    gold, found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    figures = evaluate(gold, found, LABELS)
+    gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    figures = evaluate(gold, predicted, LABELS)
     for k, label in enumerate(LABELS):
         right = sum(g == f == label for g, f in pairs)
-        precision = right / found.count(label) if label in found else 0
+        precision = right / predicted.count(label) if label in predicted else 0
         recall = right / gold.count(label) if label in gold else 0
         f1 = 2 * precision * recall / (precision + recall) if right else 0
         assert (figures.precision[k], figures.recall[k], figures.f1[k]) == pytest.approx((precision, recall, f1))
@@ -51,15 +51,15 @@ def test_every_figure_by_its_definition(pairs: list[tuple[str, str]]) -> None:
 
 
 @given(PAIRS)
-def test_as_scikit_learn_has_it(pairs: list[tuple[str, str]]) -> None:
+def test_agrees_with_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    gold, found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    figures = evaluate(gold, found, LABELS)
-    expected = metrics.precision_recall_fscore_support(gold, found, labels=LABELS, zero_division=0)
+    gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    figures = evaluate(gold, predicted, LABELS)
+    expected = metrics.precision_recall_fscore_support(gold, predicted, labels=LABELS, zero_division=0)
     np.testing.assert_allclose((figures.precision, figures.recall, figures.f1, figures.support), expected)
-    np.testing.assert_array_equal(figures.confusion, metrics.confusion_matrix(gold, found, labels=LABELS))
+    np.testing.assert_array_equal(figures.confusion, metrics.confusion_matrix(gold, predicted, labels=LABELS))
     for average in ("macro", "micro"):
-        score = metrics.f1_score(gold, found, labels=LABELS, average=average, zero_division=0)
+        score = metrics.f1_score(gold, predicted, labels=LABELS, average=average, zero_division=0)
         assert getattr(figures, f"{average}_f1") == pytest.approx(score)
 
 
@@ -79,41 +79,41 @@ def test_labels_that_do_not_fit_are_refused() -> None:
 def test_calibration_by_hand() -> None:
     p = [[0.9, 0.1], [0.8, 0.2], [0.45, 0.55], [0.25, 0.75]]
     gold = [0, 1, 1, 1]  # right, wrong, right, right
-    found = calibration(p, gold, bins=2)
+    report = calibration(p, gold, bins=2)
     # One bin, above 0.5: confidence (0.9 + 0.8 + 0.55 + 0.75) / 4 = 0.75, accuracy 3/4.
-    (only,) = found.bins
+    (only,) = report.bins
     assert (only.low, only.high, only.count, only.accuracy) == (0.5, 1, 4, 0.75)
     assert only.confidence == pytest.approx(0.75)
-    assert found.expected_error == found.maximum_error == pytest.approx(0)
+    assert report.expected_error == report.maximum_error == pytest.approx(0)
     # Squares, both classes: 2 · (0.01 + 0.64 + 0.2025 + 0.0625) / 4
-    assert found.brier == pytest.approx(0.4575)
-    assert found.log_loss == pytest.approx(-math.log(0.9 * 0.2 * 0.55 * 0.75) / 4)
+    assert report.brier == pytest.approx(0.4575)
+    assert report.log_loss == pytest.approx(-math.log(0.9 * 0.2 * 0.55 * 0.75) / 4)
 
 
 def test_errors_are_weighted_by_bin() -> None:
     p = [[0.9, 0.1], [0.8, 0.2], [0.45, 0.55], [0.25, 0.75]]
-    found = calibration(p, [0, 1, 1, 1], bins=4)
+    report = calibration(p, [0, 1, 1, 1], bins=4)
     # (0.5, 0.75]: 0.55 and 0.75, both right, |1 − 0.65|; (0.75, 1]: 0.9 right, 0.8 wrong, |0.5 − 0.85|.
-    assert [(b.low, b.high, b.count) for b in found.bins] == [(0.5, 0.75, 2), (0.75, 1, 2)]
-    assert found.expected_error == pytest.approx(0.35)
-    found = calibration([*p, [0.6, 0.4]], [0, 1, 1, 1, 1], bins=4)
+    assert [(b.low, b.high, b.count) for b in report.bins] == [(0.5, 0.75, 2), (0.75, 1, 2)]
+    assert report.expected_error == pytest.approx(0.35)
+    report = calibration([*p, [0.6, 0.4]], [0, 1, 1, 1, 1], bins=4)
     # The first now 0.55, 0.75, 0.6 with 2 of 3 right: |2/3 − 19/30| = 1/30; 3/5 · 1/30 + 2/5 · 0.35.
-    assert found.expected_error == pytest.approx(0.02 + 0.14)
-    assert found.maximum_error == pytest.approx(0.35)
+    assert report.expected_error == pytest.approx(0.02 + 0.14)
+    assert report.maximum_error == pytest.approx(0.35)
 
 
 @pytest.mark.parametrize("tenths", range(5, 11))
 def test_an_edge_belongs_to_the_bin_below(tenths: int) -> None:
     p = tenths / 10
-    found = calibration([[p, 1 - p]], [0])
-    assert found.bins == [Bin((tenths - 1) / 10, p, 1, p, 1.0)]
+    report = calibration([[p, 1 - p]], [0])
+    assert report.bins == [Bin((tenths - 1) / 10, p, 1, p, 1.0)]
 
 
-def test_the_impossible_costs_infinitely() -> None:
+def test_log_loss_of_zero_probability_is_infinite() -> None:
     assert calibration([[1.0, 0.0]], [1]).log_loss == math.inf
 
 
-def test_probabilities_that_keep_their_word_are_calibrated() -> None:
+def test_true_probabilities_are_calibrated() -> None:
     # Classes drawn from the probabilities themselves: the error of a bin is about its sampling error.
     rng = np.random.default_rng(0)
     p = rng.dirichlet([1, 1, 1], size=20_000)
@@ -123,7 +123,7 @@ def test_probabilities_that_keep_their_word_are_calibrated() -> None:
     assert calibration(sharper, gold).expected_error > 0.1
 
 
-def test_what_is_no_probability_is_refused() -> None:
+def test_invalid_probabilities_are_rejected() -> None:
     with pytest.raises(InputError, match="row 1 of the probabilities is not a distribution"):
         calibration([[0.5, 0.5], [0.5, 0.6]], [0, 1])
     with pytest.raises(InputError, match="row 0"):

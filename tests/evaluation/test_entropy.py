@@ -34,12 +34,12 @@ def test_cross_entropy_is_entropy_and_divergence(weights: list[float], random: o
     assert kl_divergence(p, p) == 0
 
 
-def test_what_the_model_rules_out_costs_infinitely() -> None:
+def test_zero_probability_costs_infinitely() -> None:
     assert cross_entropy([0.5, 0.5], [1.0, 0.0]) == math.inf
     assert cross_entropy([1.0, 0.0], [0.5, 0.5]) == 1
 
 
-def test_no_distribution_is_refused() -> None:
+def test_invalid_distributions_are_rejected() -> None:
     with pytest.raises(InputError, match=r"p is not a distribution.*1\.1"):
         entropy([0.5, 0.6])
     with pytest.raises(InputError, match="2 outcomes and q has 3"):

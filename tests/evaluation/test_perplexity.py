@@ -15,26 +15,26 @@ SPELLING = np.log([1 / 64])
 
 
 def test_every_figure_by_hand() -> None:
-    found = summarize(TEXT, LOG_PROBS, SPELLING, seconds=2.0)
-    assert (found.sentences, found.tokens, found.oov) == (2, 5, 1)
+    report = summarize(TEXT, LOG_PROBS, SPELLING, seconds=2.0)
+    assert (report.sentences, report.tokens, report.oov) == (2, 5, 1)
     # 1 + 2 + 1 + 3 + 1 = 8 bits over 5 tokens; 6 bits without the unknown word over 4; 6 more to spell it.
-    assert found.bits_per_token == pytest.approx(8 / 5)
-    assert found.nats_per_token == pytest.approx(8 / 5 * math.log(2))
-    assert found.perplexity == pytest.approx(2 ** (8 / 5))
-    assert found.perplexity_excluding_oov == pytest.approx(2 ** (6 / 4))
-    assert found.bits_per_byte == pytest.approx(14 / 13)
-    assert found.bits_per_character == pytest.approx(14 / 13)
-    assert found.perplexity_per_word == pytest.approx(2 ** (14 / 5))  # 3 words and 2 line breaks
-    assert found.tokens_per_second == pytest.approx(2.5)
-    assert not found.infinite
+    assert report.bits_per_token == pytest.approx(8 / 5)
+    assert report.nats_per_token == pytest.approx(8 / 5 * math.log(2))
+    assert report.perplexity == pytest.approx(2 ** (8 / 5))
+    assert report.perplexity_excluding_oov == pytest.approx(2 ** (6 / 4))
+    assert report.bits_per_byte == pytest.approx(14 / 13)
+    assert report.bits_per_character == pytest.approx(14 / 13)
+    assert report.perplexity_per_word == pytest.approx(2 ** (14 / 5))  # 3 words and 2 line breaks
+    assert report.tokens_per_second == pytest.approx(2.5)
+    assert not report.infinite
 
 
 def test_infinity_is_reported_with_its_first_cause() -> None:
     log_probs = LOG_PROBS.copy()
     log_probs[[3, 4]] = -math.inf
-    found = summarize(TEXT, log_probs, SPELLING, seconds=1)
-    assert found.infinite
-    assert found.perplexity == found.bits_per_byte == math.inf
+    report = summarize(TEXT, log_probs, SPELLING, seconds=1)
+    assert report.infinite
+    assert report.perplexity == report.bits_per_byte == math.inf
     assert first_impossible(TEXT, log_probs) == (2, 2, 1)
     assert first_impossible(TEXT, LOG_PROBS) is None
 

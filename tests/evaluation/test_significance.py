@@ -19,44 +19,44 @@ def noisy_texts(n: int, errors: float, seed: int) -> tuple[list[str], list[str]]
     """References, and the same with each word replaced with some probability."""
     reference_words = np.random.default_rng(0).choice(WORDS, size=(n, 8))
     rng = np.random.default_rng(seed)
-    found = np.where(rng.random((n, 8)) < errors, rng.choice(WORDS, size=(n, 8)), reference_words)
-    return [" ".join(row) for row in reference_words], [" ".join(row) for row in found]
+    hypotheses = np.where(rng.random((n, 8)) < errors, rng.choice(WORDS, size=(n, 8)), reference_words)
+    return [" ".join(row) for row in reference_words], [" ".join(row) for row in hypotheses]
 
 
 def test_two_examples_by_hand() -> None:
     # Differences 0 and 2; of the four equally likely draws the means are 0, 1, 1, 2, and the whole gives 1.
     # |dᵢ − 1| ≥ 1 in half of them; 95 % of the draws reach from 0 to 2.
-    found = paired_bootstrap(mean_of(np.array([3.0, 4.0])), mean_of(np.array([3.0, 2.0])), 2, samples=4000)
-    assert (found.difference, found.a, found.b, found.samples) == (1, 3.5, 2.5, 4000)
-    assert (found.low, found.high) == (0, 2)
-    assert found.p_value == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 4000))
+    comparison = paired_bootstrap(mean_of(np.array([3.0, 4.0])), mean_of(np.array([3.0, 2.0])), 2, samples=4000)
+    assert (comparison.difference, comparison.a, comparison.b, comparison.samples) == (1, 3.5, 2.5, 4000)
+    assert (comparison.low, comparison.high) == (0, 2)
+    assert comparison.p_value == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 4000))
 
 
 def test_the_interval_is_that_of_the_mean() -> None:
     # For the mean of many differences it is the normal one: d ± 1.96 s / √n.
     rng = np.random.default_rng(5)
     a, b = rng.normal(0.1, 1, 400), rng.normal(0, 1, 400)
-    found = paired_bootstrap(mean_of(a), mean_of(b), 400, samples=4000, seed=1)
+    comparison = paired_bootstrap(mean_of(a), mean_of(b), 400, samples=4000, seed=1)
     d, width = float((a - b).mean()), 1.96 * float((a - b).std()) / 20
-    assert found.difference == pytest.approx(d)
-    assert found.low == pytest.approx(d - width, abs=0.1 * width)
-    assert found.high == pytest.approx(d + width, abs=0.1 * width)
+    assert comparison.difference == pytest.approx(d)
+    assert comparison.low == pytest.approx(d - width, abs=0.1 * width)
+    assert comparison.high == pytest.approx(d + width, abs=0.1 * width)
     # Two-sided, of a normal difference: erfc(|d| / s_d √2), with s_d = width / 1.96.
-    assert found.p_value == pytest.approx(math.erfc(abs(d) / (width / 1.96) / math.sqrt(2)), abs=0.03)
+    assert comparison.p_value == pytest.approx(math.erfc(abs(d) / (width / 1.96) / math.sqrt(2)), abs=0.03)
 
 
 def test_the_pairing_is_used() -> None:
     # A is better by exactly 1 everywhere: whatever is drawn, the difference is 1.
     values = np.random.default_rng(0).normal(0, 100, 50)
-    found = paired_bootstrap(mean_of(values + 1), mean_of(values), 50, samples=99)
-    assert (found.difference, found.low, found.high) == pytest.approx((1, 1, 1))
-    assert found.p_value == 1 / 100
+    comparison = paired_bootstrap(mean_of(values + 1), mean_of(values), 50, samples=99)
+    assert (comparison.difference, comparison.low, comparison.high) == pytest.approx((1, 1, 1))
+    assert comparison.p_value == 1 / 100
 
 
 def test_a_system_does_not_differ_from_itself() -> None:
     values = np.random.default_rng(0).normal(size=20)
-    found = paired_bootstrap(mean_of(values), mean_of(values), 20, samples=50)
-    assert (found.difference, found.low, found.high, found.p_value) == (0, 0, 0, 1)
+    comparison = paired_bootstrap(mean_of(values), mean_of(values), 20, samples=50)
+    assert (comparison.difference, comparison.low, comparison.high, comparison.p_value) == (0, 0, 0, 1)
 
 
 def test_the_order_of_the_systems_turns_the_sign() -> None:
@@ -69,10 +69,10 @@ def test_the_order_of_the_systems_turns_the_sign() -> None:
 
 def test_a_seed_and_its_generator_are_the_same() -> None:
     a, b = np.arange(9.0), np.arange(9.0)[::-1]
-    found = [paired_bootstrap(mean_of(a), mean_of(b), 9, samples=30, seed=s) for s in (3, 3, 4)]
-    assert found[0] == found[1] != found[2]
+    comparisons = [paired_bootstrap(mean_of(a), mean_of(b), 9, samples=30, seed=s) for s in (3, 3, 4)]
+    assert comparisons[0] == comparisons[1] != comparisons[2]
     rng = np.random.default_rng(3)
-    assert paired_bootstrap(mean_of(a), mean_of(b), 9, samples=30, seed=rng) == found[0]
+    assert paired_bootstrap(mean_of(a), mean_of(b), 9, samples=30, seed=rng) == comparisons[0]
 
 
 def test_drawn_ids_are_examples() -> None:
@@ -95,8 +95,8 @@ def test_summed_counts_give_what_scoring_each_draw_gives(metric: MetricName) -> 
     _, b = noisy_texts(30, 0.3, 2)
     score = bleu if metric == "bleu" else chrf
 
-    def slowly(found: list[str]) -> Statistic:
-        return lambda ids: score([found[i] for i in ids], [references[i] for i in ids]).score
+    def slowly(comparison: list[str]) -> Statistic:
+        return lambda ids: score([comparison[i] for i in ids], [references[i] for i in ids]).score
 
     direct = paired_bootstrap(slowly(a), slowly(b), 30, samples=40, seed=6)
     quick = compare_bleu(a, b, references, metric, samples=40, seed=6)
@@ -105,7 +105,7 @@ def test_summed_counts_give_what_scoring_each_draw_gives(metric: MetricName) -> 
     assert quick.p_value == direct.p_value
 
 
-def test_a_clear_difference_is_told_from_none() -> None:
+def test_clear_and_absent_differences() -> None:
     references, good = noisy_texts(200, 0.1, 1)
     _, also_good = noisy_texts(200, 0.1, 2)
     _, bad = noisy_texts(200, 0.5, 3)
@@ -117,7 +117,7 @@ def test_a_clear_difference_is_told_from_none() -> None:
     assert none.p_value > 0.05
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_input_is_rejected() -> None:
     with pytest.raises(InputError, match="1 texts but 2 references"):
         compare_bleu(["a", "b"], ["a"], ["a", "b"])
     with pytest.raises(UsageError, match="metric is 'ter'"):

@@ -43,11 +43,11 @@ def test_spearman_by_brute_force(pairs: list[tuple[int, int]]) -> None:
         return [1 + sum(o < v for o in values) + (sum(o == v for o in values) - 1) / 2 for v in values]
 
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    found = spearman(np.array(first, float), np.array(second, float))
+    result = spearman(np.array(first, float), np.array(second, float))
     if len(set(first)) == 1 or len(set(second)) == 1:
-        assert math.isnan(found)
+        assert math.isnan(result)
     else:
-        assert found == pytest.approx(float(np.corrcoef(ranks(first), ranks(second))[0, 1]), abs=1e-9)
+        assert result == pytest.approx(float(np.corrcoef(ranks(first), ranks(second))[0, 1]), abs=1e-9)
 
 
 def test_interval() -> None:
@@ -64,7 +64,7 @@ def test_interval() -> None:
         assert all(map(math.isnan, confidence_interval(undefined, 100)))
 
 
-def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
+def test_interval_covers_the_true_value_in_95_percent() -> None:
     """ρ of a bivariate normal with r is (6/π) asin(r/2)."""
     rng = np.random.default_rng(0)
     r, trials = 0.6, 400
@@ -89,13 +89,13 @@ def pairs_of(*rows: tuple[str, str, float]) -> Pairs:
     return Pairs("pairs", firsts, seconds, np.array(scores, float))
 
 
-def test_judge() -> None:
+def test_evaluate_similarity() -> None:
     """Cosines 0.71, 0 and −1 for a–b, a–c and a–d, judged 9, 5 and 7: ranks 3, 2, 1 against 3, 1, 2."""
-    found = evaluate_similarity(lookup, pairs_of(("a", "b", 9), ("a", "zebra", 1), ("a", "c", 5), ("a", "d", 7)))
-    assert found.rho == pytest.approx(0.5)
-    assert (found.covered, found.total, found.coverage) == (3, 4, 0.75)
-    assert math.isnan(found.low)  # of three pairs
-    assert math.isnan(found.high)
+    result = evaluate_similarity(lookup, pairs_of(("a", "b", 9), ("a", "zebra", 1), ("a", "c", 5), ("a", "d", 7)))
+    assert result.rho == pytest.approx(0.5)
+    assert (result.covered, result.total, result.coverage) == (3, 4, 0.75)
+    assert math.isnan(result.low)  # of three pairs
+    assert math.isnan(result.high)
     nothing = evaluate_similarity(lookup, pairs_of(("x", "y", 1)))
     assert math.isnan(nothing.rho)
     assert nothing.coverage == 0
@@ -103,10 +103,10 @@ def test_judge() -> None:
 
 def test_vectors_without_numbers() -> None:
     """One-hot: a word is like itself alone; of other pairs nothing can be said."""
-    found = evaluate_similarity(
+    result = evaluate_similarity(
         lambda word: np.zeros(0, np.float32), pairs_of(("a", "a", 9), ("a", "b", 5), ("c", "d", 1))
     )
-    assert found.rho == pytest.approx(math.sqrt(3) / 2)  # ranks 3, 1½, 1½ against 3, 2, 1: 1½ / √(1½ · 2)
+    assert result.rho == pytest.approx(math.sqrt(3) / 2)  # ranks 3, 1½, 1½ against 3, 2, 1: 1½ / √(1½ · 2)
     assert math.isnan(evaluate_similarity(lambda word: np.zeros(0), pairs_of(("a", "b", 5), ("c", "d", 1))).rho)
 
 
@@ -114,9 +114,9 @@ def test_the_rarest_third() -> None:
     """Rarer words come 1, 50, 2, 7 and 3 times, and one pair has a word that was never counted: 2 of 5."""
     counts = {"a": 100, "b": 1, "c": 50, "d": 2, "e": 7, "f": 3}
     pairs = pairs_of(*(("a", word, i) for i, word in enumerate("bcdzef")))
-    found = rarest_third(pairs, counts.get)
-    assert found.seconds == ("b", "d")
-    assert found.scores.tolist() == [0, 2]
+    result = rarest_third(pairs, counts.get)
+    assert result.seconds == ("b", "d")
+    assert result.scores.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_the_rarest_third() -> None:
 )
 def test_files_of_pairs(tmp_path: Path, text: str) -> None:
     (tmp_path / "p").write_bytes(text.encode())
-    found = read_pairs(tmp_path / "p")
-    assert (found.firsts, found.seconds) == (("cat", "love"), ("tiger", "sex"))
-    assert found.scores.tolist() == [7.35, 6.77]
-    assert len(found) == 2
+    result = read_pairs(tmp_path / "p")
+    assert (result.firsts, result.seconds) == (("cat", "love"), ("tiger", "sex"))
+    assert result.scores.tolist() == [7.35, 6.77]
+    assert len(result) == 2
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_files_of_pairs(tmp_path: Path, text: str) -> None:
         ("a,b," + "c" * 200_000 + "\n", "p, line 1 is not a valid table row"),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, text: str, reason: str) -> None:
+def test_invalid_files(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "p").write_text(text)
     with pytest.raises(InputError, match=reason):
         read_pairs(tmp_path / "p")
@@ -176,7 +176,7 @@ def test_the_collections(data_folder: Path) -> None:
         assert 0 <= pairs.scores.min() < pairs.scores.max() <= 10
 
 
-def test_no_option_that_is_not_there_is_advised(tmp_path: Path) -> None:
+def test_messages_do_not_advise_missing_options(tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(b"caf\xe9\tb\t1\n")
     with pytest.raises(InputError, match=r"not UTF-8 at byte 3 \(0xe9\); convert it to UTF-8$"):
         read_pairs(tmp_path / "p")

@@ -61,13 +61,13 @@ TAG = st.sampled_from("ABCD")
 @given(st.lists(st.lists(st.tuples(TAG, TAG))))
 def test_every_word_is_counted_once(sentences: list[list[tuple[str, str]]]) -> None:
     gold = [[right for right, _ in sentence] for sentence in sentences]
-    found = [[given_tag for _, given_tag in sentence] for sentence in sentences]
+    result = [[given_tag for _, given_tag in sentence] for sentence in sentences]
     words = [pair for sentence in sentences for pair in sentence]
-    table = confusion(gold, found)
+    table = confusion(gold, result)
     assert set(table.labels) == {tag for pair in words for tag in pair}
     for row, right in enumerate(table.labels):
         for column, given_tag in enumerate(table.labels):
             assert table.counts[row, column] == words.count((right, given_tag))
     assert table.gold.tolist() == sorted(table.gold.tolist(), reverse=True)
-    assert accuracy(gold, found) * len(words) == pytest.approx(table.counts.trace())
+    assert accuracy(gold, result) * len(words) == pytest.approx(table.counts.trace())
     assert sum(mistake.times for mistake in table.most_confused(16)) == len(words) - table.counts.trace()

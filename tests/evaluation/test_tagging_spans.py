@@ -42,8 +42,8 @@ def gold_and_found(draw: st.DrawFn, scheme: Scheme) -> tuple[list[list[str]], li
     tag = st.sampled_from(tags_of(scheme))
     lengths = draw(st.lists(st.integers(1, 8), min_size=1, max_size=6))
     gold = [draw(st.lists(tag, min_size=length, max_size=length)) for length in lengths]
-    found = [[draw(st.just(right) | tag) for right in sentence] for sentence in gold]
-    return gold, found
+    result = [[draw(st.just(right) | tag) for right in sentence] for sentence in gold]
+    return gold, result
 
 
 # "New York" LOC, then "London" LOC right after it, "and" outside, "Ada" PER: spans 0-1, 2-2, 4-4.
@@ -171,7 +171,7 @@ def test_transitions_by_hand() -> None:
         ([], None),
     ],
 )
-def test_the_scheme_is_seen(sentences: list[str], scheme: Scheme | None) -> None:
+def test_detect_scheme(sentences: list[str], scheme: Scheme | None) -> None:
     assert detect_scheme(sentence.split() for sentence in sentences) == scheme
 
 
@@ -179,7 +179,7 @@ def test_the_scheme_is_seen(sentences: list[str], scheme: Scheme | None) -> None
     ("tag", "scheme"),
     [("E-X", "iob2"), ("S", "iob1"), ("NOUN", "bioes"), ("B-", "iob2"), ("O-X", "iob2"), ("", "iob2")],
 )
-def test_a_foreign_tag_is_refused(tag: str, scheme: Scheme) -> None:
+def test_foreign_tags_are_rejected(tag: str, scheme: Scheme) -> None:
     with pytest.raises(InputError, match=f"'{tag}' is not a tag of {scheme}"):
         tags_to_spans(["O", tag], scheme)
     with pytest.raises(InputError, match=f"'{tag}' is not a tag of {scheme}"):
@@ -189,16 +189,16 @@ def test_a_foreign_tag_is_refused(tag: str, scheme: Scheme) -> None:
 @pytest.mark.parametrize(
     "spans", [[Span(0, 1, "X"), Span(1, 2, "Y")], [Span(2, 3, "X")], [Span(-1, 0, "X")], [Span(1, 0, "X")]]
 )
-def test_spans_that_no_tags_can_write(spans: list[Span]) -> None:
+def test_spans_that_no_tags_can_express(spans: list[Span]) -> None:
     with pytest.raises(InputError, match="overlaps another span or exceeds the sentence of 3 words"):
         spans_to_tags(spans, 3, "iob2")
 
 
 def test_scores_by_hand() -> None:
     gold = [[Span(0, 1, "LOC"), Span(3, 3, "PER")], [Span(0, 0, "PER")], []]
-    found = [[Span(0, 1, "LOC"), Span(3, 4, "PER")], [Span(0, 0, "LOC")], [Span(2, 2, "ORG")]]
+    result = [[Span(0, 1, "LOC"), Span(3, 4, "PER")], [Span(0, 0, "LOC")], [Span(2, 2, "ORG")]]
     # One of 3 is found, among 4: P = 1/4, R = 1/3, F = 2 · 1 / (3 + 4).
-    scores = score_spans(gold, found)
+    scores = score_spans(gold, result)
     assert (scores.gold, scores.predicted, scores.correct) == (3, 4, 1)
     assert (scores.precision, scores.recall) == (1 / 4, 1 / 3)
     assert scores.f1 == pytest.approx(2 / 7)
@@ -211,7 +211,7 @@ def test_scores_by_hand() -> None:
     assert (organisation.precision, organisation.recall, organisation.f1) == (0, 0, 0)
 
 
-def test_nothing_to_find_scores_nothing() -> None:
+def test_scores_without_spans() -> None:
     scores = score_spans([[], []], [[], []])
     assert (scores.precision, scores.recall, scores.f1, scores.by_label) == (0, 0, 0, {})
     with pytest.raises(InputError, match="2 gold sentences against 1 found"):
@@ -221,20 +221,20 @@ def test_nothing_to_find_scores_nothing() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(data=st.data(), is_well_formed=st.booleans())
 def test_scores_are_those_of_seqeval(scheme: Scheme, data: st.DataObject, is_well_formed: bool) -> None:
-    gold, found = data.draw(gold_and_found(scheme))
+    gold, result = data.draw(gold_and_found(scheme))
     if is_well_formed:
-        gold, found = ([convert_tags(tags, scheme, scheme) for tags in sentences] for sentences in (gold, found))
+        gold, result = ([convert_tags(tags, scheme, scheme) for tags in sentences] for sentences in (gold, result))
     scores = score_spans(
-        [tags_to_spans(tags, scheme) for tags in gold], [tags_to_spans(tags, scheme) for tags in found]
+        [tags_to_spans(tags, scheme) for tags in gold], [tags_to_spans(tags, scheme) for tags in result]
     )
-    assert scores.precision == pytest.approx(precision_score(gold, found, zero_division=0))
-    assert scores.recall == pytest.approx(recall_score(gold, found, zero_division=0))
-    assert scores.f1 == pytest.approx(f1_score(gold, found, zero_division=0))
-    labels = sorted({label for label, *_ in get_entities(gold) + get_entities(found)})
+    assert scores.precision == pytest.approx(precision_score(gold, result, zero_division=0))
+    assert scores.recall == pytest.approx(recall_score(gold, result, zero_division=0))
+    assert scores.f1 == pytest.approx(f1_score(gold, result, zero_division=0))
+    labels = sorted({label for label, *_ in get_entities(gold) + get_entities(result)})
     assert list(scores.by_label) == labels
     if labels:
         by_label = [scores.by_label[label].f1 for label in labels]
-        assert by_label == pytest.approx(f1_score(gold, found, average=None, zero_division=0))
+        assert by_label == pytest.approx(f1_score(gold, result, average=None, zero_division=0))
 
 
 @pytest.mark.data

@@ -37,18 +37,18 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "A", "a."]), max_size=7)
     ],
 )
 def test_edits_worked_by_hand(hypothesis: str, reference: str, expected: EditCounts) -> None:
-    found = count_edits(hypothesis.split(), reference.split())
-    assert found == expected
-    assert found.errors == expected.substitutions + expected.deletions + expected.insertions
+    result = count_edits(hypothesis.split(), reference.split())
+    assert result == expected
+    assert result.errors == expected.substitutions + expected.deletions + expected.insertions
     assert word_errors([hypothesis.split()], reference.split()).tolist() == [expected.errors]
 
 
 @given(st.lists(WORDS, max_size=5), WORDS)
-def test_many_at_once_are_what_each_is_alone(hypotheses: list[list[str]], reference: list[str]) -> None:
+def test_batched_word_errors_equal_single_ones(hypotheses: list[list[str]], reference: list[str]) -> None:
     alone = [count_edits(words, reference) for words in hypotheses]
-    assert word_errors(hypotheses, reference).tolist() == [found.errors for found in alone]
-    for words, found in zip(hypotheses, alone, strict=True):
-        assert len(words) - found.insertions == len(reference) - found.deletions  # what is left is paired
+    assert word_errors(hypotheses, reference).tolist() == [result.errors for result in alone]
+    for words, result in zip(hypotheses, alone, strict=True):
+        assert len(words) - result.insertions == len(reference) - result.deletions  # what is left is paired
 
 
 def test_the_rate_is_of_the_words_that_were_said() -> None:
@@ -63,14 +63,14 @@ def test_without_words_there_is_no_rate() -> None:
         word_error_rate(np.array([1]), np.array([0]))
 
 
-def test_the_bootstrap_knows_a_sure_difference_from_none() -> None:
+def test_bootstrap_of_clear_and_absent_differences() -> None:
     words = np.full(50, 10)
     some, more = np.full(50, 2), np.full(50, 3)
-    found = compare_word_errors(some, more, words, samples=200)
+    result = compare_word_errors(some, more, words, samples=200)
     # every draw has 20 % against 30 %: no spread, and no draw as far from −10 as 0 is
-    assert (found.a, found.b, found.difference) == (20.0, 30.0, -10.0)
-    assert [found.low, found.high] == pytest.approx([-10, -10])
-    assert found.p_value == pytest.approx(1 / 201)
+    assert (result.a, result.b, result.difference) == (20.0, 30.0, -10.0)
+    assert [result.low, result.high] == pytest.approx([-10, -10])
+    assert result.p_value == pytest.approx(1 / 201)
     same = compare_word_errors(some, some, words, samples=200)
     assert (same.difference, same.p_value) == (0.0, 1.0)
 

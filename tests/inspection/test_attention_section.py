@@ -24,7 +24,7 @@ from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from neural.adaptation_models import FAMILIES, make
 from neural.small_networks import SENTENCES, words
-from tasks.toy_pairs import made, no_advice, reversed_strings
+from tasks.toy_pairs import make_pairs, no_advice, reversed_strings
 
 pytest.importorskip("matplotlib")
 
@@ -211,10 +211,10 @@ def test_all_that_was_counted_is_told(translators: dict[str, Translator]) -> Non
     found = inspect(translators["additive"], reversed_strings(70, seed=3))
     assert found.subjects[0].looked_at == "64 of 70 pairs"
     with pytest.warns(ChainruleWarning, match="1 of the first 2 pairs"):
-        found = inspect(translators["transformer"], made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"]))
+        found = inspect(translators["transformer"], make_pairs(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"]))
     assert found.subjects[0].looked_at == "1 of 2 pairs"
     with pytest.raises(UsageError, match="has no attention"):
-        inspect(translators["none"], made(["ab"], ["ba"]))
+        inspect(translators["none"], make_pairs(["ab"], ["ba"]))
 
 
 def test_pairs_can_be_given_as_they_are(translators: dict[str, Translator]) -> None:
@@ -236,7 +236,7 @@ def test_pairs_that_cannot_be_read_are_left_out(translators: dict[str, Translato
         ChainruleWarning,
         match="1 of the first 2 pairs cannot be encoded and are skipped: source 2 has 13 tokens with </s>, but",
     ):
-        found = checked(translator_section(model, made(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
+        found = checked(translator_section(model, make_pairs(["ab", "abcdefabcdef"], ["ba", "fedcbafedcba"])))
     assert found.data["pairs"] == 1
     with pytest.raises(InputError, match="this model reads at most 8"):
         translator_section(model, [("abcdefabcdef", "a")])

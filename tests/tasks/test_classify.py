@@ -1,4 +1,4 @@
-"""What a bag of words cannot tell is learnt; numbers by hand; a folder gives the same classifier back."""
+"""Text classifiers: word order is learnt, numbers by hand, model folders and resumption."""
 
 import json
 import math
@@ -47,23 +47,23 @@ def which_comes_first(number: int, seed: int) -> LabelledTexts:
 TRAIN, TEST = which_comes_first(400, 0), which_comes_first(300, 1)
 
 
-def learnt(family: str = "lstm", data: LabelledTexts = TRAIN, **given: Any) -> Classifier:
-    running = given.pop("options", RunOptions(device="cpu"))
-    return classify.train(family, data, options=running, **(QUICK | given))
+def train_small(family: str = "lstm", data: LabelledTexts = TRAIN, **chosen: Any) -> Classifier:
+    running = chosen.pop("options", RunOptions(device="cpu"))
+    return classify.train(family, data, options=running, **(QUICK | chosen))
 
 
 @pytest.fixture(scope="module")
 def order() -> Classifier:
-    return learnt(valid=TEST)
+    return train_small(valid=TEST)
 
 
 @pytest.mark.parametrize(("family", "pooling"), NETWORKS)
 def test_order_is_learnt(family: str, pooling: str) -> None:
-    report = learnt(family, pooling=pooling).evaluate(TEST)
+    report = train_small(family, pooling=pooling).evaluate(TEST)
     assert report.classes.accuracy >= 0.99
 
 
-def test_order_is_beyond_a_bag_of_words() -> None:
+def test_unigrams_cannot_learn_word_order() -> None:
     """Unigrams cannot tell; bigrams see the two only where they touch, in 5 of the 15 pairs of places."""
     unigrams = classify.train("ngram", TRAIN).evaluate(TEST)
     assert 0.35 < unigrams.classes.accuracy < 0.65
@@ -87,7 +87,7 @@ def test_balanced_weights_raise_the_recall_of_the_rare_label() -> None:
     train, test = rare(800, 0), rare(1000, 1)
     recalls = {}
     for how in ("none", "balanced"):
-        report = learnt(data=train, class_weights=how, hidden=8, embedding=8, epochs=4).evaluate(test)
+        report = train_small(data=train, class_weights=how, hidden=8, embedding=8, epochs=4).evaluate(test)
         assert report.classes.labels == ("rare", "usual")
         recalls[how] = report.classes.recall[0]
     assert recalls["none"] < 0.1
@@ -98,12 +98,12 @@ def test_naive_bayes_by_hand() -> None:
     # good, bad, </s> and <unk> can come next. pos: 3 good, 1 bad, 2 </s> of 6, so p = (c + 1)/10; neg: 1 bad,
     # 1 </s> of 2, so p = (c + 1)/6. "good": neg 1/3 · 1/6 · 2/6 = 1/54, pos 2/3 · 4/10 · 3/10 = 4/50.
     data = LabelledTexts(("good good", "bad", "Good bad"), ("pos", "neg", "pos"), "toy")
-    made = classify.train("ngram", data, smoothing="laplace")
+    classifier = classify.train("ngram", data, smoothing="laplace")
     pos = (4 / 50) / (4 / 50 + 1 / 54)
-    assert made.labels == ("neg", "pos")
-    assert_allclose(made.probabilities(["good"]), [[1 - pos, pos]], rtol=1e-6)
-    assert made.predict(["good", "bad bad bad"]) == ["pos", "neg"]
-    report = made.evaluate(LabelledTexts(("good", "bad bad bad", "good"), ("pos", "pos", "neg"), "three"))
+    assert classifier.labels == ("neg", "pos")
+    assert_allclose(classifier.probabilities(["good"]), [[1 - pos, pos]], rtol=1e-6)
+    assert classifier.predict(["good", "bad bad bad"]) == ["pos", "neg"]
+    report = classifier.evaluate(LabelledTexts(("good", "bad bad bad", "good"), ("pos", "pos", "neg"), "three"))
     assert report.classes.confusion.tolist() == [[0, 1], [1, 1]]
     assert report.classes.accuracy == pytest.approx(1 / 3)
     assert report.majority == "pos"
@@ -113,66 +113,72 @@ def test_naive_bayes_by_hand() -> None:
     assert document["labels"]["pos"] == {"precision": 0.5, "recall": 0.5, "f1": 0.5, "texts": 2}
     assert sum(row["texts"] for row in document["reliability"]) == document["texts"] == 3
     # What the tokens say: log 4/10 − log 1/6 for good, log 3/10 − log 2/6 for </s>; with the prior all of it.
-    tokens = dict(made.explain("good"))
+    tokens = dict(classifier.explain("good"))
     assert tokens == {"good": pytest.approx(math.log(2.4)), "</s>": pytest.approx(math.log(0.9))}
     assert sum(tokens.values()) + math.log(2) == pytest.approx(math.log(pos / (1 - pos)))
 
 
-def test_the_temperature_of_a_run_is_the_best_there_is(order: Classifier) -> None:
+def test_fitted_temperature_minimises_the_log_loss(order: Classifier) -> None:
     """No other gives the validation texts a better mean log-probability."""
     data = rare(300, 2)
-    made = learnt(data=data, valid=rare(300, 3), epochs=3)
+    classifier = train_small(data=data, valid=rare(300, 3), epochs=3)
     held_out = rare(300, 3)
-    log_p = made.posterior.log_posteriors(held_out.texts)
-    gold = encode_labels(held_out, made.counts)
+    log_p = classifier.posterior.log_posteriors(held_out.texts)
+    gold = encode_labels(held_out, classifier.counts)
 
     def nats(T: float) -> float:
         return float(-apply_temperature(log_p, T)[np.arange(len(gold)), gold].mean())
 
-    best = nats(made.temperature)
+    best = nats(classifier.temperature)
     assert all(best <= nats(T) + 1e-9 for T in np.geomspace(0.5, 20, 60))
-    assert made.metrics["temperature"] == made.temperature != 1.0
-    assert_allclose(made.probabilities(held_out.texts), np.exp(apply_temperature(log_p, made.temperature)))
-    assert {"valid_calibration_error_before", "valid_calibration_error"} <= made.metrics.keys()
+    assert classifier.metrics["temperature"] == classifier.temperature != 1.0
+    assert_allclose(
+        classifier.probabilities(held_out.texts), np.exp(apply_temperature(log_p, classifier.temperature))
+    )
+    assert {"valid_calibration_error_before", "valid_calibration_error"} <= classifier.metrics.keys()
     assert order.metrics["valid_accuracy"] >= 0.99
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer", "ngram"])
-def test_a_folder_gives_it_back(tmp_path: Path, family: str) -> None:
-    given: dict[str, Any] = {"order": 2} if family == "ngram" else SMALL | {"epochs": 1, "clip": 0.0}
-    made = classify.train(family, TRAIN, valid=TEST, options=RunOptions(device="cpu"), **given)
-    made.save(tmp_path / "m")
+def test_save_and_load(tmp_path: Path, family: str) -> None:
+    chosen: dict[str, Any] = {"order": 2} if family == "ngram" else SMALL | {"epochs": 1, "clip": 0.0}
+    classifier = classify.train(family, TRAIN, valid=TEST, options=RunOptions(device="cpu"), **chosen)
+    classifier.save(tmp_path / "m")
     for again in (classify.load(tmp_path / "m", "cpu"), chainrule.load(tmp_path / "m", device="cpu")):
         assert isinstance(again, Classifier)
         assert again.labels == ("ab", "ba")
-        assert again.config == made.config
-        assert (again.counts, again.temperature, again.metrics) == (made.counts, made.temperature, made.metrics)
-        assert again.log == made.log
-        assert_array_equal(again.probabilities(TEST.texts), made.probabilities(TEST.texts))
-        assert again.explain("a b zebra") == made.explain("a b zebra")
-    assert "order" in repr(made)
-    assert "ab, ba" in repr(made)
+        assert again.config == classifier.config
+        assert (again.counts, again.temperature, again.metrics) == (
+            classifier.counts,
+            classifier.temperature,
+            classifier.metrics,
+        )
+        assert again.log == classifier.log
+        assert_array_equal(again.probabilities(TEST.texts), classifier.probabilities(TEST.texts))
+        assert again.explain("a b zebra") == classifier.explain("a b zebra")
+    assert "order" in repr(classifier)
+    assert "ab, ba" in repr(classifier)
 
 
 def test_damaged_and_foreign_folders(tmp_path: Path) -> None:
-    made = classify.train("ngram", TRAIN)
-    made.save(tmp_path / "m")
+    classifier = classify.train("ngram", TRAIN)
+    classifier.save(tmp_path / "m")
     (tmp_path / "m" / "config.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"config\.json"):
         classify.load(tmp_path / "m")
     for place, odd in enumerate(({"ab": 1}, {"ba": 1, "ab": 1}, {"ab": 0, "ba": 1}, ["ab", "ba"])):
-        object.__setattr__(made, "counts", odd)
-        made.save(tmp_path / str(place))
+        object.__setattr__(classifier, "counts", odd)
+        classifier.save(tmp_path / str(place))
         with pytest.raises(ModelFileError, match="labels must be two or more"):
             classify.load(tmp_path / str(place))
-    object.__setattr__(made, "counts", {"ab": 1, "ba": 1, "c": 1})  # one more than there are n-grams
-    made.save(tmp_path / "more")
+    object.__setattr__(classifier, "counts", {"ab": 1, "ba": 1, "c": 1})  # one more than there are n-grams
+    classifier.save(tmp_path / "more")
     with pytest.raises(ModelFileError, match="classes/2"):
         classify.load(tmp_path / "more")
 
 
 @pytest.mark.parametrize("step", [1, 25, 26, 60])
-def test_a_resumed_run_is_the_run_itself(tmp_path: Path, step: int) -> None:
+def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, step: int) -> None:
     settings: dict[str, Any] = SMALL | {"dropout": 0.3, "unknown": 0.2, "embedding_dropout": 0.1, "epochs": 3}
     settings |= {"pooling": "attention", "clip": 0.0, "log_every": 5}  # 25 steps an epoch
 
@@ -184,23 +190,23 @@ def test_a_resumed_run_is_the_run_itself(tmp_path: Path, step: int) -> None:
         run(tmp_path / "m")
     with pytest.raises(UsageError, match="unfinished run"):
         run(tmp_path / "m")
-    again, whole = run(tmp_path / "m", resume=True), run(None)
-    assert weights.serialize(network(again)) == weights.serialize(network(whole))
-    assert entries(again.log) == entries(whole.log)
-    assert again.temperature == whole.temperature
+    again, complete = run(tmp_path / "m", resume=True), run(None)
+    assert weights.serialize(network(again)) == weights.serialize(network(complete))
+    assert entries(again.log) == entries(complete.log)
+    assert again.temperature == complete.temperature
 
 
-def network(made: Classifier) -> Any:
-    return made.posterior.network  # type: ignore[attr-defined]
+def network(classifier: Classifier) -> Any:
+    return classifier.posterior.network  # type: ignore[attr-defined]
 
 
 def test_explanations_of_networks(order: Classifier) -> None:
     text = "c a d b e"
-    found = order.explain(text)
-    assert [token for token, _ in found] == ["c", "a", "d", "b", "e", "</s>"]
-    by_size = sorted(found, key=lambda one: -abs(one[1]))
+    result = order.explain(text)
+    assert [token for token, _ in result] == ["c", "a", "d", "b", "e", "</s>"]
+    by_size = sorted(result, key=lambda one: -abs(one[1]))
     assert {token for token, _ in by_size[:2]} & {"a", "b"}  # what the label hangs on
-    attentive = learnt(pooling="attention", epochs=4)
+    attentive = train_small(pooling="attention", epochs=4)
     looked = attentive.explain(text)
     assert sum(weight for _, weight in looked) == pytest.approx(1)
     assert attentive.explain(text, by="attention") == looked
@@ -222,28 +228,28 @@ def test_empty_texts_line_breaks_and_case(order: Classifier) -> None:
         order.predict("a b")
 
 
-def test_long_texts_are_cut_and_counted() -> None:
+def test_long_texts_are_truncated_with_a_warning() -> None:
     with pytest.warns(ChainruleWarning, match="order: 400 of 400 texts are longer than 6 tokens and read up to"):
-        made = learnt(longest=6, epochs=1)  # four words and two signs
+        classifier = train_small(longest=6, epochs=1)  # four words and two signs
     with pytest.warns(ChainruleWarning, match="1 of 2 texts are longer than 6 tokens") as caught:
-        found = made.probabilities(["c d e f a b", "a b"])
+        result = classifier.probabilities(["c d e f a b", "a b"])
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_array_equal(made.probabilities(["c d e f", "a b"]), found)
+        assert_array_equal(classifier.probabilities(["c d e f", "a b"]), result)
 
 
-def test_unknown_labels_and_single_ones() -> None:
+def test_unknown_and_single_labels_are_rejected() -> None:
     odd = LabelledTexts(("a b", "b a"), ("ab", "xy"), "dev.tsv")
     with pytest.raises(
         InputError, match=r"dev\.tsv, example 2 has the label 'xy', which the training texts do not"
     ):
-        learnt(valid=odd)
+        train_small(valid=odd)
     with pytest.raises(InputError, match="one label alone, 'ab'"):
-        learnt(data=LabelledTexts(("a b", "a"), ("ab", "ab"), "t"))
+        train_small(data=LabelledTexts(("a b", "a"), ("ab", "ab"), "t"))
 
 
-def test_settings_that_do_not_fit(tmp_path: Path) -> None:
+def test_invalid_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no classifier of family 'cnn'; choose one of ngram, rnn"):
         classify.train("cnn", TRAIN)
     with pytest.raises(ConfigError, match="pretrained is for networks"):
@@ -259,15 +265,15 @@ def test_settings_that_do_not_fit(tmp_path: Path) -> None:
 
 def test_any_tokenizer() -> None:
     for kind in ("char", "byte"):
-        made = learnt(tokenizer=kind, epochs=1)
-        assert made.tokenizer.config.kind == kind
-        assert made.tokenizer.config.lowercase
-    made = learnt(lowercase=False, min_count=2, epochs=1)
-    assert not made.tokenizer.config.lowercase
-    assert made.tokenizer.config.min_count == 2
+        classifier = train_small(tokenizer=kind, epochs=1)
+        assert classifier.tokenizer.config.kind == kind
+        assert classifier.tokenizer.config.lowercase
+    classifier = train_small(lowercase=False, min_count=2, epochs=1)
+    assert not classifier.tokenizer.config.lowercase
+    assert classifier.tokenizer.config.min_count == 2
 
 
-def test_without_torch_there_are_n_grams() -> None:
+def test_ngram_classifier_needs_no_torch() -> None:
     script = """
 import sys
 sys.modules["torch"] = None
@@ -289,8 +295,8 @@ except Exception as error:
 @pytest.mark.data
 def test_naive_bayes_on_film_reviews(data_folder: Path) -> None:
     folder = data_folder / "sst2"
-    made = classify.train("ngram", folder / "stsa.binary.train", valid=folder / "stsa.binary.dev")
-    report = made.evaluate(folder / "stsa.binary.test")
+    classifier = classify.train("ngram", folder / "stsa.binary.train", valid=folder / "stsa.binary.dev")
+    report = classifier.evaluate(folder / "stsa.binary.test")
     assert report.classes.accuracy > 0.81
     assert report.majority_accuracy == pytest.approx(909 / 1821)
-    assert made.metrics["valid_calibration_error"] < made.metrics["valid_calibration_error_before"]
+    assert classifier.metrics["valid_calibration_error"] < classifier.metrics["valid_calibration_error_before"]

@@ -1,4 +1,4 @@
-"""Weights stand at the characters they belong to, and the page holds text as text with a legend that is true."""
+"""Weighted spans of explained texts and their HTML page."""
 
 import itertools
 import math
@@ -25,27 +25,27 @@ def explained(*pieces: tuple[str, float]) -> Explanation:
     """A text of these pieces, a blank between them."""
     text = " ".join(piece for piece, _ in pieces)
     starts = np.cumsum([0, *(len(piece) + 1 for piece, _ in pieces)]).tolist()
-    found = [WeightedSpan(p, w, at, at + len(p), True) for (p, w), at in zip(pieces, starts, strict=False)]
-    return Explanation(text, "<b>", 0.9, found)
+    weighted = [WeightedSpan(p, w, at, at + len(p), True) for (p, w), at in zip(pieces, starts, strict=False)]
+    return Explanation(text, "<b>", 0.9, weighted)
 
 
-def test_the_page_holds_text_as_text() -> None:
-    found = render_page([explained(("<script>", 2.0), ("x\x07", -1.0)), explained()])
-    assert "&lt;script&gt;" in found
-    assert "<script>" not in found
-    assert "<b>" not in found
-    assert "\x07" not in found
-    assert 'rgba(0,114,178,0.62)" title="+2.0000"' in found  # the largest: the full colour, 0.62
-    assert 'rgba(213,94,0,0.31)" title="-1.0000"' in found  # half of it, against
+def test_page_escapes_text() -> None:
+    page = render_page([explained(("<script>", 2.0), ("x\x07", -1.0)), explained()])
+    assert "&lt;script&gt;" in page
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "\x07" not in page
+    assert 'rgba(0,114,178,0.62)" title="+2.0000"' in page  # the largest: the full colour, 0.62
+    assert 'rgba(213,94,0,0.31)" title="-1.0000"' in page  # half of it, against
     assert explained(("w", -math.inf), ("v", 3.0)).shades == [("w", -1.0), ("v", 0.0)]
     assert explained(("w", 0.0)).shades == [("w", 0.0)]
 
 
-def test_tokens_of_one_character_are_one_piece() -> None:
+def test_overlapping_tokens_are_merged() -> None:
     # 漢 in two tokens, of which one is unknown; " b" without its blank; a blank of its own; the end.
     spans = [(0, 1), (0, 1), (1, 3), (3, 4), (4, 4)]
-    found = merge_token_weights("漢 b ", spans, [1.0, 0.5, 2.0, 3.0, 4.0], [True, False, True, True, True], "</s>")
-    assert found == [
+    merged = merge_token_weights("漢 b ", spans, [1.0, 0.5, 2.0, 3.0, 4.0], [True, False, True, True, True], "</s>")
+    assert merged == [
         ("漢", 1.5, 0, 1, False),
         ("b", 2.0, 2, 3, True),
         (" ", 3.0, 3, 4, True),
@@ -53,7 +53,7 @@ def test_tokens_of_one_character_are_one_piece() -> None:
     ]
 
 
-def learnt(family: str, kind: str) -> Classifier:
+def train_small(family: str, kind: str) -> Classifier:
     small: dict[str, Any] = {} if family == "ngram" else {"hidden": 4, "embedding": 4, "epochs": 1, "clip": 0.0}
     return classify.train(
         family, DATA, tokenizer=kind, vocab_size=SIZES.get(kind), options=RunOptions(device="cpu"), **small
@@ -62,26 +62,26 @@ def learnt(family: str, kind: str) -> Classifier:
 
 @pytest.mark.parametrize("family", ["ngram", "lstm"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_stand_where_they_were_typed(family: str, kind: str) -> None:
-    made = learnt(family, kind)
-    pieces = made.weighted_spans(TEXT)
+def test_spans_cover_the_text_as_typed(family: str, kind: str) -> None:
+    classifier = train_small(family, kind)
+    pieces = classifier.weighted_spans(TEXT)
     for piece in pieces:
         assert piece.text == (TEXT[piece.start : piece.end] or "</s>")
     inner = [piece for piece in pieces if piece.start < piece.end]
     assert all(before.end <= after.start for before, after in itertools.pairwise(inner))
     assert "".join("".join(piece.text.split()) for piece in inner) == "".join(TEXT.split())  # all of it, once
-    label, other = np.argsort(-made.posterior.log_posteriors([TEXT])[0])[:2].tolist()
-    _, spans, weights = made.posterior.explain(TEXT, label, other, made.posterior.default_explanation)
+    label, other = np.argsort(-classifier.posterior.log_posteriors([TEXT])[0])[:2].tolist()
+    _, spans, weights = classifier.posterior.explain(TEXT, label, other, classifier.posterior.default_explanation)
     assert sum(piece.weight for piece in pieces) == pytest.approx(weights.sum())
     assert len(spans) == len(weights)
-    assert made.explain(TEXT) == [(piece.text, piece.weight) for piece in pieces]
+    assert classifier.explain(TEXT) == [(piece.text, piece.weight) for piece in pieces]
     shown = re.sub("<[^>]*>", "", render_page([Explanation(TEXT, "", 1.0, pieces)]).partition("<article>")[2])
     shown = re.sub("&lt;/s&gt;|[␍␊␉]", "", shown)  # signs for blanks that have a weight of their own
     assert "".join(shown.split()) == "1.000" + "".join(TEXT.split())
 
 
 def test_unknown_words_are_marked_as_typed() -> None:
-    pieces = learnt("ngram", "word").weighted_spans("Good\r\nGRIEF film\n")
+    pieces = train_small("ngram", "word").weighted_spans("Good\r\nGRIEF film\n")
     assert [(piece.text, piece.is_known) for piece in pieces] == [
         ("Good", True),
         ("</s>", True),
@@ -90,32 +90,34 @@ def test_unknown_words_are_marked_as_typed() -> None:
         ("</s>", True),
     ]
     assert [(piece.start, piece.end) for piece in pieces] == [(0, 4), (4, 4), (6, 11), (12, 16), (16, 16)]
-    assert [piece.text for piece in learnt("ngram", "word").weighted_spans("")] == ["</s>"]
-    found = render_page([Explanation("GRIEF", "pos", 1.0, [WeightedSpan("GRIEF", 1.0, 0, 5, False)])])
-    assert re.search(r'<span class="unknown" [^>]* title="\+1\.0000, unknown">GRIEF</span>', found)
+    assert [piece.text for piece in train_small("ngram", "word").weighted_spans("")] == ["</s>"]
+    page = render_page([Explanation("GRIEF", "pos", 1.0, [WeightedSpan("GRIEF", 1.0, 0, 5, False)])])
+    assert re.search(r'<span class="unknown" [^>]* title="\+1\.0000, unknown">GRIEF</span>', page)
 
 
-def test_what_was_not_read_is_pale() -> None:
+def test_truncated_text_is_marked_as_unread() -> None:
     with pytest.warns(ChainruleWarning, match="longer than 5 tokens"):
-        made = classify.train("gru", DATA, hidden=4, embedding=4, epochs=1, longest=5, device="cpu")
+        classifier = classify.train("gru", DATA, hidden=4, embedding=4, epochs=1, longest=5, device="cpu")
     with pytest.warns(ChainruleWarning, match="longer than 5 tokens"):
-        pieces = made.weighted_spans("a good film indeed ")  # <s>, three words, </s>
+        pieces = classifier.weighted_spans("a good film indeed ")  # <s>, three words, </s>
     assert [piece.text for piece in pieces] == ["a", "good", "film", "</s>"]
-    found = render_page([Explanation("a good film indeed ", "pos", 1.0, pieces)])
-    assert re.search(r'<span class="unread" [^>]*> indeed </span></div>', found)
+    page = render_page([Explanation("a good film indeed ", "pos", 1.0, pieces)])
+    assert re.search(r'<span class="unread" [^>]*> indeed </span></div>', page)
 
 
 @pytest.mark.parametrize(("way", "is_signed"), [("gradient", True), ("evidence", True), ("attention", False)])
-def test_the_legend_is_that_of_the_weights(way: str, is_signed: bool) -> None:
-    found = render_page([Explanation("a", "x", 1.0, [WeightedSpan("a", 1.0, 0, 1, True)], way)])
-    assert ("orange tokens the second most probable one" in found) == is_signed
-    assert ("does not show which label a token supports" in found) == (not is_signed)
+def test_legend_matches_the_explanation_method(way: str, is_signed: bool) -> None:
+    page = render_page([Explanation("a", "x", 1.0, [WeightedSpan("a", 1.0, 0, 1, True)], way)])
+    assert ("orange tokens the second most probable one" in page) == is_signed
+    assert ("does not show which label a token supports" in page) == (not is_signed)
     assert set(LEGENDS) == {"gradient", "evidence", "attention"}
 
 
-def test_every_classifier_knows_its_way() -> None:
-    assert learnt("ngram", "word").posterior.default_explanation == "evidence"
+def test_default_explanation_method() -> None:
+    assert train_small("ngram", "word").posterior.default_explanation == "evidence"
     for pooling, way in (("mean", "gradient"), ("attention", "attention")):
-        made = classify.train("gru", DATA, hidden=4, embedding=4, epochs=1, clip=0.0, pooling=pooling, device="cpu")
-        assert made.posterior.default_explanation == way
-        assert made.explain("good") == made.explain("good", by=way)
+        classifier = classify.train(
+            "gru", DATA, hidden=4, embedding=4, epochs=1, clip=0.0, pooling=pooling, device="cpu"
+        )
+        assert classifier.posterior.default_explanation == way
+        assert classifier.explain("good") == classifier.explain("good", by=way)

@@ -1,4 +1,4 @@
-"""The temperature by hand; labels that can be none; data of plain Python."""
+"""Temperature scaling by hand, label checks, and data given in memory."""
 
 import json
 import math
@@ -35,7 +35,7 @@ NOTHING: Any = []
 TEN = [f"text {i}" for i in range(10)]
 
 
-def test_labels_that_hardly_recur() -> None:
+def test_swapped_columns_are_detected() -> None:
     names = [f"t{i}" for i in range(9)]
     with pytest.raises(InputError, match=r"has 9 different labels for 10 texts: label and text look swapped"):
         count_labels(LabelledTexts(["ham", "spam"] * 5, [*names, "t0"]))
@@ -46,18 +46,21 @@ def test_labels_that_hardly_recur() -> None:
 
 
 @pytest.fixture(scope="module")
-def made() -> Classifier:
+def classifier() -> Classifier:
     return classify.train("ngram", LabelledTexts(["good", "bad"], ["pos", "neg"]))
 
 
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda made: made.predict(5), "5 is not a list of texts; give a list of str"),
-        (lambda made: made.predict(["a", 5]), "text 2 is 5, not a str"),
-        (lambda made: made.predict(None), "None is not a list of texts"),
-        (lambda made: made.explain(5), "text 1 is 5, not a str"),
-        (lambda made: made.evaluate([("a", "pos")]), r"is not a file; name one, or give Labelled\(texts, labels\)"),
+        (lambda classifier: classifier.predict(5), "5 is not a list of texts; give a list of str"),
+        (lambda classifier: classifier.predict(["a", 5]), "text 2 is 5, not a str"),
+        (lambda classifier: classifier.predict(None), "None is not a list of texts"),
+        (lambda classifier: classifier.explain(5), "text 1 is 5, not a str"),
+        (
+            lambda classifier: classifier.evaluate([("a", "pos")]),
+            r"is not a file; name one, or give Labelled\(texts, labels\)",
+        ),
         (
             lambda _: classify.train("ngram", NOTHING),
             r"\[\] is not a file; name one, or give Labelled\(texts, labels\)",
@@ -66,17 +69,17 @@ def made() -> Classifier:
         (lambda _: classify.train("ngram", LabelledTexts(["a"], ["x", "y"])), "1 texts but 2 labels"),
     ],
 )
-def test_data_that_is_none(made: Classifier, attempt: Callable[[Any], object], message: str) -> None:
+def test_invalid_data(classifier: Classifier, attempt: Callable[[Any], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        attempt(made)
+        attempt(classifier)
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
     records = [{"review": "good", "stars": 5}, {"review": "bad", "stars": 1}]
     file = tmp_path / "x.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    made = classify.train("ngram", file, valid=file, column="review", label="stars")
-    assert made.counts == {"1": 1, "5": 1}
-    assert made.evaluate(file, column="review", label="stars").classes.accuracy == 1
+    classifier = classify.train("ngram", file, valid=file, column="review", label="stars")
+    assert classifier.counts == {"1": 1, "5": 1}
+    assert classifier.evaluate(file, column="review", label="stars").classes.accuracy == 1
     with pytest.raises(InputError, match="no column 'label'"):
-        made.evaluate(file, column="review")
+        classifier.evaluate(file, column="review")

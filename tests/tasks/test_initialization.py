@@ -1,4 +1,4 @@
-"""What a run begins with: vectors by name, an encoder of the same shape, and neither changed while a run rests."""
+"""Initialisation of task models: word vectors, pretrained encoders, digests and resumption."""
 
 import signal
 import warnings
@@ -29,13 +29,13 @@ CHANGED = "the pre-trained encoder or the word vectors changed since the checkpo
 KINDS = pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig])
 
 
-def begun(
+def initialize_small(
     kind: type[EncoderConfig] = ClassifyConfig, family: str = "lstm", seed: int = 0, **chosen: Any
 ) -> Initialization[EncoderConfig]:
-    given = PretrainedSources(
+    settings = PretrainedSources(
         **{name: chosen.pop(name) for name in ("tokenizer", "pretrained", "vectors") if name in chosen}
     )
-    return initialize(kind, family, chosen, LINES, given, RunOptions(seed=seed), {"lowercase": False})
+    return initialize(kind, family, chosen, LINES, settings, RunOptions(seed=seed), {"lowercase": False})
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -55,15 +55,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return encoder(tmp_path_factory.mktemp("pretrained") / "encoder")
 
 
-def test_nothing_but_text() -> None:
-    made = begun(hidden=12)
-    assert (made.config.family, made.config.hidden) == ("lstm", 12)
-    assert {"The", "the", "cat"} <= set(made.tokenizer.vocab)
-    assert "The" not in begun(lowercase=True).tokenizer.vocab  # what is chosen goes before what is usual
-    assert (made.reader, made.vectors, made.metrics, made.digest) == (None, None, {}, "")
-    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
+def test_initialization_without_pretraining() -> None:
+    initialized = initialize_small(hidden=12)
+    assert (initialized.config.family, initialized.config.hidden) == ("lstm", 12)
+    assert {"The", "the", "cat"} <= set(initialized.tokenizer.vocab)
+    assert "The" not in initialize_small(lowercase=True).tokenizer.vocab  # what is chosen goes before what is usual
+    assert (initialized.reader, initialized.vectors, initialized.metrics, initialized.digest) == (
+        None,
+        None,
+        {},
+        "",
+    )
+    reader = TextEncoder(initialized.config, initialized.tokenizer.vocab_size)
     before = reader.embedding.detach().clone()
-    made.apply(reader)
+    initialized.apply(reader)
     assert_array_equal(reader.embedding.detach(), before)
 
 
@@ -74,12 +79,14 @@ def test_vectors_by_name_and_at_variance_one(tmp_path: Path) -> None:
         *("<unk> 2 2 -2 -2", "<s> 2 -2 2 -2", "</s> -2 -2 2 2", "The 2 -2 -2 2", "the -2 2 2 -2"),
         *("cat 2 2 -2 -2", "saw -2 -2 2 2", "dog -2 2 -2 2", "zebra 9 9 9 9"),
     )
-    made = begun(vectors=file, hidden=8)
-    assert made.config.embedding == 4
-    assert made.metrics == {"vectors_coverage": 1.0}
-    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
-    made.apply(reader)
-    rows = {name: reader.embedding[made.tokenizer.vocab[name]].tolist() for name in ("The", "the", "cat", "dog")}
+    initialized = initialize_small(vectors=file, hidden=8)
+    assert initialized.config.embedding == 4
+    assert initialized.metrics == {"vectors_coverage": 1.0}
+    reader = TextEncoder(initialized.config, initialized.tokenizer.vocab_size)
+    initialized.apply(reader)
+    rows = {
+        name: reader.embedding[initialized.tokenizer.vocab[name]].tolist() for name in ("The", "the", "cat", "dog")
+    }
     assert rows == {
         "The": [0.5, -0.5, -0.5, 0.5],
         "the": [-0.5, 0.5, 0.5, -0.5],
@@ -88,33 +95,33 @@ def test_vectors_by_name_and_at_variance_one(tmp_path: Path) -> None:
     }
 
 
-def test_lower_case_where_a_name_is_not_there(tmp_path: Path) -> None:
-    made = begun(vectors=write(tmp_path / "v.txt", "the 1 3", "cat 5 7"))
-    assert made.vectors is not None
-    rows = made.vectors[[made.tokenizer.vocab[name] for name in ("The", "the", "cat")]]
+def test_lower_case_vector_is_used_for_missing_words(tmp_path: Path) -> None:
+    initialized = initialize_small(vectors=write(tmp_path / "v.txt", "the 1 3", "cat 5 7"))
+    assert initialized.vectors is not None
+    rows = initialized.vectors[[initialized.tokenizer.vocab[name] for name in ("The", "the", "cat")]]
     assert rows.tolist() == [[1, 3], [1, 3], [5, 7]]
     # The, the and cat of The, the, cat, saw, dog, <unk>, <s>, </s>
-    assert made.metrics["vectors_coverage"] == pytest.approx(3 / 8)
+    assert initialized.metrics["vectors_coverage"] == pytest.approx(3 / 8)
 
 
 @KINDS
-def test_another_width_than_that_of_the_vectors(kind: type[EncoderConfig], tmp_path: Path) -> None:
+def test_conflicting_vector_width_is_rejected(kind: type[EncoderConfig], tmp_path: Path) -> None:
     file = write(tmp_path / "v.txt", "the 1 2 3", "cat 0 1 0")
     with pytest.raises(ConfigError, match=r"model.embedding is 5 but .*v.txt has vectors of width 3; leave it out"):
-        begun(kind, vectors=file, embedding=5)
-    assert begun(kind, vectors=file, embedding="3").config.embedding == 3
+        initialize_small(kind, vectors=file, embedding=5)
+    assert initialize_small(kind, vectors=file, embedding="3").config.embedding == 3
 
 
 @KINDS
-def test_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
+def test_initialization_from_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
     known = pretrain.load(folder)
-    made = begun(kind, pretrained=folder, layers="2", dropout=0.25)
-    shape = {name: getattr(made.config, name) for name in known.shape}
+    initialized = initialize_small(kind, pretrained=folder, layers="2", dropout=0.25)
+    shape = {name: getattr(initialized.config, name) for name in known.shape}
     assert shape == known.shape == SHAPE | {"family": "lstm", "layers": 2, "directions": "apart"}
-    assert made.config.dropout == 0.25
-    assert made.tokenizer.to_json() == known.tokenizer.to_json()
-    reader = TextEncoder(made.config, made.tokenizer.vocab_size)
-    made.apply(reader)
+    assert initialized.config.dropout == 0.25
+    assert initialized.tokenizer.to_json() == known.tokenizer.to_json()
+    reader = TextEncoder(initialized.config, initialized.tokenizer.vocab_size)
+    initialized.apply(reader)
     assert weights.serialize(reader) == weights.serialize(known.reader)
 
 
@@ -127,28 +134,28 @@ def test_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
         (["zebra emu", "the emu\tgnu"], 1 / 5),
     ],
 )
-def test_how_much_of_the_text_an_encoder_knows(
+def test_coverage_of_the_training_text(
     kind: type[EncoderConfig], folder: Path, lines: list[str], share: float
 ) -> None:
     heard: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         running = RunOptions(announce=heard.append)
-        made = initialize(
+        initialized = initialize(
             kind, "lstm", {}, lines, PretrainedSources(pretrained=folder), running, {"lowercase": False}
         )
     assert heard == [f"the encoder of {folder} covers {share:.1%} of the running words"]
-    assert made.metrics == {"pretrained_coverage": pytest.approx(share)}
+    assert initialized.metrics == {"pretrained_coverage": pytest.approx(share)}
     assert [warning.category for warning in caught] == ([ChainruleWarning] if share < 0.5 else [])
     assert all(f"covers {share:.1%} of the running words" in str(warning.message) for warning in caught)
 
 
-def test_bytes_know_every_word() -> None:
-    tokenizer = begun(tokenizer="byte").tokenizer
+def test_byte_tokenizer_covers_every_word() -> None:
+    tokenizer = initialize_small(tokenizer="byte").tokenizer
     assert known_word_share(tokenizer, ["any word", "whatever"]) == known_word_share(tokenizer, []) == 1
 
 
-def test_how_many_words_have_vectors_is_said(tmp_path: Path) -> None:
+def test_vector_coverage_is_announced(tmp_path: Path) -> None:
     """The (by its lower case), the and cat of The, the, cat, saw, dog."""
     file, heard = write(tmp_path / "v.txt", "the 1 3", "cat 5 7", "zebra 1 1"), list[str]()
     initialize(
@@ -163,10 +170,10 @@ def test_how_many_words_have_vectors_is_said(tmp_path: Path) -> None:
     assert heard == [f"{file} has vectors for 3 of the 5 words of the vocabulary"]
 
 
-def test_two_names_of_one_shape(tmp_path: Path) -> None:
+def test_equivalent_shapes_are_accepted(tmp_path: Path) -> None:
     """An embedding of 0 is as wide as the layers."""
     path = encoder(tmp_path / "e", hidden=8, embedding=8)
-    assert begun(pretrained=path, embedding=0).config.embedding_width == 8
+    assert initialize_small(pretrained=path, embedding=0).config.embedding_width == 8
 
 
 @KINDS
@@ -186,41 +193,45 @@ def test_two_names_of_one_shape(tmp_path: Path) -> None:
         ({"hiden": 8}, r"no setting 'hiden' for family 'lstm'; did you mean 'hidden'"),
     ],
 )
-def test_what_a_pretrained_encoder_decides(
+def test_settings_fixed_by_a_pretrained_encoder(
     kind: type[EncoderConfig], chosen: dict[str, Any], message: str, folder: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        begun(kind, pretrained=folder, **chosen)
+        initialize_small(kind, pretrained=folder, **chosen)
 
 
-def test_a_transformer_is_compared_as_a_whole(tmp_path: Path) -> None:
+def test_all_shape_settings_of_a_transformer_are_compared(tmp_path: Path) -> None:
     path = encoder(tmp_path / "e", family="transformer", hidden=8, heads=2, positions="learned", longest=20)
-    made = begun(TagConfig, "transformer", pretrained=path, feedforward=0)  # 0: 4 · 8, as there
-    assert (made.config.heads, made.config.positions, made.config.longest) == (2, "learned", 20)
+    initialized = initialize_small(TagConfig, "transformer", pretrained=path, feedforward=0)  # 0: 4 · 8, as there
+    assert (initialized.config.heads, initialized.config.positions, initialized.config.longest) == (
+        2,
+        "learned",
+        20,
+    )
     for wrong, message in (
         ({"longest": 30}, "model.longest is 30 but 20 in"),
         ({"positions": "rotary"}, "model.positions is 'rotary' but 'learned' in"),
     ):
         with pytest.raises(ConfigError, match=message):
-            begun(TagConfig, "transformer", pretrained=path, **wrong)
+            initialize_small(TagConfig, "transformer", pretrained=path, **wrong)
 
 
-def test_a_digest_of_vectors(tmp_path: Path) -> None:
-    first = begun(vectors=write(tmp_path / "a.txt", "the 1 2", "cat 3 4")).digest
+def test_digest_of_vectors(tmp_path: Path) -> None:
+    first = initialize_small(vectors=write(tmp_path / "a.txt", "the 1 2", "cat 3 4")).digest
     assert len(first) == 64
-    assert begun(vectors=write(tmp_path / "b.txt", "the 1 2", "cat 3 4", "zebra 5 6")).digest == first
+    assert initialize_small(vectors=write(tmp_path / "b.txt", "the 1 2", "cat 3 4", "zebra 5 6")).digest == first
     others = {
-        begun(vectors=write(tmp_path / "c.txt", "the 1 2", "cat 3 4.0001")).digest,
-        begun(vectors=write(tmp_path / "d.txt", "the 1 2", "dog 3 4")).digest,
-        begun(vectors=tmp_path / "a.txt", seed=1).digest,  # rows that the file does not have
+        initialize_small(vectors=write(tmp_path / "c.txt", "the 1 2", "cat 3 4.0001")).digest,
+        initialize_small(vectors=write(tmp_path / "d.txt", "the 1 2", "dog 3 4")).digest,
+        initialize_small(vectors=tmp_path / "a.txt", seed=1).digest,  # rows that the file does not have
     }
     assert len(others - {first}) == 3
 
 
-def test_a_digest_of_an_encoder(folder: Path) -> None:
-    made, again = begun(pretrained=folder), begun(TagConfig, pretrained=folder)
-    assert len(made.digest) == 64
-    assert made.digest == again.digest
+def test_digest_of_an_encoder(folder: Path) -> None:
+    initialized, again = initialize_small(pretrained=folder), initialize_small(TagConfig, pretrained=folder)
+    assert len(initialized.digest) == 64
+    assert initialized.digest == again.digest
     assert again.reader is not None
     for parameter in again.reader.parameters():
         before = again.digest
@@ -230,14 +241,14 @@ def test_a_digest_of_an_encoder(folder: Path) -> None:
 
 
 def test_the_digest_is_part_of_a_run() -> None:
-    made = begun()
-    plain = RunOptions().job("tag", made.config, [LINES], {"text": made.tokenizer})
+    initialized = initialize_small()
+    plain = RunOptions().job("tag", initialized.config, [LINES], {"text": initialized.tokenizer})
     assert "begun" not in plain.identity
-    job = RunOptions().job("tag", made.config, [LINES], {"text": made.tokenizer}, "0a1b")
+    job = RunOptions().job("tag", initialized.config, [LINES], {"text": initialized.tokenizer}, "0a1b")
     assert job.identity == plain.identity | {"begun": "0a1b"}
 
 
-def test_other_vectors_do_not_resume(tmp_path: Path) -> None:
+def test_resumption_with_other_vectors_is_rejected(tmp_path: Path) -> None:
     first = write(tmp_path / "a.txt", "the 1 2", "saw 3 4")
     chosen: dict[str, Any] = TINY | {"embedding": 2, "characters": 0, "epochs": 2}
 
@@ -246,7 +257,7 @@ def test_other_vectors_do_not_resume(tmp_path: Path) -> None:
             "lstm", grammar(20, seed=1), vectors=vectors, options=RunOptions(device="cpu", **running), **chosen
         )
 
-    whole, place = run(first), tmp_path / "m"
+    complete, place = run(first), tmp_path / "m"
     with signalled(signal.SIGTERM, 2), pytest.raises(SystemExit):
         run(first, out=place)
     for other in (write(tmp_path / "b.txt", "the 1 2", "saw 3 5"), None):
@@ -254,10 +265,10 @@ def test_other_vectors_do_not_resume(tmp_path: Path) -> None:
             run(other, out=place, resume=True)
     moved = first.rename(tmp_path / "moved.txt")  # the same vectors by another name
     again = run(moved, out=place, resume=True)
-    assert weights.serialize(again.network) == weights.serialize(whole.network)
+    assert weights.serialize(again.network) == weights.serialize(complete.network)
 
 
-def test_another_encoder_does_not_resume(folder: Path, tmp_path: Path) -> None:
+def test_resumption_with_another_encoder_is_rejected(folder: Path, tmp_path: Path) -> None:
     texts = [" ".join(s.words) for s in grammar(20, seed=1)]
     data = LabelledTexts(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "clip": 0.0}
@@ -267,17 +278,17 @@ def test_another_encoder_does_not_resume(folder: Path, tmp_path: Path) -> None:
         return classify.train("lstm", data, pretrained=pretrained, **chosen | running)
 
     place = tmp_path / "m"
-    whole = run(folder)
+    complete = run(folder)
     with signalled(signal.SIGTERM, 2), pytest.raises(SystemExit):
         run(folder, out=place)
     for other in (encoder(tmp_path / "weights", seed=1), encoder(tmp_path / "shape", hidden=10), None):
         with pytest.raises(UsageError, match=CHANGED):
             run(other, out=place, resume=True)
     again = run(folder, out=place, resume=True)
-    assert_array_equal(again.probabilities(texts), whole.probabilities(texts))
+    assert_array_equal(again.probabilities(texts), complete.probabilities(texts))
 
 
-def test_vectors_that_stay_as_they_were(folder: Path) -> None:
+def test_frozen_vectors_do_not_change(folder: Path) -> None:
     texts = [" ".join(s.words) for s in grammar(20, seed=1)]
     data = LabelledTexts(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "weight_decay": 1.0, "frozen_vectors": True}
@@ -288,6 +299,6 @@ def test_vectors_that_stay_as_they_were(folder: Path) -> None:
     ]  # all else has learnt
 
 
-def test_vectors_that_cannot_stay() -> None:
+def test_frozen_vectors_need_vectors() -> None:
     with pytest.raises(ConfigError, match="frozen_vectors is true, but there are no pretrained vectors to freeze"):
-        begun(frozen_vectors=True)
+        initialize_small(frozen_vectors=True)

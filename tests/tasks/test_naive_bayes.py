@@ -208,6 +208,6 @@ def test_messages_on_sms_spam(data_folder: Path) -> None:
         [[x for x, t in zip(column, is_test, strict=True) if t == is_part] for column in (texts, labels)]
         for is_part in (False, True)
     )
-    classifier = train(*training, BayesConfig())
+    classifier = train(training[0], training[1], BayesConfig())
     # 86.6 % are ham.
     assert accuracy(classifier, *test) > 0.96

@@ -1,4 +1,4 @@
-"""Encoders from plain text: exact entropies learnt, hidden words found, the same after saving and a signal."""
+"""Pretrained encoders: exact entropies, masked words, saving and resumption."""
 
 import math
 import signal
@@ -68,7 +68,7 @@ def encoded(*lines: list[int]) -> EncodedText:
     return EncodedText(ids, EOS, 2, 0, 0, 0)
 
 
-def test_pieces() -> None:
+def test_segments() -> None:
     """The first line has 6 steps from token to token, more than a piece of 4 tokens has: twice three."""
     pieces = Segments.of(encoded([], [3, 4, 5, 6, 7], [], [], [8]), VOCABULARY, longest=4)
     ids, mask = pieces.rows(np.arange(3))
@@ -82,21 +82,21 @@ def test_pieces() -> None:
 
 
 @pytest.mark.parametrize("longest", [2, 3, 7, 128])
-def test_however_a_line_is_cut_each_word_is_predicted_once_by_each_direction(longest: int) -> None:
+def test_each_direction_predicts_each_word_once(longest: int) -> None:
     rng = np.random.default_rng(longest)
     lines = [rng.integers(2, 40, n).tolist() for n in (0, 1, 2, 5, 6, 7, 30, 0, 131, 13)]
     pieces = Segments.of(encoded(*lines), VOCABULARY, longest)
     assert pieces.lengths.max() <= longest
     assert pieces.lengths.min() >= 2
     network = build(PretrainConfig(hidden=4), VOCABULARY)
-    found = [Counter[int](), Counter[int]()]
+    result = [Counter[int](), Counter[int]()]
     for ids, mask in pieces.by_length():
         batch = network.collate(ids, mask)
         for place, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
-            found[place >= batch.inputs.numel()][target] += 1
+            result[place >= batch.inputs.numel()][target] += 1
     words = Counter(word for line in lines for word in line)
-    assert found[1] == words
-    assert found[0] == words | Counter({EOS: 8})  # lines that are not empty
+    assert result[1] == words
+    assert result[0] == words | Counter({EOS: 8})  # lines that are not empty
 
 
 def test_a_line_of_a_million_words() -> None:
@@ -115,43 +115,43 @@ def test_each_direction_learns_its_own_entropy(family: str) -> None:
     a direction that has read it knows.
     """
     text = corpus("p a", "q a", "r b", "s b", times=50)
-    found = trained(family, text, hidden=24, epochs=12, **LEARN).evaluate(text)
-    assert found["forward"].nats == pytest.approx(math.log(4) / 3, rel=0.02)
-    assert found["backward"].nats == pytest.approx(math.log(4) / 2, rel=0.02)
-    assert found["forward"].accuracy == pytest.approx(0.75, abs=1e-9)
-    assert found["backward"].accuracy == pytest.approx(0.5, abs=1e-9)
+    result = trained(family, text, hidden=24, epochs=12, **LEARN).evaluate(text)
+    assert result["forward"].nats == pytest.approx(math.log(4) / 3, rel=0.02)
+    assert result["backward"].nats == pytest.approx(math.log(4) / 2, rel=0.02)
+    assert result["forward"].accuracy == pytest.approx(0.75, abs=1e-9)
+    assert result["backward"].accuracy == pytest.approx(0.5, abs=1e-9)
 
 
-def test_hidden_words_are_found() -> None:
+def test_masked_words_are_predicted() -> None:
     """One word of three is chosen, and both others tell which it was."""
     text = corpus("a x a", "b x b", times=100)
-    found = trained("transformer", text, hidden=16, heads=2, epochs=12, **LEARN).evaluate(text)
-    assert found["masked"].tokens == 200
-    assert found["masked"].accuracy >= 0.99
-    assert found["masked"].nats < 0.1
+    result = trained("transformer", text, hidden=16, heads=2, epochs=12, **LEARN).evaluate(text)
+    assert result["masked"].tokens == 200
+    assert result["masked"].accuracy >= 0.99
+    assert result["masked"].nats < 0.1
 
 
 def topics(seed: int, lines: int, names: range) -> tuple[list[str], Floats]:
     """Lines of four words, all of one of two topics, and which."""
     rng = np.random.default_rng(seed)
     which = rng.integers(2, size=lines)
-    made = [" ".join(f"{'pq'[k]}{i}" for i in rng.choice(names, 4)) for k in which.tolist()]
-    return made, 2.0 * which - 1
+    texts = [" ".join(f"{'pq'[k]}{i}" for i in rng.choice(names, 4)) for k in which.tolist()]
+    return texts, 2.0 * which - 1
 
 
 def features(model: Pretrained, lines: list[str]) -> Floats:
     """(N, D): the mean vector of each line's words."""
     ids = torch.from_numpy(np.stack([model.tokenizer.encode(line) for line in lines]).astype(np.int64))
     with torch.no_grad():
-        found: Floats = model.reader(ids, torch.ones_like(ids, dtype=torch.bool)).hidden.mean(dim=1).numpy()
-    return found
+        result: Floats = model.reader(ids, torch.ones_like(ids, dtype=torch.bool)).hidden.mean(dim=1).numpy()
+    return result
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_what_was_learnt_serves_a_probe(family: str) -> None:
+def test_probe_of_the_pretrained_encoder(family: str) -> None:
     """Few lines with labels, of few words; the others are known from plain text alone, or not at all."""
     text = corpus(*topics(1, 400, range(12))[0])
-    own = LEARN | {"hidden": 16, "epochs": 8, **FAMILIES[family]}
+    settings = LEARN | {"hidden": 16, "epochs": 8, **FAMILIES[family]}
     (known, labels), (unseen, truth) = topics(2, 12, range(4)), topics(3, 100, range(4, 12))
 
     def accuracy(model: Pretrained) -> float:
@@ -159,17 +159,17 @@ def test_what_was_learnt_serves_a_probe(family: str) -> None:
         w = X.T @ np.linalg.solve(X @ X.T + 0.1 * np.eye(len(X)), labels)  # ridge regression
         return float((np.sign(features(model, unseen) @ w) == truth).mean())
 
-    learnt = trained(family, text, **own)
-    assert accuracy(learnt) >= 0.95
+    train_small = trained(family, text, **settings)
+    assert accuracy(train_small) >= 0.95
     chances = []
     for seed in range(10):
         torch.manual_seed(seed)
-        untrained = build(learnt.config, learnt.tokenizer.vocabulary).eval()
-        chances.append(accuracy(replace(learnt, network=untrained)))
+        untrained = build(train_small.config, train_small.tokenizer.vocabulary).eval()
+        chances.append(accuracy(replace(train_small, network=untrained)))
     assert np.mean(chances) < 0.75
 
 
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path, model: Pretrained) -> None:
+def test_save_and_load(tmp_path: Path, model: Pretrained) -> None:
     model.save(tmp_path / "encoder")
     for loaded in (pretrain.load(tmp_path / "encoder"), chainrule.load(tmp_path / "encoder", device="cpu")):
         assert isinstance(loaded, Pretrained)
@@ -182,7 +182,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, model: Pretrained) -> N
             assert torch.equal(mine, theirs)
 
 
-def test_figures_of_the_validation_text_are_kept(model: Pretrained) -> None:
+def test_validation_metrics_are_saved(model: Pretrained) -> None:
     for name, figures in model.evaluate(SENTENCES).items():
         assert model.metrics[f"valid_{name}_nats"] == pytest.approx(figures.nats)
         assert model.metrics[f"valid_{name}_perplexity"] == pytest.approx(math.exp(figures.nats))
@@ -190,7 +190,7 @@ def test_figures_of_the_validation_text_are_kept(model: Pretrained) -> None:
     assert any(entry.get("event") == "validation" for entry in entries(model.log))
 
 
-def test_a_damaged_or_foreign_folder_is_refused(tmp_path: Path, model: Pretrained) -> None:
+def test_damaged_and_foreign_folders_are_rejected(tmp_path: Path, model: Pretrained) -> None:
     replace(model, config=replace(model.config, hidden=1 << 14)).save(tmp_path / "too-large")
     with pytest.raises(ModelFileError, match="does not fit its config"):
         pretrain.load(tmp_path / "too-large")
@@ -204,24 +204,24 @@ def test_a_damaged_or_foreign_folder_is_refused(tmp_path: Path, model: Pretraine
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str) -> None:
+def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, family: str) -> None:
     """16 lines with words in batches of 4: 4 steps an epoch; dropout and hidden words from one generator."""
-    own = TINY | {"dropout": 0.3, "valid": SENTENCES, "learning_rate": 0.05, **FAMILIES[family]}
-    whole = trained(family, SENTENCES, **own)
-    assert [e["step"] for e in entries(whole.log) if e.get("event") == "validation"] == [4, 8]
+    settings = TINY | {"dropout": 0.3, "valid": SENTENCES, "learning_rate": 0.05, **FAMILIES[family]}
+    complete = trained(family, SENTENCES, **settings)
+    assert [e["step"] for e in entries(complete.log) if e.get("event") == "validation"] == [4, 8]
     for step in (1, 3, 4, 5, 8):
         out = tmp_path / str(step)
         with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
-            trained(family, SENTENCES, options=RunOptions(out=out), **own)
+            trained(family, SENTENCES, options=RunOptions(out=out), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
-            trained(family, SENTENCES, options=RunOptions(out=out), **own)
-        again = trained(family, SENTENCES, options=RunOptions(out=out, resume=True), **own)
-        for mine, theirs in zip(again.network.parameters(), whole.network.parameters(), strict=True):
+            trained(family, SENTENCES, options=RunOptions(out=out), **settings)
+        again = trained(family, SENTENCES, options=RunOptions(out=out, resume=True), **settings)
+        for mine, theirs in zip(again.network.parameters(), complete.network.parameters(), strict=True):
             assert torch.equal(mine, theirs), f"stopped at step {step}"
-        assert entries(again.log) == entries(whole.log)
+        assert entries(again.log) == entries(complete.log)
 
 
-def test_a_run_is_taken_up_with_its_own_text_alone(tmp_path: Path) -> None:
+def test_resumption_with_other_text_is_rejected(tmp_path: Path) -> None:
     with signalled(signal.SIGTERM, 3), pytest.raises(SystemExit):
         trained("lstm", SENTENCES, options=RunOptions(out=tmp_path), **TINY)
     other = corpus(*SENTENCES, "a cat")
@@ -229,33 +229,33 @@ def test_a_run_is_taken_up_with_its_own_text_alone(tmp_path: Path) -> None:
         trained("lstm", other, options=RunOptions(out=tmp_path, resume=True), **TINY)
 
 
-def test_the_seed_decides() -> None:
+def test_runs_depend_on_the_seed() -> None:
     first, again, other = (trained("gru", SENTENCES, options=RunOptions(seed=seed), **TINY) for seed in (0, 0, 1))
     assert torch.equal(first.reader.embedding, again.reader.embedding)
     assert not torch.equal(first.reader.embedding, other.reader.embedding)
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
-def test_other_tokens_than_words(tokenizer: str) -> None:
+def test_subword_tokenizers(tokenizer: str) -> None:
     size = {"vocab_size": 270} if tokenizer == "bpe" else {}
     model = trained("lstm", SENTENCES, tokenizer=tokenizer, longest=8, **TINY, **size)
     assert model.evaluate(corpus("a zebra"))["forward"].tokens == len(model.tokenizer.encode("a zebra")) + 1
 
 
-def test_a_finished_tokenizer_is_taken_as_it_is(tmp_path: Path, model: Pretrained) -> None:
+def test_tokenizer_from_a_folder(tmp_path: Path, model: Pretrained) -> None:
     model.save(tmp_path / "encoder")
     other = trained("rnn", corpus("a fish sings", times=4), tokenizer=tmp_path / "encoder", **TINY)
     assert other.tokenizer.to_json() == model.tokenizer.to_json()
 
 
-def test_texts_without_words_are_refused() -> None:
+def test_texts_without_words_are_rejected() -> None:
     with pytest.raises(InputError, match="no words"):
         trained("lstm", corpus("", " "), tokenizer="bpe", vocab_size=300, **TINY)
     with pytest.raises(InputError, match="lines in memory holds no words"):
         trained("lstm", SENTENCES, valid=corpus("", ""), **TINY)
 
 
-def test_a_word_is_one_setting_of_one_kind() -> None:
+def test_unknown_settings_and_families() -> None:
     with pytest.raises(ConfigError, match="no setting 'maks' for family 'transformer'; did you mean 'mask'"):
         trained("transformer", SENTENCES, maks=0.2)
     with pytest.raises(ConfigError, match="family is 'ngram'"):
@@ -273,7 +273,7 @@ def test_recipes(name: str, family: str) -> None:
 
 
 @pytest.mark.data
-def test_the_pieces_of_real_text(data_folder: Path) -> None:
+def test_segments_of_real_text(data_folder: Path) -> None:
     """WikiText-2 has 213,886 words for validation; many paragraphs are longer than a piece, and lines blank."""
     text = Corpus.of(data_folder / "wikitext2" / "wiki.valid.tokens")
     tokenizer = tokenizer_training.train(text, TokenizerConfig(vocab_size=1000))

@@ -1,4 +1,4 @@
-"""Taggers that learn a small language exactly, come back from their folder, and refuse what they cannot read."""
+"""Taggers on small languages with known tags: training, saving, resumption and rejected input."""
 
 import hashlib
 import json
@@ -45,19 +45,19 @@ def best_table(train: list[TaggedSentence], test: list[TaggedSentence]) -> float
     pairs = [list(zip(s.words, s.tags, strict=True)) for part in (train, test) for s in part]
     for word, right in (pair for sentence in pairs[: len(train)] for pair in sentence):
         seen.setdefault(word, Counter())[right] += 1
-    found = [
+    result = [
         seen[word].most_common(1)[0][0] == right for sentence in pairs[len(train) :] for word, right in sentence
     ]
-    return float(np.mean(found))
+    return float(np.mean(result))
 
 
 def test_tags_that_depend_on_their_neighbours(model: tag.Tagger) -> None:
     unseen = grammar(200, seed=3)
     assert best_table(grammar(100, seed=1), unseen) < 0.93
-    found = model.evaluate(unseen)
-    assert found.accuracy >= 0.99
-    assert found.spans is None
-    assert found.unknown_words == 0
+    result = model.evaluate(unseen)
+    assert result.accuracy >= 0.99
+    assert result.spans is None
+    assert result.unknown_words == 0
     assert model.tag(SENTENCE) == ["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]
     assert model.metrics["valid_accuracy"] >= 0.99
     assert model.metrics["train_sentences"] == 100
@@ -74,17 +74,17 @@ def test_tags_that_depend_on_their_neighbours(model: tag.Tagger) -> None:
         ("lstm", {"characters": 4, "scheme": "iob2", "lowercase": False}),
     ],
 )
-def test_names_of_one_word_and_two(family: str, settings: dict[str, Any]) -> None:
-    made = learn(names(120, seed=1), family=family, **settings)
-    found = made.evaluate(names(100, seed=2))
-    assert found.spans is not None
-    assert found.spans.f1 == 1
-    assert found.accuracy == 1
+def test_spans_of_one_and_two_words(family: str, settings: dict[str, Any]) -> None:
+    tagger = learn(names(120, seed=1), family=family, **settings)
+    result = tagger.evaluate(names(100, seed=2))
+    assert result.spans is not None
+    assert result.spans.f1 == 1
+    assert result.accuracy == 1
     words = ["Anna", "York", "likes", "the", "new", "road", "to", "New", "York"]
-    assert made.tag(words) == ["I-PER", "I-PER", "O", "O", "O", "O", "O", "I-LOC", "I-LOC"]
+    assert tagger.tag(words) == ["I-PER", "I-PER", "O", "O", "O", "O", "O", "I-LOC", "I-LOC"]
 
 
-def test_how_sure(model: tag.Tagger) -> None:
+def test_confidences_and_marginals(model: tag.Tagger) -> None:
     ways = model.marginals(SENTENCE)
     assert [next(iter(way)) for way in ways] == model.tag(SENTENCE)  # so sure that both agree
     assert_allclose([sum(way.values()) for way in ways], 1, atol=1e-6)  # four tags: all are among the five
@@ -107,33 +107,33 @@ def test_sentences_keep_their_order(model: tag.Tagger) -> None:
 
 
 @pytest.mark.parametrize("ask", ["tag_all", "confidences"])
-def test_progress_counts_what_is_done(model: tag.Tagger, ask: str) -> None:
+def test_progress_counts_sentences(model: tag.Tagger, ask: str) -> None:
     """150 sentences, 64 at a time and those of like length together, whatever their order; one has no words."""
     sentences = sorted((s.words for s in grammar(150, seed=4)), key=len, reverse=True)
-    said: list[tuple[str, int, int | None]] = []
-    getattr(model, ask)([(), *sentences], lambda *now: said.append(now))
-    assert [done for _, done, _ in said] == [0, 64, 128, 150]
-    assert {total for _, _, total in said} == {150}
+    message: list[tuple[str, int, int | None]] = []
+    getattr(model, ask)([(), *sentences], lambda *now: message.append(now))
+    assert [done for _, done, _ in message] == [0, 64, 128, 150]
+    assert {total for _, _, total in message} == {150}
 
 
-def test_a_folder_gives_the_same_tagger(model: tag.Tagger, tmp_path: Path) -> None:
+def test_save_and_load(model: tag.Tagger, tmp_path: Path) -> None:
     spelled = learn(names(40, seed=1), characters=5, epochs=2)
-    for made, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
-        made.save(tmp_path / "model", force=True)
+    for tagger, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
+        tagger.save(tmp_path / "model", force=True)
         for again in (tag.load(tmp_path / "model", "cpu"), load_any(tmp_path / "model", device="cpu")):
-            assert again.tags == made.tags
-            assert again.spellings == made.spellings
-            assert again.config == made.config
-            assert again.metrics == made.metrics
-            assert again.log == made.log
-            assert weights.serialize(again.network) == weights.serialize(made.network)
+            assert again.tags == tagger.tags
+            assert again.spellings == tagger.spellings
+            assert again.config == tagger.config
+            assert again.metrics == tagger.metrics
+            assert again.log == tagger.log
+            assert weights.serialize(again.network) == weights.serialize(tagger.network)
             words = [s.words for s in sentences]
-            assert again.tag_all(words) == made.tag_all(words)
-            assert again.confidences(words) == made.confidences(words)
+            assert again.tag_all(words) == tagger.tag_all(words)
+            assert again.confidences(words) == tagger.confidences(words)
     assert "lstm tagger of sentences in memory" in repr(spelled)
 
 
-def test_a_changed_folder_is_refused(model: tag.Tagger, tmp_path: Path) -> None:
+def test_changed_folder_is_rejected(model: tag.Tagger, tmp_path: Path) -> None:
     """By the manifest, by the manifest's own digest, and where all was sealed anew by the weights."""
     place = tmp_path / "model"
     model.save(place)
@@ -155,20 +155,20 @@ def test_a_changed_folder_is_refused(model: tag.Tagger, tmp_path: Path) -> None:
         tag.load(tmp_path / "sealed")
 
 
-def test_a_resumed_run_is_the_run_itself(tmp_path: Path) -> None:
+def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
     data, valid = names(40, seed=1), names(10, seed=2)
     chosen: dict[str, Any] = {"valid": valid, "characters": 4, "epochs": 3, "rare_unknown": 0.5, "min_count": 1}
     data = [*data, TaggedSentence(("Zoe", "sees", "Oslo"), ("I-PER", "O", "I-LOC"))]  # words met once
-    whole = learn(data, **chosen)
+    complete = learn(data, **chosen)
     for step in (1, 4, 6, 7, 15):  # 41 sentences, 8 at a time: 6 steps an epoch
         place = tmp_path / str(step)
         with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
             learn(data, RunOptions(device="cpu", out=place), **chosen)
         again = learn(data, RunOptions(device="cpu", out=place, resume=True), **chosen)
-        assert weights.serialize(again.network) == weights.serialize(whole.network)
-        assert entries(again.log) == entries(whole.log)
+        assert weights.serialize(again.network) == weights.serialize(complete.network)
+        assert entries(again.log) == entries(complete.log)
     other = learn(data, **chosen | {"rare_unknown": 0.0})
-    assert weights.serialize(other.network) != weights.serialize(whole.network)
+    assert weights.serialize(other.network) != weights.serialize(complete.network)
 
 
 def test_files_and_their_columns(tmp_path: Path) -> None:
@@ -188,62 +188,62 @@ def test_files_and_their_columns(tmp_path: Path) -> None:
         learn(path)
 
 
-def test_one_id_a_word(tmp_path: Path) -> None:
+def test_each_word_is_one_token(tmp_path: Path) -> None:
     """Words are looked up in lower case, a blank inside one as `_`; `<s>` is a word like any other unknown one."""
     data = [TaggedSentence(("10 000", "Cats", "<s>"), ("NUM", "NOUN", "SYM"))]
-    made = learn(data, epochs=1, characters=3)
-    assert set(made.tokenizer.vocab) == {"<unk>", "10_000", "cats"}
-    assert made.spellings is not None
-    assert {" ", "C", "<"} <= set(made.spellings.characters)
-    assert len(made.tag(["CATS", "10\t000", "x y"])) == 3
+    tagger = learn(data, epochs=1, characters=3)
+    assert set(tagger.tokenizer.vocab) == {"<unk>", "10_000", "cats"}
+    assert tagger.spellings is not None
+    assert {" ", "C", "<"} <= set(tagger.spellings.characters)
+    assert len(tagger.tag(["CATS", "10\t000", "x y"])) == 3
     cased = learn(data, epochs=1, lowercase=False)
     assert "Cats" in cased.tokenizer.vocab
     with pytest.raises(InputError, match="sentence 2 has 2 words, some of them empty"):
-        made.tag_all([["a"], ["a", ""]])
+        tagger.tag_all([["a"], ["a", ""]])
     with pytest.raises(InputError, match="sentence 1 is one text, 'a cat'; give a list of words"):
-        made.tag("a cat")
+        tagger.tag("a cat")
     with pytest.raises(ConfigError, match="tokenizer is 'bpe', but tags belong to words"):
         learn(data, tokenizer="bpe")
 
 
 def test_long_sentences_of_a_transformer() -> None:
     data = [*grammar(20, seed=1), TaggedSentence(("the",) * 30, ("DET",) * 30)]
-    said = r"1 sentences have more than 20 words and are left out; set longest to 32 \(words, <s> and </s>\)"
-    with pytest.warns(ChainruleWarning, match=said):
-        made = learn(data, family="transformer", heads=2, epochs=1, longest=22, positions="learned", clip=0)
-    assert made.metrics["train_sentences"] == 20
-    assert len(made.tag(["the"] * 20)) == 20  # and two signs: as many as there are positions
+    message = r"1 sentences have more than 20 words and are left out; set longest to 32 \(words, <s> and </s>\)"
+    with pytest.warns(ChainruleWarning, match=message):
+        tagger = learn(data, family="transformer", heads=2, epochs=1, longest=22, positions="learned", clip=0)
+    assert tagger.metrics["train_sentences"] == 20
+    assert len(tagger.tag(["the"] * 20)) == 20  # and two signs: as many as there are positions
     with pytest.warns(
         ChainruleWarning, match="1 of 2 sentences have more than 20 words and are read in pieces; .*23"
     ):
-        assert [len(tags) for tags in made.tag_all([["the"], ["the"] * 21])] == [1, 21]
+        assert [len(tags) for tags in tagger.tag_all([["the"], ["the"] * 21])] == [1, 21]
     kept = "no sentence is left to learn from; set longest to 32"
     with pytest.raises(InputError, match=kept), pytest.warns(ChainruleWarning):
         learn(data[-1:], family="transformer", heads=2, longest=20)
 
 
-def test_tags_never_met_count_as_errors(model: tag.Tagger) -> None:
-    with pytest.warns(ChainruleWarning, match="the model never met ADV") as said:
-        found = model.evaluate([TaggedSentence(SENTENCE, ("DET", "ADV", "NOUN", "VERB", "DET", "NOUN"))])
-    assert len(said) == 1
-    assert found.accuracy == pytest.approx(5 / 6)
+def test_unknown_tags_count_as_errors(model: tag.Tagger) -> None:
+    with pytest.warns(ChainruleWarning, match="the model never met ADV") as message:
+        result = model.evaluate([TaggedSentence(SENTENCE, ("DET", "ADV", "NOUN", "VERB", "DET", "NOUN"))])
+    assert len(message) == 1
+    assert result.accuracy == pytest.approx(5 / 6)
 
 
-def test_given_vectors(tmp_path: Path) -> None:
+def test_initialization_from_word_vectors(tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("the 1 0 -1\nsaw 0.5 0.5 2\nnowhere 9 9 9\n")
     data = grammar(10, seed=1)
-    made = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
-    assert made.config.embedding == 3
-    V = made.tokenizer.vocab_size
-    assert made.metrics["vectors_coverage"] == pytest.approx(2 / V)
-    rows = made.network.reader.embedding.detach().numpy()[[made.tokenizer.vocab[w] for w in ("the", "saw")]]
+    tagger = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
+    assert tagger.config.embedding == 3
+    V = tagger.tokenizer.vocab_size
+    assert tagger.metrics["vectors_coverage"] == pytest.approx(2 / V)
+    rows = tagger.network.reader.embedding.detach().numpy()[[tagger.tokenizer.vocab[w] for w in ("the", "saw")]]
     assert_allclose(rows / rows[0, 0], [[1.0, 0.0, -1.0], [0.5, 0.5, 2.0]], atol=1e-4)
     again = learn(data, embedding=None, vectors=path, epochs=1, learning_rate=1e-9)
-    assert weights.serialize(again.network) == weights.serialize(made.network)
+    assert weights.serialize(again.network) == weights.serialize(tagger.network)
 
 
-def test_a_pretrained_encoder(tmp_path: Path) -> None:
+def test_initialization_from_a_pretrained_encoder(tmp_path: Path) -> None:
     data = grammar(30, seed=1)
     text = tmp_path / "text.txt"
     text.write_text("".join(" ".join(s.words) + "\n" for s in data))
@@ -252,14 +252,14 @@ def test_a_pretrained_encoder(tmp_path: Path) -> None:
     first.save(tmp_path / "encoder")
     own = {k: v for k, v in TINY.items() if k not in shape}
     chosen: dict[str, Any] = own | {"pretrained": tmp_path / "encoder", "options": CPU, "epochs": 1}
-    made = tag.train("lstm", data, **chosen | {"learning_rate": 1e-9})
-    assert made.tokenizer.to_json() == first.tokenizer.to_json()
-    assert (made.config.hidden, made.config.embedding) == (8, 6)
-    given, kept = first.reader.embedding.detach().numpy(), made.network.reader.embedding.detach().numpy()
+    tagger = tag.train("lstm", data, **chosen | {"learning_rate": 1e-9})
+    assert tagger.tokenizer.to_json() == first.tokenizer.to_json()
+    assert (tagger.config.hidden, tagger.config.embedding) == (8, 6)
+    given, kept = first.reader.embedding.detach().numpy(), tagger.network.reader.embedding.detach().numpy()
     assert_allclose(kept, given, atol=1e-5)
     read: list[Any] = []
-    made.network.reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
-    made.tag(["the", "saw"])
+    tagger.network.reader.register_forward_hook(lambda _, inputs, __: read.append(inputs[0].tolist()))
+    tagger.tag(["the", "saw"])
     line, _ = Segments.of(
         encode(Corpus.from_lines(["the saw"]), first.tokenizer), first.tokenizer.vocabulary, 9
     ).rows(np.arange(1))
@@ -276,9 +276,11 @@ def test_settings_are_checked(tmp_path: Path) -> None:
         learn(write(tmp_path / "x.conll", grammar(2, seed=1)), scheme="iob2")
 
 
-def test_no_span_found_is_answered_with_advice() -> None:
+def test_zero_f1_gives_a_warning_with_advice() -> None:
     data = [TaggedSentence(("John", "sings"), ("B-PER", "O")), TaggedSentence(("he", "sings"), ("O", "O"))] * 4
     with pytest.warns(ChainruleWarning, match=r"F1 0\.0\) after 1 steps: .*--epochs \(now 1\).*--learning-rate"):
-        made = learn(data, epochs=1, valid=data, learning_rate=1e-9, batch_size=32, init="uniform", init_range=1e-6)
-    assert made.metrics["valid_f1"] == 0
-    assert (made.metrics["train_epochs"], made.metrics["train_steps"]) == (1, 1)
+        tagger = learn(
+            data, epochs=1, valid=data, learning_rate=1e-9, batch_size=32, init="uniform", init_range=1e-6
+        )
+    assert tagger.metrics["valid_f1"] == 0
+    assert (tagger.metrics["train_epochs"], tagger.metrics["train_steps"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""What a tagger reads: long sentences in pieces, the column it was taught, and Python data that is not tagged."""
+"""Input of taggers: windows of long sentences, the tag column and invalid data."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -45,7 +45,7 @@ def furthest(n: int, most: int, starts: list[int]) -> list[int]:
 
 
 @given(st.integers(1, 120), st.integers(1, 40))
-def test_pieces_of_a_sentence(n: int, most: int) -> None:
+def test_windows_of_a_sentence(n: int, most: int) -> None:
     windows = split_windows(n, most)
     read = [range(n)[window.span] for window in windows]
     kept = [range(n)[window.span][window.core] for window in windows]
@@ -56,11 +56,11 @@ def test_pieces_of_a_sentence(n: int, most: int) -> None:
     assert owners == furthest(n, most, [words.start for words in read])
 
 
-def test_no_words_no_pieces() -> None:
+def test_empty_sentence_has_no_windows() -> None:
     assert split_windows(0, 5) == []
 
 
-def test_a_long_sentence_is_read_in_pieces(short_sighted: tag.Tagger) -> None:
+def test_long_sentence_is_read_in_windows(short_sighted: tag.Tagger) -> None:
     """Twelve words at a time, three of them again in the next piece: each word as its best piece has it."""
     n = 30
     words = LONG[:n]
@@ -83,16 +83,16 @@ def test_a_long_sentence_is_read_in_pieces(short_sighted: tag.Tagger) -> None:
 
 @pytest.mark.parametrize("family", ["rnn", "gru"])
 def test_a_recurrent_tagger_reads_any_length(family: str) -> None:
-    made = learn(family, grammar(20, seed=1))
+    tagger = learn(family, grammar(20, seed=1))
     many = LONG * 12
     assert len(many) > 600  # and no warning, which would be an error here
-    assert len(made.tag(many)) == len(many)
+    assert len(tagger.tag(many)) == len(many)
 
 
 @pytest.mark.parametrize("column", [2, "2", "xpos", None])
-def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int | str | None) -> None:
-    made = learn("rnn", grammar(4, seed=1), column=column)
-    made.save(tmp_path / "new")
+def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int | str | None) -> None:
+    tagger = learn("rnn", grammar(4, seed=1), column=column)
+    tagger.save(tmp_path / "new")
     assert tag.load(tmp_path / "new", "cpu").column == column
     real = model.save
 
@@ -100,7 +100,7 @@ def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, col
         real(path, replace(parts, extra={k: v for k, v in parts.extra.items() if k != "column"}), files)
 
     monkeypatch.setattr(model, "save", save_as_before)
-    made.save(tmp_path / "old")
+    tagger.save(tmp_path / "old")
     assert tag.load(tmp_path / "old", "cpu").column is None
 
 
@@ -114,12 +114,12 @@ def test_the_column_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, col
         ([TaggedSentence((), ())], "the training text holds no words"),
     ],
 )
-def test_python_data_that_is_not_tagged(data: Any, message: str) -> None:
+def test_invalid_sentences(data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         learn("rnn", data)
 
 
-def test_texts_are_no_sentences(short_sighted: tag.Tagger) -> None:
+def test_strings_are_not_sentences(short_sighted: tag.Tagger) -> None:
     with pytest.raises(InputError, match="sentence 1 is one text, 'the cat'; give a list of words"):
         short_sighted.tag("the cat")
     with pytest.raises(InputError, match="the sentences are one text, 'the cat'; give a list of lists of words"):

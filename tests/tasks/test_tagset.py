@@ -1,4 +1,4 @@
-"""Tags as they are learnt and back, gold tags made comparable, and a report worked by hand."""
+"""Tag sets and scheme conversion, gold tags, and a report worked by hand."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -21,34 +21,34 @@ IOB1 = tagged("I-PER I-PER O I-LOC", "O O", "I-LOC B-LOC")
 
 
 def test_spans_are_learnt_in_bioes() -> None:
-    made = TagSet.of(IOB1, "auto", "x")
-    assert (made.scheme, made.model_scheme) == ("iob1", "bioes")
+    tag_set = TagSet.of(IOB1, "auto", "x")
+    assert (tag_set.scheme, tag_set.model_scheme) == ("iob1", "bioes")
     # B-PER E-PER O S-LOC / O O / S-LOC S-LOC: O and S-LOC three times each, by name among equals
-    assert made.names == ("O", "S-LOC", "B-PER", "E-PER")
-    assert [row.tolist() for row in made.encode(IOB1)] == [[2, 3, 0, 1], [0, 0], [1, 1]]
-    assert [made.decode(row) for row in made.encode(IOB1)] == [list(s.tags) for s in IOB1]
+    assert tag_set.names == ("O", "S-LOC", "B-PER", "E-PER")
+    assert [row.tolist() for row in tag_set.encode(IOB1)] == [[2, 3, 0, 1], [0, 0], [1, 1]]
+    assert [tag_set.decode(row) for row in tag_set.encode(IOB1)] == [list(s.tags) for s in IOB1]
 
 
-def test_schemes_that_are_asked_for() -> None:
+def test_requested_schemes() -> None:
     kept, plain = TagSet.of(IOB1, "keep", "x"), TagSet.of(IOB1, "iob2", "x")
     assert (kept.scheme, kept.model_scheme) == ("iob1", "iob1")
     assert set(kept.names) == {"O", "I-PER", "I-LOC", "B-LOC"}
     assert (plain.scheme, plain.model_scheme) == ("iob1", "iob2")
     assert set(plain.names) == {"O", "B-PER", "I-PER", "B-LOC"}
-    for made in (kept, plain):
-        assert [made.decode(row) for row in made.encode(IOB1)] == [list(s.tags) for s in IOB1]
+    for tag_set in (kept, plain):
+        assert [tag_set.decode(row) for row in tag_set.encode(IOB1)] == [list(s.tags) for s in IOB1]
 
 
 def test_tags_without_spans() -> None:
-    made = TagSet.of(tagged("DET NOUN VERB", "NOUN"), "auto", "x")
-    assert made == TagSet(("NOUN", "DET", "VERB"), None, None)
-    assert made.allowed is None
-    assert made.decode(np.array([1, 0])) == ["DET", "NOUN"]
+    tag_set = TagSet.of(tagged("DET NOUN VERB", "NOUN"), "auto", "x")
+    assert tag_set == TagSet(("NOUN", "DET", "VERB"), None, None)
+    assert tag_set.allowed is None
+    assert tag_set.decode(np.array([1, 0])) == ["DET", "NOUN"]
     with pytest.raises(ConfigError, match=r"model\.scheme is 'bioes', but the tags of x follow no span scheme"):
         TagSet.of(tagged("DET NOUN VERB"), "bioes", "x")
 
 
-def test_whether_a_file_writes_tags_of_the_model() -> None:
+def test_is_known() -> None:
     """Of spans in any scheme, by their labels; that most words are outside of spans is true of all spans."""
     names = TagSet.of(IOB1, "auto", "x")
     assert all(map(names.is_known, ({"O"}, {"I-PER", "O"}, {"U-LOC", "B-ORG"})))
@@ -75,55 +75,55 @@ def test_bilou_is_read_as_bioes() -> None:
         ("B-LOC E-LOC U-LOC O", "B-LOC", "U-LOC"),
     ],
 )
-def test_spans_of_no_known_scheme_are_told(tags: str, like: str, odd: str) -> None:
+def test_unknown_span_schemes_give_a_warning(tags: str, like: str, odd: str) -> None:
     with pytest.warns(ChainruleWarning, match=f"x: tags such as '{like}' look like spans, but '{odd}' fits none"):
         assert TagSet.of(tagged(tags), "auto", "x").scheme is None
 
 
-def test_tags_with_hyphens_that_are_no_spans() -> None:
+def test_plain_tags_with_hyphens() -> None:
     assert TagSet.of(tagged("N-msn V-p -LRB- NN-HL"), "auto", "x").scheme is None  # pytest refuses any warning
 
 
-def test_ill_formed_gold_is_mended_before_it_is_learnt() -> None:
+def test_ill_formed_gold_tags_are_repaired() -> None:
     """The second B-PER of IOB1 follows no span: every tag is learnt as BIOES allows."""
     data = tagged("I-PER O B-PER", "I-PER O I-PER", "I-PER O", "I-PER B-PER")
-    made = TagSet.of(data, "auto", "x")
-    assert made.scheme == "iob1"
-    assert made.allowed is not None
-    follows, starts, ends = made.allowed
-    for row in made.encode(data):
+    tag_set = TagSet.of(data, "auto", "x")
+    assert tag_set.scheme == "iob1"
+    assert tag_set.allowed is not None
+    follows, starts, ends = tag_set.allowed
+    for row in tag_set.encode(data):
         assert starts[row[0]]
         assert ends[row[-1]]
         assert all(follows[i, j] for i, j in pairwise(row.tolist()))
 
 
-def test_wild_predictions_become_well_formed() -> None:
+def test_ill_formed_predictions_are_repaired() -> None:
     """Without a chain anything may be found: E after O is a span of its own, in the file's scheme."""
-    made = TagSet(("O", "B-PER", "I-PER", "E-PER"), "iob2", "bioes")
-    assert made.decode(np.array([0, 3, 0, 2, 3])) == ["O", "B-PER", "O", "B-PER", "I-PER"]
+    tag_set = TagSet(("O", "B-PER", "I-PER", "E-PER"), "iob2", "bioes")
+    assert tag_set.decode(np.array([0, 3, 0, 2, 3])) == ["O", "B-PER", "O", "B-PER", "I-PER"]
 
 
 def test_gold_in_another_scheme_is_converted() -> None:
-    made = TagSet.of(IOB1, "auto", "x")
-    assert made.gold(tagged("B-PER E-PER O S-LOC"), "y") == [["I-PER", "I-PER", "O", "I-LOC"]]
-    assert made.gold(tagged("B-PER I-PER B-PER"), "y") == [["I-PER", "I-PER", "B-PER"]]
-    assert made.gold(tagged("O O"), "y") == [("O", "O")]
+    tag_set = TagSet.of(IOB1, "auto", "x")
+    assert tag_set.gold(tagged("B-PER E-PER O S-LOC"), "y") == [["I-PER", "I-PER", "O", "I-LOC"]]
+    assert tag_set.gold(tagged("B-PER I-PER B-PER"), "y") == [["I-PER", "I-PER", "B-PER"]]
+    assert tag_set.gold(tagged("O O"), "y") == [("O", "O")]
 
 
-def test_unknown_gold_is_named_once() -> None:
-    made = TagSet.of(IOB1, "auto", "x")
-    with pytest.warns(ChainruleWarning, match="y: the model never met ORG; what is tagged so counts") as said:
-        assert made.gold(tagged("I-ORG O", "I-ORG I-LOC"), "y") == [("I-ORG", "O"), ("I-ORG", "I-LOC")]
-    assert len(said) == 1
+def test_unknown_gold_tags_give_one_warning() -> None:
+    tag_set = TagSet.of(IOB1, "auto", "x")
+    with pytest.warns(ChainruleWarning, match="y: the model never met ORG; what is tagged so counts") as message:
+        assert tag_set.gold(tagged("I-ORG O", "I-ORG I-LOC"), "y") == [("I-ORG", "O"), ("I-ORG", "I-LOC")]
+    assert len(message) == 1
     plain = TagSet.of(tagged("A B2"), "auto", "x")
     with pytest.warns(ChainruleWarning, match="y: the model never met C, D, E, F, G, …; "):
         plain.gold(tagged("H G F E D C"), "y")
 
 
-def test_gold_that_is_no_spans_is_refused() -> None:
-    made = TagSet.of(IOB1, "auto", "x")
+def test_plain_gold_tags_are_rejected_for_span_models() -> None:
+    tag_set = TagSet.of(IOB1, "auto", "x")
     with pytest.raises(InputError, match=r"y: a tag such as 'NNP' is not a span tag.*\(iob1\); name the column"):
-        made.gold(tagged("I-LOC NNP"), "y")
+        tag_set.gold(tagged("I-LOC NNP"), "y")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_gold_that_is_no_spans_is_refused() -> None:
         {"names": ["O", "NNP"], "scheme": "iob1", "learnt": "bioes"},
     ],
 )
-def test_only_what_was_written_is_read(given: dict[str, object]) -> None:
+def test_json_round_trip_and_invalid_json(given: dict[str, object]) -> None:
     for whole in (TagSet.of(IOB1, "auto", "x"), TagSet(("A", "B2"), None, None)):
         assert TagSet.from_json(whole.to_json()) == whole
     with pytest.raises(ValueError, match=r"tags are names|scheme|is not a tag of bioes"):
@@ -146,41 +146,45 @@ def test_only_what_was_written_is_read(given: dict[str, object]) -> None:
 
 def test_a_report_by_hand() -> None:
     gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
-    found = [["B-PER", "O", "O"], ["B-LOC", "O"]]
+    result = [["B-PER", "O", "O"], ["B-LOC", "O"]]
     is_unknown = [np.array([True, True, False]), np.array([False, False])]
-    made = evaluate_tags(gold, found, is_unknown, "iob2", seconds=2.0)
-    assert (made.sentences, made.words, made.unknown_words) == (2, 5, 2)
-    assert made.accuracy == pytest.approx(4 / 5)
-    assert made.unknown_accuracy == pytest.approx(1 / 2)
-    assert made.spans is not None
-    assert (made.spans.gold, made.spans.predicted, made.spans.correct) == (2, 2, 1)  # PER ends too early
-    assert made.error == pytest.approx(1 - 1 / 2)
-    assert made.words_per_second == pytest.approx(2.5)
-    assert made.by_label["LOC"].f1 == 1
-    assert made.by_label["PER"].f1 == 0
+    report = evaluate_tags(gold, result, is_unknown, "iob2", seconds=2.0)
+    assert (report.sentences, report.words, report.unknown_words) == (2, 5, 2)
+    assert report.accuracy == pytest.approx(4 / 5)
+    assert report.unknown_accuracy == pytest.approx(1 / 2)
+    assert report.spans is not None
+    assert (report.spans.gold, report.spans.predicted, report.spans.correct) == (2, 2, 1)  # PER ends too early
+    assert report.error == pytest.approx(1 - 1 / 2)
+    assert report.words_per_second == pytest.approx(2.5)
+    assert report.by_label["LOC"].f1 == 1
+    assert report.by_label["PER"].f1 == 0
 
 
 def test_a_report_on_plain_tags() -> None:
-    made = evaluate_tags([["A", "B2", "A"]], [["A", "A", "A"]], [np.zeros(3, dtype=bool)], None, seconds=0.0)
-    assert made.error == pytest.approx(1 / 3)
-    assert made.unknown_accuracy == 0
-    assert made.spans is None
-    assert made.by_label["A"].precision == pytest.approx(2 / 3)
-    assert made.by_label["A"].recall == 1
-    assert (made.by_label["B2"].gold, made.by_label["B2"].predicted, made.by_label["B2"].correct) == (1, 0, 0)
+    report = evaluate_tags([["A", "B2", "A"]], [["A", "A", "A"]], [np.zeros(3, dtype=bool)], None, seconds=0.0)
+    assert report.error == pytest.approx(1 / 3)
+    assert report.unknown_accuracy == 0
+    assert report.spans is None
+    assert report.by_label["A"].precision == pytest.approx(2 / 3)
+    assert report.by_label["A"].recall == 1
+    assert (report.by_label["B2"].gold, report.by_label["B2"].predicted, report.by_label["B2"].correct) == (
+        1,
+        0,
+        0,
+    )
 
 
 @pytest.mark.data
 def test_conll_2003(data_folder: Path) -> None:
     """Four labels in four places each, and O; what is learnt is the file again, its ill-formed sentences mended."""
     data = read_tagged(data_folder / "conll2003" / "eng.train")
-    made = TagSet.of(data, "auto", "x")
-    assert made.scheme == "iob1"
+    tag_set = TagSet.of(data, "auto", "x")
+    assert tag_set.scheme == "iob1"
     places = {f"{place}-{label}" for place in "BIES" for label in ("LOC", "MISC", "ORG", "PER")}
-    assert set(made.names) == places | {"O"}
+    assert set(tag_set.names) == places | {"O"}
     changed = 0
-    for sentence, ids in zip(data, made.encode(data), strict=True):
-        again = made.decode(ids)
+    for sentence, ids in zip(data, tag_set.encode(data), strict=True):
+        again = tag_set.decode(ids)
         assert tagging.tags_to_spans(again, "iob1") == tagging.tags_to_spans(sentence.tags, "iob1")
         changed += again != list(sentence.tags)
     assert changed <= 2

@@ -1,4 +1,4 @@
-"""Translators: toys learnt exactly, the same after saving, resumed bit for bit, refusals that say why."""
+"""Translators on toy pairs: training, saving, resumption, decoding limits and rejected input."""
 
 import copy
 import dataclasses
@@ -22,7 +22,7 @@ from chainrule.tasks import translate
 from chainrule.tasks.run_options import RunOptions
 from chainrule.tasks.translate import BEAM, Translator, source_seed
 from chainrule.tasks.translate_report import evaluate
-from tasks.toy_pairs import dates, made, no_advice, reversed_strings
+from tasks.toy_pairs import dates, make_pairs, no_advice, reversed_strings
 from training.small_networks import entries
 from training.test_resume import signalled
 
@@ -48,8 +48,8 @@ def test_strings_are_reversed(system: str) -> None:
     with no_advice():
         translator = translate.train(family, reversed_strings(1600), tokenizer="char", **LEARN, **own)
     unseen = reversed_strings(100, seed=2)
-    found = [made[0].text for made in translator.translate_all(unseen.sources)]
-    assert np.mean([a == b for a, b in zip(found, unseen.targets, strict=True)]) >= 0.97
+    translations = [candidates[0].text for candidates in translator.translate_all(unseen.sources)]
+    assert np.mean([a == b for a, b in zip(translations, unseen.targets, strict=True)]) >= 0.97
     if system == "additive":  # it looks where the character is that it writes next
         alignment = translator.align("abcdef")
         assert alignment.target[:6] == list("fedcba")
@@ -67,16 +67,18 @@ def test_dates_become_iso() -> None:
     assert report.unfinished == 0
 
 
-def test_given_a_source_it_is_a_language_model(tiny: Translator) -> None:
+def test_conditioned_on_a_source_it_is_a_language_model(tiny: Translator) -> None:
     """`generate` of the decoding folder serves; so does the beam, which `translate` uses."""
     lm = tiny.condition_on("abc")
     greedy = generate(lm, tiny.target, "", Decoding(strategy="greedy", max_tokens=20))[0]
     assert tiny.translate("abc", strategy="greedy", max_tokens=20).tokens == greedy.tokens
     beams = generate(lm, tiny.target, "", dataclasses.replace(BEAM, max_tokens=26), num=3)
-    found = tiny.translate_all(["abc"], dataclasses.replace(BEAM, max_tokens=26), num=3)[0]
-    assert [f.tokens for f in found] == [b.tokens for b in beams]
-    assert [f.log_prob for f in found] == pytest.approx([b.log_prob for b in beams])
-    assert found[0].score == pytest.approx(found[0].log_prob / len(found[0].tokens))  # length penalty 1
+    translations = tiny.translate_all(["abc"], dataclasses.replace(BEAM, max_tokens=26), num=3)[0]
+    assert [f.tokens for f in translations] == [b.tokens for b in beams]
+    assert [f.log_prob for f in translations] == pytest.approx([b.log_prob for b in beams])
+    assert translations[0].score == pytest.approx(
+        translations[0].log_prob / len(translations[0].tokens)
+    )  # length penalty 1
 
 
 def test_a_forced_target_has_the_log_prob_of_its_tokens(tiny: Translator) -> None:
@@ -96,16 +98,16 @@ def test_samples_follow_the_seed(tiny: Translator) -> None:
 
 def test_empty_sources_stay_empty_and_order_is_kept(tiny: Translator) -> None:
     sources = ["abc", "", "f", "  ", "abcdef"]
-    found = [t[0] for t in tiny.translate_all(sources)]
-    assert [t.source for t in found] == sources
-    assert (found[1].text, found[3].text) == ("", "")
-    assert found[0].text == tiny.translate("abc").text
+    translations = [t[0] for t in tiny.translate_all(sources)]
+    assert [t.source for t in translations] == sources
+    assert (translations[1].text, translations[3].text) == ("", "")
+    assert translations[0].text == tiny.translate("abc").text
 
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path, family: str, joint: bool) -> None:
-    pairs = made(["ein hund", "eine katze"] * 20, ["a dog", "a cat"] * 20)
+def test_save_and_load(tmp_path: Path, family: str, joint: bool) -> None:
+    pairs = make_pairs(["ein hund", "eine katze"] * 20, ["a dog", "a cat"] * 20)
     with no_advice():
         translator = translate.train(family, pairs, valid=pairs, tokenizer="word", joint=joint, **TINY)
     translator.save(tmp_path / "model")
@@ -120,7 +122,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, family: str, joint: boo
         api.load(tmp_path / "model")
 
 
-def test_a_damaged_folder_is_refused(tmp_path: Path, tiny: Translator) -> None:
+def test_damaged_folder_is_rejected(tmp_path: Path, tiny: Translator) -> None:
     tiny.save(tmp_path / "model")
     weights = tmp_path / "model" / "model.safetensors"
     content = bytearray(weights.read_bytes())
@@ -138,23 +140,23 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, tiny: Translator) -> None:
         ("transformer", {"heads": 2, "layers": 2}),
     ],
 )
-def test_a_resumed_run_is_the_run_itself(tmp_path: Path, family: str, own: dict[str, Any]) -> None:
+def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, family: str, own: dict[str, Any]) -> None:
     settings = TINY | own | {"epochs": 2, "tokenizer": "char", "valid": reversed_strings(20, seed=5)}
     with no_advice():
-        whole = translate.train(family, reversed_strings(100), **settings)
+        complete = translate.train(family, reversed_strings(100), **settings)
         with signalled(signal.SIGTERM, 9), pytest.raises(SystemExit):
             translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
             translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)
         again = translate.train(family, reversed_strings(100), out=tmp_path, resume=True, **settings)
-    for name, weight in whole.network.state_dict().items():
+    for name, weight in complete.network.state_dict().items():
         assert (again.network.state_dict()[name] == weight).all(), name
-    assert entries(again.log) == entries(whole.log)
-    assert entries(whole.log)[-1]["step"] == 14  # two epochs of 100 pairs by 16
+    assert entries(again.log) == entries(complete.log)
+    assert entries(complete.log)[-1]["step"] == 14  # two epochs of 100 pairs by 16
 
 
-def test_what_is_too_long() -> None:
-    pairs = made(["a b c d e f", "a b"] * 10, ["a", "b"] * 10)
+def test_too_long_sources_and_targets() -> None:
+    pairs = make_pairs(["a b c d e f", "a b"] * 10, ["a", "b"] * 10)
     with (
         pytest.warns(ChainruleWarning, match="10 pairs are longer than 5 tokens and left out"),
         no_advice_but_first(),
@@ -162,7 +164,7 @@ def test_what_is_too_long() -> None:
         translator = translate.train("transformer", pairs, tokenizer="word", longest=5, heads=2, **TINY)
     with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, but this model reads at most 5"):
         translator.translate_all(["a b", "a b c d e f"])
-    for refused in (translator.score, lambda s, t: evaluate(translator, made(s, t))):
+    for refused in (translator.score, lambda s, t: evaluate(translator, make_pairs(s, t))):
         with pytest.raises(InputError, match=r"target 2 has 7 tokens with </s>, but this model reads at most 5"):
             refused(["a b", "a"], ["a b", "a b c d e f"])
     with pytest.raises(InputError, match="target 1 has 7 tokens"):
@@ -199,12 +201,12 @@ def endless(translator: Translator) -> Translator:
     return dataclasses.replace(translator, network=network)
 
 
-def test_how_long_a_translation_may_be(tiny: Translator) -> None:
+def test_maximum_length_of_a_translation(tiny: Translator) -> None:
     """2 · S + 20, `</s>` of the source included; a recurrent net may write more than the longest it has learnt."""
     short = endless(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, longest=7)))
     for text, length in (("abc", 28), ("abcdef" * 10, 142)):
-        found = short.translate(text)
-        assert (len(found.ids), found.is_finished) == (length, False)
+        translation = short.translate(text)
+        assert (len(translation.ids), translation.is_finished) == (length, False)
         assert len(short.translate(text, max_tokens=9).ids) == 9
     sampled = short.translate_all(["abc"], dataclasses.replace(BEAM, strategy="sample", seed=1))
     assert len(sampled[0][0].ids) == 28
@@ -214,26 +216,26 @@ def test_how_long_a_translation_may_be(tiny: Translator) -> None:
 @pytest.mark.parametrize("strategy", ["beam", "greedy", "sample"])
 def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> None:
     settings = dataclasses.replace(BEAM, strategy=strategy, seed=4, max_tokens=28)
-    whole = endless(tiny).translate_all(["abcdef"], settings)[0][0]
-    sign = whole.text[3:5]
+    complete = endless(tiny).translate_all(["abcdef"], settings)[0][0]
+    sign = complete.text[3:5]
     stopping = dataclasses.replace(settings, stop=(sign,))
-    found = endless(tiny).translate_all(["abcdef"], stopping)[0][0]
+    translation = endless(tiny).translate_all(["abcdef"], stopping)[0][0]
     seeded = dataclasses.replace(stopping, seed=source_seed(4, 0))  # of the first source
     lm = endless(tiny).condition_on("abcdef")
     lm.vocabulary = dataclasses.replace(lm.vocabulary, closed=True)  # a translation has no <unk>
     expected = generate(lm, tiny.target, "", seeded)[0]
-    assert (found.text, found.ids) == (expected.text, expected.ids)
-    assert not whole.is_finished
-    assert found.is_finished
-    assert "".join(found.tokens) == found.text + sign
+    assert (translation.text, translation.ids) == (expected.text, expected.ids)
+    assert not complete.is_finished
+    assert translation.is_finished
+    assert "".join(translation.tokens) == translation.text + sign
     if strategy != "beam":  # which may now prefer another one
-        assert found.text == whole.text[: whole.text.index(sign)]
+        assert translation.text == complete.text[: complete.text.index(sign)]
 
 
 def test_progress_counts_the_pairs_that_are_done(tiny: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditional_lm, "BATCH_SIZE", 8)
     pairs, seen = reversed_strings(20, seed=9), list[tuple[str, int, int | None]]()
-    tiny.score(pairs.sources, pairs.targets, lambda *told: seen.append(told))
+    tiny.score(pairs.sources, pairs.targets, lambda *progress_calls: seen.append(progress_calls))
     assert seen == [("scoring", 0, 20), ("scoring", 8, 20), ("scoring", 16, 20)]
 
 
@@ -245,7 +247,7 @@ def test_without_attention_there_is_no_alignment() -> None:
             translator.align("abc", target)
 
 
-def test_an_alignment_is_of_the_very_translation(tiny: Translator) -> None:
+def test_alignment_of_the_best_translation(tiny: Translator) -> None:
     """Cut off it has no `</s>`; nor has its alignment."""
     cut = endless(tiny)
     assert cut.align("abc").target == cut.translate("abc").tokens
@@ -254,7 +256,7 @@ def test_an_alignment_is_of_the_very_translation(tiny: Translator) -> None:
     assert tiny.align("").target == ["</s>"]
 
 
-def test_max_tokens_may_be_more_than_the_source_would_give(tiny: Translator) -> None:
+def test_max_tokens_above_the_default(tiny: Translator) -> None:
     """2 · 4 + 20 = 28 for abc; what is asked for takes its place."""
     assert [len(endless(tiny).translate("abc", max_tokens=n).ids) for n in (5, 40)] == [5, 40]
 
@@ -268,7 +270,7 @@ def test_max_tokens_may_be_more_than_the_source_would_give(tiny: Translator) -> 
         (["a"], "cba", "targets is one text; give a list of texts"),
     ],
 )
-def test_what_are_no_pairs(tiny: Translator, sources: Any, targets: Any, message: str) -> None:
+def test_invalid_pairs(tiny: Translator, sources: Any, targets: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         tiny.score(sources, targets)
     if sources == "abc":
@@ -276,7 +278,7 @@ def test_what_are_no_pairs(tiny: Translator, sources: Any, targets: Any, message
             tiny.translate_all(sources)
 
 
-def test_empty_sides_are_scored_as_what_they_are(tiny: Translator) -> None:
+def test_scores_of_empty_sides(tiny: Translator) -> None:
     scores = tiny.score(["abc", "", "abc", " "], ["", "abc", "cba", ""])
     assert np.isnan(scores).tolist() == [False, True, False, True]
     first = tiny.condition_on("abc").step(tiny.condition_on("abc").start(1), np.array([tiny.target.bos]))[0]

@@ -1,4 +1,4 @@
-"""A report on translations: figures by hand, what is left out, another system beside it."""
+"""Translation reports: figures by hand, skipped pairs and comparison of systems."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM, Translation, Translator
 from chainrule.tasks.translate_report import count_words, evaluate
 from chainrule.text.parallel import read_pairs
-from tasks.toy_pairs import made, no_advice, reversed_strings
+from tasks.toy_pairs import make_pairs, no_advice, reversed_strings
 
 LONG = ["the old dog sees a cat", "a cat sees the old dog", "one bird sings in the tree"]
 
@@ -55,7 +55,8 @@ def test_words_by_hand() -> None:
 
 def test_exact_matches_by_hand(tiny: Translator) -> None:
     report = evaluate(
-        told(tiny, LONG[0], LONG[1].replace("cat ", "cat  "), "a bird in one old tree"), made(sources(3), LONG)
+        told(tiny, LONG[0], LONG[1].replace("cat ", "cat  "), "a bird in one old tree"),
+        make_pairs(sources(3), LONG),
     )
     assert report.exact_match == pytest.approx(2 / 3)  # blanks do not count
     assert report.nats_per_token == pytest.approx(1)
@@ -74,14 +75,14 @@ def test_exact_matches_by_hand(tiny: Translator) -> None:
 )
 def test_targets_too_short_for_bleu(tiny: Translator, answers: list[str], targets: list[str], which: str) -> None:
     with pytest.warns(ChainruleWarning, match=f"{which}: go by the exact matches") as caught:
-        report = evaluate(told(tiny, *answers), made(sources(2), targets))
+        report = evaluate(told(tiny, *answers), make_pairs(sources(2), targets))
     assert [warning.filename for warning in caught] == [__file__]
     assert report.exact_match == (0.5 if len(which) > 45 else 0)
 
 
-def test_what_has_an_empty_side_is_left_out(tiny: Translator) -> None:
+def test_pairs_with_an_empty_side_are_skipped(tiny: Translator) -> None:
     """Lines 2 and 4; another system has a text for each line, or for each pair that is left."""
-    pairs = made(["s0", "", "s1", "s2"], [LONG[0], LONG[1], LONG[2], " "])
+    pairs = make_pairs(["s0", "", "s1", "s2"], [LONG[0], LONG[1], LONG[2], " "])
     translator = told(tiny, LONG[0], LONG[1], LONG[2])
     other = [LONG[1], "never seen", LONG[2], "never seen"]
     report = evaluate(translator, pairs, other=other)
@@ -92,7 +93,7 @@ def test_what_has_an_empty_side_is_left_out(tiny: Translator) -> None:
     assert report.against.b == pytest.approx(bleu([LONG[1], LONG[2]], [LONG[0], LONG[2]]).score)
     assert report.against == evaluate(translator, pairs, other=[LONG[1], LONG[2]]).against
     with pytest.raises(InputError, match="none of 1 pairs has text on both sides"):
-        evaluate(translator, made(["s0"], [""]))
+        evaluate(translator, make_pairs(["s0"], [""]))
 
 
 def test_the_same_from_a_file(tiny: Translator, tmp_path: Path) -> None:
@@ -105,8 +106,8 @@ def test_the_same_from_a_file(tiny: Translator, tmp_path: Path) -> None:
     assert (report.against.a, report.against.b) == pytest.approx((100, 100))
 
 
-def test_another_system_is_checked_before_the_work(tiny: Translator) -> None:
-    translator, pairs = told(tiny, *LONG), made(sources(3), LONG)
+def test_other_system_is_checked_first(tiny: Translator) -> None:
+    translator, pairs = told(tiny, *LONG), make_pairs(sources(3), LONG)
     with pytest.raises(InputError, match="other has 2 texts but toy has 3 pairs"):
         evaluate(translator, pairs, other=LONG[:2])
     with pytest.raises(UsageError, match="one text was given"):
@@ -116,18 +117,18 @@ def test_another_system_is_checked_before_the_work(tiny: Translator) -> None:
 
 def test_against_another_system(tiny: Translator) -> None:
     strings = reversed_strings(30, seed=7)
-    pairs = made(list(strings.sources), [f"the word {text} turned round" for text in strings.targets])
+    pairs = make_pairs(list(strings.sources), [f"the word {text} turned round" for text in strings.targets])
     with pytest.warns(ChainruleWarning, match="translations do not have"):
         report = evaluate(tiny, pairs, BEAM, other=list(pairs.targets))
     assert report.against is not None
     assert report.against.difference == pytest.approx(report.bleu.score - 100)
     assert report.against.high < 0
-    found = report.as_json()["bleu_minus_other"]
-    assert (found["other_bleu"], found["resamples"], found["is_two_sided"]) == (pytest.approx(100), 1000, True)
+    result = report.as_json()["bleu_minus_other"]
+    assert (result["other_bleu"], result["resamples"], result["is_two_sided"]) == (pytest.approx(100), 1000, True)
     assert sum(b["sentences"] for b in report.as_json()["by_source_words"]) == 30
 
 
-def test_a_translator_measures_itself(tiny: Translator, tmp_path: Path) -> None:
+def test_evaluate_method(tiny: Translator, tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("abc\tcba\nfed\tdef\n")
     files = [tmp_path / "x.src", tmp_path / "x.tgt"]
     files[0].write_text("abc\nfed\n")

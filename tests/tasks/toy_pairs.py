@@ -1,4 +1,4 @@
-"""Pairs whose targets are known exactly: strings reversed, dates in ISO form."""
+"""Sentence pairs with known targets: reversed strings and dates in ISO form."""
 
 import calendar
 import random
@@ -15,7 +15,7 @@ MONTHS = tuple(calendar.month_name)[1:]
 def reversed_strings(number: int, seed: int = 1, longest: int = 6) -> SentencePairs:
     rng = random.Random(seed)
     sources = ["".join(rng.choices("abcdef", k=rng.randint(2, longest))) for _ in range(number)]
-    return made(sources, [text[::-1] for text in sources])
+    return make_pairs(sources, [text[::-1] for text in sources])
 
 
 def dates(number: int, seed: int = 1) -> SentencePairs:
@@ -33,16 +33,16 @@ def dates(number: int, seed: int = 1) -> SentencePairs:
         )
         sources.append(rng.choice(ways))
         targets.append(f"{year}-{month:02}-{day:02}")
-    return made(sources, targets)
+    return make_pairs(sources, targets)
 
 
-def made(sources: list[str], targets: list[str]) -> SentencePairs:
+def make_pairs(sources: list[str], targets: list[str]) -> SentencePairs:
     return SentencePairs(tuple(sources), tuple(targets), "toy", tuple(range(1, len(sources) + 1)))
 
 
 @contextmanager
 def no_advice() -> Iterator[None]:
-    """So short a run may well be advised to go on."""
+    """Ignore the advice to train longer that a short run gives."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         yield

@@ -1,4 +1,4 @@
-"""Two small languages whose tags can be known exactly, for the tests of tagging."""
+"""Two small languages with known tags."""
 
 import random
 from pathlib import Path

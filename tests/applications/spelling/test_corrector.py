@@ -1,4 +1,4 @@
-"""Correcting: the search against all readings, candidates by hand, text left as it is."""
+"""Corrections: lattice search against brute force, candidates by hand, unchanged text."""
 
 import itertools
 import math
@@ -78,14 +78,14 @@ def test_the_search_finds_the_best_of_all_readings(model: Model, line: str, has_
     candidates = Candidates(model, Channel(), settings)
     readings = itertools.product(*(arcs.texts for arcs in candidates.of(line.split())))
     best = max(line_score(corrector, candidates, line, reading) for reading in readings)
-    found = corrector.correct(line)
-    assert found.score == pytest.approx(best, rel=1e-5)
-    assert line_score(corrector, candidates, line, tuple(c.corrected for c in found.words)) == pytest.approx(
+    result = corrector.correct(line)
+    assert result.score == pytest.approx(best, rel=1e-5)
+    assert line_score(corrector, candidates, line, tuple(c.corrected for c in result.words)) == pytest.approx(
         best, rel=1e-5
     )
 
 
-def test_side_by_side_is_one_by_one(model: Model) -> None:
+def test_batched_corrections_equal_single_ones(model: Model) -> None:
     corrector = Corrector(model)
     lines = ["i raed the leter", "", "the sea side is naer", "  ", "alot of freinds", *TEXT]
     assert list(corrector.corrections(lines)) == [corrector.correct(line) for line in lines]
@@ -112,9 +112,9 @@ def test_a_word_of_the_vocabulary_may_be_wrong(model: Model) -> None:
 def test_blanks_capitals_and_punctuation_stay(kind: str, change: tuple[int, int, str, str]) -> None:
     corrector = Corrector(trained(TEXT, kind), Channel(), Settings(error_rate=0.1))
     assert corrector.correct("  My freind,\tread  (teh) SEA!  ").corrected == "  My friend,\tread  (the) SEA!  "
-    found = corrector.correct("my freind, is")
-    assert [(c.start, c.end, c.written, c.corrected) for c in found.changes] == [change]
-    assert found.corrected[3:10] == "friend,"
+    result = corrector.correct("my freind, is")
+    assert [(c.start, c.end, c.written, c.corrected) for c in result.changes] == [change]
+    assert result.corrected[3:10] == "friend,"
 
 
 MARKS = [
@@ -147,10 +147,10 @@ def splitting() -> Model:
     ],
 )
 def test_words_are_corrected_between_punctuation_marks(splitting: Model, line: str, corrected: str) -> None:
-    found = Corrector(splitting, Channel(), Settings(error_rate=0.1)).correct(line)
-    assert found.corrected == corrected
-    ends = [0, *(change.end for change in found.words)]
-    assert all(not line[a : c.start].strip(" \t") for a, c in zip(ends, found.words, strict=False))
+    result = Corrector(splitting, Channel(), Settings(error_rate=0.1)).correct(line)
+    assert result.corrected == corrected
+    ends = [0, *(change.end for change in result.words)]
+    assert all(not line[a : c.start].strip(" \t") for a, c in zip(ends, result.words, strict=False))
 
 
 def test_marks_are_read_with_their_joiners(splitting: Model) -> None:
@@ -159,8 +159,8 @@ def test_marks_are_read_with_their_joiners(splitting: Model) -> None:
     sure = math.log1p(-0.1)
     tokens = splitting.score(line).tokens[:-1]
     assert "\uffed," in tokens
-    wanted = len(tokens) * sure + splitting.score(line).log_prob
-    assert corrector.correct(line).score == pytest.approx(wanted, rel=1e-6)
+    expected = len(tokens) * sure + splitting.score(line).log_prob
+    assert corrector.correct(line).score == pytest.approx(expected, rel=1e-6)
 
 
 def test_candidates_of_a_word_with_marks_around_it(splitting: Model) -> None:
@@ -183,8 +183,8 @@ def cased() -> Model:
         "Farmers went to Paris and the next day they were lost",
         "the people in Paris and the people in town went next",
     ] * 5
-    found: Model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
-    return found
+    result: Model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,10 @@ def lower_case() -> Model:
         "we said so and the shop is near the bay you said",
         "and you have a phone and an idea for the house",
     ] * 10
-    found: Model = chainrule.train(
+    result: Model = chainrule.train(
         "ngram", Corpus.from_lines([*lines, *rare]), order=3, smoothing="witten-bell", min_count=2
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -295,16 +295,16 @@ def test_the_alphabet_leaves_out_rare_accents_of_its_letters() -> None:
 def test_accents_of_the_vocabulary_are_corrected() -> None:
     lines = ["elle était très fière", "le père était là", "très bien"] * 5
     french = chainrule.train("ngram", Corpus.from_lines(lines), order=2, smoothing="witten-bell")
-    found = Corrector(french, Channel(), Settings(error_rate=0.1)).correct("elle étiat trés fière")
-    assert found.corrected == "elle était très fière"
+    result = Corrector(french, Channel(), Settings(error_rate=0.1)).correct("elle étiat trés fière")
+    assert result.corrected == "elle était très fière"
 
 
 @pytest.fixture(scope="module")
 def punctuated() -> Model:
     """Words that occur with and without punctuation: `cat,`, `(house`, `'s` and `let's` are words as well."""
     lines = ["the cat, (house dog.", "let 's go", "let's go; the cat said: go", 'she said, "the dog!" -- go'] * 5
-    found: Model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
-    return found
+    result: Model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="witten-bell")
+    return result
 
 
 def test_text_without_misspellings_is_kept_character_by_character(punctuated: Model) -> None:
@@ -317,8 +317,8 @@ def test_text_without_misspellings_is_kept_character_by_character(punctuated: Mo
         tokens = rng.choices([*words, *marks], k=rng.randint(1, 12))
         texts.append("".join(rng.choice(["", *blanks]) + token + rng.choice(blanks) for token in tokens))
     corrector = Corrector(punctuated)
-    found = [correction.corrected for correction in corrector.corrections(texts)]
-    assert found == texts
+    result = [correction.corrected for correction in corrector.corrections(texts)]
+    assert result == texts
 
 
 def test_the_blanks_of_two_words_that_are_not_joined_are_kept(model: Model) -> None:
@@ -368,15 +368,15 @@ def test_words_run_together_and_cut_in_two(model: Model) -> None:
     pairs = [Misspelling("alot", "a lot"), Misspelling("in to", "into"), Misspelling("for ever", "forever")] * 5
     corrector = Corrector(model, Channel.learn(pairs), Settings(error_rate=0.1))
     assert corrector.correct("my friend read alot of letters").corrected == "my friend read a lot of letters"
-    found = corrector.correct("the sea side is near", top=2)
-    assert found.corrected == "the seaside is near"
-    (change,) = found.changes
+    result = corrector.correct("the sea side is near", top=2)
+    assert result.corrected == "the seaside is near"
+    (change,) = result.changes
     assert (change.written, change.corrected) == ("sea side", "seaside")
     assert {candidate.text for candidate in change.candidates} == {"sea side", "seaside"}
     assert sum(candidate.probability for candidate in change.candidates) == pytest.approx(1)
 
 
-def test_what_is_new_or_a_number_stays(model: Model) -> None:
+def test_new_words_and_numbers_are_unchanged(model: Model) -> None:
     line = "the Zanzibar 1,234 fr1end --- <unk> is near <s> </s>"
     assert Corrector(model).correct(line).corrected == line
 
@@ -394,9 +394,9 @@ def test_candidates_of_a_word_by_hand() -> None:
     known = words.tokenizer.vocab
     assert unigram_log_prior(words)[[known["cat"], known["cut"]]] == pytest.approx(np.log([3 / 8, 1 / 8]), rel=1e-6)
     # Both are one substitution from "cot": 0.88² · 0.04/26 each; the word itself has no probability.
-    found = Corrector(words, Channel(), Settings(error_rate=0.5)).candidates("cot")
-    assert [candidate.text for candidate in found] == ["cat", "cut", "cot"]
-    assert [candidate.probability for candidate in found] == pytest.approx([0.75, 0.25, 0], abs=1e-6)
+    result = Corrector(words, Channel(), Settings(error_rate=0.5)).candidates("cot")
+    assert [candidate.text for candidate in result] == ["cat", "cut", "cot"]
+    assert [candidate.probability for candidate in result] == pytest.approx([0.75, 0.25, 0], abs=1e-6)
     # "cat" itself: 0.5 · 3/8 against cut by a slip: 0.5 · 0.88² · 0.04/26 · 1/8.
     slip = 0.88**2 * 0.04 / 26
     first, second = Corrector(words, Channel(), Settings(error_rate=0.5)).candidates("Cat,", top=2)
@@ -432,11 +432,11 @@ def test_the_same_text_is_one_candidate() -> None:
         for text, channel in zip(arcs.texts, arcs.log_channel.tolist(), strict=True)
     }
     assert {"the", "The"} <= shares.keys()
-    wanted = (shares["the"] + shares["The"]) / sum(shares.values())
-    for found in (corrector.candidates("Teh"), list(corrector.correct("Teh", top=9).words[0].candidates)):
-        assert [candidate.text for candidate in found].count("The") == 1
-        assert found[0].text == "The"
-        assert found[0].probability == pytest.approx(wanted)
+    expected = (shares["the"] + shares["The"]) / sum(shares.values())
+    for result in (corrector.candidates("Teh"), list(corrector.correct("Teh", top=9).words[0].candidates)):
+        assert [candidate.text for candidate in result].count("The") == 1
+        assert result[0].text == "The"
+        assert result[0].probability == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("has_engine", [True, False])
@@ -449,24 +449,24 @@ def test_the_word_chosen_is_the_first_of_its_candidates(model: Model, line: str,
         model = replace(model, lm=TableModel(model.lm.tables, vocabulary))  # type: ignore[attr-defined]
     for beam in (1, 8):  # with one reading kept the search alone goes astray
         corrector = Corrector(model, Channel(), Settings(error_rate=0.1, beam=beam))
-        found = corrector.correct(line, top=20)
-        for word in found.words:
+        result = corrector.correct(line, top=20)
+        for word in result.words:
             assert word.candidates[0].text == word.corrected
             assert sum(candidate.probability for candidate in word.candidates) == pytest.approx(1)
         if has_engine:
-            assert corrector.correct(line).corrected == found.corrected
+            assert corrector.correct(line).corrected == result.corrected
 
 
-def test_a_second_look_finds_what_the_beam_lost() -> None:
+def test_refinement_recovers_what_the_beam_pruned() -> None:
     # "xab" is one letter from "ab" and from "xb". "ab" begins more lines, so a beam of one takes it; but only "xb"
     # is followed by "end".
     text = Corpus.from_lines(["ab one", "ab two", "ab three", "xb end"] * 5)
     model = chainrule.train("ngram", text, order=2, smoothing="witten-bell")
     settings = Settings(error_rate=0.5, beam=1)
     corrector, candidates = Corrector(model, Channel(), settings), Candidates(model, Channel(), settings)
-    found = corrector.correct("xab end")
-    assert found.corrected == "xb end"
-    assert found.score == pytest.approx(line_score(corrector, candidates, "xab end", ("xb", "end")), rel=1e-5)
+    result = corrector.correct("xab end")
+    assert result.corrected == "xb end"
+    assert result.score == pytest.approx(line_score(corrector, candidates, "xab end", ("xb", "end")), rel=1e-5)
 
 
 def test_a_split_keeps_its_place_beside_nearer_words() -> None:
@@ -477,8 +477,8 @@ def test_a_split_keeps_its_place_beside_nearer_words() -> None:
     settings = Settings(choices=3)
     assert "a lot" in Candidates(model, Channel(), settings).of(["alot"])[0].texts
     assert len(Candidates(model, Channel(), settings).of(["alot"])[0].texts) == 3
-    found = Corrector(model, Channel(), Settings(error_rate=0.1)).correct("he has alot of money")
-    assert found.corrected == "he has a lot of money"
+    result = Corrector(model, Channel(), Settings(error_rate=0.1)).correct("he has alot of money")
+    assert result.corrected == "he has a lot of money"
 
 
 def test_punctuation_is_neither_added_nor_lost() -> None:
@@ -536,6 +536,6 @@ def test_norvigs_lists_without_pairs(data_folder: Path) -> None:
     corrector = Corrector(words, Channel(), Settings(error_rate=0.999, weight=0.7))
     for name, published in (("spell-testset1", 0.75), ("spell-testset2", 0.68)):
         tests = read_misspellings([data_folder / "spelling" / f"{name}.txt"])
-        found = corrector.candidates_of([pair.wrong for pair in tests], 1)
-        hits = [best.text == pair.right for (best,), pair in zip(found, tests, strict=True)]
+        result = corrector.candidates_of([pair.wrong for pair in tests], 1)
+        hits = [best.text == pair.right for (best,), pair in zip(result, tests, strict=True)]
         assert sum(hits) / len(hits) > published

@@ -1,4 +1,4 @@
-"""The channel: numbers by hand, and the arrays against the definition."""
+"""The channel by hand, and its arrays against the definition."""
 
 import json
 import math
@@ -43,13 +43,13 @@ def test_an_alignment_by_hand() -> None:
 
 def test_without_pairs_every_letter_is_equal() -> None:
     # Slips at a letter: 0.03 lost + 0.04 replaced + 0.03 added + 0.02 exchanged leave 0.88 for it to be kept.
-    found = ChannelTables.of(Channel()).log_probs(["cat", "cat", "cat", "the"], ["cut", "caxt", "ca", "teh"])
+    log_p = ChannelTables.of(Channel()).log_probs(["cat", "cat", "cat", "the"], ["cut", "caxt", "ca", "teh"])
     kept = math.log(0.88)
-    wanted = [2 * kept + math.log(0.04 / 26), 3 * kept + math.log(0.03 / 26), 2 * kept + math.log(0.03)]
-    assert found.tolist() == pytest.approx([*wanted, kept + math.log(0.02)])
+    expected = [2 * kept + math.log(0.04 / 26), 3 * kept + math.log(0.03 / 26), 2 * kept + math.log(0.03)]
+    assert log_p.tolist() == pytest.approx([*expected, kept + math.log(0.02)])
 
 
-def test_what_is_learnt_from_one_pair() -> None:
+def test_channel_of_one_pair() -> None:
     # "^ab$" -> "^a$": the letter b stands there once and is lost once; κ = 1 gives (1 + 1 · 0.03) / (1 + 1).
     channel = Channel.learn([Misspelling("a", "ab")], longest=1, strength=1.0)
     assert channel.substitutions == {("b", ""): 1.0}
@@ -82,12 +82,12 @@ def definition(channel: Channel, meant: str, written: str) -> float:
     def best(i: int, j: int) -> float:
         if (i, j) == (0, 0):
             return 0.0
-        found = [-math.inf]
+        scores = [-math.inf]
         for a in range(min(i, MAX_SUBSTITUTION) + 1):
             for b in range(min(j, MAX_SUBSTITUTION) + 1):
                 if a + b:
-                    found.append(best(i - a, j - b) + step(x[i - a : i], y[j - b : j]))
-        return max(found)
+                    scores.append(best(i - a, j - b) + step(x[i - a : i], y[j - b : j]))
+        return max(scores)
 
     def step(alpha: str, beta: str) -> float:
         if alpha == beta:
@@ -100,20 +100,20 @@ def definition(channel: Channel, meant: str, written: str) -> float:
 
 
 @pytest.mark.parametrize("channel", [Channel(), Channel.learn(PAIRS)], ids=["default", "learnt"])
-def test_many_pairs_at_once_are_the_definition(channel: Channel) -> None:
+def test_batched_log_probs_equal_the_definition(channel: Channel) -> None:
     rng = random.Random(0)
     words = ["".join(rng.choices("aceiltphofé", k=rng.randint(1, 9))) for _ in range(60)]
     near = ["".join(c for c in word if rng.random() > 0.15) + rng.choice(["", "e", "ph"]) for word in words]
     meant = [*words, *words, *(pair.right for pair in PAIRS)]
     written = [*near, *words[::-1], *(pair.wrong for pair in PAIRS)]
-    found = ChannelTables.of(channel).log_probs(meant, written)
-    assert found.tolist() == pytest.approx([definition(channel, a, b) for a, b in zip(meant, written, strict=True)])
+    log_p = ChannelTables.of(channel).log_probs(meant, written)
+    assert log_p.tolist() == pytest.approx([definition(channel, a, b) for a, b in zip(meant, written, strict=True)])
 
 
-def test_pairs_teach() -> None:
-    learnt, default = ChannelTables.of(Channel.learn(PAIRS, strength=1.0)), ChannelTables.of(Channel())
+def test_channel_learns_from_pairs() -> None:
+    learned, default = ChannelTables.of(Channel.learn(PAIRS, strength=1.0)), ChannelTables.of(Channel())
     for meant, written in (("deceive", "decieve"), ("physics", "fysics"), ("a bit", "abit")):
-        assert learnt.log_probs([meant], [written])[0] > default.log_probs([meant], [written])[0]
+        assert learned.log_probs([meant], [written])[0] > default.log_probs([meant], [written])[0]
 
 
 def test_learnt_substitutions_are_undone() -> None:
@@ -121,7 +121,7 @@ def test_learnt_substitutions_are_undone() -> None:
     assert ErrorPatterns.of(Channel()).undo("fotofone") == set()
 
 
-def test_the_file_gives_the_channel_back(tmp_path: Path) -> None:
+def test_channel_file_round_trip(tmp_path: Path) -> None:
     channel = Channel.learn(PAIRS)
     path = tmp_path / "channel.json"
     path.write_text(channel.to_json())
@@ -140,13 +140,13 @@ def test_the_file_gives_the_channel_back(tmp_path: Path) -> None:
         {"occurrences": []},
     ],
 )
-def test_a_file_that_is_no_channel(change: dict[str, object]) -> None:
+def test_invalid_channel_file(change: dict[str, object]) -> None:
     document = json.loads(Channel.learn(PAIRS).to_json()) | change
     with pytest.raises(InputError, match=r"some\.json is not a channel file"):
         Channel.from_json(json.dumps(document), "some.json")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="does not exist"):
         Channel.read(tmp_path / "nowhere.json")
 
@@ -156,14 +156,14 @@ def test_the_three_forms_of_pairs(tmp_path: Path) -> None:
     table.write_text("teh\tthe\nalot\ta lot\nsame\tsame\n")
     lists.write_text("access: acess\naddress: adress adres\n")
     blocks.write_text("$a_lot\nalot\n$the\nteh\n\nhte\n")
-    found = read_misspellings([table, lists, blocks])
-    assert found[:2] == [("teh", "the"), ("alot", "a lot")]
-    assert found[2:5] == [("acess", "access"), ("adress", "address"), ("adres", "address")]
-    assert found[5:] == [("alot", "a lot"), ("teh", "the"), ("hte", "the")]
+    pairs = read_misspellings([table, lists, blocks])
+    assert pairs[:2] == [("teh", "the"), ("alot", "a lot")]
+    assert pairs[2:5] == [("acess", "access"), ("adress", "address"), ("adres", "address")]
+    assert pairs[5:] == [("alot", "a lot"), ("teh", "the"), ("hte", "the")]
 
 
 @pytest.mark.parametrize(("text", "says"), [("word\n", "line 1"), ("a\tb\nx\ty\tz\n", "line 2 has 2 tabs")])
-def test_what_is_no_pair(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_pairs(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text(text)
     with pytest.raises(InputError, match=says):
