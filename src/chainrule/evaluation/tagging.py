@@ -1,4 +1,4 @@
-"""Word-level tagging metrics: accuracy and confusion matrix."""
+"""Tagging metrics (accuracy, confusion matrix, span scores) and conversion between span schemes."""
 
 import re
 from collections import Counter
@@ -14,6 +14,12 @@ from chainrule.lm import Ids, Mask
 
 Sentences = Sequence[Sequence[str]]
 """Tags of the words of each sentence."""
+Scheme = Literal["iob1", "iob2", "bioes"]
+"""`iob1`: I- inside, B- only if a span directly follows one of the same label. `iob2`: B- begins every span.
+`bioes`: B- begins, I- continues and E- ends a span of several words; S- is a single-word span."""
+OUTSIDE: Final = "O"
+_PREFIXES: Final[dict[Scheme, str]] = {"iob1": "BI", "iob2": "BI", "bioes": "BIES"}
+_TAG: Final = re.compile(r"([BIES])(?:-(.+))?", re.DOTALL)
 
 
 class Mistake(NamedTuple):
@@ -87,15 +93,6 @@ def _pair(gold: Sentences, predicted: Sentences) -> Iterator[tuple[str, str]]:
                 "give each of its words one tag on both sides"
             )
         yield from zip(gold_tags, predicted_tags, strict=True)
-
-
-Scheme = Literal["iob1", "iob2", "bioes"]
-"""`iob1`: I- inside, B- only if a span directly follows one of the same label. `iob2`: B- begins every span.
-`bioes`: B- begins, I- continues and E- ends a span of several words; S- is a single-word span."""
-
-OUTSIDE: Final = "O"
-_PREFIXES: Final[dict[Scheme, str]] = {"iob1": "BI", "iob2": "BI", "bioes": "BIES"}
-_TAG: Final = re.compile(r"([BIES])(?:-(.+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)

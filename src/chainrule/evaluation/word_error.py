@@ -4,7 +4,6 @@ Words are separated by blanks; case and punctuation are significant.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,42 +12,6 @@ from chainrule.evaluation.significance import Comparison, paired_bootstrap
 from chainrule.lm import Ids
 
 Words = Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class EditCounts:
-    """Counts of a minimal edit sequence from the hypothesis to the reference."""
-
-    substitutions: int
-    deletions: int  # words of the reference that the hypothesis lacks
-    insertions: int  # words of the hypothesis that the reference lacks
-
-    @property
-    def errors(self) -> int:
-        """Levenshtein distance."""
-        return self.substitutions + self.deletions + self.insertions
-
-
-def count_edits(hypothesis: Words, reference: Words) -> EditCounts:
-    """Count the edits of one pair; among minimal edit sequences, the one with the fewest deletions.
-
-    >>> count_edits("the cat sat down".split(), "a cat sat".split())
-    EditCounts(substitutions=1, deletions=0, insertions=1)
-    """
-    # row[j]: (errors, deletions, insertions) between the first i reference words and the first j hypothesis words
-    row = [(j, 0, j) for j in range(len(hypothesis) + 1)]
-    for i, reference_word in enumerate(reference, start=1):
-        above, row = row, [(i, i, 0)]
-        for j, word in enumerate(hypothesis, start=1):
-            (e, d, n), (e_up, d_up, n_up), (e_left, d_left, n_left) = above[j - 1], above[j], row[j - 1]
-            candidates = (
-                (e + (reference_word != word), d, n),  # match or substitution
-                (e_up + 1, d_up + 1, n_up),  # deletion
-                (e_left + 1, d_left, n_left + 1),  # insertion
-            )
-            row.append(min(candidates))
-    errors, deletions, insertions = row[-1]
-    return EditCounts(errors - deletions - insertions, deletions, insertions)
 
 
 def word_errors(hypotheses: Sequence[Words], reference: Words) -> Ids:

@@ -1,6 +1,5 @@
 """Discriminative text classifier: a neural encoder with a softmax over labels."""
 
-import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -21,13 +20,12 @@ from chainrule.neural.probes import saliency
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks.classify_report import Span
-from chainrule.tasks.initialization import PretrainedSources, initialize
+from chainrule.tasks.initialization import LINE_BREAKS, PretrainedSources, initialize
 from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
 
-LINE_BREAKS = re.compile(r"\r\n?|\n")
 EXPLANATIONS = ("gradient", "attention")
 
 

@@ -28,7 +28,7 @@ from chainrule.tasks.run_options import RunOptions, make_tokenizer
 from chainrule.tokenizers.config import KINDS
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 
-LINE_BREAKS = re.compile(r"[\r\n]+")
+LINE_BREAKS = re.compile(r"\r\n?|\n")  # read as one space
 C = TypeVar("C", bound=EncoderConfig)
 
 

@@ -11,9 +11,17 @@ import numpy as np
 
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, InputError
-from chainrule.evaluation import translation as overlap
 from chainrule.evaluation.significance import Comparison, compare_bleu
-from chainrule.evaluation.translation import CorpusScore, LengthBucket, bleu, bleu_by_length, chrf, exact_match
+from chainrule.evaluation.translation import (
+    CorpusScore,
+    LengthBucket,
+    bleu,
+    bleu_by_length,
+    check_aligned,
+    chrf,
+    exact_match,
+    has_four_grams,
+)
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tasks.translate import BEAM, Translator, encode_with_eos
 from chainrule.text.parallel import SentencePairs
@@ -129,15 +137,13 @@ def _drop_empty(pairs: SentencePairs, other: Sequence[str] | None) -> tuple[Sent
             other = [other[i] for i in ([n - 1 for n in numbers] if pairs.left_out else rows)]
         if not isinstance(other, str) and len(other) != len(complete):
             raise InputError(f"other has {len(other)} texts but {pairs.name} has {lines} pairs; give one a pair")
-        overlap.check_aligned(other, targets)  # fail before translating
+        check_aligned(other, targets)  # fail before translating
     return SentencePairs(sources, targets, pairs.name, numbers, lines - len(complete)), other
 
 
 def _warn_short_texts(translations: Sequence[str], targets: Sequence[str]) -> None:
     short = [
-        name
-        for name, texts in (("translations", translations), ("targets", targets))
-        if not overlap.has_four_grams(texts)
+        name for name, texts in (("translations", translations), ("targets", targets)) if not has_four_grams(texts)
     ]
     if short:
         message = f"BLEU counts up to 4 words in a row, which the {' and the '.join(short)} do not have"
