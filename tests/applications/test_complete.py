@@ -36,7 +36,7 @@ def log_p_after(model: Model, ids: list[int]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("the stock mar", ("the stock ", "mar")),
         ("the stock ", ("the stock ", "")),
@@ -101,7 +101,7 @@ def splitting(tmp_path: Path) -> Model:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("he sa", ("he ", "sa")),
         ('he said, "I', ('he said, "', "I")),

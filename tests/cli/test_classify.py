@@ -108,7 +108,7 @@ def test_a_label_never_met_is_an_error(naive: Path, tmp_path: Path) -> None:
     # Σ p² + (1 − 0)² of bad, with 27/52 and 25/52; 2 (1 − p)² of good.
     assert found["brier"] == pytest.approx(((27**2 + 25**2) / 52**2 + 1 + 2 * (1 - POS) ** 2) / 2)
     assert found["log_loss"] is None
-    assert f"{odd}: the model never met other; what is labelled so counts as an error" in outcome.err
+    assert f"{odd}: not in the training data: other; such labels count as errors" in outcome.err
 
 
 def test_the_validation_is_told(table: Path, tmp_path: Path) -> None:

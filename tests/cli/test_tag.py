@@ -154,7 +154,7 @@ def test_the_column_of_training_is_the_usual_one(place: Path, tmp_path: Path) ->
     )
     assert by_itself["confusion"] == named["confusion"]
     assert set(by_itself["confusion"]) == {"DET", "ADJ", "NOUN", "VERB"}
-    assert "the model never met X" in done("tag", "evaluate", tmp_path / "x", path, "--column", 3).err
+    assert "not in the training data: X" in done("tag", "evaluate", tmp_path / "x", path, "--column", 3).err
     found = done("tag", "predict", tmp_path / "x", path).out.splitlines()
     assert {line.split("\t")[2] for line in found if line} == {"X"}  # as it was; tags stand in the second
     assert {line.split("\t")[1] for line in found if line} <= {"DET", "ADJ", "NOUN", "VERB"}

@@ -112,11 +112,11 @@ def test_gold_in_another_scheme_is_converted() -> None:
 
 def test_unknown_gold_tags_give_one_warning() -> None:
     tag_set = TagSet.of(IOB1, "auto", "x")
-    with pytest.warns(ChainruleWarning, match="y: the model never met ORG; what is tagged so counts") as message:
+    with pytest.warns(ChainruleWarning, match="y: not in the training data: ORG; such tags count") as message:
         assert tag_set.gold(tagged("I-ORG O", "I-ORG I-LOC"), "y") == [("I-ORG", "O"), ("I-ORG", "I-LOC")]
     assert len(message) == 1
     plain = TagSet.of(tagged("A B2"), "auto", "x")
-    with pytest.warns(ChainruleWarning, match="y: the model never met C, D, E, F, G, …; "):
+    with pytest.warns(ChainruleWarning, match="y: not in the training data: C, D, E, F, G, …; "):
         plain.gold(tagged("H G F E D C"), "y")
 
 

@@ -75,10 +75,12 @@ class LineScorer:
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
         """(N,) UTF-8 bytes of each line after normalisation, plus one for the line break."""
-        see = self.model.tokenizer.canonicalize
+        canonical = self.model.tokenizer.canonicalize
         if self._engine is None or any("\n" in line or "\r" in line for line in lines):
             texts = (Corpus.from_lines([text]) for text in lines)
-            return np.array([sum(len(see(line).encode()) + 1 for line in text) for text in texts], dtype=np.int64)
+            return np.array(
+                [sum(len(canonical(line).encode()) + 1 for line in text) for text in texts], dtype=np.int64
+            )
         total = np.array([len(line.encode()) for line in lines], dtype=np.int64)
         blanks = np.array([line.count(" ") + line.count("\t") for line in lines], dtype=np.int64)
         is_split = self.model.tokenizer.config.splits_punctuation

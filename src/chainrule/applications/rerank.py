@@ -137,8 +137,8 @@ def resolve_impossible(nbest: NBest, columns: Mapping[str, Floats]) -> ScoredNBe
     if has_none.any():
         count, first = int(has_none.sum()), nbest.utterances[int(has_none.argmax())]
         warnings.warn(
-            f"in {count} of {len(nbest.utterances)} lists, {first} the first, some score calls every hypothesis "
-            "impossible: it is not counted there",
+            f"in {count} of {len(nbest.utterances)} lists (first: {first}) a score is −∞ for every hypothesis: "
+            "it is ignored there",
             ChainruleWarning,
             stacklevel=3,
         )
@@ -226,7 +226,7 @@ def cross_validate(
 def make_folds(names: Sequence[str], number: int, seed: int = 0) -> list[Ids]:
     """Folds of similar size as index arrays; depend on the names and the seed, not on the order."""
     if not 2 <= number <= len(names):
-        raise ConfigError(f"cross-validation in {number} parts needs 2 to {len(names)}, as many as utterances")
+        raise ConfigError(f"cross-validation in {number} parts; choose 2 to {len(names)}, the number of utterances")
     order = sorted(range(len(names)), key=lambda i: hashlib.sha256(f"{seed}\0{names[i]}".encode()).digest())
     return [np.sort(np.array(order[first::number])) for first in range(number)]
 

@@ -70,7 +70,7 @@ def read_pairs(file: str | Path) -> Pairs:
     """
     corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of pairs")
+        raise UsageError(f"{file} names {len(corpus.files)} files; name one file of pairs")
     lines = [
         _split_line(line, f"{corpus.name}, line {number}")
         for number, line in enumerate(corpus, start=1)
@@ -260,7 +260,7 @@ def read_questions(file: str | Path) -> list[Section]:
     """Read the sections of a file: `: name` starts a section, each line of four words is a question."""
     corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} stands for {len(corpus.files)} files; name one file of questions")
+        raise UsageError(f"{file} names {len(corpus.files)} files; name one file of questions")
     groups: list[tuple[str, list[Question]]] = []
     for number, line in enumerate(corpus, start=1):
         words = line.split()

@@ -135,7 +135,7 @@ def count_labels(examples: LabelledTexts) -> dict[str, int]:
         message = f"{examples.name} has {len(counts)} different labels for {total} texts"
         if len(set(examples.texts)) <= total / 2:
             raise InputError(
-                f"{message}: label and text look swapped; put the label first, or name the columns in a first line"
+                f"{message}: label and text look swapped; put the label first, or name the columns in a header line"
             )
         warnings.warn(f"{message}: is the label the first column?", ChainruleWarning, stacklevel=3)
     if len(counts) < 2:
@@ -152,7 +152,7 @@ def encode_labels(examples: LabelledTexts, counts: dict[str, int]) -> Ids:
         if label not in label_ids:
             raise InputError(
                 f"{examples.name}, example {i} has the label {label!r}, which the training texts do not; "
-                f"they have {', '.join(list(counts)[:10])}: mend or drop it"
+                f"they have {', '.join(list(counts)[:10])}: correct or drop it"
             )
     return np.array([label_ids[label] for label in examples.labels], dtype=np.int64)
 
@@ -162,7 +162,7 @@ def find_unknown_labels(examples: LabelledTexts, counts: dict[str, int]) -> list
     unknown = sorted(set(examples.labels) - counts.keys())
     if unknown:
         listed = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        message = f"{examples.name}: the model never met {listed}; what is labelled so counts as an error"
+        message = f"{examples.name}: not in the training data: {listed}; such labels count as errors"
         warnings.warn(f"{message}, and the log loss is infinite", ChainruleWarning, stacklevel=3)
     return unknown
 

@@ -109,7 +109,7 @@ class TagSet:
             unknown = _labels(gold, self.scheme) - _labels([self.names], self.model_scheme)
         if unknown:
             listed = ", ".join(sorted(unknown)[:5]) + (", …" if len(unknown) > 5 else "")
-            message = f"{name}: the model never met {listed}; what is tagged so counts as an error"
+            message = f"{name}: not in the training data: {listed}; such tags count as errors"
             warnings.warn(message, ChainruleWarning, stacklevel=3)
         return gold
 
