@@ -138,7 +138,9 @@ def _drawing() -> None:
 
 
 def test_one_model_is_drawn_by_layer() -> None:
-    drawn = gradient_flow.draw([made([falling(0.5), falling(0.9)])], title="Flow", description="It falls.")
+    drawn = gradient_flow.plot_gradient_flow(
+        [made([falling(0.5), falling(0.9)])], title="Flow", description="It falls."
+    )
     assert {"layer 1", "layer 2"} <= set(texts(drawn))
     assert "<title>Flow</title><desc>It falls.</desc>" in drawn
     assert not dashes(drawn)
@@ -149,7 +151,7 @@ def test_several_models_are_drawn_by_their_top_layers() -> None:
     flows = [made([falling(0.5), falling(0.9)], name="lstm"), made([falling(0.8)], name="gru")]
     assert [line.name for line in gradient_flow.select_lines(flows, True)] == ["lstm", "gru"]
     assert_allclose(gradient_flow.select_lines(flows, True)[0].mean, falling(0.9))
-    assert {"lstm", "gru"} <= set(texts(gradient_flow.draw(flows)))
+    assert {"lstm", "gru"} <= set(texts(gradient_flow.plot_gradient_flow(flows)))
 
 
 def test_the_band_holds_the_middle_half() -> None:
@@ -162,11 +164,11 @@ def test_the_band_holds_the_middle_half() -> None:
 
 
 def test_forget_gates_are_dashed_and_bounds_dotted() -> None:
-    assert len(dashes(gradient_flow.draw([celled()]))) == 2
-    drawn = gradient_flow.draw([made([falling(0.5)])], {"bound": falling(0.6).tolist()})
+    assert len(dashes(gradient_flow.plot_gradient_flow([celled()]))) == 2
+    drawn = gradient_flow.plot_gradient_flow([made([falling(0.5)])], {"bound": falling(0.6).tolist()})
     assert len(dashes(drawn)) == 1
     assert "bound" in texts(drawn)
-    absolute = gradient_flow.draw([celled()], {"bound": falling(0.6).tolist()}, is_relative=False)
+    absolute = gradient_flow.plot_gradient_flow([celled()], {"bound": falling(0.6).tolist()}, is_relative=False)
     assert not dashes(absolute)
     assert "bound" not in texts(absolute)
 
@@ -193,18 +195,18 @@ def test_of_many_layers_some_are_drawn() -> None:
 )
 @pytest.mark.parametrize("is_relative", [True, False])
 def test_odd_curves_can_be_drawn(curve: Floats, is_relative: bool) -> None:
-    ElementTree.fromstring(gradient_flow.draw([made([curve])], is_relative=is_relative))
+    ElementTree.fromstring(gradient_flow.plot_gradient_flow([made([curve])], is_relative=is_relative))
 
 
 @pytest.mark.parametrize("name", ["<b>&", "日本語", "שלום", "a\x01b", "$x$", "x" * 300, ""])
 def test_names_of_any_kind(name: str) -> None:
-    drawn = gradient_flow.draw([made([falling(0.5)], name=name), made([falling(0.6)], name="other")])
+    drawn = gradient_flow.plot_gradient_flow([made([falling(0.5)], name=name), made([falling(0.6)], name="other")])
     shown = name.replace("\x01", "␁")
     assert any(text.startswith(shown[:20]) for text in texts(drawn)[-2:])
     assert len(drawn) < 60_000
 
 
 def test_light_and_dark_and_no_name_that_could_clash() -> None:
-    drawn = gradient_flow.draw([celled()])
+    drawn = gradient_flow.plot_gradient_flow([celled()])
     assert "currentColor" in drawn
     assert not re.search(r"#(000000|ffffff)|url\(", drawn)

@@ -17,7 +17,6 @@ from chainrule.analysis.predictions import (
     Predictions,
     describe_predictions,
     describe_token,
-    json_for_script,
     lines_html,
     load_script,
     next_token_distributions,
@@ -26,7 +25,7 @@ from chainrule.analysis.predictions import (
     summary,
 )
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
-from chainrule.plots.html import MAX_OPACITY
+from chainrule.plots.html import MAX_OPACITY, json_for_script
 
 BOS, EOS, A, B = range(4)
 NAMES = ["<s>", "</s>", "a", "b"]

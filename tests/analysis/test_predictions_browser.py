@@ -67,8 +67,8 @@ def test_a_browser_opens_the_panel_by_pointer_focus_and_keys(tmp_path: Path) -> 
         dom = browse(tmp_path, markup, tokens + action)
         opened = panel_of(dom)
         # −log₂ 0.1 = 3.32 bits
-        assert "3.32 bits, rank 3 of 3; the model was unsure by 1.00 bits (entropy)." in opened
+        assert "3.32 bits, rank 3 of 3; entropy 1.00 bits." in opened
         assert re.findall(r'class="read-number">([^<]*)<', opened) == ["60.0 %", "30.0 %", "10.0 %"]
-        assert len(re.findall(r'title="this came"', opened)) == 1
+        assert len(re.findall(r'title="observed token"', opened)) == 1
         assert dom.count('aria-selected="true"') == 1
         assert dom.count('tabindex="0"') == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainrule.analysis.section import Figure, Section, round_for_json
+from chainrule.analysis.section import Figure, Finding, Section, round_for_json
 from chainrule.errors import UsageError
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><title>One dot</title></svg>'
@@ -14,7 +14,7 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><title>One dot<
 def section() -> Section:
     dot = Figure(name="dot", drawing=SVG, caption="A dot.")
     table = Figure(name="table", drawing="<table></table>", caption="A table.")
-    return Section(name="gates", title="Gates <1>", findings=("it is 1 < 2.",), figures=(dot, table))
+    return Section(name="gates", title="Gates <1>", findings=(Finding(None, "it is 1 < 2."),), figures=(dot, table))
 
 
 def test_a_section_shows_itself() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chainrule.analysis.section import Section
+from chainrule.analysis.section import Finding, Section
 from chainrule.inspection.run import MODULES
 from chainrule.inspection.sample import Sample
 from cli.command import QUIET, call, done, english, process, refused, write
@@ -26,7 +26,7 @@ def sections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def make(name: str) -> Any:
         def section(samples: Sequence[Sample], **settings: Any) -> Section:
             kept[name] = settings
-            findings = tuple(f"{sample.name}: saw {' '.join(sample.tokens[:4])}." for sample in samples)
+            findings = tuple(Finding(sample.name, f"saw {' '.join(sample.tokens[:4])}.") for sample in samples)
             return Section(name=name, title=name.title(), findings=findings, data={"nan": float("nan")})
 
         return section

@@ -3,7 +3,7 @@
 import numpy as np
 
 from chainrule.analysis.predictions import Predictions, predictions_html
-from chainrule.analysis.section import Figure, Section
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.report import Inspection, Subject
 from chainrule.plots import base
 
@@ -67,7 +67,10 @@ def full() -> Inspection:
     flow = Section(
         name="gradient_flow",
         title="Gradient flow",
-        findings=("lstm: the signal halves every 4.2 tokens.", "rnn: the signal halves every 1.1 tokens."),
+        findings=(
+            Finding("lstm", "the signal halves every 4.2 tokens."),
+            Finding("rnn", "the signal halves every 1.1 tokens."),
+        ),
         figures=(figure("a", line("Flow")), figure("b", line("Flow"))),
         data={"lstm": {"half_life": 4.2, "reach": float("inf"), "mean": np.array([1.0, np.nan])}},
     )
@@ -77,7 +80,7 @@ def full() -> Inspection:
     probability = Section(
         name="probability",
         title="Probability",
-        findings=("rnn and lstm differ by 0.3 bits a token.",),
+        findings=(Finding(None, "rnn and lstm differ by 0.3 bits a token."),),
         figures=(figure("reading", reading(), True),),
     )
     return Inspection(
@@ -97,7 +100,7 @@ def hostile() -> Inspection:
     section = Section(
         name="gates",
         title=HOSTILE,
-        findings=(f"{HOSTILE}: it is open.", HOSTILE),
+        findings=(Finding(HOSTILE, "it is open."), Finding(None, HOSTILE)),
         figures=(figure("a", line(HOSTILE)),),
     )
     return Inspection(

@@ -56,7 +56,7 @@ def checked(found: Section | None) -> Section:
             assert "http" not in text.replace("http://www.w3.org/", "")
         assert figure.caption.endswith(".")
     assert len({figure.name for figure in found.figures}) == len(found.figures)
-    assert all(finding.endswith(".") and "nan" not in finding for finding in found.findings)
+    assert all(finding.endswith(".") and "nan" not in finding for finding in found.sentences)
     assert all(np.isfinite(values).all() for values in found.arrays.values())
     return found
 
@@ -67,7 +67,7 @@ def test_models_with_attention(kind: str, context: str) -> None:
     found = checked(section([sample_of(kind, context=context)]))
     name = f"the <{kind}>"
     assert (found.name, found.title) == ("attention", "Attention")
-    assert all(finding.startswith(f"{name}: ") for finding in found.findings)
+    assert all(finding.startswith(f"{name}: ") for finding in found.sentences)
     data = found.data[name]
     is_transformer = kind == "transformer"
     assert len(data["heads"]) == (4 if is_transformer else 1)
@@ -101,12 +101,12 @@ def test_scores_say_what_the_square_root_does() -> None:
         assert each["by_width"][-1] == pytest.approx(each["visible"])
     assert any(
         "with division by √d and" in finding and "in the median head, d = 4" in finding
-        for finding in found.findings
+        for finding in found.sentences
     )
     dot = checked(section([sample_of("gru")]))
-    assert any("this model does not divide by √d" in finding for finding in dot.findings)
+    assert any("this model does not divide by √d" in finding for finding in dot.sentences)
     scaled = checked(section([sample_of("lstm-state")]))
-    assert not any("does not divide" in finding for finding in scaled.findings)
+    assert not any("does not divide" in finding for finding in scaled.sentences)
 
 
 def test_several_models_share_one_axis() -> None:
@@ -188,7 +188,7 @@ def test_a_translator(translators: dict[str, Translator], kind: str) -> None:
     assert len(found.data["across"]) == (4 if kind == "transformer" else 1)
     assert bool(found.data["scores"]) == (kind != "additive")
     assert "cost" in names
-    assert found.findings[0].startswith("On average a target token puts")
+    assert found.sentences[0].startswith("On average a target token puts")
 
 
 @pytest.mark.parametrize("kind", ["additive", "general", "transformer"])

@@ -84,7 +84,7 @@ def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     assert (best["layer"], best["cell"], best["is_found"]) == (1, 3, True)
     assert best["r_second_half"] > 0.99
     assert any(
-        f.startswith("elman: cell 3 of layer 1 follows text inside quotes (r = 1.00") for f in found.findings
+        f.startswith("elman: cell 3 of layer 1 follows text inside quotes (r = 1.00") for f in found.sentences
     )
     assert "elman: quotes" in [figure.name for figure in found.figures]
     tracked = found.data["elman"]["tracked"]
@@ -128,7 +128,7 @@ def test_properties_that_go_together_are_told_once() -> None:
     found = section(given)
     both = [found.data["net"]["followers"][name] for name in ("line-position", "line-tokens")]
     assert all(each["is_found"] for each in both)
-    assert sum("in the line so far" in f or "the length of the line so far" in f for f in found.findings) == 1
+    assert sum("in the line so far" in f or "the length of the line so far" in f for f in found.sentences) == 1
     names = [figure.name for figure in found.figures]
     assert ("net: line-position" in names) + ("net: line-tokens" in names) == 1
 
@@ -171,7 +171,7 @@ def test_forget_gates_of_nine_tenths_keep_nine_and_a_half_tokens() -> None:
     layer = found.data["net"]["layers"][0]
     assert layer["memory"]["median"] == pytest.approx(-1 / math.log(0.9), rel=1e-5)  # 9.4912
     assert layer["gates"]["f"]["mean"] == pytest.approx(0.9, rel=1e-6)
-    assert found.findings[0].startswith(
+    assert found.sentences[0].startswith(
         "net: the forget gates of layer 1 average 0.90, a time constant of 9.5 tokens; 0 % of them are nearly"
     )
 
@@ -184,7 +184,7 @@ def test_a_gate_that_never_closes_keeps_longer_than_was_read() -> None:
     assert found.data["net"]["layers"][0]["memory"]["largest"] is None
     assert (
         "the update gates of layer 1 average 1.00, a time constant of more than the 50 tokens read; 100 %"
-        in (found.findings[0])
+        in (found.sentences[0])
     )
 
 
@@ -235,7 +235,7 @@ def test_saturation_is_told_where_there_is_some(phi: str, said: str) -> None:
             layer_of(given).W.zero_()
             layer_of(given).R.zero_()
             layer_of(given).b_W.fill_(bias)
-        told = [f for f in section(given).findings if any(each in f for each in words)]
+        told = [f for f in section(given).sentences if any(each in f for each in words)]
         assert len(told) == (share is not None)
         assert all(f.startswith(f"net: {share} % of the states of layer 1") and said in f for f in told)
 
@@ -253,14 +253,14 @@ def test_names_and_text_are_escaped() -> None:
 def test_several_models_on_texts_of_their_own_tokens() -> None:
     found = section(sample("lstm", RAGGED, layers=2, name="a"), sample("gru", RAGGED, kind="char", name="b"))
     assert list(found.data) == ["a", "b"]
-    assert {finding.split(":")[0] for finding in found.findings} == {"a", "b"}
+    assert {finding.split(":")[0] for finding in found.sentences} == {"a", "b"}
     assert len({figure.name for figure in found.figures}) == len(found.figures)
     assert found.arrays["a/layer 2/f"].shape == (found.data["a"]["tokens"], 6)
 
 
 def test_what_cannot_be_tracked_is_said_or_refused() -> None:
     found = section(sample("rnn", RAGGED), track=["/zebra/"])
-    assert "net: matches of /zebra/ cannot be tracked: too rare or too common in the" in found.findings[0]
+    assert "net: matches of /zebra/ cannot be tracked: too rare or too common in the" in found.sentences[0]
     with pytest.raises(UsageError, match="choose one of quotes"):
         gates.section([], track=["nonsense"])
 

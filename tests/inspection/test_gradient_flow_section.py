@@ -121,7 +121,7 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
         network.layers[0].b_R.zero_()
         network.layers[0].b_W[8:16] = math.log(9)
     made = found(one)
-    assert made.findings[1] == (
+    assert made.sentences[1] == (
         "lstm: along the cell of layer 1 half of the gradient is lost after 6.6 tokens; the mean product of its "
         "forget gates halves after 6.6 tokens."
     )
@@ -150,7 +150,7 @@ def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
     (flow,) = measure(one, lags=6, positions=24)
     assert (flow.relative()[-1] <= limit * (1 + 1e-5)).all()
     says = "the gradient must vanish" if limit[1] < 1 else "the gradient can explode, but need not"
-    assert says in found(one).findings[-1]
+    assert says in found(one).sentences[-1]
 
 
 def test_other_models_have_no_bound() -> None:
@@ -176,8 +176,8 @@ def test_every_family_on_one_axis() -> None:
         "transformer: by distance",
         "transformer: by layer",
     ]
-    assert [finding.split(":")[0] for finding in made.findings] == [*NETWORKS, "lstm", "rnn"]
-    assert "the gradient reaches back 3 tokens, the full context window" in made.findings[3]
+    assert [finding.split(":")[0] for finding in made.sentences] == [*NETWORKS, "lstm", "rnn"]
+    assert "the gradient reaches back 3 tokens, the full context window" in made.sentences[3]
     assert "Dotted" in made["rnn: by layer"].caption
     assert "Dashed" in made["lstm: along the cell"].caption
     assert all("24 positions" in figure.caption for figure in made.figures)
@@ -220,7 +220,7 @@ def test_what_is_no_network_is_left_out() -> None:
 @pytest.mark.parametrize("family", NETWORKS)
 def test_one_token(family: str) -> None:
     made = found(sample(family, lines=[""]))
-    assert "the gradient flow cannot be measured" in made.findings[0]
+    assert "the gradient flow cannot be measured" in made.sentences[0]
     json.dumps(made.data, allow_nan=False)
 
 

@@ -86,7 +86,7 @@ def test_a_browser_shows_it_and_nothing_hangs_over(tmp_path: Path) -> None:
     page = checked(every_family())
     done = browse(tmp_path, page, "--dump-dom")
     assert b"CONSOLE" not in done.stderr
-    assert "Most expected here" in done.stdout.decode()
+    assert "Top predictions" in done.stdout.decode()
     assert widths(tmp_path, page) == (360, 360)
 
 

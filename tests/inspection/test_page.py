@@ -126,7 +126,7 @@ def test_a_browser_has_nothing_to_complain_of(tmp_path: Path) -> None:
     assert b"CONSOLE" not in done.stderr
     dom = done.stdout.decode()
     panel = dom[dom.index('class="read-panel"') :]
-    assert "Most expected here" in panel  # the program ran
+    assert "Top predictions" in panel  # the script ran
     refused = browse(tmp_path, render(full()).replace("script-src 'sha256-", "script-src 'sha256-x"), "--dump-dom")
     assert b"CONSOLE" in refused.stderr  # so that a refusal would have been seen
 

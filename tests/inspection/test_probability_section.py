@@ -53,7 +53,7 @@ def made(*samples: Sample) -> Section:
     json.dumps(found.data, allow_nan=False)
     assert len({figure.name for figure in found.figures}) == len(found.figures)
     assert all(figure.caption and "nan" not in figure.caption for figure in found.figures)
-    assert not any("nan" in finding for finding in found.findings)
+    assert not any("nan" in finding for finding in found.sentences)
     return found
 
 
@@ -96,15 +96,15 @@ def test_the_section_says_and_shows_all() -> None:
     found = made(sample(model(), name="kn"), sample(model("lstm"), name="lstm"))
     names = [figure.name for figure in found.figures]
     assert names == ["reading", "reading-2", "calibration", "confidence", "disagreement", "orders", "orders-text"]
-    assert found.findings[0].startswith("kn: its surprisal is ")
-    assert "bits per token over 100 tokens" in found.findings[0]
-    assert any("% of tokens were scored by a 5-gram" in finding for finding in found.findings)
-    assert "Over 100 tokens the expected calibration error of its top predictions is " in found.findings[1]
+    assert found.sentences[0].startswith("kn: its surprisal is ")
+    assert "bits per token over 100 tokens" in found.sentences[0]
+    assert any("% of tokens were scored by a 5-gram" in finding for finding in found.sentences)
+    assert "Over 100 tokens the expected calibration error of its top predictions is " in found.sentences[1]
     errors = found.data["models"][0]["calibration"]
     shares = [100 * errors[key] for key in ("expected_calibration_error", "expected_by_chance")]
-    assert f"is {shares[0]:.1f} percentage points, against {shares[1]:.1f}" in found.findings[1]
+    assert f"is {shares[0]:.1f} percentage points, against {shares[1]:.1f}" in found.sentences[1]
     assert f"{shares[0]:.1f} ({shares[1]:.1f} by chance)" in found["confidence"].caption
-    assert "bits per token over 100 tokens" in found.findings[-1]
+    assert "bits per token over 100 tokens" in found.sentences[-1]
     bits = found.arrays["kn/bits"]
     assert found.data["models"][0]["bits_per_token"] == pytest.approx(bits.mean())
     assert found.data["disagreement"][0]["mean_gain_bits"] == pytest.approx(
@@ -127,18 +127,18 @@ def test_confidence_and_entropy_of_a_uniform_model() -> None:
 
 def test_a_score_is_not_called_a_probability() -> None:
     found = made(sample(model(smoothing="stupid-backoff"), name="sb"))
-    assert "its scores are not probabilities" in found.findings[0]
+    assert "its scores are not probabilities" in found.sentences[0]
     assert "calibration" not in found.data["models"][0]
     assert not any(figure.name in ("calibration", "confidence") for figure in found.figures)
     assert "a score, not a probability" in found["reading"].caption
     both = made(sample(model(), name="kn"), sample(model(smoothing="stupid-backoff"), name="sb"))
-    assert "(by score, not probability)" in both.findings[-1]
+    assert "(by score, not probability)" in both.sentences[-1]
 
 
 def test_the_impossible_is_no_trouble() -> None:
     of = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=2, smoothing="mle")
     found = made(sample(of, ["a a", "b a"], name="mle"), sample(of, ["a a", "b a"], name="same"))
-    assert "gives 1 of 6 tokens probability 0, the first “a”" in found.findings[0]
+    assert "gives 1 of 6 tokens probability 0, the first “a”" in found.sentences[0]
     assert found.data["models"][0]["bits_per_token"] is None
 
 
@@ -149,7 +149,7 @@ def test_one_that_holds_tokens_impossible_is_not_called_better() -> None:
     broad = chainrule.train("ngram", train, order=1, smoothing="laplace")
     found = made(sample(sharp, text, name="sharp"), sample(broad, text, name="broad"))
     said = "gives probability 0 to 1 of 8 tokens and"
-    assert found.findings[-1].startswith(
+    assert found.sentences[-1].startswith(
         f"broad predicts this text better than sharp: sharp {said} broad to none; over"
     )
     assert (
@@ -162,7 +162,7 @@ def test_pruned_n_grams_count_as_not_seen() -> None:
     text = ["a b c", "a b d", "a b d"]
     of = chainrule.train("ngram", Corpus.from_lines(text), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
     found = made(sample(of, text[:1], name="pruned"))
-    said = " ".join((*found.findings, *(figure.caption + figure.drawing for figure in found.figures)))
+    said = " ".join((*found.sentences, *(figure.caption + figure.drawing for figure in found.figures)))
     assert "a pruned n-gram counts as not seen" in said
     assert "backed off: context seen, word not seen after it" in said
     assert "backed off: context not seen" in said

@@ -46,7 +46,7 @@ def test_numbers_of_a_rotation() -> None:
     assert layer["matrices"]["R"]["spectral_radius"] == pytest.approx(1.0)
     assert layer["matrices"]["R"]["largest_singular_value"] == pytest.approx(1.0)
     assert sorted(found.arrays["turn/layer 1/R/eigenvalues, imaginary"]) == pytest.approx([-1, -1, 1, 1])
-    assert found.findings == (
+    assert found.sentences == (
         "turn: the recurrent matrix of layer 1 has spectral radius 1.00 and largest singular value 1.00: "
         "σ_max · max φ′ = 1.00: the gradient need not vanish and cannot explode.",
     )
@@ -66,7 +66,7 @@ def test_several_models_each_with_its_figures_and_one_bound() -> None:
     assert "<bdi>&lt;b&gt;</bdi>: norms of every recurrent" in found["<b>: sizes"].caption
     assert all("<b>" not in figure.caption + figure.drawing for figure in found.figures)
     json.dumps(found.data, allow_nan=False)
-    assert [finding.split(":")[0] for finding in found.findings] == ["lstm", "lstm", "<b>"]
+    assert [finding.split(":")[0] for finding in found.sentences] == ["lstm", "lstm", "<b>"]
 
 
 def test_gated_models_alone_have_no_bound() -> None:
@@ -84,7 +84,7 @@ def test_lower_layers_and_attention_are_drawn_no_bound() -> None:
             layer.R.copy_(size * torch.eye(4))
     found = recurrent_matrix.section([deep, sample("rnn", "attentive", attention="dot")])
     assert found is not None
-    lower, top, attentive = found.findings
+    lower, top, attentive = found.sentences
     assert (
         "along this layer alone σ_max · max φ′ = 0.30; gradients also return through the layers above it" in lower
     )

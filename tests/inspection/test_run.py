@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.analysis.section import Figure, Section
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.inspection.run import MODULES, inspect, peak_memory, unique_names
 from chainrule.inspection.sample import Sample
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         def section(samples: Sequence[Sample], **settings: Any) -> Section | None:
             kept[name] = {"samples": list(samples), **settings}
             settings["progress"]("looking", 1, 2)
-            findings = tuple(f"{sample.name}: {name} was seen." for sample in samples)
+            findings = tuple(Finding(sample.name, f"{name} was seen.") for sample in samples)
             data: Any = {
                 "infinite": float("inf"),
                 "array": np.array([1, 2]),
@@ -280,7 +280,9 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
 
     def translator_section(model: Any, pairs: SentencePairs, *, progress: Progress) -> Section:
         heard.append(pairs)
-        return Section(name="attention", title="Attention", findings=("It looks ahead.",), data={"pairs": 1})
+        return Section(
+            name="attention", title="Attention", findings=(Finding(None, "It looks ahead."),), data={"pairs": 1}
+        )
 
     attention = SimpleNamespace(translator_section=translator_section)
     monkeypatch.setitem(sys.modules, MODULES["attention"], attention)

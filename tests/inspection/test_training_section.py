@@ -64,7 +64,7 @@ def test_a_network_and_all_its_figures(network: Sample) -> None:
     assert (found.name, found.title) == ("training", "Training")
     names = [figure.name for figure in found.figures]
     assert names == ["loss", "gradient-norm", "clipped-by", "update-ratio", "learning-rate"]
-    assert found.findings[0].startswith("100 % of the steps were clipped")
+    assert found.sentences[0].startswith("100 % of the steps were clipped")
     for figure in found.figures:
         ElementTree.fromstring(figure.drawing)
         assert f"<desc>{figure.caption.split('.')[0][:20]}" in figure.drawing
@@ -105,8 +105,8 @@ def test_several_share_the_axis_of_the_loss(network: Sample) -> None:
     assert found is not None
     names = [figure.name for figure in found.figures]
     assert names == ["loss", "gradient-norm-2", "clipped-by-2", "update-ratio-2", "learning-rate"]
-    assert found.findings[0].startswith("old␊<b>: The loss was still falling at the end, 5.00 → 4.00")
-    assert found.findings[1].startswith("lstm: 100 % of the steps")  # the more telling first, whoever it is of
+    assert found.sentences[0].startswith("old␊<b>: The loss was still falling at the end, 5.00 → 4.00")
+    assert found.sentences[1].startswith("lstm: 100 % of the steps")  # the more telling first, whoever it is of
     assert "old␊&lt;b&gt;" in found["loss"].drawing
     assert "<b>" not in found["loss"].caption
     assert "<bdi>old␊&lt;b&gt;</bdi>: training 4.00" in found["loss"].caption

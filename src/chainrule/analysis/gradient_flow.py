@@ -148,7 +148,7 @@ class ValueRange(NamedTuple):
         return [(float(k), float(values[k])) for k in _evenly_spaced(J, MOST_POINTS)]
 
 
-def draw(
+def plot_gradient_flow(
     flows: Sequence[GradientFlow],
     bound: Mapping[str, Sequence[float]] | None = None,
     *,

@@ -4,7 +4,6 @@ Uses only the `LanguageModel` protocol, so it works for every family.
 """
 
 import html
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from chainrule.plots.html import (
     escape,
     format_bits,
     html_table,
+    json_for_script,
     to_printable,
 )
 from chainrule.progress import Progress, silent
@@ -279,11 +279,6 @@ def panel_data(tokens: Sequence[str], predictions: Predictions, names: Sequence[
         "p": millionths.ravel().tolist(),
         "came": np.where(is_truth.any(axis=1), is_truth.argmax(axis=1), -1).tolist(),
     }
-
-
-def json_for_script(value: object) -> str:
-    """Return JSON that is safe inside a `<script>` element."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @cache

@@ -36,16 +36,39 @@ class Figure:
         return f"<figure>{self.drawing}<figcaption>{self.caption}</figcaption></figure>"
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A statement about one model, or about several."""
+
+    model: str | None  # None: it concerns several models, or the only one
+    text: str  # one sentence; after a model name it may begin in lower case
+    more: str = ""  # a further sentence
+
+    def __str__(self) -> str:
+        return "".join((f"{self.model}: " if self.model else "", self.text, f" {self.more}" if self.more else ""))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences without the model name in front."""
+        first = self.text[:1].upper() + self.text[1:] if self.model else self.text
+        return (first, self.more) if self.more else (first,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Findings, figures and numbers on one aspect of the models."""
 
     name: str  # its key in the JSON: "gradient_flow"
     title: str  # its heading: "Gradient flow"
-    findings: tuple[str, ...] = ()  # sentences, most important first; the first goes into the summary
+    findings: tuple[Finding, ...] = ()  # most important first; the first of each model goes into the summary
     figures: tuple[Figure, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON values
     arrays: Mapping[str, Floats] = field(default_factory=dict)  # full-resolution arrays
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The findings as text, each with the name of its model."""
+        return tuple(map(str, self.findings))
 
     def __getitem__(self, name: str) -> Figure:
         """Return the figure of this name."""
@@ -55,10 +78,10 @@ class Section:
         return by_name[name]
 
     def __repr__(self) -> str:
-        return f"<{self.title}: {' '.join(self.findings) or 'nothing found'}>"
+        return f"<{self.title}: {' '.join(self.sentences) or 'nothing found'}>"
 
     def _repr_html_(self) -> str:
-        paragraphs = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
+        paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
         figures = "".join(figure._repr_html_() for figure in self.figures)
         return f"<h3>{html.escape(self.title)}</h3>{paragraphs}{figures}"
 

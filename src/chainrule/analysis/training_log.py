@@ -219,17 +219,17 @@ MAX_NAMED: Final = 3  # matrices named in a sentence
 TYPICAL_RATIO: Final = 1e-3  # rule of thumb
 
 OVERFITTING, SMALL_UPDATES, STILL_IMPROVING, CLIPPED = range(4)
-Finding = tuple[int, str]
+Diagnosis = tuple[int, str]
 """(priority, lowest first; sentence)."""
 
 
-def diagnose(log: TrainingLog, clip: float | None = None) -> list[Finding]:
+def diagnose(log: TrainingLog, clip: float | None = None) -> list[Diagnosis]:
     """Return the findings of a run, most important first."""
     candidates = (_overfitting(log), _small_updates(log), _clipping(log, clip), _still_improving(log))
     return sorted(finding for finding in candidates if finding is not None)
 
 
-def _overfitting(log: TrainingLog) -> Finding | None:
+def _overfitting(log: TrainingLog) -> Diagnosis | None:
     """Report a validation loss that rose after its best value by more than noise."""
     valid = log.validations
     if valid is None or not has_risen(valid.value):
@@ -287,7 +287,7 @@ def _is_training_better(log: TrainingLog, step: float) -> bool | None:
     )
 
 
-def _small_updates(log: TrainingLog) -> Finding | None:
+def _small_updates(log: TrainingLog) -> Diagnosis | None:
     """Report matrices that updates hardly change; not for short runs."""
     if log.step[-1] < MIN_STEPS:
         return None
@@ -315,7 +315,7 @@ def _small_updates(log: TrainingLog) -> Finding | None:
     return SMALL_UPDATES, f"{clause} (about {_format_ratio(TYPICAL_RATIO)} is typical){remedy}."
 
 
-def _clipping(log: TrainingLog, clip: float | None) -> Finding | None:
+def _clipping(log: TrainingLog, clip: float | None) -> Diagnosis | None:
     """Report the share of clipped steps and the main cause."""
     share = log.clipped_share
     if not share:
@@ -352,7 +352,7 @@ def _cause(shares: Mapping[str, float]) -> str:
     )
 
 
-def _still_improving(log: TrainingLog) -> Finding | None:
+def _still_improving(log: TrainingLog) -> Diagnosis | None:
     """Report a loss that still fell in the last tenth, beyond noise, with validation best at the end."""
     change, valid = change_in_last_tenth(log), log.validations
     if change is None or change.before - change.after < max(MIN_CHANGE, change.significant_change):

@@ -138,13 +138,11 @@ def _check_target(out: Path, text: list[str]) -> None:
 
 def _print(report: "Inspection", *, with_findings: bool) -> None:
     """Print the summary and, if no report was written, all findings by section."""
-    from chainrule.inspection.report import format_paragraphs
-
-    for paragraph in format_paragraphs(report.verdict, report.names):
+    for paragraph in report.paragraphs:
         _print_wrapped(paragraph)
     for section in report.sections if with_findings else ():
         print(f"\n{section.title}")
-        for finding in section.findings:
+        for finding in section.sentences:
             _print_wrapped(finding, "  - ")
 
 

@@ -196,7 +196,7 @@ def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
         caption += f" The half-life is longest in <b>{name}</b>: {finite_half_lives[longest]:.1f} tokens."
     title = "Gradient flow by lag"
     ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
-    return [_figure(gradient_flow.draw(drawn, title=title, description=ends), caption)]
+    return [_figure(gradient_flow.plot_gradient_flow(drawn, title=title, description=ends), caption)]
 
 
 def has_order(row: Row) -> bool:

@@ -3,8 +3,6 @@
 Untrusted text is escaped with `html.escape` and placed in elements that isolate its writing direction.
 """
 
-import base64
-import hashlib
 import html
 import json
 import math
@@ -26,8 +24,8 @@ from chainrule.comparison.results import (
     rankable_rows,
 )
 from chainrule.errors import MissingExtra
-from chainrule.plots import html as looks
-from chainrule.plots.html import CONTROL_PICTURES, FULL_BITS, surprisal_html
+from chainrule.plots import html as page
+from chainrule.plots.html import FULL_BITS, Markup, facts_html, surprisal_html
 from chainrule.storage.atomic import atomic_file, flush, write_error
 
 HEADINGS = {
@@ -185,10 +183,6 @@ _TABLE_INTRODUCTION: Final = (
     "Best first by bits per byte, which does not depend on how the text was cut into tokens. "
     "A sample opens with a click."
 )
-_ALLOWED_CONTROLS: Final = {ord("\n"), ord("\t")}
-_CONTROL_SYMBOLS: Final = {
-    code: picture for code, picture in CONTROL_PICTURES.items() if code not in _ALLOWED_CONTROLS
-}
 
 
 def render_page(results: Results) -> str:
@@ -200,11 +194,13 @@ def render_page(results: Results) -> str:
         _sentences(results.sentences),
         _reproduction(results),
     )
-    page = (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head(results)}</head>\n<body>\n<main>\n'
-        f"{''.join(sections)}</main>\n<script>{_asset('sort.js')}</script>\n</body>\n</html>\n"
+    folder = Path(__file__).parent
+    return page.render_page(
+        f"{results.text}: language models compared",
+        "".join(sections),
+        stylesheet=folder / "style.css",
+        script=(folder / "sort.js").read_text(encoding="utf-8"),
     )
-    return page.translate(_CONTROL_SYMBOLS).encode("utf-8", "replace").decode("utf-8")
 
 
 def summarize(rows: tuple[Row, ...]) -> str:
@@ -231,27 +227,14 @@ def summarize(rows: tuple[Row, ...]) -> str:
     return f"{words} ({_bold_name(others[0])}) and {over}.{ending}"
 
 
-def _head(results: Results) -> str:
-    digest = base64.b64encode(hashlib.sha256(_asset("sort.js").encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return (
-        '<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(results.text)}: language models compared</title>\n"
-        f"<style>{looks.read_stylesheet(Path(__file__).with_name('style.css'))}</style>\n"
-    )
-
-
 def _header(results: Results) -> str:
     split = results.split
     test_size = formatting.format_size(split.test_bytes)
     lines, tokens = partial(formatting.format_count, noun="line"), partial(formatting.format_count, noun="token")
     models = formatting.format_count(len(results.rows), "model")
     facts = {
-        "SHA-256 of the text": f"<code>{html.escape(results.text_sha256)}</code>",
-        "Tokenizer": f"<bdi>{html.escape(results.tokenizer)}</bdi>",
+        "SHA-256 of the text": Markup(f"<code>{html.escape(results.text_sha256)}</code>"),
+        "Tokenizer": results.tokenizer,
         "Training text": f"{lines(split.train_lines)}, {tokens(split.train_tokens)}",
         "Validation text": lines(split.valid_lines),
         "Test text": f"{lines(split.test_lines)}, {tokens(split.test_tokens)}, {test_size}",
@@ -259,12 +242,11 @@ def _header(results: Results) -> str:
         "Time": f"{formatting.format_duration(results.seconds)} for {models}",
     }
     if results.remarks:
-        facts["Remarks"] = html.escape("; ".join(results.remarks))
-    pairs = "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts.items())
+        facts["Remarks"] = "; ".join(results.remarks)
     return (
         '<header>\n<p class="kicker">chainrule compare</p>\n'
         f'<h1 dir="auto">{html.escape(results.text)}</h1>\n'
-        f'<p class="verdict">{summarize(results.rows)}</p>\n<dl>{pairs}</dl>\n</header>\n'
+        f'<p class="verdict">{summarize(results.rows)}</p>\n{facts_html(facts)}\n</header>\n'
     )
 
 
@@ -341,10 +323,6 @@ def _bold_name(row: Row) -> str:
 def _lead(best: Row, other: Row) -> str:
     saved = 1 - best.bits_per_byte / other.bits_per_byte if other.bits_per_byte else 0.0
     return f"{formatting.format_percent(saved)} fewer than" if saved > 0 else "level with"
-
-
-def _asset(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 RESULTS, REPORT = "results.json", "report.html"

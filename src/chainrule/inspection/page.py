@@ -3,26 +3,19 @@
 Untrusted text is escaped with `html.escape` and isolated with `<bdi>` or `dir="auto"`.
 """
 
-import base64
-import hashlib
 import html
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chainrule.analysis import predictions
 from chainrule.analysis.section import Figure, Section
 from chainrule.comparison import formatting
-from chainrule.inspection.report import format_paragraphs, split_heading
-from chainrule.plots import html as looks
-from chainrule.plots.html import CONTROL_PICTURES, bold
+from chainrule.plots.html import bold, facts_html, render_page
 
 if TYPE_CHECKING:
     from chainrule.inspection.report import Inspection, Subject
 
-_ALLOWED: Final = {ord("\n"), ord("\t")}
-_UNPRINTABLE: Final = {code: picture for code, picture in CONTROL_PICTURES.items() if code not in _ALLOWED}
 _OWN_NAME: Final = re.compile(r'( id="| href="#)')
 _VIEW_BOX: Final = re.compile(r'<svg [^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.]+"')
 
@@ -30,48 +23,23 @@ _VIEW_BOX: Final = re.compile(r'<svg [^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.
 def render(inspection: "Inspection") -> str:
     """Return the page, which works offline and in light and dark mode."""
     sections = "".join(_section(section, index) for index, section in enumerate(inspection.sections))
-    script = _script(sections)
-    page = (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head(inspection, script)}</head>\n<body>\n<main>\n'
-        f"{_header(inspection)}{sections}{_models(inspection)}{_reproduction(inspection)}</main>\n"
-        f"{f'<script>{script}</script>' if script else ''}\n</body>\n</html>\n"
+    return render_page(
+        f"{formatting.join_words(list(inspection.names))}: inspection",
+        f"{_header(inspection)}{sections}{_models(inspection)}{_reproduction(inspection)}",
+        stylesheet=Path(__file__).with_name("page.css"),
+        script=predictions.load_script() if '<script type="application/json">' in sections else "",
+        images=True,  # heat maps inside the SVGs
     )
-    return page.translate(_UNPRINTABLE).encode("utf-8", "replace").decode("utf-8")
 
 
 def verdict_html(inspection: "Inspection") -> str:
     """Return the summary; with several models, each paragraph begins with a model name."""
     if not inspection.verdict or len(inspection.names) == 1:
-        words = format_paragraphs(inspection.verdict, inspection.names)
-        return "".join(f'<p class="verdict" dir="auto">{html.escape(text)}</p>\n' for text in words)
-    paragraphs = [split_heading(paragraph) for paragraph in inspection.verdict]
+        return "".join(f'<p class="verdict" dir="auto">{html.escape(text)}</p>\n' for text in inspection.paragraphs)
     return "".join(
-        f'<p class="verdict">{bold(name) if name else ""}{html.escape(words)}</p>\n' for name, words in paragraphs
+        f'<p class="verdict">{f"{bold(item.model)}: " if item.model else ""}{html.escape(item.text)}</p>\n'
+        for item in inspection.verdict
     )
-
-
-def _head(inspection: "Inspection", script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"'sha256-{digest}'" if script else "'none'"
-    # Heat maps are data: images in the SVGs; everything else is blocked.
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    style = looks.read_stylesheet(Path(__file__).with_name("page.css"))
-    return (
-        '<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(formatting.join_words(list(inspection.names)))}: inspection</title>\n"
-        f"<style>{style}</style>\n"
-    )
-
-
-def _script(sections: str) -> str:
-    """Return the script of the token panels; empty if no figure needs it."""
-    return predictions.load_script() if '<script type="application/json">' in sections else ""
 
 
 def _header(inspection: "Inspection") -> str:
@@ -90,7 +58,7 @@ def _header(inspection: "Inspection") -> str:
 
 def _section(section: Section, index: int) -> str:
     """Render the findings as a list, then the figures."""
-    findings = "".join(f'<li dir="auto">{html.escape(finding)}</li>\n' for finding in section.findings)
+    findings = "".join(f'<li dir="auto">{html.escape(finding)}</li>\n' for finding in section.sentences)
     figures = "".join(_figure(figure, f"s{index}f{number}-") for number, figure in enumerate(section.figures))
     findings_html = f'<ul class="findings">\n{findings}</ul>\n' if findings else ""
     figures_html = f'<div class="figures">\n{figures}</div>\n' if figures else ""
@@ -135,7 +103,7 @@ def _subject(subject: "Subject") -> str:
         "Trained on": subject.trained_on or "unknown",
         "Text read": subject.looked_at,
     }
-    return f"<article><h3><bdi>{html.escape(subject.name)}</bdi></h3>{_facts(facts)}</article>\n"
+    return f"<article><h3><bdi>{html.escape(subject.name)}</bdi></h3>{facts_html(facts)}</article>\n"
 
 
 def _reproduction(inspection: "Inspection") -> str:
@@ -150,13 +118,5 @@ def _reproduction(inspection: "Inspection") -> str:
         facts[f"Left out: {name.replace('_', ' ')}"] = reason
     return (
         '<section id="reproduction">\n<h2>Reproduction</h2>\n'
-        f'<pre><code dir="auto">{html.escape(inspection.command)}</code></pre>\n{_facts(facts)}</section>\n'
+        f'<pre><code dir="auto">{html.escape(inspection.command)}</code></pre>\n{facts_html(facts)}</section>\n'
     )
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    pairs = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd><bdi>{html.escape(fact)}</bdi></dd></div>"
-        for name, fact in facts.items()
-    )
-    return f"<dl>{pairs}</dl>"

@@ -1,7 +1,6 @@
 """The result of an inspection: sections, summary, JSON and HTML page."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.analysis.section import Section
+from chainrule.analysis.section import Finding, Section
 from chainrule.errors import UsageError
+from chainrule.inspection import page
 from chainrule.storage.atomic import atomic_file
 
 MOST: Final = 5  # sentences per paragraph
@@ -18,8 +18,6 @@ FEWEST: Final = 3  # sentences per paragraph, if available
 
 ORDER: Final = ("gradient_flow", "gates", "attention", "probability", "training", "recurrent_matrix")
 """Sections by importance; the matrix largely repeats the measured flow."""
-
-_QUOTED_OR_GAP: Final = re.compile(r"“[^”]*”+|(?<=[.!?])\s+(?=[A-Z“\"(])")  # quotations are skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,69 +27,36 @@ class Paragraph:
     model: str  # empty if it concerns several models
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.model}: {self.text}" if self.model else self.text
+
 
 def summarize(sections: Sequence[Section], names: Sequence[str]) -> tuple[Paragraph, ...]:
-    """Return a paragraph per model with findings, then one for findings on several models."""
+    """Return a paragraph per model with findings, then one for findings on several models.
+
+    A finding without a model is about the only model, or about several.
+    """
     order = {name: rank for rank, name in enumerate(ORDER)}
     ranked = sorted(sections, key=lambda section: order.get(section.name, len(order)))
-    attributed = [[_attribute(finding, names) for finding in section.findings] for section in ranked]
+    default = names[0] if len(names) == 1 else ""
     paragraphs = []
     for name in (*names, ""):
-        model_findings = [[sentence for model, sentence in findings if model == name] for findings in attributed]
-        if text := " ".join(_select(model_findings)):
+        by_section = [
+            [finding for finding in section.findings if (finding.model or default) == name] for section in ranked
+        ]
+        if text := " ".join(_select(by_section)):
             paragraphs.append(Paragraph(name, text))
     return tuple(paragraphs)
 
 
-def format_paragraphs(paragraphs: Sequence[Paragraph], names: Sequence[str]) -> list[str]:
-    """Return the paragraphs as lines of text; the name of a single model is omitted."""
-    if not paragraphs:
-        return ["There are no findings."]
-    return ["".join(split_heading(paragraph) if len(names) > 1 else paragraph.text) for paragraph in paragraphs]
-
-
-def split_heading(paragraph: Paragraph) -> tuple[str, str]:
-    """Return the model name and the rest: a colon and the text, or the text after its leading name."""
-    if not paragraph.model:
-        return "", paragraph.text
-    if paragraph.text.startswith(f"{paragraph.model} "):
-        return paragraph.model, paragraph.text.removeprefix(paragraph.model)
-    return paragraph.model, f": {paragraph.text}"
-
-
-def _select(findings: Sequence[Sequence[str]]) -> list[str]:
+def _select(findings: Sequence[Sequence[Finding]]) -> list[str]:
     """Return the first finding of every section, then later ones while there are few sentences."""
     sentences: list[str] = []
     for rank in range(max(map(len, findings), default=0)):
         for finding in (section_findings[rank] for section_findings in findings if rank < len(section_findings)):
             if len(sentences) < (MOST if rank == 0 else FEWEST):
-                sentences += list(_sentences(finding))[: MOST - len(sentences)]
+                sentences += finding.sentences[: MOST - len(sentences)]
     return sentences
-
-
-def _sentences(finding: str) -> Iterator[str]:
-    """Yield the sentences of a finding, each with its final punctuation."""
-    text, start = finding.strip(), 0
-    gaps = [match.span() for match in _QUOTED_OR_GAP.finditer(text) if not match[0].startswith("“")]
-    for end, following in (*gaps, (len(text), len(text))):
-        sentence, start = text[start:end], following
-        yield sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
-
-
-def _attribute(finding: str, names: Sequence[str]) -> tuple[str, str]:
-    """Return the model a finding is about, and its text: `lstm: the gradient halves …` is about lstm.
-
-    With one model every finding is about it; with several, a finding that neither begins with a name nor contains
-    exactly one name is about all of them.
-    """
-    for name in sorted(names, key=len, reverse=True):
-        if name and finding.startswith(f"{name}: "):
-            text = finding.removeprefix(f"{name}: ")
-            return name, text[:1].upper() + text[1:]
-    if len(names) == 1:
-        return names[0], finding
-    mentioned = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", finding)]
-    return (mentioned[0] if len(mentioned) == 1 else ""), finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +96,12 @@ class Inspection:
         """The most important findings, one paragraph per model."""
         return summarize(self.sections, self.names)
 
+    @property
+    def paragraphs(self) -> list[str]:
+        """The summary as text; the name of a single model is omitted."""
+        is_named = len(self.subjects) > 1
+        return [str(item) if is_named else item.text for item in self.verdict] or ["There are no findings."]
+
     def __getitem__(self, name: str) -> Section:
         """Return the section of this name."""
         for section in self.sections:
@@ -147,20 +118,18 @@ class Inspection:
         return name in set(self)
 
     def __str__(self) -> str:
-        return "\n\n".join(format_paragraphs(self.verdict, self.names))
+        return "\n\n".join(self.paragraphs)
 
     def __repr__(self) -> str:
         return f"<inspection of {', '.join(self.names)}: {', '.join(self) or 'nothing found'}>"
 
     def _repr_html_(self) -> str:
-        from chainrule.inspection import page
-
         return page.verdict_html(self) + "".join(section._repr_html_() for section in self.sections)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the figures as JSON values; values that are not finite become None."""
         sections = {
-            section.name: {"title": section.title, "findings": section.findings, "data": section.data}
+            section.name: {"title": section.title, "findings": section.sentences, "data": section.data}
             for section in self.sections
         }
         document = {
@@ -179,8 +148,6 @@ class Inspection:
     def save(self, path: str | Path) -> None:
         """Write the HTML page, replacing an existing file."""
         with atomic_file(Path(path)) as file:
-            from chainrule.inspection import page
-
             file.write(page.render(self).encode())
 
 

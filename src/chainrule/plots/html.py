@@ -1,8 +1,14 @@
-"""HTML of text coloured by surprisal, with inline styles only, for light and dark pages and notebooks."""
+"""HTML of coloured text, tables and whole pages, for light and dark mode.
 
+Coloured text and tables have inline styles only, so that notebooks can show them.
+"""
+
+import base64
+import hashlib
 import html
+import json
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +24,8 @@ CONTROL_PICTURES: Final = (
     {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 )
 """Control characters as Unicode control pictures: a line feed is ␊. U+0080 to U+009F become �."""
+
+_PAGE_CONTROLS: Final = {code: picture for code, picture in CONTROL_PICTURES.items() if chr(code) not in "\n\t"}
 
 BIDI_CONTROLS: Final[dict[int, int | str]] = {
     code: f"⟨U+{code:04X}⟩" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -78,10 +86,48 @@ def bold(name: str) -> str:
     return f"<b>{escape(name)}</b>"
 
 
-def read_stylesheet(page_css: Path) -> str:
-    """Return the shared style sheet followed by that of the page."""
-    shared = Path(__file__).with_name("base.css")
-    return "".join(file.read_text(encoding="utf-8") for file in (shared, page_css))
+def render_page(title: str, content: str, *, stylesheet: Path, script: str = "", images: bool = False) -> str:
+    """Return a self-contained page that works offline; `content` is the HTML of `<main>`.
+
+    Control characters become symbols and lone surrogates question marks.
+    """
+    styles = "".join(
+        file.read_text(encoding="utf-8") for file in (Path(__file__).with_name("base.css"), stylesheet)
+    )
+    page = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{security_policy(script, images)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n<main>\n"
+        f"{content}</main>\n{f'<script>{script}</script>' if script else ''}\n</body>\n</html>\n"
+    )
+    return page.translate(_PAGE_CONTROLS).encode("utf-8", "replace").decode("utf-8")
+
+
+def security_policy(script: str, images: bool = False) -> str:
+    """Return a content security policy that allows this one script, inline styles and, if asked, data images."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; {'img-src data:; ' if images else ''}style-src 'unsafe-inline'; "
+        f"script-src {allowed}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def facts_html(facts: Mapping[str, str]) -> str:
+    """Return a `<dl>` of names and facts; facts that are not `Markup` are escaped."""
+    pairs = "".join(
+        f"<div><dt>{html.escape(name)}</dt>"
+        f"<dd>{fact if isinstance(fact, Markup) else f'<bdi>{html.escape(fact)}</bdi>'}</dd></div>"
+        for name, fact in facts.items()
+    )
+    return f"<dl>{pairs}</dl>"
+
+
+def json_for_script(value: object) -> str:
+    """Return JSON that is safe inside a `<script>` element."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 class Markup(str):
@@ -121,7 +167,7 @@ RULED: Final = TableStyle(
     is_scrolling=True,
 )
 READ: Final = TableStyle(table=' class="read-table"', number=' class="read-number"')
-"""Uses `reading.STYLE`, which must be on the page."""
+"""Uses `predictions.STYLE`, which must be on the page."""
 
 
 def html_table(

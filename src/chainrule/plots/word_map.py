@@ -3,10 +3,7 @@
 Equation numbers are those of the t-SNE paper. The page is drawn by word_map_*.js.
 """
 
-import base64
-import hashlib
 import html
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import ConfigError, InputError
 from chainrule.lm import Floats
-from chainrule.plots.html import CONTROL_PICTURES
+from chainrule.plots.html import CONTROL_PICTURES, json_for_script, security_policy
 from chainrule.progress import Progress, as_progress, silent
 
 MOST_WORDS: Final = 10_000
@@ -232,14 +229,13 @@ def divergence(P: Floats, Y: Floats) -> float:
 def render_page(word_map: WordMap, title: str) -> str:
     """Return a self-contained HTML document; `#word=NAME` in its URL selects a word."""
     script = "\n".join(map(_asset, SCRIPTS))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = Template(_asset("word_map.html")).substitute(
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        policy=security_policy(script),
         title=html.escape(title.translate(CONTROL_PICTURES)),
         style=_asset("word_map.css"),
         number=f"{len(word_map.words):,}",
         note=html.escape(word_map.note),
-        data=_json_for_script(page_data(word_map)),
+        data=json_for_script(page_data(word_map)),
         script=script,
     )
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -295,11 +291,6 @@ def _similarity_blocks(Y: Floats) -> Iterator[tuple[slice, Floats]]:
 
 def _blocks(rows: int, size: int) -> Iterator[slice]:
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
-
-
-def _json_for_script(value: object) -> str:
-    """Return JSON that is safe inside a `<script>` element."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _asset(name: str) -> str:

@@ -11,7 +11,7 @@ from chainrule.analysis import attention as head_attention
 from chainrule.analysis import attention_plots, attention_scaling
 from chainrule.analysis.attention import AttentionRecord, Head
 from chainrule.analysis.attention_scaling import Costs, HeadScores
-from chainrule.analysis.section import Figure, Section
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats, Ids
@@ -68,7 +68,7 @@ def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress 
     return Section(
         name="attention",
         title="Attention",
-        findings=tuple(f"{result.name}: {clause}." for result in results for clause in _describe(result)),
+        findings=tuple(Finding(result.name, f"{clause}.") for result in results for clause in _describe(result)),
         figures=(_by_distance(results), *(figure for result in results for figure in _figures(result))),
         data={result.name: _data(result) for result in results},
         arrays={name: values for result in results for name, values in _arrays(result)},
@@ -229,9 +229,12 @@ def translator_section(
     return Section(
         name="attention",
         title="Attention",
-        findings=(
-            *head_attention.describe_cross(cross_heads),
-            *(f"{clause[:1].upper()}{clause[1:]}." for clause in attention_scaling.describe(scores, divisor)),
+        findings=tuple(
+            Finding(None, sentence)
+            for sentence in (
+                *head_attention.describe_cross(cross_heads),
+                *(f"{clause[:1].upper()}{clause[1:]}." for clause in attention_scaling.describe(scores, divisor)),
+            )
         ),
         figures=(
             *(

@@ -9,7 +9,7 @@ import numpy as np
 from chainrule.analysis import gates
 from chainrule.analysis.gates import CorrelatedCell, GateStatistics, LayerStates, Panel
 from chainrule.analysis.recurrent_matrix import GATE_NAMES
-from chainrule.analysis.section import Figure, Section, finite_or_none
+from chainrule.analysis.section import Figure, Finding, Section, finite_or_none
 from chainrule.analysis.text_properties import PROPERTIES, AlignedText, Property, parse_property
 from chainrule.inspection.sample import Sample
 from chainrule.inspection.sections.recurrent_matrix import RECURRENT
@@ -314,7 +314,9 @@ def section(
         name="gates",
         title="Gates and states",
         findings=tuple(
-            f"{activity.name}: {finding}." for activity in activities for finding in _findings(activity, tracked)
+            Finding(activity.name, f"{clause}.")
+            for activity in activities
+            for clause in _findings(activity, tracked)
         ),
         figures=tuple(figure for activity in activities for figure in make_figures(activity, tracked)),
         data={activity.name: _data(activity) for activity in activities},

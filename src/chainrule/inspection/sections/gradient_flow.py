@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.analysis import gradient_flow as flow_plot
 from chainrule.analysis import recurrent_matrix
-from chainrule.analysis.gradient_flow import GradientFlow, half_life
-from chainrule.analysis.section import Figure, Section, finite_or_none, round_for_json
+from chainrule.analysis.gradient_flow import GradientFlow, half_life, plot_gradient_flow
+from chainrule.analysis.section import Figure, Finding, Section, finite_or_none, round_for_json
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape, to_printable
@@ -98,17 +97,17 @@ def gradient_bound(sample: Sample, lags: int) -> Floats | None:
 # Findings.
 
 
-def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[str, ...]:
+def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floats | None]) -> tuple[Finding, ...]:
     """Return the reach of each model first, then cells and bounds."""
-    reaches = [f"{name}: {describe_reach(model_flows[0])}" for name, model_flows in flows.items()]
+    reaches = [Finding(name, describe_reach(model_flows[0])) for name, model_flows in flows.items()]
     cells = [
-        f"{name}: {clause}"
+        Finding(name, clause)
         for name, model_flows in flows.items()
         for flow in model_flows
         if (clause := _describe_cell(flow))
     ]
     bound_findings = [
-        f"{name}: in the top layer {recurrent_matrix.describe_gain(float(bound[1]))}."
+        Finding(name, f"in the top layer {recurrent_matrix.describe_gain(float(bound[1]))}.")
         for name in flows
         if (bound := bounds.get(name)) is not None and len(bound) > 1
     ]
@@ -202,7 +201,7 @@ def _comparison_figure(flows: list[GradientFlow]) -> Figure:
         "and to the embeddings for others"
     )
     description = "; ".join(f"{flow.name}: {describe_reach(flow)}" for flow in flows)
-    drawing = flow_plot.draw(flows, title="Gradient flow of all models", description=to_printable(description))
+    drawing = plot_gradient_flow(flows, title="Gradient flow of all models", description=to_printable(description))
     return Figure(name="all", drawing=drawing, caption=f"{_read(flows[0], CAPTION)} All models: {quantity}.")
 
 
@@ -221,7 +220,7 @@ def _model_figure(flow: GradientFlow, bound: Floats | None, is_first: bool) -> F
         note += " Dotted: upper bound for the top layer, (σ<sub>max</sub> · max φ′)<sup><i>k</i></sup>."
     title = f"Gradient flow of {to_printable(flow.name)} {kind}"
     description = to_printable(f"{flow.name}: {describe_reach(flow)}")
-    drawing = flow_plot.draw(
+    drawing = plot_gradient_flow(
         [flow], {BOUND_LABEL: dotted} if dotted else None, title=title, description=description
     )
     caption = f"{escape(flow.name)}: {_read(flow, CAPTION if is_first else SHORT_CAPTION)} {note}"

@@ -12,21 +12,10 @@ from typing import Any, cast
 import numpy as np
 
 from chainrule.analysis import calibration
-from chainrule.analysis import calibration as calibration_plot
-from chainrule.analysis import predictions as depth
-from chainrule.analysis import predictions as disagreement
-from chainrule.analysis.calibration import Tally
-from chainrule.analysis.predictions import (
-    MAX_SHOWN,
-    Disagreement,
-    PredictionRecorder,
-    Predictions,
-    describe_predictions,
-    next_token_distributions,
-    predictions_html,
-    summary,
-)
-from chainrule.analysis.section import Figure, Section
+from chainrule.analysis import predictions as analysis
+from chainrule.analysis.calibration import Bin, Tally
+from chainrule.analysis.predictions import Disagreement, Orders, PredictionRecorder, Predictions
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Batch, Floats
 from chainrule.ngram.backoff_trace import REASONS, trace_backoff
@@ -44,9 +33,9 @@ class ModelReading:
 
     sample: Sample
     predictions: Predictions
-    all_tokens: tuple[calibration.Bin, ...]  # empty if scores are not probabilities
-    best_guesses: tuple[calibration.Bin, ...]
-    orders: depth.Orders | None  # n-gram models only
+    all_tokens: tuple[Bin, ...]  # empty if scores are not probabilities
+    best_guesses: tuple[Bin, ...]
+    orders: Orders | None  # n-gram models only
 
     @property
     def name(self) -> str:
@@ -69,12 +58,12 @@ def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) ->
         findings=(
             *findings,
             *_ranking(readings, comparisons),
-            *map(disagreement.describe_disagreement, comparisons),
+            *(Finding(None, analysis.describe_disagreement(item)) for item in comparisons),
         ),
         figures=_figures(readings, comparisons),
         data={
             "models": [_to_json(item) for item in readings],
-            "disagreement": [disagreement.to_json(item) for item in comparisons],
+            "disagreement": [analysis.to_json(item) for item in comparisons],
         },
         arrays={f"{item.name}/{key}": values for item in readings for key, values in _arrays(item).items()},
     )
@@ -85,13 +74,13 @@ def read_sample(sample: Sample, progress: Progress | bool = silent) -> ModelRead
     progress = as_progress(progress)
     lm = sample.model.lm
     recorder, tally = PredictionRecorder(lm, sample.ids), Tally.empty()
-    for positions, log_p in next_token_distributions(lm, sample.ids, progress):
+    for positions, log_p in analysis.next_token_distributions(lm, sample.ids, progress):
         recorder.add(positions, log_p)
         if lm.is_normalized:
             tally += calibration.tally_events(log_p, sample.ids[positions])
     predictions = recorder.finish()
-    all_tokens: tuple[calibration.Bin, ...] = ()
-    best_guesses: tuple[calibration.Bin, ...] = ()
+    all_tokens: tuple[Bin, ...] = ()
+    best_guesses: tuple[Bin, ...] = ()
     if lm.is_normalized:
         is_right = predictions.top_ids[:, 0] == sample.ids
         all_tokens = calibration.equal_mass_bins(tally)
@@ -100,14 +89,14 @@ def read_sample(sample: Sample, progress: Progress | bool = silent) -> ModelRead
     return ModelReading(sample, predictions, all_tokens, best_guesses, orders)
 
 
-def backoff_orders(sample: Sample) -> depth.Orders:
+def backoff_orders(sample: Sample) -> Orders:
     """Return the n-gram order used for each token, reading the text as one row."""
     lm = cast(NgramModel, sample.model.lm)
     targets = sample.ids[None, :].astype(np.int64)
     inputs = np.concatenate([[[lm.vocabulary.bos]], targets[:, :-1]], axis=1)
     trace = trace_backoff(lm, Batch(inputs, targets, np.ones(targets.shape, dtype=bool)), lm.start(1))
     bits = -trace.log_prob[0] / math.log(2) + 0.0
-    return depth.Orders(lm.order, trace.matched[0], bits, trace.reason[0], REASONS)
+    return Orders(lm.order, trace.matched[0], bits, trace.reason[0], REASONS)
 
 
 def compare_models(first: ModelReading, second: ModelReading) -> Disagreement:
@@ -119,21 +108,21 @@ def compare_models(first: ModelReading, second: ModelReading) -> Disagreement:
         bits = (first.predictions.bits[:N], second.predictions.bits[:N])
         comparison = Disagreement(first.name, second.name, "token", first_sample.display_tokens[:N], *bits)
     else:
-        comparison = disagreement.compare_words(first.name, second.name, _words(first), _words(second))
+        comparison = analysis.compare_words(first.name, second.name, _words(first), _words(second))
     return replace(comparison, is_probability=first.predictions.is_normalized and second.predictions.is_normalized)
 
 
-def _words(reading: ModelReading) -> disagreement.WordBits:
+def _words(reading: ModelReading) -> analysis.WordBits:
     sample, tokenizer = reading.sample, reading.sample.model.tokenizer
 
     def spell(indices: list[int]) -> str:
-        return tokenizer.decode(sample.ids[indices].tolist()).strip(disagreement.BLANKS)
+        return tokenizer.decode(sample.ids[indices].tolist()).strip(analysis.BLANKS)
 
     is_end = sample.ids == sample.text.eos
     tokens = (
         sample.source_tokens if tokenizer.config.splits_punctuation else sample.tokens
     )  # `<unk>` has no joiners
-    return disagreement.group_words(tokens, _bits_with_spelling(reading), is_end, tokenizer.config.kind, spell)
+    return analysis.group_words(tokens, _bits_with_spelling(reading), is_end, tokenizer.config.kind, spell)
 
 
 def _bits_with_spelling(reading: ModelReading) -> Floats:
@@ -147,22 +136,24 @@ def _bits_with_spelling(reading: ModelReading) -> Floats:
 # Findings.
 
 
-def _findings(reading: ModelReading) -> list[str]:
-    findings = [f"{reading.name}: {describe_predictions(reading.sample.display_tokens, reading.predictions)}"]
+def _findings(reading: ModelReading) -> list[Finding]:
+    findings = [
+        Finding(reading.name, analysis.describe_predictions(reading.sample.display_tokens, reading.predictions))
+    ]
     calibration_clause = calibration.describe(reading.all_tokens)
     if calibration_clause:
         predictions = reading.predictions
-        findings.append(
-            f"{reading.name}: {calibration_clause}. Over {len(predictions.ids):,} tokens "
-            f"{calibration.describe_error(reading.best_guesses)}; the mean entropy is "
-            f"{predictions.entropy_bits.mean():.2f} bits."
+        error = (
+            f"Over {len(predictions.ids):,} tokens {calibration.describe_error(reading.best_guesses)}; the mean "
+            f"entropy is {predictions.entropy_bits.mean():.2f} bits."
         )
+        findings.append(Finding(reading.name, f"{calibration_clause}.", error))
     if reading.orders is not None:
-        findings.append(f"{reading.name}: {depth.describe_orders(reading.orders)}.")
+        findings.append(Finding(reading.name, f"{analysis.describe_orders(reading.orders)}."))
     return findings
 
 
-def _ranking(readings: Sequence[ModelReading], comparisons: Sequence[Disagreement]) -> list[str]:
+def _ranking(readings: Sequence[ModelReading], comparisons: Sequence[Disagreement]) -> list[Finding]:
     """Rank all models in one sentence, if they read the same tokens."""
     if (
         len(comparisons) < 2
@@ -173,7 +164,7 @@ def _ranking(readings: Sequence[ModelReading], comparisons: Sequence[Disagreemen
     normalized = [item for item in readings if item.predictions.is_normalized]
     ranked = sorted(normalized, key=lambda item: float(item.predictions.bits.mean()))
     entries = [f"{item.name} {item.predictions.bits.mean():.2f}" for item in ranked]
-    return [f"Bits per token, best first: {', '.join(entries).replace('inf', '∞')}."]
+    return [Finding(None, f"Bits per token, best first: {', '.join(entries).replace('inf', '∞')}.")]
 
 
 # Figures.
@@ -201,7 +192,7 @@ def _reading(reading: ModelReading, name: str) -> Figure:
         "token, or use the arrow keys, to see the top predictions and the entropy "
         f"there.{unknown_note}{score_note}"
     )
-    drawing = predictions_html(
+    drawing = analysis.predictions_html(
         sample.running_tokens, reading.predictions, names, sample.text.eos, is_apart=_is_apart(sample)
     )
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
@@ -229,16 +220,14 @@ def _calibration(readings: Sequence[ModelReading]) -> list[Figure]:
     return [
         Figure(
             name="calibration",
-            drawing=calibration_plot.plot_all_tokens(all_tokens, title="Calibration over all tokens"),
+            drawing=calibration.plot_all_tokens(all_tokens, title="Calibration over all tokens"),
             caption="All tokens of the vocabulary at every position, in bins of equal expected hits: predicted "
             "probability against observed frequency. On the dashed line the model is calibrated, below it "
             "overconfident. Error bars: two standard errors; triangles: bins without hits." + note,
         ),
         Figure(
             name="confidence",
-            drawing=calibration_plot.plot_top_predictions(
-                top_predictions, title="Calibration of the top prediction"
-            ),
+            drawing=calibration.plot_top_predictions(top_predictions, title="Calibration of the top prediction"),
             caption="The most probable token at every position, in bins of equal width: confidence against "
             "accuracy. Expected calibration error, the mean distance from the dashed line, in percentage points "
             "(in brackets: by chance, for a perfectly calibrated model of the same confidences): "
@@ -254,13 +243,13 @@ def _table(comparison: Disagreement, name: str) -> Figure:
         else "The models tokenize the text differently, so the bits of all tokens of a word are summed, including "
         "the preceding blank and the spelling of unknown words."
     )
-    balance = disagreement.describe_balance(comparison, bold(comparison.first), bold(comparison.second))
+    balance = analysis.describe_balance(comparison, bold(comparison.first), bold(comparison.second))
     caption = (
-        f"The {disagreement.SHOWN} {comparison.unit}s with the largest difference in log₂ p in each direction, in "
+        f"The {analysis.SHOWN} {comparison.unit}s with the largest difference in log₂ p in each direction, in "
         f"context. {method} Overall, "
         f"{balance}{'' if comparison.is_probability else ', by score, not probability'}."
     )
-    return Figure(name=name, drawing=disagreement.table_html(comparison), caption=caption, is_wide=True)
+    return Figure(name=name, drawing=analysis.table_html(comparison), caption=caption, is_wide=True)
 
 
 def _orders(reading: ModelReading, name: str) -> Figure:
@@ -269,7 +258,7 @@ def _orders(reading: ModelReading, name: str) -> Figure:
         f"{bold(reading.name)}: share of tokens for which an n-gram of this order was the longest stored, with "
         "the mean bits of those tokens. Longer n-grams usually cost fewer bits."
     )
-    drawing = depth.plot_orders(reading.orders, title=f"N-gram orders used, {reading.name}")
+    drawing = analysis.plot_orders(reading.orders, title=f"N-gram orders used, {reading.name}")
     return Figure(name=name, drawing=drawing, caption=caption)
 
 
@@ -281,7 +270,7 @@ def _orders_text(reading: ModelReading, name: str) -> Figure:
         "tokens; a pruned n-gram counts as not seen."
     )
     is_end = reading.sample.ids == reading.sample.text.eos
-    drawing = depth.orders_html(reading.sample.running_tokens, reading.orders, is_end, _is_apart(reading.sample))
+    drawing = analysis.orders_html(reading.sample.running_tokens, reading.orders, is_end, _is_apart(reading.sample))
     return Figure(name=name, drawing=drawing, caption=caption, is_wide=True)
 
 
@@ -292,14 +281,18 @@ def _numbered(name: str, i: int) -> str:
 
 def _shown_of(sample: Sample) -> str:
     N = len(sample.tokens)
-    return f"the first {MAX_SHOWN:,} of {N:,} tokens" if N > MAX_SHOWN else f"{N:,} token{'' if N == 1 else 's'}"
+    return (
+        f"the first {analysis.MAX_SHOWN:,} of {N:,} tokens"
+        if N > analysis.MAX_SHOWN
+        else f"{N:,} token{'' if N == 1 else 's'}"
+    )
 
 
 # JSON and arrays.
 
 
 def _to_json(reading: ModelReading) -> dict[str, Any]:
-    document = {"name": reading.name} | summary(reading.predictions)
+    document = {"name": reading.name} | analysis.summary(reading.predictions)
     if reading.all_tokens:
         document["calibration"] = {
             "expected_calibration_error": calibration.expected_calibration_error(reading.best_guesses),
@@ -308,7 +301,7 @@ def _to_json(reading: ModelReading) -> dict[str, Any]:
             "best_guesses": [b.as_json() for b in reading.best_guesses],
         }
     if reading.orders is not None:
-        document["orders"] = [asdict(statistics) for statistics in depth.order_statistics(reading.orders)]
+        document["orders"] = [asdict(statistics) for statistics in analysis.order_statistics(reading.orders)]
     return document
 
 

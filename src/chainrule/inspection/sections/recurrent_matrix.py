@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from chainrule.analysis import recurrent_matrix
 from chainrule.analysis.recurrent_matrix import MAX_SLOPE, Recurrence, Spectrum, describe, gradient_bound
-from chainrule.analysis.section import Figure, Section
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape
@@ -29,7 +29,9 @@ def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) ->
     return Section(
         name="recurrent_matrix",
         title="Recurrent matrices",
-        findings=tuple(f"{name}: {describe(layer)}." for name, layers in recurrences.items() for layer in layers),
+        findings=tuple(
+            Finding(name, f"{describe(layer)}.") for name, layers in recurrences.items() for layer in layers
+        ),
         figures=(*figures, *_bounds(recurrences)),
         data={name: [_data(layer) for layer in layers] for name, layers in recurrences.items()},
         arrays={

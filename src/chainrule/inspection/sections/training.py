@@ -6,9 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.analysis import training_log
-from chainrule.analysis import training_log as training_plot
-from chainrule.analysis.section import Figure, Section, round_for_json, strip_tags
-from chainrule.analysis.training_log import Finding, TrainingLog, diagnose, format_percent, format_value
+from chainrule.analysis.section import Figure, Finding, Section, round_for_json, strip_tags
+from chainrule.analysis.training_log import TrainingLog, diagnose, format_percent, format_value
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape
@@ -39,28 +38,20 @@ def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) ->
     return Section(
         name="training",
         title="Training",
-        findings=_sentences(
-            {name: diagnose(log, clips[name]) for name, log in logs.items()}, len(samples_by_name) > 1
-        ),
+        findings=_findings(logs, clips, is_named=len(samples_by_name) > 1),
         figures=tuple(figures),
         data={name: _data(log, clips[name]) for name, log in logs.items()},
         arrays={f"{name}/{key}": values for name, log in logs.items() for key, values in _arrays(log).items()},
     )
 
 
-def _sentences(findings_by_name: Mapping[str, Sequence[Finding]], is_named: bool) -> tuple[str, ...]:
-    """Return the findings of all models by priority, with the model name if there are several models."""
-    ranked = sorted(
-        (
-            (rank, name, sentence)
-            for name, model_findings in findings_by_name.items()
-            for rank, sentence in model_findings
-        ),
-        key=lambda f: f[0],
-    )
-    if not is_named:
-        return tuple(sentence for _, _, sentence in ranked)
-    return tuple(f"{name}: {sentence}" for _, name, sentence in ranked)
+def _findings(
+    logs: Mapping[str, TrainingLog], clips: Mapping[str, float | None], *, is_named: bool
+) -> tuple[Finding, ...]:
+    """Return the diagnoses of all models, most important first, with the model if there are several."""
+    diagnoses = [(*diagnosis, name) for name, log in logs.items() for diagnosis in diagnose(log, clips[name])]
+    ranked = sorted(diagnoses, key=lambda diagnosis: diagnosis[0])
+    return tuple(Finding(name if is_named else None, sentence) for _, sentence, name in ranked)
 
 
 def _loss(logs: Mapping[str, TrainingLog], unnormalized: Sequence[str]) -> Figure:
@@ -76,7 +67,7 @@ def _loss(logs: Mapping[str, TrainingLog], unnormalized: Sequence[str]) -> Figur
             f" The training loss of {', '.join(map(escape, unnormalized))} is that of noise-contrastive or sampled "
             "training, not a log-probability: compare the validation points only."
         )
-    drawing = training_plot.plot_loss(logs, description=strip_tags(caption), is_nats=not unnormalized)
+    drawing = training_log.plot_loss(logs, description=strip_tags(caption), is_nats=not unnormalized)
     return Figure(name="loss", drawing=drawing, caption=caption)
 
 
@@ -98,7 +89,7 @@ def _figures(name: str, log: TrainingLog, clip: float | None, suffix: str) -> li
         figures.append(_gradient_norm(name, log, clip, who, suffix))
     if log.clipping_shares:
         figures.append(_clipped_by(name, log, who, suffix))
-    if training_plot.select_matrices(log):
+    if training_log.select_matrices(log):
         figures.append(_update_ratio(name, log, who, suffix))
     return figures
 
@@ -110,7 +101,7 @@ def _gradient_norm(name: str, log: TrainingLog, clip: float | None, who: str, su
         f"the log.{line} Filled (right axis): share of clipped steps, {format_percent(log.clipped_share)} over the "
         "whole run."
     )
-    drawing = training_plot.plot_gradient_norm(name, log, clip=clip, description=strip_tags(caption))
+    drawing = training_log.plot_gradient_norm(name, log, clip=clip, description=strip_tags(caption))
     return Figure(name=f"gradient-norm{suffix}", drawing=drawing, caption=caption)
 
 
@@ -120,12 +111,12 @@ def _clipped_by(name: str, log: TrainingLog, who: str, suffix: str) -> Figure:
         f"Cause of the {steps:,} clipped steps{who}: share in which the matrix had the largest part of the squared "
         "gradient norm. A single dominant matrix determines how much all others are scaled down."
     )
-    drawing = training_plot.plot_clipping(name, log, description=strip_tags(caption))
+    drawing = training_log.plot_clipping(name, log, description=strip_tags(caption))
     return Figure(name=f"clipped-by{suffix}", drawing=drawing, caption=caption)
 
 
 def _update_ratio(name: str, log: TrainingLog, who: str, suffix: str) -> Figure:
-    total, shown = len(log.update_ratio), len(training_plot.select_matrices(log))
+    total, shown = len(log.update_ratio), len(training_log.select_matrices(log))
     which = (
         f" Shown are the {shown} of {total} matrices with the smallest and largest ratios." if shown < total else ""
     )
@@ -134,22 +125,22 @@ def _update_ratio(name: str, log: TrainingLog, who: str, suffix: str) -> Figure:
         "typical; far below it a matrix hardly learns, above 10⁻² training is likely unstable. "
         f"The ratio falls with the learning rate.{which}"
     )
-    drawing = training_plot.plot_update_ratio(name, log, description=strip_tags(caption))
+    drawing = training_log.plot_update_ratio(name, log, description=strip_tags(caption))
     return Figure(name=f"update-ratio{suffix}", drawing=drawing, caption=caption)
 
 
 def _learning_rate(logs: Mapping[str, TrainingLog]) -> Figure:
     caption = "Learning rate by step, as set by the schedule."
-    drawing = training_plot.plot_learning_rate(logs, description=caption)
+    drawing = training_log.plot_learning_rate(logs, description=caption)
     return Figure(name="learning-rate", drawing=drawing, caption=caption)
 
 
 def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
     curves = {
-        key: [round_for_json(values) for values in training_plot.downsample(log.step, getattr(log, key))]
+        key: [round_for_json(values) for values in training_log.downsample(log.step, getattr(log, key))]
         for key in ("loss", "learning_rate", "gradient_norm", "clipped")
     }
-    x, y = training_plot.downsample(log.step, log.largest_gradient_norm, np.max)
+    x, y = training_log.downsample(log.step, log.largest_gradient_norm, np.max)
     valid = log.validations
     return {
         "steps": int(log.step[-1]),
