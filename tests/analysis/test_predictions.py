@@ -16,7 +16,7 @@ from chainrule.analysis.predictions import (
     PredictionRecorder,
     Predictions,
     describe_predictions,
-    describe_token,
+    describe_tokens,
     lines_html,
     load_script,
     next_token_distributions,
@@ -131,7 +131,7 @@ def test_what_is_recorded_by_hand() -> None:
     assert_allclose(found.entropy_bits, [1.5, 0.0])  # 1/2 · 1 + 2 · 1/4 · 2
     assert_array_equal(found.top_ids[0], [A, EOS, B])  # equals by their ids
     assert_allclose(found.confidence, [0.5, 1.0])
-    assert describe_token(found, 0) == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
+    assert describe_tokens(found, 1)[0] == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
     assert describe_predictions(["b", "</s>"], found) == (
         "its surprisal is 1.00 bits per token over 2 tokens (perplexity 2.0); "
         "the most surprising token is “b” (2.0 bits, rank 2 of 3)."
@@ -153,7 +153,7 @@ def predictions(bits: list[float], ids: list[int] | None = None, *, is_normalize
 def test_a_score_is_no_probability_and_has_no_entropy() -> None:
     found = recorded(Remembering(is_normalized=False), text_of(20))
     assert np.isnan(found.entropy).all()
-    assert "by score, not probability; rank" in describe_token(found, 0)
+    assert "by score, not probability; rank" in describe_tokens(found, 1)[0]
     assert "its scores are not probabilities" in describe_predictions(["x"] * 20, found)
     assert summary(found)["mean_entropy_bits"] is None
     data = panel_data(["x"] * 20, found, NAMES)

@@ -240,7 +240,7 @@ def plot_all_tokens(models: Mapping[str, Sequence[Bin]], *, title: str) -> str:
         for index, (name, bins) in enumerate(drawable.items()):
             _draw(axes, index, name, bins, least)
         _finish(axes, least, 1.0, "predicted probability", "observed frequency")
-        _tick_decades(axes, least)
+        _tick_percentages(axes, least)
 
     return base.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
 
@@ -293,7 +293,7 @@ def _finish(axes: Any, low: float, high: float, x_label: str, y_label: str) -> N
     axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=NAMES_A_ROW)
 
 
-def _tick_decades(axes: Any, least: float) -> None:
+def _tick_percentages(axes: Any, least: float) -> None:
     """Label at most six powers of ten as percentages."""
     decades = math.floor(-math.log10(least))
     ticks = [10.0**-k for k in range(0, decades + 1, 1 + decades // 6)]

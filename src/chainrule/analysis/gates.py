@@ -14,7 +14,7 @@ import numpy as np
 from chainrule.analysis.recurrent_matrix import GATE_NAMES, compact_paths, draw_dots
 from chainrule.lm import Floats
 from chainrule.plots import base
-from chainrule.plots.html import CONTROL_PICTURES, MAX_OPACITY
+from chainrule.plots.html import BLUE, CONTROL_PICTURES, MAX_OPACITY, ORANGE
 
 BINS: Final = 20
 SHUT: Final = 0.1  # a gate below it is left-saturated (closed)
@@ -223,10 +223,6 @@ MOST_POINTS: Final = 200  # points of a curve
 LONGEST: Final = 1e5  # tokens: longer time constants are drawn at this value
 LEVELS: Final = 5  # shades of each colour
 
-ABOVE: Final = "213,94,0"
-BELOW: Final = "0,114,178"
-"""Orange and blue of `plots.PALETTE`, as RGB."""
-
 _LINE_BREAK: Final[dict[int, int | str]] = {**CONTROL_PICTURES, 0x0A: "↵\n"}
 _TEXT_STYLE: Final = (
     "display:block;white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:plaintext;line-height:1.7;"
@@ -337,7 +333,7 @@ def activation_html(pieces: Sequence[str], values: Floats) -> str:
     spans = []
     for level, run in groupby(zip(pieces, levels, strict=True), key=lambda pair: pair[1]):
         text = html.escape("".join(piece for piece, _ in run).translate(_LINE_BREAK))
-        colour = f"rgba({ABOVE if level > 0 else BELOW},{MAX_OPACITY * abs(level) / LEVELS:.2f})"
+        colour = f"rgba({ORANGE if level > 0 else BLUE},{MAX_OPACITY * abs(level) / LEVELS:.2f})"
         spans.append(f'<span style="background:{colour}">{text}</span>' if level else text)
     return f'<span dir="auto" style="{_TEXT_STYLE}">{"".join(spans)}</span>'
 

@@ -250,8 +250,7 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
         axes.set_ylim(middle / math.sqrt(10), middle * math.sqrt(10))
     if max((points[-1][0] for points in drawn), default=0.0) < 1:
         axes.set_xlim(-0.5, 1.5)
-    decades = math.log10(high / low)
-    base.set_log_ticks(axes.yaxis, (1.0, 3.0) if decades < 2 else (1.0,), most=8)
+    base.set_log_ticks(axes.yaxis, (1.0, 3.0), below=2, most=8)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
 
 

@@ -18,16 +18,20 @@ from chainrule.analysis.section import finite_or_none
 from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
 from chainrule.plots import base
 from chainrule.plots.html import (
+    BLUE,
     FULL_BITS,
     MAX_OPACITY,
+    ORANGE,
     READ,
     Group,
     Markup,
     escape,
+    escape_all,
     format_bits,
     html_table,
     json_for_script,
     to_printable,
+    to_printable_all,
 )
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers.punctuation import joined_sides
@@ -206,8 +210,9 @@ def predictions_html(
     `names` are the display names of the vocabulary (V,); `is_apart` puts blanks between tokens.
     """
     N = min(len(tokens), MAX_SHOWN)
-    bits = predictions.bits
-    spans = [surprisal_span(tokens[t], float(bits[t]), describe_token(predictions, t)) for t in range(N)]
+    bits = predictions.bits[:N]
+    opacity = MAX_OPACITY * np.clip(bits / FULL_BITS, 0.0, 1.0)
+    spans = token_spans(tokens[:N], ORANGE, opacity, describe_tokens(predictions, N), np.isfinite(bits))
     data = json_for_script(panel_data(tokens[:N], predictions, names))
     return (
         f'<div class="read-text">{lines_html(spans, predictions.ids[:N] == eos, is_apart)}'
@@ -227,33 +232,34 @@ def lines_html(spans: Sequence[str], is_end: Sequence[bool] | Mask, is_apart: bo
     return f'<div class="{kind}"><style>{STYLE}</style>{rows}</div>'
 
 
-def describe_token(predictions: Predictions, t: int) -> str:
-    """Return the surprisal, rank and entropy at one token."""
-    surprise = format_bits(float(predictions.bits[t]))
-    rank = _format_rank(predictions, t)
+def describe_tokens(predictions: Predictions, N: int) -> list[str]:
+    """Return the surprisal, rank and entropy at each of the first N tokens."""
+    surprisals = format_bits(predictions.bits[:N].tolist())
+    ranks = [_format_rank(predictions, t) for t in range(N)]
     if not predictions.is_normalized:  # no entropy
-        return f"{surprise} by score, not probability; {rank}"
-    return f"{surprise}, {rank}; entropy {predictions.entropy_bits[t]:.2f} bits"
+        return [f"{bits} by score, not probability; {rank}" for bits, rank in zip(surprisals, ranks, strict=True)]
+    entropy = predictions.entropy_bits[:N].tolist()
+    return [
+        f"{bits}, {rank}; entropy {H:.2f} bits" for bits, rank, H in zip(surprisals, ranks, entropy, strict=True)
+    ]
 
 
 def _format_rank(predictions: Predictions, t: int) -> str:
     return f"rank {predictions.rank[t]:,} of {predictions.choices:,}"
 
 
-def surprisal_span(token: str, bits: float, tooltip: str) -> str:
-    """Return one token coloured by its bits."""
-    depth = MAX_OPACITY * min(max(bits, 0.0) / FULL_BITS, 1.0)
-    return token_span(token, f"rgba(213,94,0,{depth:.2f})", tooltip, is_possible=math.isfinite(bits))
-
-
-def token_span(token: str, colour: str, tooltip: str, *, is_possible: bool = True) -> str:
-    """Return one token with a background colour and a tooltip that screen readers read; outlined if impossible."""
-    escaped, kind = html.escape(tooltip), "read-token" if is_possible else "read-token none"
-    text = html.escape(to_printable(token))
+def token_spans(
+    tokens: Sequence[str], colour: str, opacity: Floats, tooltips: Sequence[str], is_possible: Mask
+) -> list[str]:
+    """Return tokens with a background colour and a tooltip that screen readers read; outlined if impossible."""
     # <bdi>, so that dir=auto of the line ignores the tooltip text.
-    return (
-        f'<span class="{kind}" style="background:{colour}" title="{escaped}">{text}<bdi> ({escaped})</bdi></span>'
-    )
+    return [
+        f'<span class="{"read-token" if possible else "read-token none"}" '
+        f'style="background:rgba({colour},{depth:.2f})" title="{tooltip}">{text}<bdi> ({tooltip})</bdi></span>'
+        for text, depth, tooltip, possible in zip(
+            escape_all(tokens), opacity.tolist(), map(html.escape, tooltips), is_possible.tolist(), strict=True
+        )
+    ]
 
 
 def panel_data(tokens: Sequence[str], predictions: Predictions, names: Sequence[str]) -> dict[str, Any]:
@@ -267,8 +273,8 @@ def panel_data(tokens: Sequence[str], predictions: Predictions, names: Sequence[
     is_truth = predictions.top_ids[:N] == predictions.ids[:N, None]
     millionths = np.rint(np.exp(predictions.top_log_probs[:N]) * 1e6).astype(int)
     return {
-        "names": [to_printable(names[int(i)]) for i in used],
-        "tokens": [to_printable(token) for token in tokens],
+        "names": to_printable_all([names[i] for i in used.tolist()]),
+        "tokens": to_printable_all(tokens),
         "is_probability": predictions.is_normalized,
         "choices": predictions.choices,
         "bits": _hundredths(predictions.bits[:N]),
@@ -511,20 +517,18 @@ def to_json(comparison: Disagreement) -> dict[str, Any]:
 
 def _row(comparison: Disagreement, i: int) -> tuple[str, ...]:
     gain = float(comparison.gain[i])
-    first, second = (
-        format_bits(float(bits[i])).removesuffix(" bits")
-        for bits in (comparison.first_bits, comparison.second_bits)
-    )
+    costs = format_bits([float(comparison.first_bits[i]), float(comparison.second_bits[i])])
+    first, second = (cost.removesuffix(" bits") for cost in costs)
     difference = f"{gain:+.2f}".replace("-", "−") if math.isfinite(gain) else "infinite"
     return Markup(_in_context(comparison.names, i)), first, second, difference
 
 
 def _in_context(names: Sequence[str], i: int) -> str:
     """Return the unit in bold between its neighbours."""
-    before = [html.escape(to_printable(name)) for name in names[max(0, i - NEAR) : i]]
-    after = [html.escape(to_printable(name)) for name in names[i + 1 : i + NEAR + 1]]
-    unit = f"<b>{html.escape(to_printable(names[i]))}</b>"
-    return f"<bdi>{' '.join([*before, unit, *after])}</bdi>"
+    first = max(0, i - NEAR)
+    units = escape_all(names[first : i + NEAR + 1])
+    units[i - first] = f"<b>{units[i - first]}</b>"
+    return f"<bdi>{' '.join(units)}</bdi>"
 
 
 def _several(number: int, unit: str) -> str:
@@ -602,15 +606,14 @@ def describe_orders(orders: Orders) -> str:
 def orders_html(tokens: Sequence[str], orders: Orders, is_end: Mask, is_apart: bool = True) -> str:
     """Colour the first tokens by the length of the n-gram used, with the reason on hover; then list all reasons."""
     N = min(len(tokens), MAX_SHOWN)
-    spans = []
-    for t in range(N):
-        order = int(orders.matched_order[t])
-        tooltip = (
-            f"{ngram_name(order)}, {format_bits(float(orders.bits[t]))}; {orders.reasons[int(orders.reason[t])]}"
-        )
-        depth = DEEPEST * (order - 1) / max(orders.order - 1, 1)
-        is_possible = math.isfinite(orders.bits[t])
-        spans.append(token_span(tokens[t], f"rgba(0,114,178,{depth:.2f})", tooltip, is_possible=is_possible))
+    matched, bits = orders.matched_order[:N], orders.bits[:N]
+    reasons = [orders.reasons[i] for i in orders.reason[:N].tolist()]
+    tooltips = [
+        f"{ngram_name(order)}, {cost}; {reason}"
+        for order, cost, reason in zip(matched.tolist(), format_bits(bits.tolist()), reasons, strict=True)
+    ]
+    opacity = DEEPEST * (matched - 1) / max(orders.order - 1, 1)
+    spans = token_spans(tokens[:N], BLUE, opacity, tooltips, np.isfinite(bits))
     return f"<div>{lines_html(spans, is_end[:N], is_apart)}{reasons_table(orders)}</div>"
 
 

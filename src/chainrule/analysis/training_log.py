@@ -1,4 +1,4 @@
-"""Parse training logs (JSON Lines) into arrays and compute statistics over the steps of a run."""
+"""Training logs: parsing of the JSON Lines, statistics over the steps of a run, diagnosis and plots."""
 
 import json
 import math
@@ -402,7 +402,7 @@ LABEL_GAP: Final = 14.0
 Runs = Mapping[str, TrainingLog]
 
 
-class Curve(NamedTuple):
+class Line(NamedTuple):
     """A labelled line of finite points."""
 
     name: str
@@ -428,7 +428,7 @@ def downsample(
 
 def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str:
     """Plot training loss as lines and validation loss as points, all runs on one axis; ticks include perplexity."""
-    curves = [Curve(name, *downsample(log.step, log.loss)) for name, log in runs.items()]
+    curves = [Line(name, *downsample(log.step, log.loss)) for name, log in runs.items()]
 
     def paint(axes: Any) -> None:
         _draw(axes, curves, len(runs) > 1)
@@ -440,7 +440,7 @@ def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str
         axes.autoscale_view()
         axes.yaxis.set_major_formatter(lambda nats, _: _nats_and_perplexity(nats) if is_nats else f"{nats:.3g}")
         _label(axes, "nats per token (perplexity)" if is_nats else "loss")
-        _matrixends(axes, curves if len(runs) > 1 else ())
+        _label_ends(axes, curves if len(runs) > 1 else ())
 
     margins = base.Margins(left=88, right=_label_width(curves if len(runs) > 1 else ()))
     return base.render(paint, "Loss by step", description, margins)
@@ -449,8 +449,8 @@ def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str
 def plot_gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None, description: str = "") -> str:
     """Plot mean and largest gradient norm on a log scale, the clipping threshold and the share of clipped steps."""
     norms = [
-        Curve("largest", *_positive(*downsample(log.step, log.largest_gradient_norm, np.max))),
-        Curve("mean", *_positive(*downsample(log.step, log.gradient_norm))),
+        Line("largest", *_positive(*downsample(log.step, log.largest_gradient_norm, np.max))),
+        Line("mean", *_positive(*downsample(log.step, log.gradient_norm))),
     ]
 
     def paint(axes: Any) -> None:
@@ -465,7 +465,7 @@ def plot_gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None
         if clip:
             axes.axhline(clip, color=CLIP_COLOR, lw=1.4, ls=(0, (5, 2)), label=f"clip, {clip:g}")
         axes.autoscale_view()
-        _tick_decades(axes)
+        base.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
         _label(axes, "gradient norm; filled: clipped steps", above=38)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.4)
 
@@ -500,14 +500,14 @@ def plot_clipping(name: str, log: TrainingLog, *, description: str = "") -> str:
 
 def plot_learning_rate(runs: Runs, *, description: str = "") -> str:
     """Plot the learning rate by step, all runs on one axis."""
-    curves = [Curve(name, *downsample(log.step, log.learning_rate)) for name, log in runs.items()]
+    curves = [Line(name, *downsample(log.step, log.learning_rate)) for name, log in runs.items()]
 
     def paint(axes: Any) -> None:
         _draw(axes, curves, len(runs) > 1)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.3g}")
         _label(axes, "learning rate")
-        _matrixends(axes, curves if len(runs) > 1 else ())
+        _label_ends(axes, curves if len(runs) > 1 else ())
 
     margins = base.Margins(left=58, right=_label_width(curves if len(runs) > 1 else ()))
     return base.render(paint, "Learning rate by step", description, margins, 220)
@@ -516,7 +516,7 @@ def plot_learning_rate(runs: Runs, *, description: str = "") -> str:
 def plot_update_ratio(name: str, log: TrainingLog, *, description: str = "") -> str:
     """Plot ‖Δθ‖ / ‖θ‖ by step on a log scale, one line per matrix, with the typical 10⁻³ marked."""
     curves = [
-        Curve(matrix, *_positive(*downsample(log.step, log.update_ratio[matrix], np.median)))
+        Line(matrix, *_positive(*downsample(log.step, log.update_ratio[matrix], np.median)))
         for matrix in select_matrices(log)
     ]
 
@@ -525,9 +525,9 @@ def plot_update_ratio(name: str, log: TrainingLog, *, description: str = "") -> 
         _draw(axes, curves, True)
         axes.axhline(TYPICAL_RATIO, color=base.INK, lw=1, ls=(0, (1, 2)), alpha=0.7)
         axes.autoscale_view()
-        _tick_decades(axes)
+        base.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
         _label(axes, "‖Δθ‖ / ‖θ‖ per step; dotted: 10⁻³")
-        _matrixends(axes, curves)
+        _label_ends(axes, curves)
 
     margins = base.Margins(left=54, right=_label_width(curves))
     return base.render(paint, f"Update-to-weight ratio by step, {name}", description, margins)
@@ -547,7 +547,7 @@ def _positive(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return x[y > 0], y[y > 0]
 
 
-def _draw(axes: Any, curves: Sequence[Curve], is_coloured: bool) -> None:
+def _draw(axes: Any, curves: Sequence[Line], is_coloured: bool) -> None:
     for index, (colour, curve) in enumerate(zip(cycle(base.PALETTE), curves, strict=False)):
         dash = base.DASHES[index // len(base.PALETTE) % len(base.DASHES)]
         marker = "o" if len(curve.x) == 1 else ""  # a single point needs a marker
@@ -565,7 +565,7 @@ def _label(axes: Any, quantity: str, above: float = 20) -> None:
     axes.annotate(quantity, at, xycoords="figure pixels", annotation_clip=False)
 
 
-def _matrixends(axes: Any, curves: Sequence[Curve]) -> None:
+def _label_ends(axes: Any, curves: Sequence[Line]) -> None:
     """Label each line to the right of its end."""
     coloured = zip(curves, cycle(base.PALETTE), strict=False)
     ends = [
@@ -576,16 +576,10 @@ def _matrixends(axes: Any, curves: Sequence[Curve]) -> None:
     base.label_line_ends(axes, ends[: base.MOST_LABELS], away=16, gap=LABEL_GAP)
 
 
-def _label_width(curves: Sequence[Curve]) -> float:
+def _label_width(curves: Sequence[Line]) -> float:
     return 16 + max((20 + base.text_width(curve.name) for curve in curves), default=0.0)
 
 
 def _nats_and_perplexity(nats: float) -> str:
     """Return a tick label such as `8 (2,980)`."""
     return f"{nats:.3g} ({format_perplexity(nats)})"
-
-
-def _tick_decades(axes: Any) -> None:
-    """Set ticks at powers of ten, with intermediate ticks if there are few."""
-    low, high = sorted(axes.yaxis.get_view_interval())
-    base.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 2 else (1.0,))

@@ -10,7 +10,7 @@ from chainrule.comparison import journal, report
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
 from chainrule.comparison.mixtures import choose_components, rank_by_validation
-from chainrule.comparison.results import Results, Row, is_unigram, rankable_rows
+from chainrule.comparison.results import Row, is_unigram, rankable_rows
 from chainrule.comparison.settings import Settings
 from chainrule.errors import ChainruleError, UsageError
 from chainrule.lm import Floats
@@ -75,10 +75,6 @@ class Output:
     def has_model(self, name: str) -> bool:
         """Whether a model of this name is saved; files are verified on loading."""
         return verified_dir.read_facts(self.models / name) is not None
-
-    def write(self, results: Results) -> None:
-        """Write the report and the results."""
-        report.write(results, self.path)
 
     def remove_others(self, names: Set[str]) -> None:
         """Remove all models except those named."""

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import families
-from chainrule.comparison import curves, measurement, mixtures
-from chainrule.comparison import results as evidence
+from chainrule.comparison import curves, measurement, mixtures, report
 from chainrule.comparison.curves import Clock, Stage
 from chainrule.comparison.formatting import format_bits, format_duration
 from chainrule.comparison.journal import Journal
@@ -25,7 +24,7 @@ from chainrule.comparison.plan import (
     ngram_candidates,
     plan_networks,
 )
-from chainrule.comparison.results import Results, Row, SplitInfo, rank_rows
+from chainrule.comparison.results import Results, Row, SplitInfo, add_differences, rank_rows
 from chainrule.comparison.settings import Settings, make_settings
 from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, tokenize_all
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
@@ -100,7 +99,7 @@ def _compare(
         announce(choice)
     results = comparison.results([*choices, *([COLLAPSED] if texts is not parts else [])])
     if output is not None:
-        output.write(results)
+        report.write(results, output.path)
         journal.remove()  # the comparison is complete; only cleanup follows
         output.remove_others(kept_names(results.rows, settings.keep))
     return results
@@ -142,7 +141,7 @@ class Comparison:
         rows = tuple(self.store.rows)
         if not rows:
             raise InputError("no model could be trained on this text; see the warnings")
-        rows = evidence.add_differences(rows, self.store.line_nats, self._line_bytes(), self.settings.seed)
+        rows = add_differences(rows, self.store.line_nats, self._line_bytes(), self.settings.seed)
         first = self.tokenized[0]
         return Results(
             text=self.texts.name,

@@ -34,11 +34,13 @@ def render(inspection: "Inspection") -> str:
 
 def verdict_html(inspection: "Inspection") -> str:
     """Return the summary; with several models, each paragraph begins with a model name."""
-    if not inspection.verdict or len(inspection.names) == 1:
-        return "".join(f'<p class="verdict" dir="auto">{html.escape(text)}</p>\n' for text in inspection.paragraphs)
+    verdict = inspection.verdict if len(inspection.names) > 1 else ()
+    if not verdict:
+        paragraphs = map(html.escape, inspection.paragraphs)
+        return "".join(f'<p class="verdict" dir="auto">{text}</p>\n' for text in paragraphs)
     return "".join(
         f'<p class="verdict">{f"{bold(item.model)}: " if item.model else ""}{html.escape(item.text)}</p>\n'
-        for item in inspection.verdict
+        for item in verdict
     )
 
 

@@ -1,7 +1,8 @@
 """The first tokens of a text, encoded for one model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import InputError
@@ -11,6 +12,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.encode import encode
 
+LINES_AT_ONCE = 64
 LONGEST_LINE = 1 << 16  # characters read of a line if few tokens are requested
 LONGEST_TOKEN = 32  # assumed characters per token of longer lines
 
@@ -40,7 +42,10 @@ class Sample:
     @property
     def display_tokens(self) -> tuple[str, ...]:
         """(N,) tokens without joiners, unknown words in ⟨ ⟩."""
-        pairs = zip(self.ids.tolist(), map(self.model.tokenizer.display_text, self.source_tokens), strict=True)
+        tokens = self.source_tokens
+        if self.model.tokenizer.config.splits_punctuation:
+            tokens = tuple(map(punctuation.without_joiners, tokens))
+        pairs = zip(self.ids.tolist(), tokens, strict=True)
         return tuple(f"⟨{text}⟩" if i == self.text.unk else text for i, text in pairs)
 
     @property
@@ -64,18 +69,26 @@ class Sample:
 
 def take_sample(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
     """Return the first `tokens` of a text, or all of it if it is shorter; the last line may be cut."""
+    beginnings = _beginnings(corpus, max(LONGEST_LINE, LONGEST_TOKEN * tokens))
+    batch = list(islice(beginnings, LINES_AT_ONCE))
     lines: list[str] = []
-    budget = tokens
-    for line in _beginnings(corpus, max(LONGEST_LINE, LONGEST_TOKEN * tokens)):
-        lines.append(line)
-        budget -= encode(Corpus.from_lines([line]), model.tokenizer).tokens
-        if budget <= 0:
-            break
+    remaining = tokens
+    while batch and remaining > 0:
+        encoded = encode(Corpus.from_lines(batch), model.tokenizer)
+        ended = int((encoded.ids[: remaining - 1] == encoded.eos).sum())  # lines that end before the last token
+        lines += batch[: ended + 1]
+        remaining -= encoded.tokens
+        batch = list(islice(beginnings, LINES_AT_ONCE))
     whole = encode(Corpus.from_lines(lines), model.tokenizer)
     if not whole.tokens:
         raise InputError("the text is empty; give one with at least one line")
+    ids = whole.ids[:tokens].tolist()
     return Sample(
-        name=name, model=model, text=_cut(whole, tokens), tokens=_shown(model, whole.ids[:tokens]), source=source
+        name=name,
+        model=model,
+        text=_cut(whole, tokens),
+        tokens=tuple(model.tokenizer.tokens(ids)),
+        source=source,
     )
 
 
@@ -94,7 +107,3 @@ def _cut(text: EncodedText, tokens: int) -> EncodedText:
     ids = text.ids[:tokens]
     oov = 0 if text.unk is None else int((ids == text.unk).sum())
     return EncodedText(ids, text.eos, text.unk, text.words, text.characters, text.bytes, text.spellings[:oov])
-
-
-def _shown(model: Model, ids: Sequence[int] | Ids) -> tuple[str, ...]:
-    return tuple(model.tokenizer.tokens([int(i) for i in ids]))

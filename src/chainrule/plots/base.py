@@ -480,17 +480,21 @@ def _simplify_log_ticks(figure: Any) -> None:
 def _tick_decades(axis: Axes, formatter: Any) -> None:
     """Set readable ticks on a log axis, whether it spans decades or less than one."""
     low, high = sorted(axis.get_view_interval())
-    decades = math.log10(high / low)
-    set_log_ticks(axis, (1.0, 3.0) if decades < 3 else (1.0,), formatter)
-    if decades < 1:  # too short for powers of ten
+    set_log_ticks(axis, (1.0, 3.0), formatter, below=3)
+    if high / low < 10:  # too short for powers of ten
         axis.set_major_locator(_ticker("MaxNLocator", nbins=4))
 
 
 def set_log_ticks(
-    axis: Axes, between: Sequence[float] = (1.0,), formatter: Any = "{x:g}", most: int | None = None
+    axis: Axes, multiples: Sequence[float], formatter: Any = "{x:g}", *, below: float, most: int | None = None
 ) -> None:
-    """Set at most `most` ticks of a log axis at these multiples of powers of ten, without minor ticks."""
-    axis.set_major_locator(_ticker("LogLocator", subs=between, numticks=most))
+    """Set at most `most` ticks of a log axis at powers of ten, without minor ticks.
+
+    An axis of fewer than `below` decades has ticks at these multiples of the powers.
+    """
+    low, high = sorted(axis.get_view_interval())
+    subs = multiples if math.log10(high / low) < below else (1.0,)
+    axis.set_major_locator(_ticker("LogLocator", subs=subs, numticks=most))
     axis.set_minor_locator(_ticker("NullLocator"))
     axis.set_major_formatter(formatter)
 

@@ -17,6 +17,10 @@ from chainrule.tokenizers.punctuation import without_joiners
 FULL_BITS: Final = 16.0
 """Surprisal of full colour; the same scale for all models."""
 
+ORANGE: Final = "213,94,0"
+BLUE: Final = "0,114,178"
+"""The first two colours of `plots.base.PALETTE`, as RGB."""
+
 MAX_OPACITY: Final = 0.62
 """Opacity of full colour; text keeps a contrast above 5 in light and dark mode."""
 
@@ -43,24 +47,24 @@ def surprisal_html(tokens: Sequence[str], bits: Sequence[float]) -> str:
     >>> "9.50 bits" in surprisal_html(["mice"], [9.5])
     True
     """
-    spans = (_token_html(token, cost) for token, cost in zip(tokens, bits, strict=True))
+    spans = map(_token_html, tokens, bits, format_bits(bits))
     return f'<span dir="auto" style="display:block;line-height:1.9">{" ".join(spans)}</span>'
 
 
-def format_bits(cost: float) -> str:
-    """Format the bits of a token."""
-    return f"{cost:.2f} bits" if math.isfinite(cost) else "impossible: infinitely many bits"
+def format_bits(bits: Sequence[float]) -> list[str]:
+    """Format the bits of each token."""
+    return [f"{cost:.2f} bits" if math.isfinite(cost) else "impossible: infinitely many bits" for cost in bits]
 
 
-def _token_html(token: str, cost: float) -> str:
+def _token_html(token: str, cost: float, tooltip: str) -> str:
     depth = MAX_OPACITY * min(max(cost, 0.0) / FULL_BITS, 1.0)
-    style = f"{_TOKEN_STYLE}background:rgba(213,94,0,{depth:.2f});"
+    style = f"{_TOKEN_STYLE}background:rgba({ORANGE},{depth:.2f});"
     if not math.isfinite(cost):
         style += _IMPOSSIBLE_STYLE
     text = html.escape(without_joiners(token).translate(CONTROL_PICTURES))
     # <bdi>, so that dir=auto of the whole ignores the tooltip text.
-    hidden = f'<bdi style="{_UNSEEN_STYLE}"> ({format_bits(cost)})</bdi>'
-    return f'<span style="{style}" title="{format_bits(cost)}">{text}{hidden}</span>'
+    hidden = f'<bdi style="{_UNSEEN_STYLE}"> ({tooltip})</bdi>'
+    return f'<span style="{style}" title="{tooltip}">{text}{hidden}</span>'
 
 
 def to_printable(text: str) -> str:
@@ -70,6 +74,16 @@ def to_printable(text: str) -> str:
     ('a␊', '?')
     """
     return text.translate(CONTROL_PICTURES).encode("utf-8", "replace").decode("utf-8")
+
+
+def to_printable_all(texts: Sequence[str]) -> list[str]:
+    """Return `to_printable` of each text."""
+    return [to_printable(text) for text in texts]
+
+
+def escape_all(texts: Sequence[str]) -> list[str]:
+    """Return each text printable and escaped, without an element around it."""
+    return [html.escape(to_printable(text)) for text in texts]
 
 
 def escape(text: str) -> str:

@@ -65,7 +65,7 @@ def without_joiners(token: str) -> str:
 
 def joined_sides(token: str) -> tuple[bool, bool]:
     """Whether a token is joined to the previous token, and to the next."""
-    left, right = system.load().joins(token)
+    left, right = system.load().joins(token) if JOINER in token else (False, False)
     return bool(left), bool(right)
 
 

@@ -248,7 +248,8 @@ class Tokenizer:
 
     def display_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens of the ids with joiners removed from punctuation marks."""
-        return [self.display_text(name) for name in self.tokens(ids)]
+        tokens = self.tokens(ids)
+        return [*map(punctuation.without_joiners, tokens)] if self.config.splits_punctuation else tokens
 
     def display_text(self, name: str) -> str:
         """Remove the joiners from a token of `tokens`."""

@@ -16,7 +16,7 @@ from chainrule.errors import ChainruleWarning, InputError
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats, Ids
 from chainrule.plots.html import escape
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 from chainrule.text.parallel import SentencePairs
 
 LARGE: Final = 2  # enlarged heads
@@ -58,9 +58,8 @@ class AttentionResult:
         return {k: np.mean([head.by_distance for head in self.heads if head.layer == k], axis=0) for k in layers}
 
 
-def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress | bool = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress = silent) -> Section | None:
     """Return heads, scores and costs of every model with attention; None if there is none."""
-    progress = as_progress(progress)
     attentive = [sample for sample in samples if _has_attention(sample)]
     if not attentive:
         return None
@@ -204,13 +203,12 @@ def _arrays(result: AttentionResult) -> Iterator[tuple[str, Floats]]:
 
 
 def translator_section(
-    model: Any, pairs: SentencePairs | Sequence[tuple[str, str]], *, progress: Progress | bool = silent
+    model: Any, pairs: SentencePairs | Sequence[tuple[str, str]], *, progress: Progress = silent
 ) -> Section | None:
     """Return the cross-attention of a translator on given pairs; None if it has no attention.
 
     Measures the first 64 pairs that can be encoded, and plots a few of them.
     """
-    progress = as_progress(progress)
     if model.config.attention == "none":
         return None
     all_pairs = (

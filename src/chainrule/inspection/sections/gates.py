@@ -15,7 +15,7 @@ from chainrule.inspection.sample import Sample
 from chainrule.inspection.sections.recurrent_matrix import RECURRENT
 from chainrule.lm import Floats
 from chainrule.plots.html import RULED, escape, html_table
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.tokenizer import byte_alphabet
 
@@ -296,15 +296,12 @@ MAX_CELLS: Final = 3  # correlated cells that are reported
 LEAST_SATURATED: Final = 0.01  # smallest share of saturated states that is reported
 
 
-def section(
-    samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress | bool = silent
-) -> Section | None:
+def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress = silent) -> Section | None:
     """Return gates, time constants and correlated cells of every recurrent model; None if there is none.
 
     `track` selects text properties: names of `running_text.PROPERTIES` or `/regex/`. The arrays of all models take
     at most `neural.states.MOST_BYTES` together.
     """
-    progress = as_progress(progress)
     tracked = {name: parse_property(name) for name in track}
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
     if not recurrent:

@@ -13,7 +13,7 @@ from chainrule.analysis.section import Figure, Finding, Section, finite_or_none,
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape, to_printable
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 BOUND_LABEL: Final = "bound"
 MIN_LAGS_CAP: Final = 1000  # lags that are always allowed
@@ -31,10 +31,9 @@ def section(
     lags: int = 100,
     positions: int = 64,
     seed: int = 0,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
 ) -> Section | None:
     """Return the gradient flow of every neural model; None if there is none."""
-    progress = as_progress(progress)
     all_flows = {
         sample.name: measure(sample, lags=lags, positions=positions, seed=seed, progress=progress)
         for sample in samples
@@ -59,10 +58,9 @@ def section(
 
 
 def measure(
-    sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress | bool = silent
+    sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress = silent
 ) -> list[GradientFlow]:
     """Return the flows of one model, the one for comparison first; empty for models that are not networks."""
-    progress = as_progress(progress)
     if not hasattr(sample.model.lm, "network"):
         return []
     from chainrule.neural.probes.gradient_flow import gradient_flow

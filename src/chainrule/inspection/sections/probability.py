@@ -21,7 +21,7 @@ from chainrule.lm import Batch, Floats
 from chainrule.ngram.backoff_trace import REASONS, trace_backoff
 from chainrule.ngram.model import NgramModel
 from chainrule.plots.html import bold, to_printable
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 NAME = "probability"
 TITLE = "Probability"
@@ -43,9 +43,8 @@ class ModelReading:
         return to_printable(self.sample.name)
 
 
-def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
     """Return surprisal, calibration, comparison and back-off of these models on their texts."""
-    progress = as_progress(progress)
     if not samples:
         return None
     readings = [read_sample(sample, progress) for sample in samples]
@@ -69,20 +68,19 @@ def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) ->
     )
 
 
-def read_sample(sample: Sample, progress: Progress | bool = silent) -> ModelReading:
+def read_sample(sample: Sample, progress: Progress = silent) -> ModelReading:
     """Read the sample once and collect what the figures need."""
-    progress = as_progress(progress)
-    lm = sample.model.lm
-    recorder, tally = PredictionRecorder(lm, sample.ids), Tally.empty()
-    for positions, log_p in analysis.next_token_distributions(lm, sample.ids, progress):
+    lm, ids = sample.model.lm, sample.ids
+    recorder, tally = PredictionRecorder(lm, ids), Tally.empty()
+    for positions, log_p in analysis.next_token_distributions(lm, ids, progress):
         recorder.add(positions, log_p)
         if lm.is_normalized:
-            tally += calibration.tally_events(log_p, sample.ids[positions])
+            tally += calibration.tally_events(log_p, ids[positions])
     predictions = recorder.finish()
     all_tokens: tuple[Bin, ...] = ()
     best_guesses: tuple[Bin, ...] = ()
     if lm.is_normalized:
-        is_right = predictions.top_ids[:, 0] == sample.ids
+        is_right = predictions.top_ids[:, 0] == ids
         all_tokens = calibration.equal_mass_bins(tally)
         best_guesses = calibration.reliability_bins(predictions.confidence, is_right)
     orders = backoff_orders(sample) if sample.model.family == "ngram" else None

@@ -9,16 +9,15 @@ from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 RECURRENT: Final = ("rnn", "lstm", "gru")
 LAGS: Final = 100
 CURVES: Final = 8  # lines of the bound plot
 
 
-def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
     """Return the recurrent matrices of every recurrent model; None if there is none. The text is not used."""
-    progress = as_progress(progress)
     recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
     if not recurrent:
         return None

@@ -11,14 +11,13 @@ from chainrule.analysis.training_log import TrainingLog, diagnose, format_percen
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 BY_NOISE: Final = ("nce", "sampled")  # output layers whose training loss is not a log-probability
 
 
-def section(samples: Sequence[Sample], *, progress: Progress | bool = silent) -> Section | None:
+def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
     """Return the training curves of these models; None if none has a log."""
-    progress = as_progress(progress)
     samples_by_name = {sample.name: sample for sample in samples}
     logs: dict[str, TrainingLog] = {}
     for name, sample in samples_by_name.items():
