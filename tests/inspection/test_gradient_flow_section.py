@@ -11,11 +11,11 @@ import torch
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.analysis.gradient_flow import GradientFlow
+from chainrule.analysis.gradient_flow import GradientFlow, describe_reach
 from chainrule.analysis.section import Section
 from chainrule.errors import MissingExtra
 from chainrule.inspection.sample import Sample, take_sample
-from chainrule.inspection.sections.gradient_flow import describe_reach, gradient_bound, measure, section
+from chainrule.inspection.sections.gradient_flow import gradient_bound, measure, section
 from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer

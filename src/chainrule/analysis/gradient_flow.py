@@ -5,12 +5,13 @@ L layers, P positions, K the largest lag, J lags with enough positions.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from chainrule.analysis.section import finite_or_none, round_for_json
 from chainrule.lm import Floats
 from chainrule.plots import base
 from chainrule.plots.html import to_printable
@@ -259,3 +260,94 @@ def _label(axes: Any, unit: str) -> None:
     axes.set_xlabel("lag k, tokens back")
     above = (2, axes.get_window_extent().y1 + 18)
     axes.annotate(f"mean gradient norm, {unit}", above, xycoords="figure pixels", annotation_clip=False)
+
+
+def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
+    """Return the flows to compare between models: the first, and that along the cell of an LSTM."""
+    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in flows if flow.what == "c"]
+    return [*flows[:1], *cells]
+
+
+def describe_reach(flow: GradientFlow) -> str:
+    """Describe how fast the gradient decays in the top layer."""
+    top, last_lag = flow.layers - 1, flow.lags - 1
+    relative, half = flow.relative()[top], flow.half_life(top)
+    if half is None:
+        return "the gradient flow cannot be measured: too little preceding text, or the gradients are 0."
+    if flow.what == "embedding" and relative[-1] == 0:
+        window = int(np.argmax(relative == 0))
+        return f"the gradient reaches back {_tokens(window)}, the full context window of the model."
+    where = {"h": f" in layer {top + 1}", "embedding": " with respect to the embeddings"}.get(flow.what, "")
+    if flow.what == "h" and flow.layers == 1:
+        where = ""
+    if math.isinf(half):
+        return f"the gradient {_describe_persistence(float(relative[-1]), where, last_lag)}."
+    lower = [f"{_format_half_life(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
+    others = f" ({', '.join(lower)})" if flow.what == "h" and lower else ""
+    rest = f"; {_tokens(last_lag)} back, the largest lag measured, {_format_share(relative[-1])} of it is left"
+    reach = flow.reach(top)
+    if reach is not None:
+        end = f"; {_tokens(last_lag)} back {_format_share(relative[-1])} is left" if last_lag > reach else ""
+        rest = f", 99 % after {_tokens(reach)}{end}"
+    return f"half of the gradient is lost {_format_half_life(half)}{where}{others}{rest}."
+
+
+def describe_cell(flow: GradientFlow) -> str:
+    """Describe the decay along the cell of an LSTM and of its forget gates; empty for other flows."""
+    products = flow.forget_product()
+    top = flow.layers - 1
+    half = flow.half_life(top)
+    if products is None or half is None:
+        return ""
+    gates = _format_half_life(half_life(products[top]))
+    return (
+        f"along the cell of layer {top + 1} half of the gradient is lost {_format_half_life(half)}; the mean "
+        f"product of its forget gates halves {gates}."
+    )
+
+
+def _format_half_life(half: float | None) -> str:
+    if half is None or math.isinf(half):
+        return "only beyond these lags"
+    if half < 0.1:
+        return "within one token"
+    return f"after {half:.1f} tokens" if half < 10 else f"after {half:.0f} tokens"
+
+
+def _tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number:,} tokens"
+
+
+def _format_share(part: float) -> str:
+    if part < 1e-5:
+        return "less than 0.001 %"
+    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
+
+
+def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
+    if math.isinf(relative):
+        return f"overflows{where} within {_tokens(last_lag)}"
+    if relative > 1.5:
+        return f"grows{where}: {_tokens(last_lag)} back it is {relative:.3g} times as large"
+    verb = "decays slowly" if relative < 0.95 else "does not decay"
+    return f"{verb}{where}: {_tokens(last_lag)} back {_format_share(relative)} of it is left"
+
+
+def to_json(flow: GradientFlow) -> list[dict[str, Any]]:
+    """Return one entry per layer."""
+    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
+    low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
+    return [
+        {
+            "layer": layer + 1,
+            "lags": list(range(flow.lags)),
+            "mean": round_for_json(mean[layer]),
+            "relative": round_for_json(relative[layer]),
+            "median": round_for_json(middle[layer]),
+            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
+            "half_life": finite_or_none(flow.half_life(layer)),
+            "reach": flow.reach(layer),
+        }
+        | ({} if products is None else {"forget": round_for_json(products[layer])})
+        for layer in range(flow.layers)
+    ]

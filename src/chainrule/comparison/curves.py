@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from chainrule.analysis.gradient_flow import GradientFlow
+from chainrule.analysis.gradient_flow import GradientFlow, comparable_flows
 from chainrule.comparison import measurement
 from chainrule.comparison.model_store import Store, best_by
 from chainrule.comparison.plan import Candidate
@@ -173,4 +173,4 @@ def gradient_flows(
             measured = gradient_flow.measure(
                 sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=stage(f"gradient flow of {row.name}")
             )
-            yield from gradient_flow.comparable_flows(measured)
+            yield from comparable_flows(measured)

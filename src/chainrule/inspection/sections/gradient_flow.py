@@ -1,15 +1,20 @@
 """The gradient-flow section: how far back the gradient of one prediction reaches."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from chainrule.analysis import recurrent_matrix
-from chainrule.analysis.gradient_flow import GradientFlow, half_life, plot_gradient_flow
-from chainrule.analysis.section import Figure, Finding, Section, finite_or_none, round_for_json
+from chainrule.analysis.gradient_flow import (
+    GradientFlow,
+    comparable_flows,
+    describe_cell,
+    describe_reach,
+    plot_gradient_flow,
+    to_json,
+)
+from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.plots.html import escape, to_printable
@@ -47,7 +52,7 @@ def section(
         title="Gradient flow",
         findings=_findings(flows, bounds),
         figures=_figures(flows, bounds),
-        data={name: {flow.what: _data(flow) for flow in model_flows} for name, model_flows in flows.items()},
+        data={name: {flow.what: to_json(flow) for flow in model_flows} for name, model_flows in flows.items()},
         arrays={
             key: values
             for model_flows in flows.values()
@@ -70,12 +75,6 @@ def measure(
     return gradient_flow(
         lm, sample.text, lags=lags, positions=positions, seed=seed, name=sample.name, progress=progress
     )
-
-
-def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
-    """Return the flows to compare between models: the first, and that along the cell of an LSTM."""
-    cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in flows if flow.what == "c"]
-    return [*flows[:1], *cells]
 
 
 def gradient_bound(sample: Sample, lags: int) -> Floats | None:
@@ -102,7 +101,7 @@ def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floa
         Finding(name, clause)
         for name, model_flows in flows.items()
         for flow in model_flows
-        if (clause := _describe_cell(flow))
+        if (clause := describe_cell(flow))
     ]
     bound_findings = [
         Finding(name, f"in the top layer {recurrent_matrix.describe_gain(float(bound[1]))}.")
@@ -110,70 +109,6 @@ def _findings(flows: Mapping[str, list[GradientFlow]], bounds: Mapping[str, Floa
         if (bound := bounds.get(name)) is not None and len(bound) > 1
     ]
     return (*reaches, *cells, *bound_findings)
-
-
-def describe_reach(flow: GradientFlow) -> str:
-    """Describe how fast the gradient decays in the top layer."""
-    top, last_lag = flow.layers - 1, flow.lags - 1
-    relative, half = flow.relative()[top], flow.half_life(top)
-    if half is None:
-        return "the gradient flow cannot be measured: too little preceding text, or the gradients are 0."
-    if flow.what == "embedding" and relative[-1] == 0:
-        window = int(np.argmax(relative == 0))
-        return f"the gradient reaches back {_tokens(window)}, the full context window of the model."
-    where = {"h": f" in layer {top + 1}", "embedding": " with respect to the embeddings"}.get(flow.what, "")
-    if flow.what == "h" and flow.layers == 1:
-        where = ""
-    if math.isinf(half):
-        return f"the gradient {_describe_persistence(float(relative[-1]), where, last_lag)}."
-    lower = [f"{_format_half_life(flow.half_life(layer))} in layer {layer + 1}" for layer in range(top)]
-    others = f" ({', '.join(lower)})" if flow.what == "h" and lower else ""
-    rest = f"; {_tokens(last_lag)} back, the largest lag measured, {_format_share(relative[-1])} of it is left"
-    reach = flow.reach(top)
-    if reach is not None:
-        end = f"; {_tokens(last_lag)} back {_format_share(relative[-1])} is left" if last_lag > reach else ""
-        rest = f", 99 % after {_tokens(reach)}{end}"
-    return f"half of the gradient is lost {_format_half_life(half)}{where}{others}{rest}."
-
-
-def _describe_cell(flow: GradientFlow) -> str:
-    products = flow.forget_product()
-    top = flow.layers - 1
-    half = flow.half_life(top)
-    if products is None or half is None:
-        return ""
-    gates = _format_half_life(half_life(products[top]))
-    return (
-        f"along the cell of layer {top + 1} half of the gradient is lost {_format_half_life(half)}; the mean "
-        f"product of its forget gates halves {gates}."
-    )
-
-
-def _format_half_life(half: float | None) -> str:
-    if half is None or math.isinf(half):
-        return "only beyond these lags"
-    if half < 0.1:
-        return "within one token"
-    return f"after {half:.1f} tokens" if half < 10 else f"after {half:.0f} tokens"
-
-
-def _tokens(number: int) -> str:
-    return "1 token" if number == 1 else f"{number:,} tokens"
-
-
-def _format_share(part: float) -> str:
-    if part < 1e-5:
-        return "less than 0.001 %"
-    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
-
-
-def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
-    if math.isinf(relative):
-        return f"overflows{where} within {_tokens(last_lag)}"
-    if relative > 1.5:
-        return f"grows{where}: {_tokens(last_lag)} back it is {relative:.3g} times as large"
-    verb = "decays slowly" if relative < 0.95 else "does not decay"
-    return f"{verb}{where}: {_tokens(last_lag)} back {_format_share(relative)} of it is left"
 
 
 # Figures.
@@ -227,29 +162,6 @@ def _model_figure(flow: GradientFlow, bound: Floats | None, is_first: bool) -> F
 
 def _read(flow: GradientFlow, words: str) -> str:
     return words.format(positions=flow.norms.shape[1])
-
-
-# JSON and arrays.
-
-
-def _data(flow: GradientFlow) -> list[dict[str, Any]]:
-    """Return one entry per layer."""
-    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
-    low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
-    return [
-        {
-            "layer": layer + 1,
-            "lags": list(range(flow.lags)),
-            "mean": round_for_json(mean[layer]),
-            "relative": round_for_json(relative[layer]),
-            "median": round_for_json(middle[layer]),
-            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
-            "half_life": finite_or_none(flow.half_life(layer)),
-            "reach": flow.reach(layer),
-        }
-        | ({} if products is None else {"forget": round_for_json(products[layer])})
-        for layer in range(flow.layers)
-    ]
 
 
 def _arrays(flow: GradientFlow) -> dict[str, Floats]:
