@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from chainrule.analysis import gates as cells_plot
-from chainrule.analysis.gates import ABOVE, BELOW, Panel, activation_html, gate_statistics, survival_curve
+from chainrule.analysis.gates import Panel, activation_html, gate_statistics, survival_curve
 from chainrule.plots.html import MAX_OPACITY
 
 matplotlib = pytest.importorskip("matplotlib")
+from chainrule.plots.html import BLUE, ORANGE
 
 RNG = np.random.default_rng(0)
 
@@ -75,7 +76,7 @@ def test_red_above_the_mean_and_blue_below() -> None:
     # mean 0, deviation 1: ±1 is half of two deviations, rounded to 2 of 5 levels (2.5 to even)
     markup = activation_html(["a", "b"], np.array([1.0, -1.0]))
     depth = f"{MAX_OPACITY * 2 / 5:.2f}"
-    assert re.findall(r"rgba\(([\d,.]+)\)\">(.)", markup) == [(f"{ABOVE},{depth}", "a"), (f"{BELOW},{depth}", "b")]
+    assert re.findall(r"rgba\(([\d,.]+)\)\">(.)", markup) == [(f"{ORANGE},{depth}", "a"), (f"{BLUE},{depth}", "b")]
 
 
 def test_neighbours_of_one_colour_share_an_element() -> None:

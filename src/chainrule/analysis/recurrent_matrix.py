@@ -64,6 +64,22 @@ class Spectrum:
         """Share of eigenvalues outside the unit circle."""
         return float((np.abs(self.eigenvalues) > 1 + UNIT_TOLERANCE).mean())
 
+    def as_json(self) -> dict[str, float]:
+        """Return the scalar statistics."""
+        return {
+            "spectral_radius": self.radius,
+            "largest_singular_value": self.norm,
+            "outside_unit_circle": self.outside,
+        }
+
+    def arrays(self) -> dict[str, Floats]:
+        """Return the values by name, (D,) each."""
+        return {
+            "eigenvalues, real": self.eigenvalues.real,
+            "eigenvalues, imaginary": self.eigenvalues.imag,
+            "singular values": self.singular_values,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
@@ -99,6 +115,18 @@ class Recurrence:
     def is_bound(self) -> bool:
         """Whether gain^k bounds the gradient: an Elman layer whose states are the only backward path."""
         return self.gain is not None and not self.other_paths
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the scalar statistics of every matrix."""
+        return {
+            "layer": self.layer,
+            "width": self.width,
+            "nonlinearity": self.nonlinearity or None,
+            "gain": self.gain,
+            "is_bound": self.is_bound,
+            "matrices": {gate or "R": spectrum.as_json() for gate, spectrum in self.spectra.items()},
+            "drawn": {name: spectrum.as_json() for name, spectrum in self.random_spectra.items()},
+        }
 
 
 def gradient_bound(gain: float, lags: int) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from chainrule.errors import InputError
 from chainrule.lm import Floats
 from chainrule.plots import base
+from chainrule.training.diagnostics import MOSTLY_CLIPPED
 
 LOG_NAME = "train_log.jsonl"
 MIN_LINES = 3  # fewest lines of a tenth from which noise can be estimated
@@ -213,7 +214,6 @@ LEAST_RISE: Final = 0.03  # nats of validation loss, 3 % in perplexity: above ru
 SINGLE_RISE: Final = 0.1  # required rise if only one validation follows the best
 MIN_FALL_FEW_LINES: Final = 0.02  # required fall of the training loss if its noise is unknown
 MIN_STEPS: Final = 50  # shorter runs are not checked for small updates
-MOSTLY_CLIPPED: Final = 0.9  # share of clipped steps
 SMALL_RATIO: Final = 1e-4  # ‖Δθ‖ / ‖θ‖ per step below which a matrix hardly changes
 MAX_NAMED: Final = 3  # matrices named in a sentence
 TYPICAL_RATIO: Final = 1e-3  # rule of thumb

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from chainrule.comparison import formatting
 from chainrule.comparison.results import Results, Row, find_wins, group_rows, is_rankable, rank_rows, rankable_rows
+from chainrule.plots import formatting
 
 BEST = "† best of its family or tokenizer"
 STILL_FALLING = "* still improving when its time ran out: more time would lower it"

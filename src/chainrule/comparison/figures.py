@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from chainrule.analysis import gradient_flow
 from chainrule.analysis.gradient_flow import GradientFlow
-from chainrule.comparison.formatting import (
+from chainrule.comparison.results import Curve, Row, is_rankable, rankable_rows
+from chainrule.plots import base
+from chainrule.plots.formatting import (
     format_bits,
     format_duration,
     format_percent,
@@ -14,8 +16,6 @@ from chainrule.comparison.formatting import (
     format_size,
     join_words,
 )
-from chainrule.comparison.results import Curve, Row, is_rankable, rankable_rows
-from chainrule.plots import base
 
 Points = dict[str, list[tuple[float, float]]]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from chainrule import families
-from chainrule.comparison.formatting import format_duration
 from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized_text import Tokenized
 from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.ngram.config import Config
+from chainrule.plots.formatting import format_duration
 from chainrule.sizing import SizedConfig, choose_size, throughput
 
 TOKENIZER_PRIORITY: Final = ("word", "whitespace", "bpe", "unigram", "wordpiece", "char", "byte")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from chainrule.comparison import figures, formatting
+from chainrule.comparison import figures
 from chainrule.comparison.results import (
     Results,
     Row,
@@ -24,6 +24,7 @@ from chainrule.comparison.results import (
     rankable_rows,
 )
 from chainrule.errors import MissingExtra
+from chainrule.plots import formatting
 from chainrule.plots import html as page
 from chainrule.plots.html import FULL_BITS, Markup, facts_html, surprisal_html
 from chainrule.storage.atomic import atomic_file, flush, write_error

@@ -11,7 +11,6 @@ import numpy as np
 from chainrule import families
 from chainrule.comparison import curves, measurement, mixtures, report
 from chainrule.comparison.curves import Clock, Stage
-from chainrule.comparison.formatting import format_bits, format_duration
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
 from chainrule.comparison.model_store import Output, Store, kept_names
@@ -30,6 +29,7 @@ from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, toke
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.lm import Floats
 from chainrule.model import OVERLAP_WARNING_THRESHOLD
+from chainrule.plots.formatting import format_bits, format_duration
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.system import versions

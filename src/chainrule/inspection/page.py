@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainrule.analysis import predictions
 from chainrule.analysis.section import Figure, Section
-from chainrule.comparison import formatting
+from chainrule.plots import formatting
 from chainrule.plots.html import bold, facts_html, render_page
 
 if TYPE_CHECKING:

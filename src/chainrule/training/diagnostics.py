@@ -5,14 +5,16 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-from torch import Tensor
 
 from chainrule.errors import ChainruleError
 
-MOST = 0.9  # share of clipped steps
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOSTLY_CLIPPED: Final = 0.9  # share of clipped steps
 SATURATED = 0.5  # share of values with |h| > 0.99
 STALLED = 1e-3  # nats: smaller changes count as none
 SPIKE = 100.0  # multiple of the median norm
@@ -62,7 +64,7 @@ def diagnose(facts: RunStatistics) -> dict[str, str]:
     return {name: message for name, find in finders.items() if (message := find(facts))}
 
 
-def first_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+def first_nonfinite(named: "Iterable[tuple[str, Tensor]]") -> str | None:
     """Name the first tensor with non-finite values and count them; None if all are finite."""
     for name, tensor in named:
         nans, infinite = int(tensor.isnan().sum()), int(tensor.isinf().sum())
@@ -108,7 +110,7 @@ def _gradients(facts: RunStatistics) -> str | None:
 
 
 def _clipped(facts: RunStatistics) -> str | None:
-    if facts.clipped_share < MOST:
+    if facts.clipped_share < MOSTLY_CLIPPED:
         return None
     norms = facts.gradient_norms
     usual = f"; the norm is usually {statistics.median(norms):.2g}" if norms else ""

@@ -1,10 +1,10 @@
 """The recurrent-matrix section: spectra of the recurrent matrices and the gradient bound they imply."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from chainrule.analysis import recurrent_matrix
-from chainrule.analysis.recurrent_matrix import MAX_SLOPE, Recurrence, Spectrum, describe, gradient_bound
+from chainrule.analysis.recurrent_matrix import MAX_SLOPE, Recurrence, describe, gradient_bound
 from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
@@ -32,13 +32,13 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
             Finding(name, f"{describe(layer)}.") for name, layers in recurrences.items() for layer in layers
         ),
         figures=(*figures, *_bounds(recurrences)),
-        data={name: [_data(layer) for layer in layers] for name, layers in recurrences.items()},
+        data={name: [layer.as_json() for layer in layers] for name, layers in recurrences.items()},
         arrays={
             f"{name}/layer {layer.layer}/{gate or 'R'}/{what}": values
             for name, layers in recurrences.items()
             for layer in layers
             for gate, spectrum in layer.spectra.items()
-            for what, values in _arrays(spectrum).items()
+            for what, values in spectrum.arrays().items()
         },
     )
 
@@ -96,31 +96,3 @@ def _bounds(recurrences: dict[str, list[Recurrence]]) -> list[Figure]:
         "A falling line means that the gradient must vanish; a rising one that it can explode, but need not."
     )
     return [Figure(name="bound", drawing=drawing, caption=caption)]
-
-
-def _data(layer: Recurrence) -> dict[str, Any]:
-    return {
-        "layer": layer.layer,
-        "width": layer.width,
-        "nonlinearity": layer.nonlinearity or None,
-        "gain": layer.gain,
-        "is_bound": layer.is_bound,
-        "matrices": {gate or "R": _numbers(spectrum) for gate, spectrum in layer.spectra.items()},
-        "drawn": {name: _numbers(spectrum) for name, spectrum in layer.random_spectra.items()},
-    }
-
-
-def _numbers(spectrum: Spectrum) -> dict[str, float]:
-    return {
-        "spectral_radius": spectrum.radius,
-        "largest_singular_value": spectrum.norm,
-        "outside_unit_circle": spectrum.outside,
-    }
-
-
-def _arrays(spectrum: Spectrum) -> dict[str, Floats]:
-    return {
-        "eigenvalues, real": spectrum.eigenvalues.real,
-        "eigenvalues, imaginary": spectrum.eigenvalues.imag,
-        "singular values": spectrum.singular_values,
-    }
