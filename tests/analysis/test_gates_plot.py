@@ -9,10 +9,9 @@ import pytest
 
 from chainrule.analysis import gates as cells_plot
 from chainrule.analysis.gates import Panel, activation_html, gate_statistics, survival_curve
-from chainrule.plots.html import MAX_OPACITY
+from chainrule.plots.html import BLUE, MAX_OPACITY, ORANGE
 
 matplotlib = pytest.importorskip("matplotlib")
-from chainrule.plots.html import BLUE, ORANGE
 
 RNG = np.random.default_rng(0)
 

@@ -61,13 +61,7 @@ class Difference:
 
     def to_json(self) -> Json:
         """JSON form."""
-        return {
-            "other": self.other,
-            "percent": self.percent,
-            "margin": self.margin,
-            "p_value": self.p_value,
-            "is_tie": self.is_tie,
-        }
+        return dataclasses.asdict(self) | {"is_tie": self.is_tie}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,33 +96,17 @@ class Row:
     def to_json(self) -> Json:
         """JSON form; null for infinite values."""
         figures = (self.perplexity, self.perplexity_per_word, self.bits_per_byte)
-        return {
-            "name": self.name,
-            "family": self.family,
-            "parameters": self.parameters,
-            "size_bytes": self.size_bytes,
-            "train_seconds": self.train_seconds,
-            "train_tokens_per_second": finite_or_null(self.train_tokens_per_second),
-            "perplexity": finite_or_null(self.perplexity),
-            "perplexity_per_word": finite_or_null(self.perplexity_per_word),
-            "bits_per_byte": finite_or_null(self.bits_per_byte),
-            "infinite": is_any_infinite(figures),
-            "sample": self.sample,
-            "is_ranked": self.is_ranked,
-            "note": self.note,
-            "facets": dict(self.facets),
-            "tokenizer": self.tokenizer,
-            "status": self.status,
-            "is_still_falling": self.is_still_falling,
-            "epochs": self.epochs,
-            "steps": self.steps,
-            "sd": self.sd,
-            "seeds": [dict(figures) for figures in self.seeds],
-            "valid_bits_per_byte": self.valid_bits_per_byte,
-            "advice": list(self.advice),
-            "components": list(self.components),
-            "difference": None if self.difference is None else self.difference.to_json(),
-        }
+        document: Json = {}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name == "sample":
+                document["infinite"] = is_any_infinite(figures)
+            if item.name in ("train_tokens_per_second", "perplexity", "perplexity_per_word", "bits_per_byte"):
+                value = finite_or_null(value)
+            document[item.name] = list(value) if isinstance(value, tuple) else value
+        seeds = [dict(metrics) for metrics in self.seeds]
+        difference = None if self.difference is None else self.difference.to_json()
+        return document | {"facets": dict(self.facets), "seeds": seeds, "difference": difference}
 
     @classmethod
     def from_json(cls, document: Json) -> "Row":
@@ -215,7 +193,7 @@ class SplitInfo:
 
     def to_json(self) -> Json:
         """JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
