@@ -47,7 +47,7 @@ def surprisal_html(tokens: Sequence[str], bits: Sequence[float]) -> str:
     >>> "9.50 bits" in surprisal_html(["mice"], [9.5])
     True
     """
-    spans = map(_token_html, tokens, bits, format_bits(bits))
+    spans = (_token_html(*row) for row in zip(tokens, bits, format_bits(bits), strict=True))
     return f'<span dir="auto" style="display:block;line-height:1.9">{" ".join(spans)}</span>'
 
 
